@@ -53,7 +53,7 @@ def test_readme_names_every_metric():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reply", ["", "Report 7.\n\nReport 5.", "肺 " * 5_000], ids=["empty", "paragraphs", "long"])
+@pytest.mark.parametrize("reply", ["", "Report 7.\n\nReport 5."], ids=["empty", "paragraphs"])
 def test_a_whole_run(doc, reply):
     results = evaluate([TASK], answering(lambda doc: reply))
     found = {key.partition(",")[0]: value for key, value in results["results"][TASK].items() if "," in key}

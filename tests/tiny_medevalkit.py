@@ -11,7 +11,7 @@ import pyarrow
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
-from medtasks.data.sources.mmmu import SUBJECTS
+from medtasks.data.sources.medevalkit import SUBJECTS
 
 from .multimedeval_sources import csv_text, json_lines, picture, put, put_parquet, put_zip
 

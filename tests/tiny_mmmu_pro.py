@@ -8,7 +8,7 @@ import pyarrow
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
-from medtasks.data.sources.mmmu import SUBJECTS
+from medtasks.data.sources.medevalkit import SUBJECTS
 
 from .multimedeval_sources import picture, put_parquet
 from .tiny_medevalkit import IMAGE
@@ -23,9 +23,7 @@ STANDARD = pyarrow.schema(
         **dict.fromkeys(("img_type", "answer", "topic_difficulty", "subject"), _TEXT),
     }
 )
-VISION = pyarrow.schema(
-    {"id": _TEXT, "image": IMAGE, **dict.fromkeys(("options", "answer", "subject"), _TEXT)},
-)
+VISION = pyarrow.schema({"id": _TEXT, "image": IMAGE, **dict.fromkeys(("options", "answer", "subject"), _TEXT)})
 
 
 def put_source(folder: Path) -> Path:

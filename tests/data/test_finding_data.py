@@ -20,12 +20,6 @@ from medtasks.home import home as home_folder
 
 from ..tables import each_row
 
-OF_ROWS = [
-    name
-    for name, info in CATALOGUE.items()
-    if info.benchmark in ("MultiMedEval", "IU X-Ray", "MedEvalKit") and info.part_of is None
-]
-
 
 @pytest.fixture
 def prepared(source, home):
@@ -42,21 +36,16 @@ def test_catalogue(refuses):
         prepare_by_name("medi_confusion", Options())
 
 
-@each_row("name", OF_ROWS)
-def test_every_dataset_has_a_recipe(name):
-    recipe = recipe_of(name)
-    assert set(recipe.columns) > {"doc_id", "image_files"}
-    if CATALOGUE[name].benchmark == "MedEvalKit":
-        assert recipe.download is not None
-        assert recipe.demonstrations is None
-
-
-@each_row("name", [name for name, info in CATALOGUE.items() if info.part_of])
-def test_a_part_is_prepared_by_its_name(name):
-    info = CATALOGUE[name]
-    assert info.source == CATALOGUE[info.part_of].source
-    assert set(info.selection) <= set(SELECTABLE)
-    assert preparing_again(name) == f"medtasks data prepare {name}"
+def test_every_dataset_has_a_recipe_or_is_a_part():
+    for name, info in CATALOGUE.items():
+        if info.part_of:
+            assert info.source == CATALOGUE[info.part_of].source
+            assert set(info.selection) <= set(SELECTABLE)
+            assert preparing_again(name) == f"medtasks data prepare {name}"
+        else:
+            recipe = recipe_of(name)
+            assert set(recipe.columns) & {"image_files", "image_file"}, name
+            assert info.benchmark != "MedEvalKit" or (recipe.download and not recipe.demonstrations), name
 
 
 def test_golden_mediconfusion_catalogue(test_data):
@@ -66,15 +55,10 @@ def test_golden_mediconfusion_catalogue(test_data):
     assert {name: file_sha256(folder / name) for name in MEDICONFUSION.sha256} == MEDICONFUSION.sha256
 
 
-def test_prepared_path_is_a_plain_string(prepared, final):
-    path = path_of.mediconfusion
-    assert type(path) is str
-    assert path == str(final)
-    assert path
-
-
-def test_the_path_of_a_set_that_is_not_prepared_is_where_it_would_be(home, final):
+def test_the_path_is_a_plain_string_prepared_or_not(home, final):
+    assert type(path_of.mediconfusion) is str
     assert path_of.mediconfusion == str(final)
+    assert label_of.mediconfusion_ps == "mediconfusion_ps"
 
 
 def test_a_folder_without_manifest_is_not_prepared(prepared, final, refuses):
@@ -105,17 +89,14 @@ def test_provenance_of_an_unprepared_or_damaged_set_is_the_sentence(home, final)
     assert "is damaged" in provenance_of.mediconfusion["error"]
 
 
-@pytest.mark.parametrize("task", ["mediconfusion", "mediconfusion_gd", "mediconfusion_not_written_yet"])
-def test_labels(prepared, final, task):
-    assert getattr(label_of, task) == f"{task} [SAMPLE DATA]"
-    prepared.model_copy(update={"sample": False, "complete": False}).write(final)
-    assert getattr(label_of, task) == f"{task} [INCOMPLETE DATA]"
-    prepared.model_copy(update={"sample": False}).write(final)
-    assert getattr(label_of, task) == task
-
-
-def test_label_of_an_unprepared_set_is_the_name(home):
-    assert label_of.mediconfusion_ps == "mediconfusion_ps"
+def test_labels(prepared, final):
+    for task in ("mediconfusion", "mediconfusion_gd", "mediconfusion_not_written_yet"):
+        prepared.write(final)
+        assert getattr(label_of, task) == f"{task} [SAMPLE DATA]"
+        prepared.model_copy(update={"sample": False, "complete": False}).write(final)
+        assert getattr(label_of, task) == f"{task} [INCOMPLETE DATA]"
+        prepared.model_copy(update={"sample": False}).write(final)
+        assert getattr(label_of, task) == task
 
 
 @each_row("name", ["mediconfusions", "medi", "__path__"])

@@ -110,8 +110,6 @@ REPORT, IMAGES = "ecgen-radiology/2.xml", "NLMCXR_png"
 BROKEN = {
     "open_i": [
         (cut(f"{IMAGES}/CXR10_IM-0002-2001.png", 50), "10.xml: its image CXR10_IM-0002-2001.png is broken"),
-        (lost(f"{IMAGES}/CXR2_IM-0652-1001.png"), "2.xml: its image CXR2_IM-0652-1001.png is missing"),
-        (both(cut(f"{IMAGES}/CXR10_IM-0002-2001.png", 50), sources.pack), "CXR10_IM-0002-2001.png is broken"),
         (
             both(lost(f"{IMAGES}/CXR2_IM-0652-1001.png"), sources.pack),
             "2.xml: its image CXR2_IM-0652-1001.png is missing",
@@ -133,20 +131,12 @@ BROKEN = {
             "holds no NLMCXR_reports.tgz of Open-i, no folder ecgen-radiology",
             "annotation.json",
         ),
-        (lost("."), "does not exist", "NLMCXR_png.tgz of Open-i"),
     ],
     "r2gen": [
-        (
-            lost("images/CXR5_IM-0005/0.png"),
-            "annotation.json test row 2: its image CXR5_IM-0005/0.png is missing",
-        ),
+        (lost("images/CXR5_IM-0005/0.png"), "annotation.json test row 2: its image CXR5_IM-0005/0.png is missing"),
         (annotation(report=None), "test row 1 lacks 'report'"),
-        (annotation(id=None), "test row 1 lacks 'id'"),
-        (annotation(image_path="a.png"), "test row 1: image_path is a text and not a list of texts"),
         (annotation(report=" "), "no usable row", "test row 1: its report is empty"),
         (written("annotation.json", '{"train": []}'), "annotation.json is not an object with a list 'test'"),
-        (written("annotation.json", "{"), "annotation.json is no JSON"),
-        (both(lost("images"), lost("annotation.json")), "holds no NLMCXR_reports.tgz"),
     ],
 }
 

@@ -18,6 +18,8 @@ from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import PAIRED_CHOICE
 from medtasks.data.sources import mediconfusion
 
+from ..tables import each_row
+
 QUESTIONS_SHA256 = (
     "107b6970e8c027ac9efabe0a38b26cb9c6991da8afad390884aa50758e839c9c"  # computed from the published dataset.json alone
 )
@@ -28,22 +30,6 @@ USED_ONCE = "90001"
 @pytest.fixture
 def options(source):
     return Options(source, sample=True)
-
-
-@pytest.fixture(params=[False, True], ids=["strict", "lenient"])
-def pillow(request, monkeypatch):
-    """Importing the harness makes Pillow accept cut files everywhere in the process."""
-    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", request.param)
-
-
-SPOILT = {
-    "missing": None,
-    "folder": None,
-    "cut in half": lambda body: body[: len(body) // 2],
-    "cut at the end": lambda body: body[:-40],
-    "empty": lambda body: b"",
-    "text": lambda body: b"<html>Sorry, this article is not available.</html>",
-}
 
 
 def test_documents_and_manifest(options, source, home, final, work):
@@ -94,102 +80,69 @@ def test_documents_and_manifest(options, source, home, final, work):
     assert opened["test"].cache_files  # memory-mapped, not read into memory
 
 
-def test_order_of_the_source_does_not_change_the_fingerprint(options, home, records, monkeypatch, tmp_path):
-    before, documents = prepare("mediconfusion", options), load_documents("mediconfusion")
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "other"))
-    assert prepare("mediconfusion", options) == before
-    assert load_documents("mediconfusion") == documents
+def test_what_changes_the_fingerprint(options, source, home, records):
+    before = prepare("mediconfusion", options)
     records.write(dict(reversed(records.read().items())))
-    assert prepare("mediconfusion", options) == before
+    assert prepare("mediconfusion", options) == before  # the order of the source does not
     assert load_documents("mediconfusion")[0]["doc_id"] == "90016/1"
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("question", "?"), ("option_B", "?"), ("im_1_correct", "B"), ("category_2", ["Renal"]), ("im_2_local", 90002)],
-)
-def test_any_changed_text_changes_the_fingerprint(options, home, records, field, value):
-    before = prepare("mediconfusion", options)
-    records.change("90001", **{field: value})
-    after = prepare("mediconfusion", options)
-    assert after.text_sha256 != before.text_sha256
-    assert after.fingerprint != before.fingerprint
-
-
-def test_one_changed_pixel_changes_the_fingerprint(options, source, home):
-    before = prepare("mediconfusion", options)
+    records.write(dict(reversed(records.read().items())))
     path = source / "images/90003.jpg"
     pixels = Image.open(path).convert("RGB")
     pixels.save(path, "PNG")
     repacked = prepare("mediconfusion", options)
-    assert repacked.pixels_sha256 == before.pixels_sha256  # the same picture in another format
+    assert repacked.pixels_sha256 == before.pixels_sha256  # the same image in another format
     assert repacked.text_sha256 != before.text_sha256  # which the documents' image_sha256 records
     red, green, blue = pixels.getpixel((5, 7))
     pixels.putpixel((5, 7), (red, green, blue ^ 1))
     pixels.save(path, "PNG")
     assert prepare("mediconfusion", options).pixels_sha256 != before.pixels_sha256
+    for field, value in {"question": "?", "option_B": "?", "im_1_correct": "B", "category_2": ["Renal"]}.items():
+        old = prepare("mediconfusion", options)
+        records.change("90001", **{field: value})
+        assert prepare("mediconfusion", options).text_sha256 != old.text_sha256
 
 
-@pytest.mark.usefixtures("pillow", "home")
-@pytest.mark.parametrize("spoil", SPOILT, ids=SPOILT)
-def test_unusable_image_is_refused_by_name_or_costs_its_pairs(options, source, final, spoil, refuses):
-    path = source / "images" / f"{USED_TWICE}.jpg"
-    body = path.read_bytes()
-    path.unlink()
-    if spoil == "folder":
-        path.mkdir()
-    elif spoil != "missing":
-        path.write_bytes(SPOILT[spoil](body))
+@each_row(
+    "spoil",
+    [
+        lambda path: path.unlink(),
+        lambda path: (path.unlink(), path.mkdir()),
+        lambda path: path.write_bytes(path.read_bytes()[:-40]),
+        lambda path: path.write_bytes(b""),
+    ],
+)
+def test_unusable_image_is_refused_by_name_or_costs_its_pairs(drawn, home, tmp_path, monkeypatch, refuses, spoil):
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as the harness leaves Pillow
+    shutil.rmtree(home, ignore_errors=True)
+    options, final = Options(shutil.copytree(drawn, tmp_path / "source"), sample=True), home / "datasets/mediconfusion"
+    spoil(options.source / "images" / f"{USED_TWICE}.jpg")
     with refuses("1 of 27 images unusable, in 2 of 16 pairs", f"{USED_TWICE}.jpg is ", "--allow-incomplete"):
         prepare("mediconfusion", options)
     assert not final.exists()
     manifest = prepare("mediconfusion", replace(options, allow_incomplete=True))
-    assert not manifest.complete
-    assert (manifest.rows, manifest.images) == (28, 25)  # pair 90001's other picture is used nowhere else
-    assert len(manifest.left_out) == 1
-    assert f"{USED_TWICE}.jpg is " in manifest.left_out[0]
+    assert (manifest.rows, manifest.images, manifest.complete) == (28, 25, False)  # another image of 90001 is left out
+    assert [f"{USED_TWICE}.jpg is " in note for note in manifest.left_out] == [True]
     assert {document["pair_id"] for document in load_documents("mediconfusion")}.isdisjoint({"90001", "90002"})
     assert not (final / "images" / f"{USED_ONCE}.jpg").exists()
     assert list(verify("mediconfusion")) == []
 
 
 @pytest.mark.usefixtures("home")
-def test_of_many_unusable_images_the_first_are_named(options, source, refuses):
-    for image_id in range(90000, 90005):
-        (source / f"images/{image_id}.jpg").unlink()
-    (source / "images/90005.jpg").write_bytes(b"")
-    with refuses(
-        "6 of 27 images unusable, in 5 of 16 pairs", "90000.jpg", "90002.jpg", " and 3 more", "--fetch-images"
-    ):
-        prepare("mediconfusion", options)
-
-
-@pytest.mark.usefixtures("home")
-def test_wrong_number_of_pairs(source, refuses):
-    with refuses(
-        "0 of 27 images unusable, in 0 of 16 pairs", "the question file holds 16 pairs, the published set 176"
-    ):
+def test_another_number_of_pairs_and_many_unusable_images(source, refuses, monkeypatch):
+    wrong = "the question file holds 16 pairs, the published set 176"
+    with refuses("0 of 27 images unusable, in 0 of 16 pairs", wrong):
         prepare("mediconfusion", Options(source))
     manifest = prepare("mediconfusion", Options(source, allow_incomplete=True))
-    assert not manifest.complete
-    assert manifest.revision == "local"
-    assert manifest.source == str(source)
-    assert manifest.left_out == ("the question file holds 16 pairs, the published set 176",)
-
-
-@pytest.mark.usefixtures("home")
-def test_the_right_number_of_pairs_is_complete(source, monkeypatch):
+    assert (manifest.complete, manifest.revision, manifest.source) == (False, "local", str(source))
+    assert manifest.left_out == (wrong,)
     monkeypatch.setattr(mediconfusion, "MEDICONFUSION", replace(MEDICONFUSION, rows=32))
-    manifest = prepare("mediconfusion", Options(source))
-    assert (manifest.complete, manifest.sample) == (True, False)
-    assert prepare("mediconfusion", Options(source, allow_incomplete=True)).complete
-
-
-@pytest.mark.usefixtures("home")
-def test_a_data_subfolder_gives_the_same_documents(options, source, tmp_path):
-    before = prepare("mediconfusion", options)
-    shutil.copytree(source, tmp_path / "clone" / "data")
-    assert prepare("mediconfusion", Options(tmp_path / "clone", sample=True)) == before
+    assert prepare("mediconfusion", Options(source)).complete
+    for image_id in range(90000, 90005):
+        (source / f"images/{image_id}.jpg").unlink()
+    with refuses(
+        "5 of 27 images unusable, in 5 of 16 pairs", "90000.jpg", "90002.jpg", " and 2 more", "--fetch-images"
+    ):
+        prepare("mediconfusion", Options(source))
 
 
 @pytest.mark.usefixtures("home")

@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 import pytest
 
-from medtasks.data import document_store
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.images.image_store import ImageStore
@@ -91,13 +90,6 @@ def test_checksums_are_enforced(origin, final, refuses, name):
     asked = [path for path in origin.requests[before:] if path.startswith("data/")]
     names = ["dataset.json", "image_dict.json", DEMONSTRATION]
     assert asked == [f"data/{later}" for later in names[names.index(name) :]]  # good files are not fetched again
-
-
-def test_a_damaged_question_file_of_the_last_attempt_is_fetched_again(origin, work):
-    folder = work / document_store.SCRATCH / "source"
-    folder.mkdir(parents=True)
-    (folder / "dataset.json").write_text("{}")
-    assert prepare("mediconfusion", Options()).rows == 32
 
 
 def test_questions_that_cannot_be_had(origin, refuses, monkeypatch):

@@ -16,11 +16,7 @@ from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.home import dataset_folder
 
-STEPS = {
-    "save": (datasets.DatasetDict, "save_to_disk"),
-    "manifest": (Manifest, "write"),
-    "rename": (Path, "rename"),
-}
+STEPS = {"save": (datasets.DatasetDict, "save_to_disk"), "manifest": (Manifest, "write"), "rename": (Path, "rename")}
 HALF = b"\xff\xd8 half an image"
 add_file, rename = ImageStore.add_file, Path.rename
 
@@ -146,8 +142,9 @@ def test_other_troubles_with_the_disk_are_named(options, copies, home, refuses):
         prepare("mediconfusion", options)
 
 
-@pytest.mark.parametrize("error", [disk_full("/x"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("step", "error"), [("save", disk_full("/x")), ("manifest", KeyboardInterrupt()), ("rename", disk_full("/x"))]
+)
 def test_old_dataset_stays_until_the_new_one_is_whole(options, records, final, monkeypatch, step, error):
     old = prepare("mediconfusion", options)
     records.change("90001", question="Something else?")

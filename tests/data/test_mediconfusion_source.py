@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from medtasks.data.prepare.prepare_dataset import prepare
-from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.sources.mediconfusion import find_question_file, read_links, read_pairs
 from medtasks.errors import SourceError
 
@@ -65,15 +63,11 @@ def test_json_and_csv_say_the_same(read):
     "contents, part",
     [
         ("", "Invalid JSON"),
-        ("{", "Invalid JSON"),
         ('{"10001": {"question": "Where', "Invalid JSON"),
-        (b"\xff\xfe\x00garbage", "Invalid JSON"),
         (b"\x89PNG\r\n\x1a\n\x00\x00", "Invalid JSON"),
         ("[" * 100_000, "Invalid JSON"),
         ("[]", "should be an object"),
-        ([PAIR], "should be an object"),
         ({"10001": "text"}, "pair '10001'"),
-        ("null", "should be an object"),
         ({}, "holds no pairs"),
         ({"": PAIR}, "pair ''"),
     ],
@@ -93,31 +87,19 @@ def test_missing_field_is_named(read, refuses, name):
     "field, value",
     [
         ("im_1_correct", "C"),
-        ("im_2_correct", "b"),
-        ("im_1_correct", ""),
-        ("im_1_correct", None),
         ("question", " \n"),
-        ("question", 7),
         ("category_1", []),
         ("category_1", "Cerebral"),
         ("category_2", ["Cerebral", 3]),
         ("category_2", [""]),
         ("im_1_local", "../../etc/passwd"),
-        ("im_1_local", None),
         ("im_2_local", 1.5),
-        ("im_2_local", ""),
         ("im_2_local", "²"),
     ],
 )
 def test_impossible_value(read, refuses, field, value):
     with refuses(f"dataset.json, pair '10002', field '{field}'", kind=SourceError):
         read({"10001": PAIR, "10002": PAIR | {field: value}})
-
-
-@each_row("text", ["half a \ud83d pair", "\udc80"])
-def test_half_a_surrogate_pair_is_refused(read, refuses, text):
-    with refuses("dataset.json: Invalid JSON", kind=SourceError):
-        read({"10001": PAIR | {"option_B": text}})
 
 
 @each_row(
@@ -135,14 +117,6 @@ def test_malformed_csv(read, refuses, text, part):
         read(text, "dataset.csv")
 
 
-@pytest.mark.usefixtures("home")
-def test_a_malformed_file_is_refused_by_the_preparer_too(source, records, final, refuses):
-    records.change("90007", im_2_correct="C")
-    with refuses("pair '90007', field 'im_2_correct'", kind=SourceError):
-        prepare("mediconfusion", Options(source, sample=True))
-    assert not final.exists()
-
-
 def test_a_data_folder_is_found(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
@@ -152,18 +126,14 @@ def test_a_data_folder_is_found(tmp_path):
     assert find_question_file(tmp_path) == tmp_path / "dataset.csv"
 
 
-@each_row("contents", [b"", b"[]", b"{", b'{"a": 1}', b'{"a": {"local": 1}}', b"\xff"])
-def test_malformed_links(tmp_path, refuses, contents):
-    path = tmp_path / "image_dict.json"
-    path.write_bytes(contents)
-    with refuses("image_dict.json is malformed", kind=SourceError):
-        read_links(path)
-
-
 def test_links(tmp_path, refuses):
     path = tmp_path / "image_dict.json"
     with refuses("image_dict.json is missing; it names the article", kind=SourceError):
         read_links(path)
+    for content in (b"", b"[]", b'{"a": 1}', b'{"a": {"local": 1}}', b"\xff"):
+        path.write_bytes(content)
+        with refuses("image_dict.json is malformed", kind=SourceError):
+            read_links(path)
     path.write_text('{"train/a.jpg": {"local": 7, "dlink": "ftp://x/PMC1.tar.gz", "file_name": "a b.jpg"}}')
     assert read_links(path) == {"7": ("ftp://x/PMC1.tar.gz", "a b.jpg")}
 

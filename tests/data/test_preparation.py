@@ -6,7 +6,6 @@ import pytest
 from PIL import Image
 
 from medtasks.data.catalogue import Access, DatasetInfo
-from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.prepare import source_recipe
@@ -73,19 +72,6 @@ def in_the_catalogue(monkeypatch):
     monkeypatch.setattr("medtasks.data.dataset_lookup.dataset_info", lambda name: info())
 
 
-def test_documents_images_and_manifest(source, final):
-    manifest = prepare_recipe(info(), recipe(), Options(source))
-    assert (manifest.rows, manifest.images, manifest.complete, manifest.revision) == (3, 2, True, "local")
-    assert manifest == Manifest.read(final)
-    first, second, third = load_documents("tiles")
-    assert first["image_files"] == third["image_files"] != second["image_files"]
-    assert (first["dataset"], first["label"], second["label"]) == ("tiles", 0, 1)
-    stored = final / first["image_files"][0]
-    assert Image.open(stored).mode == "L"
-    assert len([path for path in (final / "images").rglob("*") if path.is_file()]) == 2
-    assert prepare_recipe(info(), recipe(), Options(source)) == manifest
-
-
 def test_a_set_of_another_size_is_refused(source, final):
     with pytest.raises(
         SourceError, match=r"the source holds 3 rows, the evaluated set 5\. Complete.*--allow-incomplete"
@@ -96,21 +82,6 @@ def test_a_set_of_another_size_is_refused(source, final):
     assert (manifest.complete, manifest.left_out) == (False, ("the source holds 3 rows, the evaluated set 5",))
     assert prepare_recipe(info(rows=5), recipe(), Options(source, sample=True)).complete
     assert prepare_recipe(info(rows=None), recipe(), Options(source)).complete
-
-
-def test_unusable_rows_are_counted_and_named(source):
-    unusable = [PublishedRow(f"tiles.csv row {number}", None, cause="its image is missing") for number in (2, 3, 4)]
-    test = reading(PublishedRow("tiles.csv row 1", document(1)), *unusable)
-    wanted = "'tiles' is incomplete: tiles.csv row 2: its image is missing; tiles.csv row 3: its image is missing and"
-    with pytest.raises(SourceError, match=wanted):
-        prepare_recipe(info(rows=4), recipe(test), Options(source))
-    manifest = prepare_recipe(info(rows=4), recipe(test), Options(source, allow_incomplete=True))
-    assert (manifest.rows, manifest.complete, len(manifest.left_out)) == (1, False, 3)
-
-
-def test_no_usable_row_is_no_dataset(source):
-    with pytest.raises(SourceError, match="'tiles': no usable row in the source"):
-        prepare_recipe(info(rows=None), recipe(reading()), Options(source, allow_incomplete=True))
 
 
 def test_duplicate_ids_name_both_rows(source):
@@ -134,16 +105,6 @@ def test_demonstrations_stand_apart(source, final):
     assert not (final / shot["image_files"][0]).exists()
 
 
-def test_a_broken_training_split_costs_only_the_demonstrations(source):
-    def shots(_source, _images):
-        raise SourceError("train.csv lacks the column 'label'")
-        yield
-
-    manifest = prepare_recipe(info(), recipe(demonstrations=shots), Options(source))
-    assert manifest.complete
-    assert manifest.left_out == ("no few-shot demonstrations: train.csv lacks the column 'label'",)
-
-
 @each_row(
     "access, need",
     [
@@ -156,11 +117,6 @@ def test_what_a_person_has_to_fetch(source, access, need):
     with pytest.raises(SourceError, match=need) as refused:
         prepare_recipe(info(access=access), recipe(), Options())
     assert "'medtasks data prepare tiles --source DIR', where DIR holds a folder with tiles.csv" in str(refused.value)
-
-
-def test_a_source_that_is_not_there(source):
-    with pytest.raises(SourceError, match=r"nowhere does not exist; give the path of a folder with tiles.csv"):
-        prepare_recipe(info(), recipe(), Options(source / "nowhere"))
 
 
 def test_a_download_is_scratch(source, final):

@@ -53,10 +53,6 @@ def test_scattered_clusters_are_dealt_the_largest_first():
     assert [Shard(index, 3).rows(clusters) for index in (1, 2, 3)] == [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]
 
 
-def test_more_shards_than_clusters_leave_some_empty():
-    assert [len(Shard(index, 4).rows("aaab")) for index in (1, 2, 3, 4)].count(0) == 2
-
-
 @each_row("text", ["0/4", "5/4", "a/b", "3", "1/0", "-1/4", "1/4/2", "1.5/4", "٣/٤", ""])
 def test_no_shard(text):
     with pytest.raises(MedTasksError, match="such as --shard 3/16"):

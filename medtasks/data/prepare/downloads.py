@@ -96,6 +96,12 @@ def _root_cause(error: BaseException) -> BaseException:
     return error
 
 
+def file_md5(path: Path) -> str:
+    """Return the MD5 of a file, as hex digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, functools.partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+
+
 @dataclass(frozen=True)
 class Published:
     """A file on the web."""
@@ -106,13 +112,8 @@ class Published:
 
     def matches(self, path: Path) -> bool:
         """Return whether the bytes of ``path`` are the published ones, as far as a digest is known."""
-        plain_md5 = functools.partial(hashlib.md5, usedforsecurity=False)
-        for published, kind in ((self.md5, plain_md5), (self.sha256, hashlib.sha256)):
-            if published is not None:
-                with path.open("rb") as stream:
-                    if hashlib.file_digest(stream, kind).hexdigest() != published:
-                        return False
-        return True
+        md5 = self.md5 is None or self.md5 == file_md5(path)
+        return md5 and (self.sha256 is None or self.sha256 == file_sha256(path))
 
 
 def download(published: Published, target: Path, backoff_s: float | None = None) -> Path:
@@ -153,86 +154,76 @@ def _continue(url: str, partial: Path) -> None:
             partial.unlink()
         answer.raise_for_status()
         resumed = answer.status_code == requests.codes.partial_content
-        total = int(answer.headers.get("Content-Length", 0)) + arrived * resumed
-        name = f"Downloading {partial.stem}"
-        with (
-            partial.open("ab" if resumed else "wb") as stream,
-            tqdm(
-                desc=name, total=total or None, initial=arrived * resumed, unit="B", unit_scale=True, disable=None
-            ) as bar,
-        ):
+        kept = arrived if resumed else 0
+        total = (int(answer.headers.get("Content-Length", 0)) + kept) or None
+        bar = tqdm(
+            desc=f"Downloading {partial.stem}", total=total, initial=kept, unit="B", unit_scale=True, disable=None
+        )
+        with bar, partial.open("ab" if resumed else "wb") as stream:
             for piece in answer.iter_content(_PIECE):
                 bar.update(stream.write(piece))
 
 
-def hub_download(info: DatasetInfo, patterns: Sequence[str]) -> Callable[[Path], Path]:
-    """Return a function that brings the files of a dataset into a folder; each of ``patterns`` must match at least one.
+def hub_download(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> Path:
+    """Bring the files of a dataset into a folder and return that; each of ``patterns`` must match at least one file.
 
     It goes on where an earlier attempt stopped, and compares every file with the size and checksum the Hub publishes;
     where it publishes no checksum, as for small files, with the catalogue's.
     """
-
-    def fetch(folder: Path) -> str:
-        from huggingface_hub import HfApi, hf_hub_download
-        from huggingface_hub.hf_api import RepoFile
-
-        hub, repository = HfApi(), info.source.removeprefix(_HUB)
-        # Also for a known commit: without a network this fails at once, where listing tries again and again.
-        commit = str(hub.repo_info(repository, repo_type="dataset", revision=info.revision).sha)
-        tree = hub.list_repo_tree(repository, repo_type="dataset", revision=commit, recursive=True)
-        files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
-        selected: dict[str, Any] = {}
-        for pattern in patterns:
-            matching = fnmatch.filter(files, pattern)
-            if not matching:
-                raise SourceError(f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source")
-            selected |= {path: files[path] for path in sorted(matching)}
-        for name, file in selected.items():
-            path = Path(hf_hub_download(repository, name, repo_type="dataset", revision=commit, local_dir=folder))
-            published = file.lfs.sha256 if file.lfs else info.sha256.get(name)
-            if path.stat().st_size != file.size or published not in (None, file_sha256(path)):
-                path.unlink()  # so that the next attempt fetches it anew
-                raise SourceError(
-                    f"{_HUB}{repository} sent another {name} than it published; run the same command again"
-                )
-        return commit
-
-    def download(folder: Path) -> Path:
-        try:
-            commit = fetch(folder)
-        except SourceError:
+    try:
+        commit = _fetch_from_hub(info, patterns, folder)
+    except SourceError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
-        except Exception as error:
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            why = str(error).strip().split("\n")[0] or type(error).__name__
-            raise SourceError(
-                f"cannot download '{info.name}' from {info.source} ({why}). What was fetched so far is kept: run the "
-                f"same command again when the Hub can be reached, or download {', '.join(patterns)} elsewhere and give "
-                f"their folder with --source"
-            ) from error
-        (folder / _REVISION).write_text(commit, encoding="utf-8")
-        return folder
-
-    return download
+        why = str(error).strip().split("\n")[0] or type(error).__name__
+        raise SourceError(
+            f"cannot download '{info.name}' from {info.source} ({why}). What was fetched so far is kept: run the same "
+            f"command again when the Hub can be reached, or download {', '.join(patterns)} elsewhere and give their "
+            f"folder with --source"
+        ) from error
+    (folder / _REVISION).write_text(commit, encoding="utf-8")
+    return folder
 
 
-def hub_revision(info: DatasetInfo) -> Callable[[Path], str]:
-    """Return a function for the revision of a source folder: the commit it was downloaded at, if it was.
+def _fetch_from_hub(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> str:
+    """Fetch the files of a dataset and return their commit."""
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.hf_api import RepoFile
+
+    hub, repository = HfApi(), info.source.removeprefix(_HUB)
+    # Also for a known commit: without a network this fails at once, where listing tries again and again.
+    commit = str(hub.repo_info(repository, repo_type="dataset", revision=info.revision).sha)
+    tree = hub.list_repo_tree(repository, repo_type="dataset", revision=commit, recursive=True)
+    files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+    selected: dict[str, Any] = {}
+    for pattern in patterns:
+        matching = sorted(fnmatch.filter(files, pattern))
+        if not matching:
+            raise SourceError(f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source")
+        selected |= {path: files[path] for path in matching}
+    for name, file in selected.items():
+        path = Path(hf_hub_download(repository, name, repo_type="dataset", revision=commit, local_dir=folder))
+        published = file.lfs.sha256 if file.lfs else info.sha256.get(name)
+        if path.stat().st_size != file.size or published not in (None, file_sha256(path)):
+            path.unlink()  # so that the next attempt fetches it anew
+            raise SourceError(f"{_HUB}{repository} sent another {name} than it published; run the same command again")
+    return commit
+
+
+def hub_revision(info: DatasetInfo, source: Path) -> str:
+    """Return the commit that a source folder was downloaded at, if it was.
 
     Otherwise it is the catalogue's if all files with a known checksum are the published ones, or ``"local"``.
     """
-
-    def revision(source: Path) -> str:
-        note = source / _REVISION
-        if note.is_file():
-            return note.read_text(encoding="utf-8").strip()
-        if not info.sha256 or not source.is_dir():
+    note = source / _REVISION
+    if note.is_file():
+        return note.read_text(encoding="utf-8").strip()
+    if not info.sha256 or not source.is_dir():
+        return "local"
+    for name, sha256 in info.sha256.items():
+        path = next((path for path in (source / name, source / Path(name).name) if path.is_file()), None)
+        if path is None or file_sha256(path) != sha256:
             return "local"
-        for name, sha256 in info.sha256.items():
-            path = next((path for path in (source / name, source / Path(name).name) if path.is_file()), None)
-            if path is None or file_sha256(path) != sha256:
-                return "local"
-        return info.revision
-
-    return revision
+    return info.revision

@@ -1,23 +1,19 @@
 """Preparing a dataset by name, a part of a prepared one, and checking a prepared one."""
 
+import dataclasses
+import functools
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from tqdm import tqdm
 
+from medtasks.data import dataset_manifest
 from medtasks.data.catalogue import CATALOGUE, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
-from medtasks.data.dataset_manifest import (
-    FILE_NAME,
-    Manifest,
-    file_sha256,
-    measured,
-    pixels_fingerprint,
-    read_facts,
-    text_fingerprint,
-)
+from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measured, read_facts
 from medtasks.data.document_store import load_documents, open_documents, publish_documents, work_folder
 from medtasks.data.images.image_store import ImageFacts
+from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
 from medtasks.data.privacy import access_of
 from medtasks.data.schema import SPLIT, image_digests, image_key
@@ -30,11 +26,14 @@ _DEFAULTS = Options()
 
 def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     """Return the recipe of a dataset of the catalogue; only the module that reads it is imported."""
-    reader = CATALOGUE[name].reader
-    package = reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
-    recipe: SourceRecipe | Callable[[Options], SourceRecipe]
-    recipe = importlib.import_module(f"medtasks.data.sources.{reader}").RECIPES[name.removeprefix(f"{package}_")]
-    return (recipe if isinstance(recipe, SourceRecipe) else recipe(options)).of(CATALOGUE[name])
+    info = CATALOGUE[name]
+    package = info.reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
+    known = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[name.removeprefix(f"{package}_")]
+    recipe: SourceRecipe = known if isinstance(known, SourceRecipe) else known(options)
+    if not recipe.hub_files:
+        return recipe
+    download = functools.partial(hub_download, info, recipe.hub_files)
+    return dataclasses.replace(recipe, download=download, revision=functools.partial(hub_revision, info))
 
 
 def prepare(name: str, options: Options) -> Manifest:
@@ -50,10 +49,10 @@ def prepare(name: str, options: Options) -> Manifest:
 
 
 def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
-    """Make the documents of a prepared dataset that fit a dataset of their own, called ``name``.
+    """Make the documents of a prepared dataset that fit, by values of columns, a dataset of their own, called ``name``.
 
-    ``criteria`` are values by column. Errors are those of :func:`medtasks.data.selecting.choose`, and another
-    MedTasksError if an image is broken or nothing can be written.
+    Errors are those of :func:`medtasks.data.selecting.choose`, and another MedTasksError if an image is broken or
+    nothing can be written.
     """
     folder = prepared_folder(dataset)
     whole = Manifest.read(folder)
@@ -67,14 +66,9 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
             raise SourceError(
                 f"{folder / file} is broken ({error}); prepare the dataset again: {preparing_again(dataset)}"
             ) from error
-    manifest = whole.model_copy(
-        update={
-            "name": name,
-            **measured(documents, facts),
-            "selected_from": dataset,
-            "selection": {column: tuple(values) for column, values in criteria.items() if values},
-        }
-    )
+    selection = {column: tuple(values) for column, values in criteria.items() if values}
+    changes = {"name": name, **measured(documents, facts), "selected_from": dataset, "selection": selection}
+    manifest = whole.model_copy(update=changes)
     with work_folder(name, access_of(dataset)) as work:
         publish_documents(work, manifest, {SPLIT: documents}, open_documents(dataset)[SPLIT].features)
     return manifest
@@ -88,7 +82,7 @@ def verify(name: str) -> Iterator[str]:
     documents = load_documents(name)
     if len(documents) != manifest.rows:
         yield f"{folder} holds {len(documents)} documents, its manifest says {manifest.rows}"
-    if text_fingerprint(documents) != manifest.text_sha256:
+    if dataset_manifest.text_fingerprint(documents) != manifest.text_sha256:
         yield f"the text of {folder} has changed since it was prepared"
     digests = {file: digest for document in documents for file, digest in image_digests(document).items()}
     images = prepared_folder(manifest.selected_from) if manifest.selected_from else folder
@@ -103,5 +97,5 @@ def verify(name: str) -> Iterator[str]:
             yield f"{path} is missing"
         except OSError as error:
             yield f"{path} is broken ({error})"
-    if len(facts) == len(digests) and pixels_fingerprint(facts) != manifest.pixels_sha256:
+    if len(facts) == len(digests) and dataset_manifest.pixels_fingerprint(facts) != manifest.pixels_sha256:
         yield f"the images of {folder} decode to other pixels than when they were prepared"

@@ -19,12 +19,8 @@ from typing import IO
 
 from medtasks.errors import SourceError
 
-_MOST_UNPACKED = 200  # times the size of an archive; text is packed to a tenth, a file of zeros to a thousandth
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\b")
-_BROKEN = (
-    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError),
-    *(NotImplementedError, RuntimeError),
-)
+_BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
 # A name from a table may be empty, that of a folder, or no name that a file can have.
 _NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 
@@ -48,19 +44,8 @@ class SourceFile:
             with self.path.open("rb") as stream:
                 yield stream
         else:
-            with unpacking(self.path), open_archive(self.path) as archive, archive.open(self.member) as stream:
+            with unpacking(self.path), zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
                 yield stream
-
-
-def open_archive(path: Path, inner: IO[bytes] | None = None) -> zipfile.ZipFile:
-    """Open a zip archive, or the ``inner`` one that was unpacked from it; SourceError if it would fill the disk."""
-    archive = zipfile.ZipFile(inner or path)
-    size = sum(member.file_size for member in archive.infolist())
-    if size > _MOST_UNPACKED * path.stat().st_size:
-        raise SourceError(
-            f"{path} would fill {size / 1e6:,.0f} MB, which no real one of its size does; download it again"
-        )
-    return archive
 
 
 @contextlib.contextmanager
@@ -81,7 +66,7 @@ def file_reader(
         opened: dict[Path, zipfile.ZipFile] = {}
         for path in archives:
             with unpacking(path):
-                opened[path] = stack.enter_context(open_archive(path))
+                opened[path] = stack.enter_context(zipfile.ZipFile(path))
 
         def read(name: str) -> bytes:
             for folder in folders:
@@ -99,10 +84,7 @@ def file_reader(
 def unpacked_or_archived(
     source: Path, folders: Sequence[str], archive: str, below: Sequence[str]
 ) -> contextlib.AbstractContextManager[Callable[[str], bytes]]:
-    """Return a reader of files by name, in one of the ``folders`` of a source or still in their archive.
-
-    ``below`` are prefixes in the archive, see :func:`file_reader`.
-    """
+    """Return a reader of files by name, in one of the ``folders`` of a source or below a prefix in their archive."""
     unpacked = [source / folder for folder in folders if (source / folder).is_dir()]
     archives = [source / archive] if (source / archive).is_file() else []
     if not unpacked and not archives:
@@ -112,22 +94,18 @@ def unpacked_or_archived(
 
 def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:
     """Return the file that the first matching pattern names, or None."""
-    for pattern in patterns:
-        files = _matching(source, pattern)
-        if len(files) > 1:
-            names = " and ".join(str(file.member or file.path.relative_to(source)) for file in files[:2])
-            raise SourceError(f"{source} holds both {names}; keep the one that shall be used")
-        if files:
-            return files[0]
-    return None
+    files = next(filter(None, (_matching(source, pattern) for pattern in patterns)), [])
+    if len(files) > 1:
+        names = " and ".join(str(file.member or file.path.relative_to(source)) for file in files[:2])
+        raise SourceError(f"{source} holds both {names}; keep the one that shall be used")
+    return files[0] if files else None
 
 
 def required_file(source: Path, patterns: Sequence[str], what: str | None = None) -> SourceFile:
     """Return the file that the first matching pattern names; messages call it ``what``, by default that pattern."""
-    file = find_file(source, patterns)
-    if file is None:
-        raise not_found(source, what or patterns[0])
-    return file
+    if file := find_file(source, patterns):
+        return file
+    raise not_found(source, what or patterns[0])
 
 
 def physionet_file(source: Path, project: str, version: str, names: Sequence[str]) -> SourceFile:
@@ -139,29 +117,22 @@ def physionet_file(source: Path, project: str, version: str, names: Sequence[str
 
 def find_shards(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
     """Return the files that the first matching pattern names, by name; an error where some of them are missing."""
-    for pattern in patterns:
-        files = sorted(_matching(source, pattern), key=lambda file: file.name)
-        if not files:
-            continue
-        marks = [mark for file in files if (mark := _SHARD.search(file.name))]
-        total, numbers = int(marks[0][2]) if marks else 0, sorted(int(mark[1]) for mark in marks)
-        if marks and (len(files) != total or numbers != list(range(total))):
-            missing = sorted(set(range(total)) - set(numbers))
-            fault = (
-                f"part {missing[0]:05d} of {total:05d} is missing" if missing else "its parts belong to several copies"
-            )
-            names = ", ".join(file.name for file in files)
-            raise SourceError(f"{files[0].path.parent} holds {names}: {fault}")
-        return files
-    return []
+    files = next(filter(None, (_matching(source, pattern) for pattern in patterns)), [])
+    files.sort(key=lambda file: file.name)
+    marks = [mark for file in files if (mark := _SHARD.search(file.name))]
+    total, numbers = int(marks[0][2]) if marks else 0, sorted(int(mark[1]) for mark in marks)
+    if marks and (len(files) != total or numbers != list(range(total))):
+        missing = sorted(set(range(total)) - set(numbers))
+        fault = f"part {missing[0]:05d} of {total:05d} is missing" if missing else "its parts belong to several copies"
+        raise SourceError(f"{files[0].path.parent} holds {', '.join(file.name for file in files)}: {fault}")
+    return files
 
 
 def required_shards(source: Path, patterns: Sequence[str], what: str | None = None) -> list[SourceFile]:
     """Return shards as :func:`find_shards`; an error calls missing files ``what``, by default the first pattern."""
-    files = find_shards(source, patterns)
-    if not files:
-        raise not_found(source, what or patterns[0])
-    return files
+    if files := find_shards(source, patterns):
+        return files
+    raise not_found(source, what or patterns[0])
 
 
 def not_found(source: Path, what: str, fix: str = "name the folder that holds it") -> SourceError:
@@ -177,7 +148,7 @@ def _matching(source: Path, pattern: str) -> list[SourceFile]:
     archives = sorted(source.glob(outer)) if source.is_dir() else [source] if zipfile.is_zipfile(source) else []
     files = []
     for archive in archives:
-        with unpacking(archive), open_archive(archive) as opened:
+        with unpacking(archive), zipfile.ZipFile(archive) as opened:
             members = sorted(fnmatch.filter(opened.namelist(), inner))
         # Files that a Mac adds to an archive have the names of the real ones.
         files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]

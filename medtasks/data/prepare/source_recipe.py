@@ -1,12 +1,10 @@
 """Preparing a dataset from rows, whatever the format of its source.
 
-A source's module only reads: it yields one :class:`PublishedRow` per published row, which says where it is, so that
-every complaint can name file and row. For a benchmark that is a table, a :class:`TableReader` gives only the
-location of the table, the document of a row, and the names and files of its images.
+A source's module only reads: it yields a :class:`PublishedRow` per published row, or is a :class:`TableReader`, which
+gives only the location of a table, the document of a row, and the names and files of its images.
 """
 
 import contextlib
-import dataclasses
 import functools
 import os
 from collections import Counter, deque
@@ -25,7 +23,6 @@ from medtasks.data.document_store import SCRATCH, DocumentBatches, Documents, pu
 from medtasks.data.images.decoding import REFERENCE, Decoding
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
-from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.table_files import SourceRow, SourceTable
 from medtasks.data.schema import Columns, Document, arrow_schema, image_columns, image_digests, image_key
 from medtasks.errors import SourceError
@@ -54,13 +51,10 @@ class PublishedRow:
     """One row of a source."""
 
     place: str  # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
-    # columns of the dataset's schema except ``dataset`` and those about image files; None where the row cannot be used
-    document: Mapping[str, Any] | None
+    document: Mapping[str, Any] | None  # without ``dataset`` and image files; None where the row cannot be used
     images: Sequence[StoredImage] = ()  # in the order they are shown
     cause: str = ""  # why the row cannot be used, one sentence without a final stop
-    # the row is not part of the evaluated set, which is no damage: such rows are only counted by ``cause``, a text that
-    # fits several of them, and do not count as rows of the source
-    outside: bool = False
+    outside: bool = False  # no part of the evaluated set, which is no damage: such rows are only counted, by ``cause``
 
 
 def images_row(
@@ -68,8 +62,7 @@ def images_row(
 ) -> PublishedRow:
     """Store the images of a row, in the order shown; each in ``adding`` has a name for messages, and what stores it.
 
-    Without an ``image_id``, rows with equal files get one. The row has no document where an image is missing or broken;
-    an OSError is about the disk.
+    Without an ``image_id``, rows with equal files get one. The row has no document where an image is missing or broken.
     """
     stored = []
     for name, add in adding:
@@ -95,24 +88,15 @@ class SourceRecipe:
     columns: Columns  # of its documents
     test: Reader  # reads the evaluated rows, in published order
     layout: str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
-    # reads the examples for few-shot prompts; None where the benchmark has none. A source without the files it needs
-    # gives none, with a note in the manifest.
-    demonstrations: Reader | None = None
+    demonstrations: Reader | None = None  # reads the examples for few-shot prompts, if there are any
     hub_files: Sequence[str] = ()  # patterns of the files to download, where the source is on the Hub
     download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
     revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
     remarks: Callable[[Documents], Iterable[str]] = lambda documents: ()  # on the documents, a sentence each
-    decoding: Decoding = REFERENCE  # of its image files for models; published sets are read as their references do
+    decoding: Decoding = REFERENCE  # of its image files for models
     counted: bool = True  # whether its rows must be as many as the catalogue says
     obtaining: str = ""  # how to get the source, where this is more than the catalogue and ``layout`` say
-    # writes what else belongs into the dataset's folder, which is not in its final location yet
-    enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None
-
-    def of(self, info: DatasetInfo) -> "SourceRecipe":
-        """Return the same recipe with what fetches its files from the Hub, if it names any."""
-        if not self.hub_files:
-            return self
-        return dataclasses.replace(self, download=hub_download(info, self.hub_files), revision=hub_revision(info))
+    enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None  # writes what else belongs into a folder
 
 
 def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) -> Manifest:
@@ -128,11 +112,10 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
         raise SourceError(recipe.obtaining or _how_to_obtain(info, recipe))
     with work_folder(info.name, info.access) as work:
         source = options.source
-        if source is None:
-            assert recipe.download is not None
-            folder = work / SCRATCH / "source"
-            folder.mkdir(parents=True, exist_ok=True)
-            source = recipe.download(folder)
+        if source is None and recipe.download is not None:
+            (work / SCRATCH / "source").mkdir(parents=True, exist_ok=True)
+            source = recipe.download(work / SCRATCH / "source")
+        assert source is not None
         images = ImageStore(work, recipe.decoding)
         documents, left_out, outside = _gather(info, recipe, recipe.test(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
@@ -174,10 +157,8 @@ def _how_to_obtain(info: DatasetInfo, recipe: SourceRecipe) -> str:
         Access.GATED: f"has to be downloaded by a person at {info.source}",
         Access.PUBLIC: f"has to be downloaded at {info.source}",
     }[info.access]
-    return (
-        f"'{info.name}' ({info.description}) {need}, then run 'medtasks data prepare {info.name} --source DIR', where "
-        f"DIR holds {recipe.layout}"
-    )
+    run = f"then run 'medtasks data prepare {info.name} --source DIR', where DIR holds {recipe.layout}"
+    return f"'{info.name}' ({info.description}) {need}, {run}"
 
 
 def _gather(
@@ -213,7 +194,7 @@ def _demonstrations(
     try:
         documents, causes, _ = _gather(info, recipe, recipe.demonstrations(source, images))
     except SourceError as error:
-        return [], [f"no few-shot demonstrations: {error}"]
+        documents, causes = [], [str(error)]
     if causes or not documents:
         return [], [f"no few-shot demonstrations: {causes[0] if causes else 'the source has no training split'}"]
     return documents, []
@@ -223,10 +204,8 @@ def _files(documents: Iterable[Mapping[str, Any]]) -> set[str]:
     return {file for document in documents for file in image_digests(document)}
 
 
-# Bytes of a file. Larger ones are decoded in a thread of their own, one at a time: each thread keeps the memory that it
-# needed once.
+# Bytes of a file. Larger ones are decoded one at a time: each thread keeps the memory that it needed once.
 _LARGE = 1 << 19
-
 ReadFile = Callable[[str], bytes]
 """Reads a file of a source by its name, FileNotFoundError where there is no such file."""
 
@@ -244,10 +223,7 @@ def by_name(files: Mapping[str, Callable[[], bytes]]) -> Iterator[ReadFile]:
 
 
 class UnusableRow(Exception):
-    """A row has the form of the others and still gives no document; its text says why, without a final stop.
-
-    One that is ``outside`` is not part of the evaluated set, see :class:`PublishedRow`.
-    """
+    """A row gives no document; its text says why, without a final stop. See :class:`PublishedRow` for ``outside``."""
 
     def __init__(self, cause: str, *, outside: bool = False) -> None:
         super().__init__(cause)
@@ -284,19 +260,19 @@ class TableReader:
             def add(data: bytes) -> StoredImage:
                 return alone.submit(images.add_bytes, data).result() if len(data) > _LARGE else images.add_bytes(data)
 
-            for row in rows:
+            def published(row: SourceRow) -> PublishedRow:
                 try:
                     document = self.document(row, split)
                 except UnusableRow as error:
-                    unusable = PublishedRow(row.place, None, cause=str(error), outside=error.outside)
-                    waiting.append(workers.submit(lambda row: row, unusable))
-                else:
-                    adding = [(name, functools.partial(lambda name: add(read(name)), name)) for name in self.named(row)]
-                    for column in self.embedded:
-                        if (data := row.encoded(column)) is not None:
-                            name = column if len(self.embedded) > 1 else ""
-                            adding.append((name, functools.partial(add, data)))
-                    waiting.append(workers.submit(images_row, row.place, adding, document))
+                    return PublishedRow(row.place, None, cause=str(error), outside=error.outside)
+                adding = [(name, functools.partial(lambda name: add(read(name)), name)) for name in self.named(row)]
+                for column in self.embedded:
+                    if (data := row.encoded(column)) is not None:
+                        adding.append((column if len(self.embedded) > 1 else "", functools.partial(add, data)))
+                return images_row(row.place, adding, document)
+
+            for row in rows:
+                waiting.append(workers.submit(published, row))
                 if len(waiting) > _AHEAD:
                     yield waiting.popleft().result()
             while waiting:

@@ -22,15 +22,7 @@ from medtasks.errors import SourceError
 _BATCH = 64  # rows
 _BUFFER = 1 << 20  # bytes
 DEMONSTRATIONS = 5
-_KINDS = {
-    type(None): "empty",
-    str: "a text",
-    list: "a list",
-    dict: "an object",
-    bool: "a truth value",
-    int: "a number",
-    float: "a number",
-}
+_KINDS = {type(None): "empty", str: "a text", list: "a list", dict: "an object", bool: "a truth value"}
 
 ReadValues = Callable[[], Mapping[str, Any]]
 
@@ -129,20 +121,25 @@ class ParquetTable(SourceTable):
 
     def rows(self, positions: Set[int] | None = None) -> Iterator[SourceRow]:
         """Read rows in order, see :meth:`SourceTable.rows`; row groups without any of them are skipped."""
+        from pyarrow import ArrowException
+
         end = 0
         for file in self._files:
             opened, first = self._opened(file), end
             columns = [*self._columns, *(name for name in self._optional if name in opened.schema_arrow.names)]
             for group in range(opened.num_row_groups):
-                group_positions = range(end, end + opened.metadata.row_group(group).num_rows)
-                end = group_positions.stop
-                if positions is not None and positions.isdisjoint(group_positions):
+                index, end = end, end + opened.metadata.row_group(group).num_rows
+                if positions is not None and positions.isdisjoint(range(index, end)):
                     continue
-                batches = _batches(file, opened, group, columns)
-                rows = (batch.slice(offset, 1) for batch in batches for offset in range(batch.num_rows))
-                for row, index in zip(rows, group_positions, strict=False):
-                    if positions is None or index in positions:
-                        yield SourceRow(f"{file.name} row {index - first + 1}", index, row.to_pylist()[0])
+                try:
+                    for batch in opened.iter_batches(_BATCH, row_groups=[group], columns=columns, use_threads=False):
+                        for offset in range(batch.num_rows):
+                            if positions is None or index in positions:
+                                values = batch.slice(offset, 1).to_pylist()[0]
+                                yield SourceRow(f"{file.name} row {index - first + 1}", index, values)
+                            index += 1
+                except (ArrowException, OSError) as error:
+                    raise SourceError(f"{file.path} is damaged in row group {group + 1}; download it again") from error
 
     def _opened(self, file: SourceFile) -> Any:
         from pyarrow import ArrowException
@@ -162,7 +159,7 @@ class ParquetTable(SourceTable):
 def csv_table(
     file: SourceFile,
     columns: Collection[str],
-    belongs: Callable[[Mapping[str, str]], bool] | None = None,
+    belongs: Callable[[Mapping[str, str]], bool] = lambda values: True,
     *,
     missing: str | None = "",
 ) -> SourceTable:
@@ -180,7 +177,7 @@ def csv_table(
                 check_columns(name, columns, reader.fieldnames or ())
                 for number, every in enumerate(reader, 1):
                     values = {column: every[column] for column in columns}
-                    if belongs is None or belongs(values):
+                    if belongs(values):
                         yield f"{name} row {number}", values.copy
         except UnicodeDecodeError as error:
             raise SourceError(f"{name} is no UTF-8 text after row {number}; download it again") from error
@@ -203,43 +200,32 @@ def hub_table(
 
 def required_hub_table(source: Path, split: str, config: str, columns: Sequence[str]) -> SourceTable:
     """Return a split from parquet files that must be there, see :func:`hub_table`."""
-    table = hub_table(source, split, config, columns)
-    if table is None:
-        raise not_found(source, f"{'data' if config == 'default' else config}/{split}-*.parquet")
-    return table
-
-
-def _batches(file: SourceFile, opened: Any, group: int, columns: Sequence[str]) -> Iterator[Any]:
-    from pyarrow import ArrowException
-
-    try:
-        yield from opened.iter_batches(_BATCH, row_groups=[group], columns=list(columns), use_threads=False)
-    except (ArrowException, OSError) as error:
-        raise SourceError(f"{file.path} is damaged in row group {group + 1}; download it again") from error
+    if table := hub_table(source, split, config, columns):
+        return table
+    raise not_found(source, f"{'data' if config == 'default' else config}/{split}-*.parquet")
 
 
 def check_columns(location: str, required: Iterable[str], present: Iterable[str]) -> None:
     """Refuse a table that lacks a column; the message names the missing and the present ones."""
     columns = set(present)
-    missing = [column for column in required if column not in columns]
-    if missing:
+    if missing := [column for column in required if column not in columns]:
         names = ", ".join(sorted(map(str, columns))) or "nothing"
         raise SourceError(f"{location} lacks {', '.join(map(repr, missing))}; it has {names}")
 
 
 def kind_of(value: Any) -> str:
     """Describe the type of a value for messages: its content may be a patient's."""
-    return _KINDS.get(type(value), f"of type {type(value).__name__}")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "a number" if number else _KINDS.get(type(value), f"of type {type(value).__name__}")
 
 
 def json_lines(
-    file: SourceFile, columns: Sequence[str], change: Callable[[SourceRow], Mapping[str, Any]] | None = None
+    file: SourceFile, columns: Sequence[str], change: Callable[[SourceRow], Mapping[str, Any]] = lambda row: row.values
 ) -> SourceTable:
     """Return the rows of a file of JSON objects, one per line, after a ``change``; empty lines are no rows."""
 
     def values(location: str, line: bytes) -> Mapping[str, Any]:
-        published = _object(location, _json(location, line), columns)
-        return published if change is None else change(SourceRow(location, 0, published))
+        return change(SourceRow(location, 0, _object(location, _json(location, line), columns)))
 
     def records() -> Iterator[tuple[str, ReadValues]]:
         with file.open() as stream:

@@ -1,10 +1,9 @@
 """The bundled sample: MediConfusion's layout with synthetic images, to try everything without any patient's data.
 
 Pairs are built like the published ones: one question with two options, asked of two images with opposite answers.
-Scores on it say nothing about a model's medical ability.
-
-Every drawing function draws one image that looks a little like radiology; its arguments change exactly the thing a
-question asks about. Sides are sides of the image. Equal arguments give equal pixels on one Pillow version.
+Scores on it say nothing about a model's medical ability. Every drawing function draws one image that looks a little
+like radiology; its arguments change exactly the thing a question asks about. Sides are sides of the image. Equal
+arguments give equal pixels on one Pillow version.
 """
 
 import json
@@ -19,14 +18,11 @@ from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
 from medtasks.home import packaged_facts
 
-_FIRST_PAIR = 90001
-_FIRST_IMAGE = 90000
-_QUALITY = 90
+_FIRST_PAIR, _FIRST_IMAGE = 90001, 90000
 _TINTS = {"warm": ("#0a0604", "#fff6e6"), "cool": ("#04060c", "#e8f2ff")}
 Point = tuple[float, float]
 Side = Literal["left", "right"]
 Level = Literal["upper", "lower"]
-
 _OVERSAMPLING = 3
 _SOFTNESS = 1.1  # pixels of Gaussian blur
 _GRAIN = 0.025  # share of noise in the image
@@ -36,8 +32,7 @@ class Sheet:
     """A grey sheet to draw on; lengths are in per cent of its width, ``y`` grows downwards."""
 
     def __init__(self, size: tuple[int, int]) -> None:
-        self._size = size
-        self._scale = size[0] * _OVERSAMPLING / 100
+        self._size, self._scale = size, size[0] * _OVERSAMPLING / 100
         self._image = Image.new("L", (size[0] * _OVERSAMPLING, size[1] * _OVERSAMPLING))
         self._draw = ImageDraw.Draw(self._image)
         self.height = 100 * size[1] / size[0]
@@ -218,26 +213,24 @@ def write_sample_source(folder: Path) -> None:
     """Write the sample as a folder laid out like the reference repository's ``data/``.
 
     ``folder``, created if missing, then holds ``dataset.json`` (16 pairs, 18 fields each) and ``images/<number>.jpg``.
-    The bytes are the same at every call with one Pillow version. The two similarity fields are 0.0: nothing was
-    measured.
+    The two similarity fields are 0.0: nothing was measured.
     """
     images = folder / "images"
     images.mkdir(parents=True, exist_ok=True)
     sample = packaged_facts(__package__, "sample")
     facts = sample["images"]
-    numbers = {name: _FIRST_IMAGE + index for index, name in enumerate(facts)}
-    for name, number in numbers.items():
-        image = facts[name]
+    numbers = {name: number for number, name in enumerate(facts, _FIRST_IMAGE)}
+    for name, image in facts.items():
         sheet = Sheet(tuple(image["size"]))
         _DRAWINGS[image["draw"]](sheet, **image.get("finding", {}))
-        drawn = sheet.finished(number)
+        drawn = sheet.finished(numbers[name])
         drawn = ImageOps.colorize(drawn, *_TINTS[image["tint"]]) if "tint" in image else drawn
-        drawn.save(images / f"{number}.jpg", quality=_QUALITY)
+        drawn.save(images / f"{numbers[name]}.jpg", quality=90)
     records = {}
-    for index, pair in enumerate(sample["pairs"]):
+    for number, pair in enumerate(sample["pairs"], _FIRST_PAIR):
         first, second = pair["images"]
         texts = {"question": pair["question"], **dict(zip(("option_A", "option_B"), pair["options"], strict=True))}
-        records[str(_FIRST_PAIR + index)] = {
+        records[str(number)] = {
             "im_1": f"drawn/{first}.jpg",
             "im_2": f"drawn/{second}.jpg",
             "im_1_local": numbers[first],
@@ -253,5 +246,4 @@ def write_sample_source(folder: Path) -> None:
             "im_2_correct": "B" if pair["answer"] == "A" else "A",
             **{f"AI_{name}": text for name, text in texts.items()},
         }
-    text = json.dumps(records, indent=1, ensure_ascii=False)
-    (folder / "dataset.json").write_text(text + "\n", encoding="utf-8")
+    (folder / "dataset.json").write_text(f"{json.dumps(records, indent=1, ensure_ascii=False)}\n", encoding="utf-8")

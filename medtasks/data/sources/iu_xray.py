@@ -26,14 +26,7 @@ from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import SourceFile, file_reader, find_file, required_file, unpacking
-from medtasks.data.prepare.source_recipe import (
-    PublishedRow,
-    ReadFile,
-    SourceRecipe,
-    TableReader,
-    UnusableRow,
-    by_name,
-)
+from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
 from medtasks.data.prepare.table_files import SourceRow, SourceTable, read_json, records_table
 from medtasks.data.schema import REPORT, Document, new_document
 from medtasks.errors import SourceError

@@ -1,4 +1,4 @@
-"""The sets that MedEvalKit's protocol evaluates: OmniMedVQA, PMC-VQA, MedXpertQA, MedFrameQA and SLAKE.
+"""The sets that MedEvalKit's protocol evaluates, and MMMU-Pro.
 
 - OmniMedVQA as published: the questions of ``QA_information/Open-access``, one JSON file per part, in the order of
   their names. The published answer is a text; the right option is the first that equals it without outer blanks.
@@ -12,8 +12,14 @@
   Questions end with their options, in the published words, and are kept so. Zuo et al., arXiv 2501.18362.
 - MedFrameQA: questions on two to five frames of a video. Frames of one video are alike, so the video is the cluster.
 - SLAKE in its two languages.
+- MMMU, Health & Medicine: five of 30 subjects in alphabetical order, with choices and open questions. All images of a
+  question are kept, also those that MedEvalKit does not show. The answers of the test split are with the authors:
+  whatever a file says, documents have none. Yue et al., CVPR 2024.
+- MMMU-Pro, the same subjects: with up to ten or four options, or with all text in a screenshot (``vision``); rows in
+  published order. Yue et al., arXiv 2409.02813.
 """
 
+import ast
 import functools
 import re
 from collections import Counter
@@ -26,39 +32,25 @@ from typing import Any
 from medtasks.data import schema
 from medtasks.data.document_store import Documents
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare import source_files
+from medtasks.data.prepare import source_files, table_files
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import (
-    ParquetTable,
-    ReadValues,
-    SourceRow,
-    SourceTable,
-    csv_table,
-    json_lines,
-    listed_in,
-)
+from medtasks.data.prepare.table_files import ParquetTable, ReadValues, SourceRow, SourceTable
 from medtasks.data.samples import letter, option_index
 from medtasks.data.sources.gmai_sets import GmaiFile, with_images
 from medtasks.data.sources.multimedeval import question_sets
 from medtasks.errors import SourceError
 
-NO_MODALITY_TYPE = "no_modality_type"
-NULL_OPTION = "null_option"
-NO_SUCH_GOLD = "no_such_gold"
-INEXACT_GOLD = "inexact_gold"
-REPEATED_GOLD = "repeated_gold"
-OTHER_ANSWER_TEXT = "other_answer_text"
 FLAGS: Mapping[str, str] = {
-    NO_MODALITY_TYPE: "the row has no modality_type, which stops MedEvalKit",
-    NULL_OPTION: "an option is null; MedEvalKit shows it as None, and so do its lines, but it is no option",
-    NO_SUCH_GOLD: "the published answer is none of the options",
-    INEXACT_GOLD: "the published answer is an option only without the blanks around it; MedEvalKit finds none",
-    REPEATED_GOLD: "several options are the published answer; MedEvalKit takes the last, and here it is the first",
-    OTHER_ANSWER_TEXT: "the text that is published as the answer is not that of the published letter",
+    "no_modality_type": "the row has no modality_type, which stops MedEvalKit",
+    "null_option": "an option is null; MedEvalKit shows it as None, and so do its lines, but it is no option",
+    "no_such_gold": "the published answer is none of the options",
+    "inexact_gold": "the published answer is an option only without the blanks around it; MedEvalKit finds none",
+    "repeated_gold": "several options are the published answer; MedEvalKit takes the last, and here it is the first",
+    "other_answer_text": "the text that is published as the answer is not that of the published letter",
 }
 _REMARKS = {
-    NO_SUCH_GOLD: "the right option of {} (the published answer is none of the options)",
-    OTHER_ANSWER_TEXT: "the text of the answer of {} (the published letter is that of another option and counts)",
+    "no_such_gold": "the right option of {} (the published answer is none of the options)",
+    "other_answer_text": "the text of the answer of {} (the published letter is that of another option and counts)",
 }
 
 
@@ -71,29 +63,26 @@ def kit_choice(
     named = gold.strip() if gold is not None and gold.strip() in letters else None
     answer = more.pop("answer", named)
     if options and gold is not None and answer is None:
-        flags.append(NO_SUCH_GOLD)
+        flags.append("no_such_gold")
     choices = {"options": list(options), "option_lines": list(lines)}
     return schema.new_document(schema.KIT_CHOICE, doc_id, **choices, answer=answer, gold=gold, flags=flags, **more)
 
 
 def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test") -> SourceRecipe:
     """Return the recipe of a set of one split and no examples; ``files`` are the Hub's."""
-    return replace(reader.recipe(layout, (split,), files), remarks=_remarks)
+
+    def remarks(documents: Documents) -> Iterator[str]:
+        counts = Counter(flag for document in documents for flag in document["flags"])
+        for flag, text in _REMARKS.items():
+            if counts[flag]:
+                yield text.format("1 row" if counts[flag] == 1 else f"{counts[flag]} rows")
+
+    return replace(reader.recipe(layout, (split,), files), remarks=remarks)
 
 
-def lettered(options: Iterable[str], form: str) -> list[str]:
-    """Return option lines, such as ``A. text`` for the form ``{}. {}``."""
+def lettered(options: Iterable[str], form: str = "{}. {}") -> list[str]:
+    """Return option lines, such as ``A. text``."""
     return [form.format(letter(index), option) for index, option in enumerate(options)]
-
-
-def _remarks(documents: Documents) -> list[str]:
-    """Return the notes of a manifest on rows that are kept and lack something."""
-    counts = Counter(flag for document in documents for flag in document["flags"])
-    return [
-        text.format("1 row" if counts[flag] == 1 else f"{counts[flag]} rows")
-        for flag, text in _REMARKS.items()
-        if counts[flag]
-    ]
 
 
 _QUESTIONS = "QA_information/Open-access/"
@@ -132,7 +121,7 @@ class _OmniMedVQA(TableReader):
             seen: Counter[str] = Counter()
             with self.files(source) as read:
                 for name in names:
-                    for row in listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
+                    for row in table_files.listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
                         question_id = row.text("question_id")
                         seen[question_id] += 1
                         repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
@@ -152,10 +141,10 @@ class _OmniMedVQA(TableReader):
         gold, modality = row.text("gt_answer"), row.optional_text("modality_type")
         equal = [index for index, option in enumerate(options) if option.strip() == gold.strip()]
         flags = {
-            NULL_OPTION: any(f"option_{name}" in row.values for name in _LETTERS[len(options) :]),
-            INEXACT_GOLD: bool(equal) and gold not in options,
-            REPEATED_GOLD: len(equal) > 1,
-            NO_MODALITY_TYPE: modality is None,
+            "null_option": any(f"option_{name}" in row.values for name in _LETTERS[len(options) :]),
+            "inexact_gold": bool(equal) and gold not in options,
+            "repeated_gold": len(equal) > 1,
+            "no_modality_type": modality is None,
         }
         return kit_choice(
             row.text("doc_id"),
@@ -181,11 +170,10 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             if row.document is None:
                 yield row
                 continue
-            doc_id, options = f"{part}/{row.document['doc_id']}", row.document["options"]
+            options, answer = row.document["options"], row.document["answer"]
             columns = {name: row.document[name] for name in ("image_id", "question", "modality")}
-            lines = lettered(options, "{}. {}")
-            document = kit_choice(doc_id, options, lines, row.document["answer"], part=part, **columns)
-            yield replace(row, document=document)
+            doc_id = f"{part}/{row.document['doc_id']}"
+            yield replace(row, document=kit_choice(doc_id, options, lettered(options), answer, part=part, **columns))
 
 
 _OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
@@ -220,7 +208,7 @@ class _PmcVqa(TableReader):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         columns = ("Figure_path", "Question", *_CHOICES, self.gold, *([self.text] if self.text else []))
-        return csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
+        return table_files.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
         cells = (row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in (*_CHOICES, "Question"))
@@ -229,7 +217,7 @@ class _PmcVqa(TableReader):
         doc_id = f"{self.name.removesuffix('.csv')}/{row.index}"
         made = kit_choice(doc_id, options, lines, row.text(self.gold), question=question)
         if self.text and made["answer"] and row.text(self.text).strip() != options[option_index(made["answer"])]:
-            made["flags"].append(OTHER_ANSWER_TEXT)
+            made["flags"].append("other_answer_text")
         return made
 
     def named(self, row: SourceRow) -> Sequence[str]:
@@ -253,7 +241,7 @@ class _MedXpertQA(TableReader):
         name = f"medxpertqa_{self.config.lower()}_input.jsonl"
         places = [f"{self.config}/{split}.jsonl", name, f"input/{name}", f"eval/data/medxpertqa/input/{name}"]
         columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
-        return json_lines(source_files.required_file(source, places, f"{places[0]} or {name}"), columns)
+        return table_files.json_lines(source_files.required_file(source, places, f"{places[0]} or {name}"), columns)
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
         _, options = question_sets.keyed_options(row, "letter", "content")
@@ -262,7 +250,7 @@ class _MedXpertQA(TableReader):
         gold = label[0] if isinstance(label, list) and len(label) == 1 else label
         if not isinstance(gold, str):
             raise row.error("label is neither a letter nor a list of one")
-        lines = lettered(options, "{}. {}")
+        lines = lettered(options)
         return kit_choice(row.text("id"), options, lines, gold, question=row.text("question"), **groups)
 
     def named(self, row: SourceRow) -> Sequence[str]:
@@ -311,23 +299,105 @@ class _Slake(question_sets.Slake):
         return {**super().document(row, split), "answer_type": kind, "language": row.text("q_lang"), **groups}
 
 
+_CLINICAL = ("Basic_Medical_Science", "Clinical_Medicine", "Diagnostics_and_Laboratory_Medicine")
+SUBJECTS = (*_CLINICAL, "Pharmacy", "Public_Health")
+_CLOSED, _OPEN = "multiple-choice", "open"
+_MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_1")
+_PRO_COLUMNS = ("id", "options", "answer", "subject")
+_MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
+_NAMED_IMAGE = re.compile(r"<image (\d)>")
+
+
+def _literal_options(row: SourceRow) -> list[str]:
+    """Return options that are the text of a Python list, which is parsed as a literal and never run."""
+    try:
+        options = ast.literal_eval(row.text("options").strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise row.error("options is not the text of a list") from error
+    if not isinstance(options, list) or not all(isinstance(option, str) for option in options) or len(options) < 2:
+        raise row.error("options is not the text of a list of at least two texts")
+    return options
+
+
+class _MMMU(TableReader):
+    columns = schema.KIT_CHOICE
+    embedded = _MMMU_IMAGES
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        patterns = {subject: [f"{subject}/{split}-*.parquet", f"{subject}/{split}.parquet"] for subject in SUBJECTS}
+        files = {subject: source_files.required_shards(source, places) for subject, places in patterns.items()}
+
+        def records() -> Iterator[tuple[str, ReadValues]]:
+            for subject, shards in files.items():
+                for row in ParquetTable(shards, _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
+                    yield f"{subject}/{row.place}", functools.partial(dict, row.values, subject=subject)
+
+        return SourceTable(records)
+
+    def document(self, row: SourceRow, split: str) -> schema.Document:
+        kind = row.one_of("question_type", (_CLOSED, _OPEN), "question_type is none of")
+        options = _literal_options(row) if kind == _CLOSED else []
+        gold = row.text("answer") if split != "test" else None
+        columns = {"question": row.text("question"), "question_type": kind, "subject": row.text("subject")}
+        return kit_choice(row.text("id"), options, lettered(options, "({}) {}"), gold, **columns)
+
+    def kit_recipe(self, split: str) -> SourceRecipe:
+        layout = f"the Hub's parquet files {SUBJECTS[0]}/{split}-*.parquet, and so on for five subjects"
+        return kit_recipe(self, layout, *(f"{subject}/{split}-*.parquet" for subject in SUBJECTS), split=split)
+
+
+class _MMMUPro(TableReader):
+    columns = schema.CHOICE
+
+    def __init__(self, config: str) -> None:
+        self.config, self.embedded = config, ("image",) if config == "vision" else _MMMU_IMAGES
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        files = source_files.required_shards(source, [f"{self.config}/{split}-*.parquet"])
+        subjects = ParquetTable(files, ("subject",)).rows()
+        medical = {row.index for row in subjects if row.text("subject") in SUBJECTS}
+        columns = ("image",) if self.config == "vision" else ("question", _MMMU_IMAGES[0])
+        table = ParquetTable(files, (*_PRO_COLUMNS, *columns), _MMMU_IMAGES[1:])
+        return SourceTable(lambda: ((row.place, functools.partial(dict, row.values)) for row in table.rows(medical)))
+
+    def document(self, row: SourceRow, _split: str) -> schema.Document:
+        options, question = _literal_options(row), row.optional_text("question") or ""
+        named = max(map(int, _NAMED_IMAGE.findall("\n".join([question, *options]))), default=0)
+        if "question" in row.values and any(row.values.get(image) is None for image in _MMMU_IMAGES[:named]):
+            raise UnusableRow(f"its text names <image {named}> and it holds fewer images")
+        letters = [letter(index) for index in range(len(options))]
+        answer = letters.index(row.one_of("answer", letters, "answer is none of"))
+        return schema.choice_document(row.text("id"), question, options, answer, subject=row.text("subject"))
+
+    def own_recipe(self) -> SourceRecipe:
+        files = f"{self.config}/test-*.parquet"
+        return self.recipe(f"the Hub's parquet files {files}", ("test",), [files])
+
+
 _MM_LAYOUT = f"{_EXPERT_LAYOUT.format('MM', 'mm')}, and images.zip or the folder images unpacked from it"
 
 
-_RECIPES: Mapping[str, SourceRecipe] = {
-    "omnimedvqa": kit_recipe(_OmniMedVQA(), _OMNI_LAYOUT, "OmniMedVQA.zip"),
-    "omnimedvqa_vlmevalkit": SourceRecipe(
-        schema.KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=[f"{part}.tsv" for part in _TSV_PARTS]
+_TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
+RECIPES: Mapping[str, SourceRecipe] = {
+    "medevalkit_omnimedvqa": kit_recipe(_OmniMedVQA(), _OMNI_LAYOUT, "OmniMedVQA.zip"),
+    "medevalkit_omnimedvqa_vlmevalkit": SourceRecipe(
+        schema.KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=_TSV_FILES
     ),
-    "pmc_vqa": _PmcVqa("test_2.csv", "Answer", "figures", "images_2.zip").kit_recipe(),
-    "pmc_vqa_clean": _PmcVqa("test_clean.csv", "Answer_label", "images", "images.zip", "Answer").kit_recipe(),
-    "medxpertqa_mm": kit_recipe(_MedXpertQA("MM"), _MM_LAYOUT, "MM/test.jsonl", "images.zip"),
-    "medxpertqa_text": kit_recipe(_MedXpertQA("Text"), _EXPERT_LAYOUT.format("Text", "text"), "Text/test.jsonl"),
-    "medframeqa": kit_recipe(
-        _MedFrameQA(),
-        f"the Hub's parquet files {_FRAME_FILES}",
-        _FRAME_FILES,
+    "medevalkit_pmc_vqa": _PmcVqa("test_2.csv", "Answer", "figures", "images_2.zip").kit_recipe(),
+    "medevalkit_pmc_vqa_clean": _PmcVqa(
+        "test_clean.csv", "Answer_label", "images", "images.zip", "Answer"
+    ).kit_recipe(),
+    "medevalkit_medxpertqa_mm": kit_recipe(_MedXpertQA("MM"), _MM_LAYOUT, "MM/test.jsonl", "images.zip"),
+    "medevalkit_medxpertqa_text": kit_recipe(
+        _MedXpertQA("Text"), _EXPERT_LAYOUT.format("Text", "text"), "Text/test.jsonl"
     ),
-    "slake": _Slake().recipe(question_sets.SLAKE_LAYOUT, ("test",), ("test.json", question_sets.SLAKE_ARCHIVE)),
+    "medevalkit_medframeqa": kit_recipe(_MedFrameQA(), f"the Hub's parquet files {_FRAME_FILES}", _FRAME_FILES),
+    "medevalkit_slake": _Slake().recipe(
+        question_sets.SLAKE_LAYOUT, ("test",), ("test.json", question_sets.SLAKE_ARCHIVE)
+    ),
+    "medevalkit_mmmu_med_val": _MMMU().kit_recipe("validation"),
+    "medevalkit_mmmu_med_test": _MMMU().kit_recipe("test"),
+    "mmmu_pro_med_standard_10": _MMMUPro("standard (10 options)").own_recipe(),
+    "mmmu_pro_med_standard_4": _MMMUPro("standard (4 options)").own_recipe(),
+    "mmmu_pro_med_vision": _MMMUPro("vision").own_recipe(),
 }
-RECIPES = {f"medevalkit_{name}": recipe for name, recipe in _RECIPES.items()}

@@ -18,14 +18,7 @@ from medtasks.data.prepare.source_files import SourceFile, not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
 from medtasks.data.prepare.table_files import SourceRow, listed_records
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns, Document
-from medtasks.data.sources.medheval_gold import (
-    YES_NO,
-    Flag,
-    bare_letters,
-    parsed_options,
-    resolve_choice,
-    resolve_yes_no,
-)
+from medtasks.data.sources import medheval_gold
 from medtasks.errors import SourceError, unknown_name
 
 
@@ -34,7 +27,7 @@ class ImageSource:
     """One source of images."""
 
     title: str
-    names: re.Pattern[str]  # of its images
+    names: str  # of its images, a regular expression
     folders: tuple[str, ...]  # of the images below the folder a user names, likeliest first
     expected: str  # the folder to name, for messages
     private: bool = False  # names hold numbers of patients and stay out of messages
@@ -42,24 +35,22 @@ class ImageSource:
 
 _PHYSIONET = "physionet.org/files/mimic-cxr-jpg"
 IMAGE_SOURCES: Mapping[str, ImageSource] = {
-    "slake": ImageSource(
-        "SLAKE", re.compile(r"xmlab\d+/[\w-]+\.\w+"), ("", "imgs", "imgs/imgs"), "SLAKE's folder imgs"
-    ),
+    "slake": ImageSource("SLAKE", r"xmlab\d+/[\w-]+\.\w+", ("", "imgs", "imgs/imgs"), "SLAKE's folder imgs"),
     "vqa_rad": ImageSource(
         "VQA-RAD",
-        re.compile(r"synpic\d+\.\w+"),
+        r"synpic\d+\.\w+",
         ("", "images", "VQA_RAD Image Folder"),
         "the image folder of VQA-RAD at https://osf.io/89kps",
     ),
     "iu_xray": ImageSource(
         "IU-Xray",
-        re.compile(r"CXR[\w-]+/[\w-]+\.\w+"),
+        r"CXR[\w-]+/[\w-]+\.\w+",
         ("", "images", "iu_xray/images"),
         "the folder images of IU-Xray in R2Gen's package",
     ),
     "mimic_cxr": ImageSource(
         "MIMIC-CXR-JPG",
-        re.compile(r"p\d{2}/p\d+/s\d+/[\w-]+\.\w+"),
+        r"p\d{2}/p\d+/s\d+/[\w-]+\.\w+",
         ("", "files", "2.1.0/files", "2.0.0/files", f"{_PHYSIONET}/2.1.0/files", f"{_PHYSIONET}/2.0.0/files"),
         "the folder files of MIMIC-CXR-JPG",
         private=True,
@@ -71,9 +62,8 @@ _UNNAMED = ("images", "images/{0}", "{0}", "")  # folders of images below the be
 class ImageRoots:
     """Finds image files by their source and the name that questions have for them.
 
-    Images of a source that the user does not name are searched below the benchmark's own folder, in ``images``,
-    ``images/<source>``, ``<source>`` and the folder itself. UnknownName is for a source, SourceError for a folder that
-    does not exist.
+    Images of a source that the user does not name are searched in ``_UNNAMED``. UnknownName is for a source,
+    SourceError for a folder that does not exist.
     """
 
     def __init__(self, source: Path, named: Mapping[str, Path]) -> None:
@@ -86,8 +76,8 @@ class ImageRoots:
         self._folders: dict[str, list[Path]] = {}
         for key, images in IMAGE_SOURCES.items():
             roots = [named[key]] if key in named else [source / folder.format(key) for folder in _UNNAMED]
-            below = (root / folder for root in roots for folder in images.folders)
-            self._folders[key] = list(dict.fromkeys(folder for folder in below if folder.is_dir()))
+            below = dict.fromkeys(root / folder for root in roots for folder in images.folders)
+            self._folders[key] = [folder for folder in below if folder.is_dir()]
 
     def find(self, key: str, name: str) -> Path | None:
         """Return the file of an image, or None where there is no such file."""
@@ -105,43 +95,34 @@ COMPONENTS = ("anatomy", "measurement", "symptom")
 _PATIENT = re.compile(r"p\d{2}/p(\d+)/s\d+/")
 
 
-@dataclass(frozen=True)
-class RecordKind:
-    """Reading of the records of one file."""
-
-    columns: Columns  # of the documents
-    fields: tuple[str, ...]  # that every record must have
-    document: Callable[[SourceRow], Document]  # returns the columns of a record, without those about its images
-
-
 def source_of(row: SourceRow) -> str:
     """Return the source of a record's image, see :data:`IMAGE_SOURCES`."""
     name = row.text("img_name")
-    source = next((key for key, images in IMAGE_SOURCES.items() if images.names.fullmatch(name)), None)
+    source = next((key for key, images in IMAGE_SOURCES.items() if re.fullmatch(images.names, name)), None)
     if source is None:
         raise row.error("img_name has none of the forms xmlab7/x.jpg, synpic7.jpg, CXR7_IM-7/0.png, p10/p100/s5/x.jpg")
     return source
 
 
 def _visual(row: SourceRow) -> Document:
-    published = row.text("hallucination_type")
+    published, kind = row.text("hallucination_type"), row.text("question_type")
     if published not in HALLUCINATIONS:
         raise row.error(f"hallucination_type is '{published}', and only {', '.join(HALLUCINATIONS)} are known")
-    kind = row.text("question_type")
     if kind not in (BINARY, MULTI_CHOICE):
         raise row.error(f"question_type is '{kind}', and only {BINARY} and {MULTI_CHOICE} are known")
     return _closed(row, kind, HALLUCINATIONS[published])
 
 
-def _closed(row: SourceRow, kind: str, hallucination: str | None) -> Document:
+def _closed(row: SourceRow, kind: str = BINARY, hallucination: str | None = None) -> Document:
+    """Return the columns of a question; files that do not say of which type theirs are hold yes/no questions."""
     question, choices, gold = row.text("question"), row.text("choices"), row.text("answer")
     if kind == BINARY:
-        options, (answer, flags) = list(YES_NO), resolve_yes_no(gold, question, choices)
-    elif options := parsed_options(choices):
-        answer, flags = resolve_choice(gold, options)
+        options, (answer, flags) = list(medheval_gold.YES_NO), medheval_gold.resolve_yes_no(gold, question, choices)
+    elif options := medheval_gold.parsed_options(choices):
+        answer, flags = medheval_gold.resolve_choice(gold, options)
     else:  # letters without text ask for nothing, so that no answer is right
-        options, answer = bare_letters(choices), None
-        flags = (Flag.OPTIONS_WITHOUT_TEXT if options else Flag.OPTIONS_UNPARSED,)
+        options, answer = medheval_gold.bare_letters(choices), None
+        flags = (medheval_gold.Flag.OPTIONS_WITHOUT_TEXT if options else medheval_gold.Flag.OPTIONS_UNPARSED,)
     return {
         "question": question,
         "kind": kind,
@@ -158,11 +139,8 @@ def _closed(row: SourceRow, kind: str, hallucination: str | None) -> Document:
 
 
 def _open(row: SourceRow) -> Document:
-    return {
-        "question": row.text("question"),
-        "answer": row.text("answer"),
-        "question_type": row.optional_text("question_type"),
-    }
+    question_type = row.optional_text("question_type")
+    return {"question": row.text("question"), "answer": row.text("answer"), "question_type": question_type}
 
 
 def _report(row: SourceRow) -> Document:
@@ -170,35 +148,27 @@ def _report(row: SourceRow) -> Document:
     if not isinstance(components, dict):
         raise row.error("structured_answer is not an object with anatomy, measurement and symptom")
     lists = SourceRow(f"{row.place} structured_answer", row.index, {name: components.get(name) for name in COMPONENTS})
-    return {
-        "question": row.text("question"),
-        "context": None,
-        "indication": None,
-        "report": row.text("answer"),
-        **{name: lists.texts(name) for name in COMPONENTS},
-    }
+    texts = {"question": row.text("question"), "context": None, "indication": None, "report": row.text("answer")}
+    return {**texts, **{name: lists.texts(name) for name in COMPONENTS}}
 
 
 _SHARED = ("img_name", "question", "answer", "qid")
-_VISUAL = RecordKind(CLOSED_QUESTION, (*_SHARED, "hallucination_type", "question_type", "choices"), _visual)
-# Files that do not say of which type their questions are: all are yes/no.
-_YES_NO_ONLY = RecordKind(CLOSED_QUESTION, (*_SHARED, "choices"), lambda row: _closed(row, BINARY, None))
-_KINDS: Mapping[str, RecordKind] = {
-    "medheval_visual_mm": _VISUAL,
-    "medheval_visual_cxr": _VISUAL,
-    "medheval_visual_report": RecordKind(COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report),
-    "medheval_knowledge_closed": _YES_NO_ONLY,
-    "medheval_knowledge_open": RecordKind(OPEN_QUESTION, _SHARED, _open),
-    "medheval_context": _YES_NO_ONLY,
+_TYPED = (*_SHARED, "hallucination_type", "question_type", "choices")
+# By set: columns of the documents; fields of every record; the columns of a record but those about its images.
+_KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], Document]]] = {
+    "medheval_visual_mm": (CLOSED_QUESTION, _TYPED, _visual),
+    "medheval_visual_cxr": (CLOSED_QUESTION, _TYPED, _visual),
+    "medheval_visual_report": (COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report),
+    "medheval_knowledge_closed": (CLOSED_QUESTION, (*_SHARED, "choices"), _closed),
+    "medheval_knowledge_open": (OPEN_QUESTION, _SHARED, _open),
+    "medheval_context": (CLOSED_QUESTION, (*_SHARED, "choices"), _closed),
 }
 
 
 _DIGITS = 12
 GROUPS: Mapping[str, frozenset[str]] = {
-    "medheval": frozenset(info.name for info in MEDHEVAL),
-    "medheval_closed": frozenset(
-        ("medheval_visual_mm", "medheval_visual_cxr", "medheval_knowledge_closed", "medheval_context")
-    ),
+    "medheval": frozenset(_KINDS),
+    "medheval_closed": frozenset(name for name, (columns, _, _) in _KINDS.items() if columns is CLOSED_QUESTION),
     "medheval_public": frozenset(("medheval_visual_mm",)),
 }
 """Sets of the groups of tasks, largest first."""
@@ -237,19 +207,17 @@ def survey(options: Options) -> list[Readiness]:
         raise SourceError(f"{options.source} is no folder; give your clone of {MEDHEVAL[0].source}")
     sets = []
     for info in MEDHEVAL:
-        counts: tuple[ImageCount, ...] = ()
-        cause, file = None, next(iter(info.sha256))
+        file = next(iter(info.sha256))
         if _published_file(options.source, file) is None:
-            cause = f"its file {file} is not below {options.source}"
-        else:
-            counts = tuple(preflight(info, options))
-            missing = {IMAGE_SOURCES[count.source].title: len(count.missing) for count in counts if count.missing}
-            if not any(count.found for count in counts):
-                cause = "none of its images was found"
-            elif missing and not options.allow_incomplete:
-                lacking = " and ".join(f"{number} of {title}" for title, number in missing.items())
-                cause = f"it lacks images, {lacking}"
-        sets.append(Readiness(info.name, counts, cause))
+            sets.append(Readiness(info.name, (), f"its file {file} is not below {options.source}"))
+            continue
+        counts, cause = preflight(info, options), None
+        lacking = [f"{len(count.missing)} of {IMAGE_SOURCES[count.source].title}" for count in counts if count.missing]
+        if not any(count.found for count in counts):
+            cause = "none of its images was found"
+        elif lacking and not options.allow_incomplete:
+            cause = f"it lacks images, {' and '.join(lacking)}"
+        sets.append(Readiness(info.name, tuple(counts), cause))
     return sets
 
 
@@ -286,10 +254,10 @@ def _published_file(source: Path, name: str) -> Path | None:
 
 
 def _changed(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str]]:
-    """Return the digest and the published digest of each file of a set in which they differ."""
+    """Return the beginnings of the digest and the published digest of each file of a set in which they differ."""
     files = {path: digest for name, digest in info.sha256.items() if (path := _published_file(source, name))}
     digests = {path: (file_sha256(path), published) for path, published in files.items()}
-    return {path: pair for path, pair in digests.items() if pair[0] != pair[1]}
+    return {path: (own[:_DIGITS], other[:_DIGITS]) for path, (own, other) in digests.items() if own != other}
 
 
 def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRow]:
@@ -297,13 +265,12 @@ def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRo
     path = _published_file(source, next(iter(info.sha256)))
     if path is None:
         raise not_found(source, next(iter(info.sha256)))
-    if not options.allow_changed:
-        for file, (digest, published) in _changed(info, source).items():
-            raise SourceError(
-                f"{file} is not the file published at {info.revision}: its SHA-256 begins with {digest[:_DIGITS]} and "
-                f"not with {published[:_DIGITS]}; check out that commit, or accept this file with --allow-changed"
-            )
-    rows = list(listed_records(SourceFile(path), _KINDS[info.name].fields).rows())
+    for file, (digest, published) in _changed(info, source).items() if not options.allow_changed else ():
+        raise SourceError(
+            f"{file} is not the file published at {info.revision}: its SHA-256 begins with {digest} and not with "
+            f"{published}; check out that commit, or accept this file with --allow-changed"
+        )
+    rows = list(listed_records(SourceFile(path), _KINDS[info.name][1]).rows())
     first: dict[int, SourceRow] = {}
     for row in rows:
         before = first.setdefault(row.integer("qid"), row)
@@ -317,81 +284,63 @@ def _counted(records: Sequence[SourceRow], roots: ImageRoots) -> list[ImageCount
     for row in records:
         questions.setdefault(source_of(row), Counter())[row.text("img_name")] += 1
     counts = []
-    for key in IMAGE_SOURCES:
-        missing = {name: number for name, number in questions.get(key, {}).items() if roots.find(key, name) is None}
-        if key in questions:
-            present = frozenset(questions[key]) - frozenset(missing)
-            counts.append(ImageCount(key, present, frozenset(missing), sum(missing.values())))
+    for key in [key for key in IMAGE_SOURCES if key in questions]:
+        missing = {name: number for name, number in questions[key].items() if roots.find(key, name) is None}
+        present = questions[key].keys() - missing.keys()
+        counts.append(ImageCount(key, frozenset(present), frozenset(missing), sum(missing.values())))
     return counts
 
 
-@dataclass(frozen=True)
-class MedHevalSet:
-    """Preparing one set with options."""
+def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
+    def revision(source: Path) -> str:
+        changed = [f"{path.name} (SHA-256 {digest})" for path, (digest, _) in _changed(info, source).items()]
+        return f"{info.revision} with another {' and '.join(changed)}" if changed else info.revision
 
-    info: DatasetInfo
-    options: Options
-
-    def recipe(self) -> SourceRecipe:
-        """Return the recipe."""
-
-        def revision(source: Path) -> str:
-            changed = [
-                f"{path.name} (SHA-256 {digest[:_DIGITS]})" for path, (digest, _) in _changed(self.info, source).items()
-            ]
-            return f"{self.info.revision} with another {' and '.join(changed)}" if changed else self.info.revision
-
-        return SourceRecipe(
-            columns=_KINDS[self.info.name].columns,
-            test=self.rows,
-            layout="a clone of the repository, or of its folder benchmark_data; name the images with --images "
-            "SOURCE=DIR",
-            obtaining=_how_to_obtain(self.info.name, f" ({self.info.description})", "it needs"),
-            revision=revision,
-            counted=False,  # a file is compared by its checksum; one that the user accepts may have any number of rows
-        )
-
-    def rows(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-        """Read the records whose image exists, and note those that are missing."""
-        info, options = self.info, self.options
-        records, roots = _records(info, source, options), ImageRoots(source, options.images)
-        counts = _counted(records, roots)
-        for count in counts:
-            if not count.found and not options.allow_incomplete:
-                title, expected = IMAGE_SOURCES[count.source].title, IMAGE_SOURCES[count.source].expected
-                raise SourceError(
-                    f"'{info.name}' needs {len(count.missing)} images of {title}, and none of them is below "
-                    f"{roots.searched[count.source]}; give {expected} with --images {count.source}=DIR, or leave its "
-                    f"{count.questions} questions out with --allow-incomplete"
-                )
-        file = PurePosixPath(next(iter(info.sha256)))
-        add = functools.cache(images.add_file)
-        for row in records:
-            key, name = source_of(row), row.text("img_name")
-            if path := roots.find(key, name):
-                patient = _PATIENT.match(name)
-                document = {
-                    "doc_id": f"{file.stem}/{row.integer('qid')}",  # the number is unique in its file only
-                    "patient_id": patient[1] if patient else None,
-                    **_KINDS[info.name].document(row),
-                    "image_id": None,
-                }
-                stored = images_row(row.place, [(name, functools.partial(add, path))], document)
-                if stored.document is None:
-                    called = "its image" if IMAGE_SOURCES[key].private else f"its image {name}"
-                    stored = PublishedRow(
-                        row.place, None, cause=f"{called} ({IMAGE_SOURCES[key].title}) cannot be read"
-                    )
-                yield stored
-        for count in counts:
-            if count.missing:
-                image_source, total = IMAGE_SOURCES[count.source], len(count.found) + len(count.missing)
-                example = "" if image_source.private else f", such as {min(count.missing)}"
-                cause = f"{len(count.missing)} of the {total} images of {image_source.title} are missing{example}"
-                yield PublishedRow(file.name, None, cause=f"{cause}, and with them {count.questions} questions")
+    return SourceRecipe(
+        columns=_KINDS[info.name][0],
+        test=functools.partial(_rows, info, options),
+        layout="a clone of the repository, or of its folder benchmark_data; name the images with --images SOURCE=DIR",
+        obtaining=_how_to_obtain(info.name, f" ({info.description})", "it needs"),
+        revision=revision,
+        counted=False,  # a file is compared by its checksum; one that the user accepts may have any number of rows
+    )
 
 
-RECIPES: Mapping[str, Callable[[Options], SourceRecipe]] = {
-    info.name: lambda options, info=info: MedHevalSet(info, options).recipe()  # type: ignore[misc]  # of this turn
-    for info in MEDHEVAL
-}
+def _rows(info: DatasetInfo, options: Options, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    """Read the records whose image exists, and note those that are missing."""
+    records, roots = _records(info, source, options), ImageRoots(source, options.images)
+    counts = _counted(records, roots)
+    for count in counts:
+        if not count.found and not options.allow_incomplete:
+            title, expected = IMAGE_SOURCES[count.source].title, IMAGE_SOURCES[count.source].expected
+            raise SourceError(
+                f"'{info.name}' needs {len(count.missing)} images of {title}, and none of them is below "
+                f"{roots.searched[count.source]}; give {expected} with --images {count.source}=DIR, or leave its "
+                f"{count.questions} questions out with --allow-incomplete"
+            )
+    file = PurePosixPath(next(iter(info.sha256)))
+    add = functools.cache(images.add_file)
+    for row in records:
+        key, name = source_of(row), row.text("img_name")
+        if path := roots.find(key, name):
+            patient = _PATIENT.match(name)
+            document = {
+                "doc_id": f"{file.stem}/{row.integer('qid')}",  # the number is unique in its file only
+                "patient_id": patient[1] if patient else None,
+                **_KINDS[info.name][2](row),
+                "image_id": None,
+            }
+            stored = images_row(row.place, [(name, functools.partial(add, path))], document)
+            if stored.document is None:
+                image = "its image" if IMAGE_SOURCES[key].private else f"its image {name}"
+                stored = PublishedRow(row.place, None, cause=f"{image} ({IMAGE_SOURCES[key].title}) cannot be read")
+            yield stored
+    for count in counts:
+        if count.missing:
+            image_source, total = IMAGE_SOURCES[count.source], len(count.found) + len(count.missing)
+            example = "" if image_source.private else f", such as {min(count.missing)}"
+            cause = f"{len(count.missing)} of the {total} images of {image_source.title} are missing{example}"
+            yield PublishedRow(file.name, None, cause=f"{cause}, and with them {count.questions} questions")
+
+
+RECIPES = {info.name: functools.partial(_recipe, info) for info in MEDHEVAL}

@@ -1,4 +1,4 @@
-"""Preparing MediConfusion: a local copy, the published files with images from PubMed Central, or the synthetic sample.
+"""MediConfusion: a local copy, the published files with figures from PubMed Central, or the synthetic sample.
 
 A published file (``dataset.json``, ``dataset.csv``, ``image_dict.json``) that is missing or malformed is a SourceError,
 which names the pair and the field.
@@ -6,31 +6,39 @@ which names the pair and the field.
 
 import ast
 import csv
+import functools
+import hashlib
 import os
+import re
 import shutil
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import quote
+from xml.etree import ElementTree
 
+import requests
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.document_store import SCRATCH
+from medtasks.data.images.decoding import is_whole_image
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.prepare.downloads import (
-    Published,
-    download,
-)
+from medtasks.data.prepare.downloads import Failure, Published, Transient, Unreachable, answer_to, download, patiently
 from medtasks.data.prepare.source_files import find_file
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, PAIRED_CHOICE
-from medtasks.data.sources.pmc import Figure, fetch_figures, pmc_id_of
 from medtasks.errors import SourceError
+from medtasks.home import written_whole
 
 QUESTIONS_VARIABLE = "MEDTASKS_MEDICONFUSION_URL"
 _QUESTIONS_URL = f"https://raw.githubusercontent.com/AIF4S/MediConfusion/{MEDICONFUSION.revision}/data"
@@ -77,115 +85,110 @@ class Pair:
     images: tuple[PairImage, PairImage]
 
 
-@dataclass(frozen=True)
-class MediConfusionSource:
-    """Preparing with options."""
+def _recipe(options: Options) -> SourceRecipe:
+    if options.source is not None:
+        find_question_file(options.source)  # an error before anything is written
 
-    options: Options
-
-    def recipe(self) -> SourceRecipe:
-        """Return the recipe; SourceError if the source has no question file."""
-        if self.options.source is not None:
-            find_question_file(self.options.source)  # an error before anything is written
-
-        def revision(source: Path) -> str:
-            question_file = find_question_file(source)
-            published = file_sha256(question_file) == MEDICONFUSION.sha256[question_file.name]
-            return "sample" if self.options.sample else MEDICONFUSION.revision if published else "local"
-
-        return SourceRecipe(
-            columns=PAIRED_CHOICE,
-            test=self.rows,
-            layout="dataset.json or dataset.csv and images/<number>.jpg",
-            download=self.download_questions,
-            revision=revision,
-            counted=False,  # missing pairs are reported together with missing images
-        )
-
-    def rows(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-        """Read all pairs of which both images are usable."""
-        options = self.options
+    def revision(source: Path) -> str:
         question_file = find_question_file(source)
-        pairs = read_pairs(question_file)
-        stored, causes = self.stored_images(pairs, question_file.parent, images)
-        notes = [causes[name] for name in sorted(causes)]
-        expected = (MEDICONFUSION.rows or 0) // 2
-        if not options.sample and len(pairs) != expected:
-            notes.append(f"the question file holds {len(pairs)} pairs, the published set {expected}")
-        if notes and not options.allow_incomplete:
-            pairs_hit = sum(any(image.image_id in causes for image in pair.images) for pair in pairs)
-            more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
-            fetch = "" if options.fetch_images or options.source is None else ", add --fetch-images,"
-            raise SourceError(
-                f"MediConfusion is incomplete ({len(causes)} of {len(stored.keys() | causes)} images unusable, in "
-                f"{pairs_hit} of {len(pairs)} pairs): {'; '.join(notes[:3])}{more}. Complete the source{fetch} or "
-                f"accept the loss with --allow-incomplete"
-            )
-        yield from (PublishedRow("", None, cause=cause) for cause in notes)
-        for pair in pairs:
-            if causes.keys().isdisjoint(image.image_id for image in pair.images):
-                for position, image in enumerate(pair.images, 1):
-                    document = {
-                        **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
-                        "doc_id": f"{pair.pair_id}/{position}",
-                        "pair_id": pair.pair_id,
-                        "position": position,
-                        "image_id": image.image_id,
-                        "question": pair.question,
-                        "options": list(pair.options),
-                        "answer": image.answer,
-                        "categories": list(image.categories),
-                    }
-                    yield PublishedRow(f"{question_file.name} pair {pair.pair_id}", document, [stored[image.image_id]])
-        demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
-        if demonstrations.is_dir():
-            target = images.folder / DEMONSTRATIONS_FOLDER
-            shutil.copytree(demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        published = file_sha256(question_file) == MEDICONFUSION.sha256[question_file.name]
+        return "sample" if options.sample else MEDICONFUSION.revision if published else "local"
 
-    def stored_images(
-        self, pairs: Sequence[Pair], source: Path, images: ImageStore
-    ) -> tuple[dict[str, StoredImage], dict[str, str]]:
-        """Store all images, fetched if the options say so; return them by id, and the cause for each unusable one."""
-        image_ids = sorted({image.image_id for pair in pairs for image in pair.images})
-        files = {name: source / "images" / f"{name}.jpg" for name in image_ids}
-        causes = {name: f"{file} is missing" for name, file in files.items() if not file.is_file()}
-        if causes and (self.options.fetch_images or self.options.source is None):
-            # In a folder apart: images that an interrupted run stored from another source were not fetched.
-            files |= {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
-            links = read_links(source / "image_dict.json")
-            figures = {
-                Figure(pmc_id_of(links[name][0]), links[name][1], files[name]): name for name in causes if name in links
+    return SourceRecipe(
+        columns=PAIRED_CHOICE,
+        test=functools.partial(_rows, options),
+        layout="dataset.json or dataset.csv and images/<number>.jpg",
+        download=_download_questions,
+        revision=revision,
+        counted=False,  # missing pairs are reported together with missing images
+    )
+
+
+def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    """Read all pairs of which both images are usable."""
+    question_file = find_question_file(source)
+    pairs = read_pairs(question_file)
+    stored, causes = _stored_images(options, pairs, question_file.parent, images)
+    notes = [causes[name] for name in sorted(causes)]
+    expected = (MEDICONFUSION.rows or 0) // 2
+    if not options.sample and len(pairs) != expected:
+        notes.append(f"the question file holds {len(pairs)} pairs, the published set {expected}")
+    if notes and not options.allow_incomplete:
+        pairs_hit = sum(any(image.image_id in causes for image in pair.images) for pair in pairs)
+        more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
+        fetch = "" if options.fetch_images or options.source is None else ", add --fetch-images,"
+        raise SourceError(
+            f"MediConfusion is incomplete ({len(causes)} of {len(stored.keys() | causes)} images unusable, in "
+            f"{pairs_hit} of {len(pairs)} pairs): {'; '.join(notes[:3])}{more}. Complete the source{fetch} or "
+            f"accept the loss with --allow-incomplete"
+        )
+    yield from (PublishedRow("", None, cause=cause) for cause in notes)
+    for pair in pairs:
+        if not causes.keys().isdisjoint(image.image_id for image in pair.images):
+            continue
+        for position, image in enumerate(pair.images, 1):
+            document = {
+                **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
+                "doc_id": f"{pair.pair_id}/{position}",
+                "pair_id": pair.pair_id,
+                "position": position,
+                "image_id": image.image_id,
+                "question": pair.question,
+                "options": list(pair.options),
+                "answer": image.answer,
+                "categories": list(image.categories),
             }
-            causes = {name: f"image {name} is not listed in image_dict.json" for name in causes if name not in links}
-            causes |= {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
-        stored = {}
-        usable = [name for name in image_ids if name not in causes]
-        for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
-            try:
-                stored[name] = images.add_file(files[name], f"{name}.jpg")
-            except UnreadableImage as error:
-                causes[name] = f"{name}.jpg is broken ({error})"
-        return stored, causes
+            yield PublishedRow(f"{question_file.name} pair {pair.pair_id}", document, [stored[image.image_id]])
+    demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
+    if demonstrations.is_dir():
+        target = images.folder / DEMONSTRATIONS_FOLDER
+        shutil.copytree(demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
-    def download_questions(self, folder: Path) -> Path:
-        """Download the published files without the images."""
-        base = os.environ.get(QUESTIONS_VARIABLE, _QUESTIONS_URL)
-        for name, digest in MEDICONFUSION.sha256.items():
-            if name == "dataset.csv":
-                continue
-            try:
-                download(Published(f"{base}/{name}", sha256=digest), folder / name)
-            except SourceError as error:
-                if error.__cause__ is None:
-                    raise SourceError(
-                        f"{base}/{name} is not the published file (its SHA-256 differs); try again later"
-                    ) from error
-                raise SourceError(
+
+def _stored_images(
+    options: Options, pairs: Sequence[Pair], source: Path, images: ImageStore
+) -> tuple[dict[str, StoredImage], dict[str, str]]:
+    """Store all images, fetched if the options say so; return them by id, and the cause for each unusable one."""
+    image_ids = sorted({image.image_id for pair in pairs for image in pair.images})
+    files = {name: source / "images" / f"{name}.jpg" for name in image_ids}
+    causes = {name: f"{file} is missing" for name, file in files.items() if not file.is_file()}
+    if causes and (options.fetch_images or options.source is None):
+        # In a folder apart: images that an interrupted run stored from another source were not fetched.
+        files |= {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
+        links = read_links(source / "image_dict.json")
+        listed = [name for name in causes if name in links]
+        figures = {Figure(pmc_id_of(links[name][0]), links[name][1], files[name]): name for name in listed}
+        causes = {name: f"image {name} is not listed in image_dict.json" for name in causes if name not in links}
+        causes |= {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
+    stored = {}
+    usable = [name for name in image_ids if name not in causes]
+    for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
+        try:
+            stored[name] = images.add_file(files[name], f"{name}.jpg")
+        except UnreadableImage as error:
+            causes[name] = f"{name}.jpg is broken ({error})"
+    return stored, causes
+
+
+def _download_questions(folder: Path) -> Path:
+    """Download the published files without the images."""
+    base = os.environ.get(QUESTIONS_VARIABLE, _QUESTIONS_URL)
+    for name, digest in MEDICONFUSION.sha256.items():
+        if name == "dataset.csv":
+            continue
+        try:
+            download(Published(f"{base}/{name}", sha256=digest), folder / name)
+        except SourceError as error:
+            if error.__cause__ is None:
+                what = f"{base}/{name} is not the published file (its SHA-256 differs); try again later"
+            else:
+                what = (
                     f"cannot download {name} of MediConfusion from {base} ({type(error.__cause__).__name__}); check "
                     f"the connection and run the command again, or clone {MEDICONFUSION.source} and add "
                     f"'--source CLONE/data --fetch-images'"
-                ) from error
-        return folder
+                )
+            raise SourceError(what) from error
+    return folder
 
 
 def find_question_file(folder: Path) -> Path:
@@ -207,15 +210,12 @@ def read_pairs(path: Path) -> list[Pair]:
             records = _RECORDS.validate_json(path.read_bytes())
         else:
             with path.open(encoding="utf-8", newline="") as stream:
-                rows = [
-                    {**row, **{name: ast.literal_eval(row[name]) for name in _LISTS}} for row in csv.DictReader(stream)
-                ]
+                rows = [row | {name: ast.literal_eval(row[name]) for name in _LISTS} for row in csv.DictReader(stream)]
             records = _RECORDS.validate_python({row["id"]: row for row in rows})
     except ValidationError as error:
         first = error.errors()[0]
-        location = "".join(
-            f", {what} {part!r}" for what, part in zip(("pair", "field", "label"), first["loc"], strict=False)
-        )
+        levels = zip(("pair", "field", "label"), first["loc"], strict=False)
+        location = "".join(f", {what} {part!r}" for what, part in levels)
         raise SourceError(f"{path}{location}: {first['msg']}; get it again from the published repository") from error
     except (csv.Error, KeyError, SyntaxError, TypeError, ValueError) as error:
         raise SourceError(f"{path} is malformed ({error!r}); get it again from the published repository") from error
@@ -223,10 +223,11 @@ def read_pairs(path: Path) -> list[Pair]:
         raise SourceError(f"{path} holds no pairs")
     pairs = []
     for pair_id, record in records.items():
-        first_image = PairImage(record.im_1_local, record.im_1_correct, record.category_1)
-        second_image = PairImage(record.im_2_local, record.im_2_correct, record.category_2)
-        options = (record.option_A, record.option_B)
-        pairs.append(Pair(pair_id, record.question, options, (first_image, second_image)))
+        images = (
+            PairImage(record.im_1_local, record.im_1_correct, record.category_1),
+            PairImage(record.im_2_local, record.im_2_correct, record.category_2),
+        )
+        pairs.append(Pair(pair_id, record.question, (record.option_A, record.option_B), images))
     return pairs
 
 
@@ -241,6 +242,162 @@ def read_links(path: Path) -> dict[str, tuple[str, str]]:
         raise SourceError(f"{path} is malformed ({error!r}); get it again from the published repository") from error
 
 
-RECIPES: Mapping[str, Callable[[Options], SourceRecipe]] = {
-    "mediconfusion": lambda options: MediConfusionSource(options).recipe()
-}
+STORAGE_VARIABLE = "MEDTASKS_PMC_URL"
+_STORAGE_URL = "https://pmc-oa-opendata.s3.amazonaws.com"
+
+_PACKAGE = re.compile(r"/(PMC\d+)\.tar\.gz$")
+_UNREACHABLE_ARTICLES = 3
+_PLAIN_MD5 = re.compile(r'"([0-9a-f]{32})"')  # "<hex>-<parts>" of a multi-part upload is no digest of the body
+_WORKERS = 4  # articles fetched at the same time
+_ATTEMPTS = 5
+_BACKOFF_S = 1.0
+_TIMEOUT_S = (10.0, 30.0)  # to connect, longest silence of the server
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of an article."""
+
+    pmc_id: str  # such as ``"PMC3284869"``
+    file_name: str  # original name of the figure's file in the article; unique only within it
+    target: Path  # file to write; its folder is created
+
+
+class ObjectStorage:
+    """PubMed Central's open-access storage, read over HTTPS with retries and back-off; a Failure is final.
+
+    A public S3 bucket with one prefix per article *version* (``PMC3284869.1/1752-1947-6-45-2.jpg``). Published image
+    lists name a package of the former FTP server and a file, so the key is looked up in the listing of the article.
+    Source: https://pmc.ncbi.nlm.nih.gov/tools/pmcaws.
+    """
+
+    def __init__(self) -> None:
+        url = (os.environ.get(STORAGE_VARIABLE) or _STORAGE_URL).rstrip("/")
+        if not re.match(r"https?://[^/]", url):
+            raise SourceError(
+                f"'{url}' is no storage URL; set {STORAGE_VARIABLE} to one that begins with https:// or unset it"
+            )
+        self.base_url, self.stop = url, threading.Event()
+        self._patiently = patiently(_ATTEMPTS, _BACKOFF_S, self.stop)
+        self._session = requests.Session()
+        self._session.headers["Accept-Encoding"] = "identity"  # a length and an ETag speak of the bytes as sent
+
+    def listing(self, prefix: str) -> list[str]:
+        """Return all keys that begin with ``prefix``."""
+
+        def page(query: dict[str, str]) -> ElementTree.Element:
+            try:
+                return ElementTree.fromstring(self._get("", query))
+            except ElementTree.ParseError as error:
+                raise Transient("the storage's listing is no XML") from error
+
+        keys: list[str] = []
+        query = {"list-type": "2", "prefix": prefix}
+        while True:
+            listed = self._patiently(page, query)
+            keys += [key.text or "" for key in listed.iterfind("{*}Contents/{*}Key")]
+            token = listed.findtext("{*}NextContinuationToken")
+            if not token or token == query.get("continuation-token"):
+                return keys
+            query["continuation-token"] = token
+
+    def image(self, key: str) -> bytes:
+        """Return the body of an object that is an image; one that does not decode is fetched again."""
+
+        def body() -> bytes:
+            data = self._get(quote(key))
+            if not is_whole_image(BytesIO(data)):
+                raise Transient(f"{key} does not decode as an image")
+            return data
+
+        return self._patiently(body)
+
+    def _get(self, path: str, query: dict[str, str] | None = None) -> bytes:
+        what, url = path or "the listing", f"{self.base_url}/{path}"
+        if self.stop.is_set():
+            raise Failure("interrupted")
+        asking = functools.partial(self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True)
+        with answer_to(asking, what) as answer:
+            answer.raise_for_status()
+            body = answer.content
+        digest = _PLAIN_MD5.fullmatch(answer.headers.get("ETag", ""))
+        if digest and hashlib.md5(body, usedforsecurity=False).hexdigest() != digest[1]:
+            raise Transient(f"{what} arrived damaged (its MD5 differs)")
+        return body
+
+
+def pmc_id_of(dlink: str) -> str:
+    """Return the article of a package link ``ftp://.../25/da/PMC3284869.tar.gz``; SourceError for another link."""
+    match = _PACKAGE.search(dlink)
+    if match is None:
+        raise SourceError(f"'{dlink}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)")
+    return match[1]
+
+
+def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
+    """Fetch figures, of distinct targets, unless they exist, and return why each missing one could not be fetched.
+
+    Every file that exists afterwards is a whole image. An interruption waits for the requests in flight.
+
+    Raises:
+        SourceError: The storage cannot be reached at all or its URL is malformed.
+        OSError: A target cannot be written.
+    """
+    storage = ObjectStorage()
+    articles: dict[str, list[Figure]] = defaultdict(list)
+    for figure in figures:
+        if not is_whole_image(figure.target):
+            articles[figure.pmc_id].append(figure)
+    present = len(figures) - sum(map(len, articles.values()))
+    causes: dict[Figure, str] = {}
+    unreachable = 0
+    with (
+        tqdm(desc="Fetching images", total=len(figures), initial=present, unit="image") as bar,
+        ThreadPoolExecutor(_WORKERS, thread_name_prefix="pmc") as pool,
+    ):
+        try:
+            pending = {pool.submit(_fetch_article, storage, *article): len(article[1]) for article in articles.items()}
+            for done in as_completed(pending):
+                failures = done.result()
+                silent = len(failures) == pending[done] and all(isinstance(f, Unreachable) for f in failures.values())
+                unreachable = unreachable + 1 if silent else 0
+                if unreachable >= min(_UNREACHABLE_ARTICLES, len(articles)):
+                    raise SourceError(
+                        f"cannot reach PubMed Central's storage at {storage.base_url} ({next(iter(failures.values()))})"
+                        f"; check the connection or set {STORAGE_VARIABLE} to a mirror, then run the same command "
+                        f"again: finished images are kept"
+                    )
+                causes |= {figure: str(failure) for figure, failure in failures.items()}
+                bar.update(pending[done])
+        except BaseException:  # Ctrl-C too: the pool would otherwise work through the whole queue before it ends
+            storage.stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return {figure: causes[figure] for figure in figures if figure in causes}
+
+
+def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure]) -> dict[Figure, Failure]:
+    """Fetch the figures of one article with one listing; return the failures."""
+    failures: dict[Figure, Failure] = {}
+    try:
+        keys = storage.listing(f"{pmc_id}.")
+    except Failure as failure:
+        return dict.fromkeys(figures, failure)
+    if not keys:
+        return dict.fromkeys(figures, Failure(f"{pmc_id} is not in PubMed Central's open-access storage"))
+    for figure in figures:
+        versioned = re.compile(rf"{re.escape(pmc_id)}\.(\d+)/(?:.*/)?{re.escape(figure.file_name)}")
+        versions = [(int(match[1]), key) for key in keys if (match := versioned.fullmatch(key))]
+        try:
+            if not versions:
+                raise Failure(f"'{figure.file_name}' is not among the {len(keys)} files of {pmc_id}")
+            body = storage.image(max(versions)[1])
+        except Failure as failure:
+            failures[figure] = failure
+        else:
+            with written_whole(figure.target) as partial:
+                partial.write_bytes(body)
+    return failures
+
+
+RECIPES: Mapping[str, Callable[[Options], SourceRecipe]] = {"mediconfusion": _recipe}

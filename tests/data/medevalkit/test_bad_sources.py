@@ -6,7 +6,7 @@ from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import MedTasksError, SourceError
 
-from ...damages import both, changed, cut, every_row, lost, row, text, written
+from ...damages import both, cut, lost, row, text
 from ...tables import each_row
 
 OMNI = "QA_information/Open-access/Mura.json"
@@ -18,30 +18,14 @@ REFUSED = {  # whatever loss is accepted: set, damage, parts of the sentence
     "pmc_vqa": [
         (text("test_2.csv", "Choice C", "Choice E"), "test_2.csv lacks 'Choice C'; it has Answer, Caption"),
         (cut("test_2.csv", -30), "test_2.csv row 6: ", " is empty and not a text"),
-        (cut("test_2.csv", 150), "test_2.csv row 1: Choice C is empty and not a text"),
-        (lost("images_2.zip"), "pmc_vqa holds no images_2.zip and no folder figures"),
-        (cut("images_2.zip", -30), "images_2.zip cannot be unpacked", "download it again"),
-        (lost("test_2.csv"), "pmc_vqa holds no test_2.csv"),
-        (changed("test_2.csv", lambda data: data[:200] + b"\xff" + data[200:]), "test_2.csv is no UTF-8 text"),
     ],
     "omnimedvqa": [
-        (written(OMNI, "{}"), "Mura.json is not a list of questions"),
-        (written(OMNI, "[{]"), "Mura.json is no JSON"),
-        (written(OMNI, "[7]"), "Mura.json row 1 is a number and not an object with question_id"),
-        (written(OMNI, '[{"question": "?"}]'), "Mura.json row 1 lacks 'question_id'", "it has question"),
-        (row(OMNI, 2, gt_answer=None), "Mura.json row 2: gt_answer is empty and not a text"),
-        (row(OMNI, 2, option_A=3), "Mura.json row 2: option_A is a number and not a text"),
-        (lost("QA_information/Open-access"), "holds no folder QA_information/Open-access/ and no OmniMedVQA.zip"),
+        (lost("QA_information/Open-access"), "holds no folder QA_information/Open-access/ and no OmniMedVQA.zip")
     ],
     "medxpertqa_mm": [
         (row("MM/test.jsonl", 2, label=["A", "B"]), "test.jsonl row 2: label is neither a letter nor a list of one"),
         (row("MM/test.jsonl", 2, images="x.png"), "test.jsonl row 2: images are neither a list of names nor"),
         (row("MM/test.jsonl", 2, images=[{"path": "x"}]), "test.jsonl row 2: images are neither a list of names nor"),
-        (row("MM/test.jsonl", 2, options=["x", "y"]), "test.jsonl row 2: options are neither an object nor a list"),
-        (row("MM/test.jsonl", 2, options=[{"letter": "B", "content": "x"}] * 2), "keys are not A, B, ... in order"),
-        (written("MM/test.jsonl", '{"id": "1"}'), "test.jsonl row 1 lacks 'question', 'options'", "it has id"),
-        (lost("images.zip"), "holds no images.zip and no folder images"),
-        (lost("MM"), "holds no MM/test.jsonl or medxpertqa_mm_input.jsonl"),
     ],
     "mmmu_med_val": [
         (lost("Pharmacy"), "mmmu holds no Pharmacy/validation-*.parquet"),
@@ -49,47 +33,29 @@ REFUSED = {  # whatever loss is accepted: set, damage, parts of the sentence
             row(PHARMACY, 2, options="__import__('os')"),
             "Pharmacy/validation-00000-of-00001.parquet row 2: options is not",
         ),
-        (row(PHARMACY, 2, options="{'a': 1}"), "row 2: options is not the text of a list of at least two texts"),
         (row(PHARMACY, 2, options="['a', 2]"), "row 2: options is not the text of a list of at least two texts"),
-        (row(PHARMACY, 2, options="[" * 9999), "row 2: options is not the text of a list"),
         (row(PHARMACY, 2, question_type="essay"), "row 2: question_type is none of multiple-choice, open"),
-        (row(PHARMACY, 2, answer=None), "row 2: answer is empty and not a text"),
-        (cut(PHARMACY, -9), "is no whole parquet file; download it again"),
     ],
-    "medframeqa": [
-        (row(FRAMES, 2, options=["one"]), "row 2: options are fewer than two"),
-        (row(FRAMES, 2, options=None), "row 2: options is empty and not a list of texts"),
-        (every_row(FRAMES, image_1="a.jpg"), "row 1: image_1 holds no image file"),
-        (lost(FRAMES), "medframeqa holds no data/test-*.parquet"),
-    ],
+    "medframeqa": [(row(FRAMES, 2, options=["one"]), "row 2: options are fewer than two")],
     "slake": [
         (row("test.json", 3, answer_type="BOTH"), "test.json row 3: answer_type is none of OPEN, CLOSED"),
-        (row("test.json", 3, q_lang=None), "test.json row 3: q_lang is empty and not a text"),
         (text("test.json", '"answer_type"', '"kind"'), "test.json row 1: answer_type is missing"),
     ],
 }
 LEFT_OUT = {  # set, damage, rows that remain, notes in the manifest
     "pmc_vqa": [
         (lost("images_2.zip!figures/f3.jpg"), 5, "test_2.csv row 4: its image f3.jpg is missing"),
-        (written("images_2.zip!figures/f3.jpg", b"no"), 5, "test_2.csv row 4: its image f3.jpg is broken ("),
         (text("test_2.csv", "f3.jpg", ""), 5, "test_2.csv row 4: its image is missing"),
     ],
     "omnimedvqa": [
         (lost("Images/Mura/test (1)/0.png"), 4, *(f"Mura.json row {n}: its image Images/Mura" for n in (1, 2))),
         (row(OMNI, 1, image_path="a\0b"), 5, "Mura.json row 1: its image a\0b is missing"),
-        (row(OMNI, 1, image_path="Images"), 5, "Mura.json row 1: its image Images is missing"),
         (row(OMNI, 3, option_B=None), 5, "Mura.json row 3: it has fewer than two options"),
         (row(OMNI, 1, gt_answer="x"), 6, "the right option of 2 rows (the published answer is none of the options)"),
     ],
-    "medxpertqa_mm": [
-        (lost("images.zip!images/MM-2-1.jpeg"), 3, "test.jsonl row 3: its image MM-2-1.jpeg is missing"),
-        (row("MM/test.jsonl", 3, label="F"), 4, "the right option of 1 row (the published answer is none of"),
-    ],
-    "mmmu_med_val": [
-        (row(PHARMACY, 2, image_2=NO_IMAGE), 14, f"{PHARMACY} row 2: its image image_2 is broken ("),
-        (row(PHARMACY, 2, answer="C"), 15, "the right option of 1 row (the published answer is none of the options)"),
-    ],
-    "medframeqa": [(row(FRAMES, 2, image_3=NO_IMAGE), 3, "row 2: its image image_3 is broken (")],
+    "medxpertqa_mm": [(lost("images.zip!images/MM-2-1.jpeg"), 3, "test.jsonl row 3: its image MM-2-1.jpeg is missing")],
+    "mmmu_med_val": [(row(PHARMACY, 2, image_2=NO_IMAGE), 14, f"{PHARMACY} row 2: its image image_2 is broken (")],
+    "medframeqa": [],
     "slake": [(lost("imgs.zip!imgs/xmlab1/source.jpg"), 6, *(f"test.json row {n}: its image xmlab1" for n in (3, 4)))],
 }
 
@@ -116,13 +82,6 @@ def test_counted(source, prepared, name, damage, rows, notes):
     assert len(documents) == rows
     for note in notes:
         assert any(note in known for known in manifest.left_out), manifest.left_out
-
-
-def test_rows_are_left_out_on_request_only(source, refuses):
-    folder = source("pmc_vqa")
-    lost("images_2.zip!figures/f3.jpg")(folder)
-    with refuses("test_2.csv row 4: its image f3.jpg is missing", "--allow-incomplete"):
-        prepare("medevalkit_pmc_vqa", Options(folder))
 
 
 @each_row("name", ["omnimedvqa", "pmc_vqa", "medxpertqa_mm"])

@@ -7,8 +7,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION
-from medtasks.data.sources.medevalkit import FLAGS
-from medtasks.data.sources.mmmu import SUBJECTS
+from medtasks.data.sources.medevalkit import FLAGS, SUBJECTS
 from medtasks.data.variants import rotated
 
 from ...multimedeval_sources import put
@@ -194,18 +193,15 @@ def test_a_part_prepares_the_whole_again_only_from_another_source(source, prepar
 @each_row("name", ["pmc_vqa", "omnimedvqa", "mmmu_med_val", "medframeqa"])
 def test_rotated_option_lines_keep_their_form(source, prepared, name):
     _, documents = prepared(name, source(name))
+    by_id = {document["doc_id"]: document for document in documents}
     turned = rotated(documents)
-    keyed = [document for document in documents if document["answer"]]
-    assert len(turned) == sum(len(document["options"]) for document in keyed)
+    assert len(turned) == sum(len(document["options"]) for document in documents if document["answer"])
     for document in turned:
+        original = by_id[document["rotation_of"]]
         right = document["options"]["ABCD".index(document["answer"])]
-        original = next(one for one in documents if one["doc_id"] == document["rotation_of"])
         assert right == original["options"]["ABCD".index(original["answer"])]
-        if document["rotation"] == 0:
-            assert document["option_lines"] == original["option_lines"]
+        assert document["rotation"] or document["option_lines"] == original["option_lines"]
         for place, (line, option) in enumerate(zip(document["option_lines"], document["options"], strict=True)):
             assert line.rstrip().endswith(option.rstrip())
-            if document["rotation"]:
-                assert line.lstrip(" (").startswith("ABCD"[place])
-        if name != "omnimedvqa":  # where it is a text
-            assert document["gold"].strip() == document["answer"]
+            assert not document["rotation"] or line.lstrip(" (").startswith("ABCD"[place])
+        assert name == "omnimedvqa" or document["gold"].strip() == document["answer"]  # there it is a text

@@ -1,7 +1,5 @@
 """DICOM files become the grey images the reference shows, or a cause; files are made here with pydicom."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ uid = pydicom.uid
 
 from medtasks.data.images.strict_pillow import UnreadableImage  # noqa: E402
 from medtasks.data.sources.multimedeval.x_rays import read_dicom  # noqa: E402
-from medtasks.errors import MedTasksError  # noqa: E402
 
 from ...dicom_files import put_dicom  # noqa: E402
 from ...tables import each_row  # noqa: E402
@@ -34,9 +31,15 @@ def pixels(path):
     return np.asarray(image)
 
 
-@each_row("syntax", [uid.ExplicitVRLittleEndian, uid.RLELossless, uid.JPEG2000Lossless])
-@each_row("kind", ["MONOCHROME1", "MONOCHROME2"])
-@each_row("most, stored", [(4096, 12), (65536, 16)])
+@each_row(
+    "syntax, kind, most, stored",
+    [
+        (uid.ExplicitVRLittleEndian, "MONOCHROME1", 4096, 12),
+        (uid.RLELossless, "MONOCHROME2", 65536, 16),
+        (uid.JPEG2000Lossless, "MONOCHROME1", 65536, 16),
+        (uid.ExplicitVRLittleEndian, "MONOCHROME2", 65536, 12),  # more bits than the header says
+    ],
+)
 def test_grey_values(tmp_path, syntax, kind, most, stored):
     if syntax == uid.JPEG2000Lossless:
         pytest.importorskip("openjpeg")
@@ -49,13 +52,6 @@ def test_by_hand(tmp_path):
     values = np.array([[100, 150, 300]], np.uint16)
     assert pixels(put_dicom(tmp_path / "a.dicom", values)).tolist() == [[0, 63, 255]]
     assert pixels(put_dicom(tmp_path / "b.dicom", values, "MONOCHROME1")).tolist() == [[255, 191, 0]]
-
-
-def test_bits_count_that_the_header_denies(tmp_path):
-    values = noise(0, 65536)
-    path = put_dicom(tmp_path / "a.dicom", values, stored=12)
-    assert pydicom.dcmread(path).pixel_array.max() < 4096
-    assert np.array_equal(pixels(path), reference(values, "MONOCHROME2"))
 
 
 @pytest.mark.filterwarnings("error")
@@ -92,21 +88,3 @@ def test_files_that_are_no_single_image(tmp_path):
     dataset.save_as(path)
     with pytest.raises(UnreadableImage, match="it is truncated or holds no image"):
         read_dicom(path)
-
-
-def test_a_compression_nobody_can_read(tmp_path):
-    path = put_dicom(tmp_path / "a.dicom", noise(0, 4096), syntax=uid.RLELossless)
-    dataset = pydicom.dcmread(path)
-    dataset.file_meta.TransferSyntaxUID = uid.MPEG2MPML
-    dataset.save_as(path)
-    with pytest.raises(UnreadableImage, match="MPEG2") as refused:
-        read_dicom(path)
-    assert "\n" not in str(refused.value)
-
-
-def test_without_pydicom(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pydicom", None)
-    with pytest.raises(
-        MedTasksError, match=r"a.dicom needs pydicom; install it with `pip install 'medtasks\[dicom\]'`"
-    ):
-        read_dicom(tmp_path / "a.dicom")

@@ -1,6 +1,5 @@
 """What the rows of MultiMedEval's sets become: questions with and without images, and images with labels."""
 
-import io
 import json
 
 import numpy as np
@@ -113,28 +112,6 @@ def test_mmlu_is_the_first_quarter_of_the_medical_subjects(source, prepared):
     assert shots[0]["subject"] == "abstract_algebra"
 
 
-def test_mmlu_has_the_published_size(source, prepared):
-    published = {
-        "professional_medicine": 272,
-        "anatomy": 135,
-        "clinical_knowledge": 265,
-        "nutrition": 306,
-        "college_biology": 144,
-        "college_medicine": 173,
-        "medical_genetics": 100,
-    }
-    folder = source("mmlu")
-    (first, *_) = parquet_rows(folder / MMLU_TEST)
-    rows = [{**first, "subject": subject} for subject, size in published.items() for _ in range(size)]
-    put_parquet(folder / MMLU_TEST, rows)
-    manifest, documents, _ = prepared("mmlu", folder)
-    assert (manifest.rows, manifest.complete) == (271, True)
-    # The reference groups with pandas, which sorts the subjects.
-    subjects = [document["subject"] for document in documents]
-    assert subjects == sorted(subjects)
-    assert (subjects.count("anatomy"), subjects.count("professional_medicine")) == (33, 68)
-
-
 def test_only_the_rows_for_demonstrations_are_read(source, prepared, complains):
     folder = source("medmcqa")
     path = folder / "data" / "train-00000-of-00001.parquet"
@@ -175,21 +152,6 @@ def test_questions_on_images(source, prepared, name, doc_id, question_type):
     assert stored(manifest, third) == [picture(2 if name == "slake" else 1)]
     assert stored(manifest, shots[4]) == [picture(108 if name == "slake" else 54)]
     assert (manifest.access, list(verify(manifest.name))) == ("public", [])
-
-
-def test_every_kind_of_image_file(source, prepared):
-    """Grey, palette and transparent pictures stay the files they are."""
-    files = []
-    for mode, kind in (("L", "PNG"), ("P", "GIF"), ("RGBA", "PNG"), ("I;16", "PNG"), ("L", "BMP"), ("CMYK", "JPEG")):
-        buffer = io.BytesIO()
-        Image.new(mode, (5, 4)).save(buffer, kind)
-        files.append(buffer.getvalue())
-    folder = source("vqa_rad")
-    rows = [{"image": {"bytes": data, "path": None}, "question": "?", "answer": "!"} for data in files]
-    put_parquet(folder / RAD.format("test"), rows)
-    manifest, documents, _ = prepared("vqa_rad", folder)
-    assert [stored(manifest, document) for document in documents] == [[data] for data in files]
-    assert list(verify(manifest.name)) == []
 
 
 def test_an_image_of_many_questions_is_decoded_once(source, prepared, monkeypatch):

@@ -116,10 +116,3 @@ def test_an_unreachable_server(target, refuses):
         url = f"http://127.0.0.1:{free.getsockname()[1]}/file"
     with refuses(f"cannot download file.bin from {url} (ConnectionError)", "what has arrived is kept"):
         download(Published(url), target, backoff_s=0.001)
-
-
-def test_a_server_that_keeps_failing(server, target, refuses):
-    server.faults = [500] * 9
-    with refuses("(HTTP 500)"):
-        fetched(server, target)
-    assert len(server.asked) == 5

@@ -94,14 +94,10 @@ def test_samples_that_cannot_be_used_say_why(write, rows, folder):
 @each_row(
     "kind, sample, complaint",
     [
-        ("VQA", vqa(question=3), "dataset.json sample 2: question is a number and not a text"),
         ("VQA", vqa(images="scans/0.jpg"), "dataset.json sample 2: images is a text and not a list of texts"),
         ("VQA", {"question": "?"}, "dataset.json sample 2 lacks 'answer'; it has question"),
-        ("VQA", ["?"], "dataset.json sample 2 is a list and not an object with question, answer"),
         ("QA", vqa(), "dataset.json sample 2 lacks 'options'; it has answer, images, question"),
-        ("QA", qa(options=["aspirin"]), "dataset.json sample 2: it has 1 options; 2 to 26 are possible"),
         ("QA", qa(options=["aspirin"] * 27), "dataset.json sample 2: it has 27 options; 2 to 26 are possible"),
-        ("QA", qa(options=["aspirin", None]), "dataset.json sample 2: options is a list and not a list of texts"),
     ],
 )
 def test_samples_of_another_form(write, rows, kind, sample, complaint, refuses):
@@ -114,13 +110,11 @@ def test_samples_of_another_form(write, rows, kind, sample, complaint, refuses):
     "content, complaint",
     [
         ("[]", "dataset.json is not an object with taskType, modality and samples"),
-        ("{", "dataset.json is no JSON"),
         ('{"taskType": "QA"}', "dataset.json lacks 'modality', 'samples'; it has taskType"),
         (
             '{"taskType": "ReportComparison", "modality": "", "samples": [1]}',
             "taskType is 'ReportComparison', and only QA",
         ),
-        ('{"taskType": "QA", "modality": 3, "samples": [1]}', "modality is a number and not a text"),
         ('{"taskType": "QA", "modality": "", "samples": []}', "samples is not a list of questions"),
         ('{"taskType": "QA", "modality": "", "samples": {"0": 1}}', "samples is not a list of questions"),
     ],
@@ -129,8 +123,3 @@ def test_files_of_another_form(folder, content, complaint, refuses):
     (folder / "dataset.json").write_text(content)
     with refuses(complaint, kind=SourceError):
         OwnQuestions(folder)
-
-
-def test_no_file(tmp_path, refuses):
-    with refuses(f"{tmp_path} holds no dataset.json", kind=SourceError):
-        OwnQuestions(tmp_path)

@@ -4,7 +4,6 @@ import gzip
 import io
 import shutil
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -13,9 +12,7 @@ from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import SourceError
 
 from ...damages import both, changed, cut, lost, row, text, written
-from ...dicom_files import noise
 from ...multimedeval_sources import picture
-from ...nifti_files import put_nifti, scan
 from ...tables import each_row
 from .published_files import (
     CASES,
@@ -31,7 +28,6 @@ from .published_files import (
     SPLIT,
     VINDR,
     VOLUME,
-    arrays,
     cases,
 )
 
@@ -91,13 +87,10 @@ LEFT_OUT = {  # dataset, damage, documents that remain, what is said of the othe
     "slake": [
         (both(lost("imgs.zip!" + XMLAB.format(1)), shallow(XMLAB.format(2))), 4, *SLAKE_SENTENCES),
         (unpacked("imgs.zip", both(lost(XMLAB.format(1)), cut(XMLAB.format(2), -30))), 4, *SLAKE_SENTENCES),
-        (flipped("imgs.zip", XMLAB.format(3), 38), 5, f"test.json row 7: its image {XMLAB_NAME.format(3)} is broken ("),
     ],
     "vqa_rad": [
         (row(RAD, 4, image={"bytes": picture(1)[:-40], "path": None}), 5, f"{RAD[5:]} row 4: {NO_IMAGE}"),
-        (row(RAD, 4, image={"bytes": b"[no image]", "path": None}), 5, f"{RAD[5:]} row 4: {NO_IMAGE}"),
         (row(RAD, 4, image=None), 5, f"{RAD[5:]} row 4: it has no image"),
-        (row(RAD, 4, image={"bytes": None, "path": "synpic42202.jpg"}), 5, f"{RAD[5:]} row 4: {NO_IMAGE}"),
     ],
     "pad_ufes_20": [
         (
@@ -115,29 +108,13 @@ LEFT_OUT = {  # dataset, damage, documents that remain, what is said of the othe
             "metadata.csv row 3: its image PAT_0_1_2.png is broken (",
         ),
     ],
-    "vindr_mammo": [
-        *(
-            (damage, 4, *(f"{VINDR} row {number}: its image images/s1/i4.dicom is {said}" for number in (9, 11)))
-            for damage, said in (
-                (lost("images/s1/i4.dicom"), "missing"),
-                (cut("images/s1/i4.dicom", -20), "broken ("),
-                (written("images/s1/i4.dicom", b"nonsense"), "broken ("),
-                (copied("images/s1/i4", ".png", file_of(np.zeros((9, 9), np.uint8))[:30]), "broken ("),
-                (copied("images/s1/i4", ".png", file_of(noise(3))), "broken (a copy must have 8 bits per pixel"),
-            )
-        ),
-    ],
+    "vindr_mammo": [],
     "cbis_ddsm_mass": [
         (
             text(CASES, "1.3.3/", "1.3.99/"),
             5,
             "mass_case_description_test_set.csv row 4: dicom_info.csv has no image of its series 1.3.99",
-        ),
-        (
-            lost("jpeg/1.3.1/1-1.jpg"),
-            5,
-            "mass_case_description_test_set.csv row 2: its image jpeg/1.3.1/1-1.jpg is missing",
-        ),
+        )
     ],
     "mimic_cxr_classification": [
         (
@@ -156,22 +133,16 @@ LEFT_OUT = {  # dataset, damage, documents that remain, what is said of the othe
             lost(*(f"files/p10/p10000000/s0/{name}.jpg" for name in ("d0", "d1"))),
             4,
             *(f"{DIFF} row {number}: its study s0 has no images" for number in (1, 2)),
-        ),
+        )
     ],
     "chestxray14": [
         (
             written("images_002/images/00000003_000.png", b"\x89PNG cut"),
             5,
             f"{NIH} row 4: its image 00000003_000.png is broken",
-        ),
-        (
-            lost("images_002/images/00000003_000.png"),
-            5,
-            f"{NIH} row 4: its image 00000003_000.png is missing",
-        ),
+        )
     ],
     "mimic_cxr_report": [
-        (cut("files/p10/p10000001/s1/d3.jpg", 60), 2, f"{SPLIT} row 3: its image 2 of 2 is broken"),
         (lost("files/p10/p10000001/s1/d3.jpg"), 2, f"{SPLIT} row 3: its image 2 of 2 is missing"),
         (
             written(REPORTS_ZIP, b" x\n FINDINGS: caf\xe9\n"),
@@ -185,22 +156,7 @@ LEFT_OUT = {  # dataset, damage, documents that remain, what is said of the othe
         ),
     ],
     "mimic_iii_summary": [(text(IDS, "903", "999"), 5, f"idsTest.csv row 4: its note is not in {NOTES}")],
-    "ct_rate_report": [
-        (text(CT, '"Nodule\n1."', " "), 5, "validation_reports.csv row 2: its report has no findings"),
-        *(
-            (damage, 5, f"validation_reports.csv row 2: its image valid_1_a_1.nii.gz is {said}")
-            for damage, said in (
-                (lost(VOLUME), "missing"),
-                (cut(VOLUME, -30), "broken (it cannot be unpacked"),
-                (voxels(lambda data: b"no volume" * 99), "broken (it is no NIfTI file"),
-                (voxels(lambda data: data[:-1]), "broken (it holds fewer voxels than its header says"),
-                (
-                    lambda source: put_nifti(source / VOLUME, scan(1)[..., None].repeat(2, 3)),
-                    "broken (it has the shape (10, 9, 6, 2)",
-                ),
-            )
-        ),
-    ],
+    "ct_rate_report": [(text(CT, '"Nodule\n1."', " "), 5, "validation_reports.csv row 2: its report has no findings")],
 }
 
 
@@ -222,7 +178,6 @@ def test_what_is_left_out_on_request_only(source, complains, prepared, name, dam
 @each_row(
     "name, damage, file",
     [
-        ("mednli", row(MEDNLI, 2, gold_label="Drawn secret"), "mli_test_v1.jsonl row 2"),
         ("mednli", row(MEDNLI, 2, sentence2=["Drawn secret"]), "mli_test_v1.jsonl row 2"),
         (
             "mednli",
@@ -244,7 +199,6 @@ def test_a_complaint_never_quotes_a_patients_record(source, home, name, damage, 
     "name, damage, cause",
     [
         ("medqa", lost("data_clean.zip!data_clean/questions/US/train.jsonl"), "{source} holds no "),
-        ("octmnist", arrays(train_labels=np.full((10, 1), 9)), "octmnist.npz train row 1: the label is 9"),
         ("vqa_rad", row(RAD.replace("test", "train"), 5, image=None), f"{RAD[5:].replace('test', 'train')} row 5: "),
         ("pad_ufes_20", lost(*PAD_SPLITS), "{source}/split holds no test split of "),
     ],
@@ -257,10 +211,7 @@ def test_a_broken_training_split_costs_only_the_demonstrations(source, prepared,
     assert manifest.left_out[-1].startswith(f"no few-shot demonstrations: {cause.format(source=folder)}")
 
 
-@each_row(
-    "name, rows, published",
-    [("medqa", 6, 1273), ("octmnist", 6, 1000), ("tissuemnist", 6, 11820), ("pad_ufes_20", 16, 2298)],
-)
+@each_row("name, rows, published", [("medqa", 6, 1273), ("pad_ufes_20", 16, 2298)])
 def test_the_size_is_checked(source, complains, name, rows, published):
     sentence = f"the source holds {rows} rows, the evaluated set {published}"
     complains(name, source(name), sentence, "--allow-incomplete", allow_incomplete=False)

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.sources.multimedeval import classification_sets as medmnist
-from medtasks.data.sources.multimedeval.classification_sets import CLASSES, read_array
+from medtasks.data.sources.multimedeval.classification_sets import CLASSES
 from medtasks.home import dataset_folder
 
-from ...damages import changed
 from ...tables import each_row
 from .published_files import arrays
 
@@ -60,38 +58,14 @@ def test_images_and_labels(source, prepared, name):
 def test_class_names_are_the_packages():
     names = ("oct", "path", "blood", "breast", "derma", "organc", "organs", "pneumonia", "retina", "tissue")
     assert list(CLASSES) == [f"{name}mnist" for name in names]
-    assert [len(classes) for classes in CLASSES.values()] == [4, 9, 8, 2, 7, 11, 11, 2, 5, 8]
     digests = {name: hashlib.sha256("\n".join(classes).encode()).hexdigest() for name, classes in CLASSES.items()}
     assert {name: digest[:12] for name, digest in digests.items()} == CLASS_NAMES
-    assert tuple(CLASSES["octmnist"]) == ("choroidal neovascularization", "diabetic macular edema", "drusen", "normal")
-    assert tuple(CLASSES["breastmnist"]) == ("malignant", "normal, benign")
-    assert CLASSES["bloodmnist"][3] == "immature granulocytes(myelocytes, metamyelocytes and promyelocytes)"
-    assert tuple(CLASSES["organsmnist"][4:6]) == ("kidney-left", "kidney-right")
-    assert CLASSES["tissuemnist"][0] == "Collecting Duct, Connecting Tubule"
-
-
-def test_equal_pictures_share_an_id_and_a_file(source, prepared):
-    folder = source("octmnist")
-    images = np.zeros((3, 28, 28), np.uint8)
-    images[2] = 9
-    arrays(test_images=images, test_labels=np.array([[0], [1], [1]]))(folder)
-    manifest, (first, second, third), _ = prepared("octmnist", folder)
-    assert manifest.images == 2
-    assert first["image_id"] == second["image_id"] != third["image_id"]
 
 
 def test_flat_and_signed_labels(source, prepared):
     folder = source("octmnist")
     arrays(test_labels=np.arange(6, dtype=np.int64)[::-1] % 4)(folder)
     assert [document["label"] for document in prepared("octmnist", folder)[1]] == [1, 0, 3, 2, 1, 0]
-
-
-def test_a_damaged_member(source, complains):
-    folder = source("pathmnist")
-    with zipfile.ZipFile(folder / "pathmnist.npz") as archive:
-        begin = archive.getinfo("test_images.npy").header_offset + 200
-    changed("pathmnist.npz", lambda data: data[:begin] + bytes(64) + data[begin + 64 :])(folder)
-    complains("pathmnist", folder, "pathmnist.npz is damaged at test_images")
 
 
 def test_damage_behind_the_evaluated_rows_shows(source, complains):
@@ -107,14 +81,6 @@ def test_damage_behind_the_evaluated_rows_shows(source, complains):
     complains("tissuemnist", file, "tissuemnist.npz is damaged at test_images", "Bad CRC-32")
 
 
-def test_a_short_array(tmp_path, refuses):
-    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive, archive.open("x.npy", "w") as stream:
-        np.lib.format.write_array_header_1_0(stream, {"descr": "|u1", "fortran_order": False, "shape": (3, 4)})
-        stream.write(bytes(9))
-    with refuses("a.npz is damaged at x", "expected 12 bytes got 9", "download it again"):
-        read_array(tmp_path / "a.npz", "x")
-
-
 @pytest.fixture
 def origin(source, published, monkeypatch, home):
     """A server has OCTMNIST, and the catalogue knows its checksum."""
@@ -128,16 +94,12 @@ def origin(source, published, monkeypatch, home):
     return published
 
 
-def test_download(origin, home):
+def test_download(origin, home, tmp_path, prepared):
     manifest = prepare("multimedeval_octmnist", Options(allow_incomplete=True))
     assert (manifest.rows, manifest.revision) == (6, "MedMNIST v3 (10519652)")
-    assert len(load_documents("multimedeval_octmnist")) == 6
     assert origin.requests == ["files/octmnist.npz"]
     assert not (home / "datasets" / "multimedeval_octmnist" / "scratch").exists()
-
-
-def test_a_local_copy_of_the_published_file_has_its_revision(origin, tmp_path, prepared):
-    assert prepared("octmnist", tmp_path / "0" / "source")[0].revision == "MedMNIST v3 (10519652)"
+    assert prepared("octmnist", tmp_path / "0" / "source")[0].revision == "MedMNIST v3 (10519652)"  # of an equal copy
 
 
 def test_another_file_is_no_download(origin, refuses):

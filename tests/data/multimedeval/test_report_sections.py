@@ -38,16 +38,6 @@ def test_golden_multimedeval_sections_of_mimic_cxr(golden):
             assert (first_text(sections, "indication") or "") == case["indication"]
 
 
-def test_a_report_with_two_sections():
-    report = "CHEST FILM\n INDICATION:  Cough.\n FINDINGS: Clear.\n\n No fluid.\n"
-    assert parts(report) == [
-        ("preamble", "CHEST FILM\n "),
-        ("indication", " Cough."),
-        ("findings", "Clear.\n\n No fluid.\n"),
-    ]
-    assert [section.start for section in report_sections(report)] == [0, 24, 43]
-
-
 @each_row(
     "header, name",
     [
@@ -119,8 +109,3 @@ def test_no_empty_findings_and_never_nothing(report):
     assert all(section.text.strip() for section in sections if section.name in ("findings", "impression"))
     names = [section.name for section in sections]
     assert LAST_PARAGRAPH not in names or not {"findings", "impression"} & set(names)
-
-
-def test_a_long_report_without_end():
-    long = "x\n TECHNIQUE: " + "word " * 200_000
-    assert parts(long)[1] == ("technique", "word " * 200_000)

@@ -4,21 +4,18 @@ MedMNIST: the test sets at 28 x 28 pixels, as the authors publish them: one ``.n
 their order are those of the package ``medmnist`` 3.0.2, see ``medmnist_classes.json``. Images of one channel stay grey.
 Yang et al., Scientific Data 10:41 (2023); https://zenodo.org/records/10519652.
 
-PAD-UFES-20: smartphone images of skin lesions, seven classes, one row per image.
-
-``pad_ufes_20`` holds every row of ``metadata.csv``, as the reference evaluates them: it builds a test split and then
-takes the whole table. Its demonstrations are therefore among the evaluated rows. ``pad_ufes_20_disjoint`` holds the
-rows whose lesion is in the test split and not in the training split, which share 204 lesions.
-
-The split is the one the reference reads (``croyer/Pad-UFES-20-split`` on the Hugging Face Hub): files whose column
-``ids`` holds lesion ids, in the source's folder ``split``.
-
-Source: Pacheco et al., Data in Brief 32:106221 (2020); ``PadUFES20`` in ``multimedeval/image_classification.py`` at
-d9ac283.
+PAD-UFES-20: smartphone images of skin lesions, seven classes, one row per image. ``pad_ufes_20`` holds every row of
+``metadata.csv``, as the reference evaluates them: it builds a test split and then takes the whole table. Its
+demonstrations are therefore among the evaluated rows. ``pad_ufes_20_disjoint`` holds the rows whose lesion is in the
+test split and not in the training split, which share 204 lesions. The split is the one the reference reads
+(``croyer/Pad-UFES-20-split`` on the Hugging Face Hub): files whose column ``ids`` holds lesion ids, in the source's
+folder ``split``. Pacheco et al., Data in Brief 32:106221 (2020); ``PadUFES20`` in
+``multimedeval/image_classification.py`` at d9ac283.
 """
 
 import contextlib
 import dataclasses
+import fnmatch
 import functools
 import os
 import shutil
@@ -28,7 +25,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePath, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -37,7 +34,7 @@ from PIL import Image
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.downloads import Published, download, hub_download
-from medtasks.data.prepare.source_files import SourceFile, not_found, open_archive, required_file, unpacking
+from medtasks.data.prepare.source_files import SourceFile, not_found, required_file, unpacking
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, by_name
 from medtasks.data.prepare.table_files import SourceRow, SourceTable, csv_table, hub_table, read_json, records_table
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
@@ -46,7 +43,7 @@ from medtasks.home import home
 
 MEDMNIST_VARIABLE = "MEDTASKS_MEDMNIST_URL"
 _MEDMNIST_URL = "https://zenodo.org/records/10519652/files"
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, MemoryError)
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, MemoryError)
 _SIDE = 28  # pixels
 _COLOUR = frozenset({"pathmnist", "bloodmnist", "dermamnist", "retinamnist"})
 _QUARTERED = frozenset({"tissuemnist"})
@@ -85,15 +82,13 @@ class _MedMNIST(TableReader):
         path = self.archive(source)
         images, labels = read_array(path, f"{split}_images"), read_array(path, f"{split}_labels")
         pixels = (_SIDE, _SIDE, 3) if self.name in _COLOUR else (_SIDE, _SIDE)
-        images_fit = images.shape[1:] == pixels and str(images.dtype) == "uint8"
-        labels_fit = labels.shape in ((len(images), 1), (len(images),)) and labels.dtype.kind in "iu"
-        for kind, array, fits, expected in (
-            ("images", images, images_fit, f"uint8 in the shape (N, {str(pixels)[1:]}"),
-            ("labels", labels, labels_fit, f"whole numbers in the shape ({len(images)}, 1)"),
-        ):
-            if not fits:
-                actual = f"{array.dtype} in the shape {array.shape}"
-                raise SourceError(f"{path}: {split}_{kind} is {actual}, expected {expected}")
+        expected = {}
+        if images.shape[1:] != pixels or images.dtype != np.uint8:
+            expected[f"{split}_images"] = images, f"uint8 in the shape (N, {str(pixels)[1:]}"
+        if labels.shape not in ((len(images), 1), (len(images),)) or labels.dtype.kind not in "iu":
+            expected[f"{split}_labels"] = labels, f"whole numbers in the shape ({len(images)}, 1)"
+        for name, (array, form) in expected.items():
+            raise SourceError(f"{path}: {name} is {array.dtype} in the shape {array.shape}, expected {form}")
         if self.name in _QUARTERED and split == "test":  # as the reference
             images, labels = images[: len(images) // 4], labels[: len(labels) // 4]
         rows = enumerate(zip(images, labels.reshape(-1).tolist(), strict=True), 1)
@@ -113,8 +108,8 @@ class _MedMNIST(TableReader):
             yield PublishedRow(row.place, document, [stored])
 
     def published(self) -> Published:
-        url = f"{os.environ.get(MEDMNIST_VARIABLE, _MEDMNIST_URL)}/{self.name}.npz?download=1"
-        return Published(url, md5=dataset_info(f"multimedeval_{self.name}").md5[f"{self.name}.npz"])
+        md5 = dataset_info(f"multimedeval_{self.name}").md5[f"{self.name}.npz"]
+        return Published(f"{os.environ.get(MEDMNIST_VARIABLE, _MEDMNIST_URL)}/{self.name}.npz?download=1", md5)
 
     def revision(self, source: Path) -> str:
         unchanged = self.published().matches(self.archive(source))
@@ -150,10 +145,9 @@ def patient_history(values: Mapping[str, str]) -> str:
         >>> patient_history(dict.fromkeys(_HISTORY.values(), "") | {"drink": "TRUE", "age": "55", "gender": "FEMALE"})
         'Patient history: drink True, age 55, gender FEMALE'
     """
-    known_fields = {name: values[column] for name, column in _HISTORY.items() if values[column]}
-    return "Patient history: " + ", ".join(
-        f"{name} {_TRUTH_VALUES.get(value.lower(), value)}" for name, value in known_fields.items()
-    )
+    known = {name: values[column] for name, column in _HISTORY.items() if values[column]}
+    fields = (f"{name} {_TRUTH_VALUES.get(value.lower(), value)}" for name, value in known.items())
+    return "Patient history: " + ", ".join(fields)
 
 
 def _metadata(source: Path) -> SourceFile:
@@ -179,17 +173,9 @@ def _image_files(source: Path) -> Iterator[ReadFile]:
     """
     where: dict[str, Callable[[], bytes]] = {}
 
-    def add(path: Path, archive: zipfile.ZipFile) -> None:
-        """Add the images of an archive; ``path`` is the file it lies in."""
-
-        def read(member: str) -> bytes:
-            with unpacking(path):
-                return archive.read(member)
-
-        for member in archive.namelist():
-            name = PurePosixPath(member).name
-            if name.endswith(_ENDING):
-                where.setdefault(name, functools.partial(read, member))
+    def read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
+        with unpacking(path):
+            return archive.read(member)
 
     archives = [source]
     if source.is_dir():
@@ -199,21 +185,17 @@ def _image_files(source: Path) -> Iterator[ReadFile]:
     with contextlib.ExitStack() as opened:
         for path in archives:
             with unpacking(path):
-                archive = opened.enter_context(open_archive(path))
-                add(path, archive)
-                for member in archive.namelist():  # archives in these are not opened: they could go on without end
-                    if member.endswith(".zip"):
-                        inner = open_archive(path, opened.enter_context(_unpacked(archive, member)))
-                        add(path, opened.enter_context(inner))
+                archive = opened.enter_context(zipfile.ZipFile(path))
+                layers = [archive]
+                for member in fnmatch.filter(archive.namelist(), "*.zip"):  # archives in these are not opened
+                    target = opened.enter_context(tempfile.TemporaryFile(dir=home()))
+                    with archive.open(member) as packed:
+                        shutil.copyfileobj(packed, target)
+                    layers.append(opened.enter_context(zipfile.ZipFile(target)))
+                for layer in layers:
+                    for member in fnmatch.filter(layer.namelist(), f"*{_ENDING}"):
+                        where.setdefault(PurePosixPath(member).name, functools.partial(read, path, layer, member))
         yield opened.enter_context(by_name(where))
-
-
-@contextlib.contextmanager
-def _unpacked(archive: zipfile.ZipFile, member: str) -> Iterator[IO[bytes]]:
-    with tempfile.TemporaryFile(dir=home()) as target:
-        with archive.open(member) as packed:
-            shutil.copyfileobj(packed, target)
-        yield target
 
 
 class _PadUfes(TableReader):
@@ -251,7 +233,7 @@ class _PadUfes(TableReader):
 def _download(folder: Path, split_required: bool) -> Path:
     # Without the split only the demonstrations of the whole set are missing.
     with contextlib.nullcontext() if split_required else contextlib.suppress(SourceError):
-        hub_download(_SPLIT, ["*test*", "*train*"])(folder / "split")
+        hub_download(_SPLIT, ["*test*", "*train*"], folder / "split")
     base = os.environ.get(PAD_UFES_VARIABLE, _PAD_UFES_URL)
     for name, key in _FILES.items():
         download(Published(f"{base}/{key}/file_downloaded", sha256=_INFO.sha256.get(name)), folder / name)

@@ -1,12 +1,9 @@
 """Question sets: MedQA, MedMCQA, PubMedQA, MMLU and MedNLI without images, VQA-RAD, PathVQA and SLAKE with them.
 
 Splits, subsets and order are those MultiMedEval evaluates (``multimedeval/qa.py``, ``mednli.py`` and ``vqa.py`` at
-d9ac283).
-
-The reference takes MedNLI's options from the gold labels in the order they occur. Its rule asks whether exactly one
-option occurs in the reply, so that the order has no effect; here it is fixed.
-
-VQA-RAD and PathVQA are parquet files with the images in them; of SLAKE it is the English questions of ``test.json``.
+d9ac283). It takes MedNLI's options from the gold labels in the order they occur; its rule asks whether exactly one
+option occurs in the reply, so that the order has no effect, and here it is fixed. Of SLAKE it is the English questions
+of ``test.json``.
 
 A user's own questions have the format of MultiMedEval's additional datasets. A folder holds ``dataset.json`` and the
 images it names (``multimedeval/dynamic_datasets.py`` at d9ac283)::
@@ -27,19 +24,10 @@ from typing import Any
 
 from medtasks.data.images.decoding import LINEAR, Decoding
 from medtasks.data.images.image_store import ImageStore
+from medtasks.data.prepare import table_files
 from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, required_file, unpacked_or_archived
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import (
-    SourceRow,
-    SourceTable,
-    check_columns,
-    hub_table,
-    json_lines,
-    listed_records,
-    read_json,
-    records_table,
-    required_hub_table,
-)
+from medtasks.data.prepare.table_files import SourceRow, SourceTable, hub_table, json_lines, records_table
 from medtasks.data.samples import letter
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document, new_document
 from medtasks.errors import MedTasksError, SourceError
@@ -47,12 +35,8 @@ from medtasks.home import datasets_folder
 
 YES_NO_MAYBE = ("yes", "no", "maybe")
 RELATIONS = ("entailment", "contradiction", "neutral")
-MMLU_SUBJECTS = frozenset(
-    (
-        *("anatomy", "clinical_knowledge", "college_biology"),
-        *("college_medicine", "medical_genetics", "professional_medicine"),
-    )
-)
+_COLLEGE = ("anatomy", "clinical_knowledge", "college_biology", "college_medicine")
+MMLU_SUBJECTS = frozenset((*_COLLEGE, "medical_genetics", "professional_medicine"))
 
 
 def _answer_index(row: SourceRow, column: str, options: int) -> int:
@@ -106,13 +90,13 @@ class _MedMCQA(TableReader):
         name = {"validation": "dev"}.get(split, split)
         names = [f"data/{name}.json", f"{name}.json", f"*.zip!*{name}.json"]
         file = required_file(source, names, f"data/{split}-*.parquet or {name}.json")
-        return json_lines(file, columns, self.counted_from_zero)
 
-    def counted_from_zero(self, row: SourceRow) -> Mapping[str, Any]:
-        """Return a row with ``cop`` from 0 to 3 as on the Hub; the authors publish 1 to 4."""
-        if row.integer("cop") < 1:
-            raise row.error("cop is below 1; in the authors' JSON files it counts from 1, in parquet files from 0")
-        return {**row.values, "cop": row.integer("cop") - 1}
+        def counted_from_zero(row: SourceRow) -> Mapping[str, Any]:
+            if row.integer("cop") < 1:
+                raise row.error("cop is below 1; in the authors' JSON files it counts from 1, in parquet files from 0")
+            return {**row.values, "cop": row.integer("cop") - 1}
+
+        return json_lines(file, columns, counted_from_zero)
 
     def document(self, row: SourceRow, _split: str) -> Document:
         options = [row.text(column) for column in self.options]
@@ -132,7 +116,7 @@ class _PubMedQA(TableReader):
         places = [f"{mark}{name}" for mark in ("", "data/", "*.zip!*") for name in names]
         missing = f"pubmed_qa_labeled_fold1_bigbio_qa/{split}/*.parquet, {names[0]} or pqal.zip"
         file = required_file(source, places, missing)
-        content = read_json(file)
+        content = table_files.read_json(file)
         if not isinstance(content, dict):
             raise SourceError(f"{file.name} is not an object with one entry per article")
         entries = ((f"{file.name} entry {key}", value) for key, value in content.items())
@@ -155,7 +139,7 @@ class _MMLU(TableReader):
     columns = CHOICE
 
     def table(self, source: Path, split: str) -> SourceTable:
-        return required_hub_table(source, split, "all", ("question", "subject", "choices", "answer"))
+        return table_files.required_hub_table(source, split, "all", ("question", "subject", "choices", "answer"))
 
     def document(self, row: SourceRow, split: str) -> Document:
         options, subject = row.texts("choices"), row.text("subject")
@@ -200,7 +184,7 @@ class _QuestionsWithImages(TableReader):
     embedded = ("image",)
 
     def table(self, source: Path, split: str) -> SourceTable:
-        return required_hub_table(source, split, "default", ("image", "question", "answer"))
+        return table_files.required_hub_table(source, split, "default", ("image", "question", "answer"))
 
     def document(self, row: SourceRow, split: str) -> Document:
         if row.encoded("image") is None:
@@ -223,7 +207,7 @@ class Slake(TableReader):
         path, columns = source / f"{split}.json", ("qid", "img_name", "question", "answer", "q_lang")
         if not path.is_file():
             raise not_found(source, path.name)
-        questions = listed_records(SourceFile(path), columns)
+        questions = table_files.listed_records(SourceFile(path), columns)
         if self.language is None:
             return questions
         chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == self.language)
@@ -254,10 +238,10 @@ class OwnQuestions(TableReader):
         path = folder / FILE_NAME
         if not path.is_file():
             raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
-        content = read_json(SourceFile(path))
+        content = table_files.read_json(SourceFile(path))
         if not isinstance(content, dict):
             raise SourceError(f"{path} is not an object with taskType, modality and samples")
-        check_columns(str(path), ("taskType", "modality", "samples"), content)
+        table_files.check_columns(str(path), ("taskType", "modality", "samples"), content)
         whole = SourceRow(str(path), 0, content)
         self.folder, self.kind, self.modality = folder, whole.text("taskType"), whole.text("modality")
         if self.kind not in (QA, VQA):
@@ -311,28 +295,25 @@ class OwnQuestions(TableReader):
         return choice_document(doc_id, row.text("question"), options, same[0], subject=self.modality or None)
 
 
-_MMLU_RECIPE = _MMLU().recipe(
-    "the Hub's parquet files all/test-*.parquet", ("test", "dev"), ["all/test-*.parquet", "all/dev-*.parquet"]
-)
-_PARQUET = _QuestionsWithImages().recipe(
-    "the Hub's parquet files data/test-*.parquet", hub_files=("data/test-*.parquet", "data/train-*.parquet")
-)
+_HUB = "the Hub's parquet files"
+_MMLU_FILES = ("all/test-*.parquet", "all/dev-*.parquet")
+_IMAGE_FILES = ("data/test-*.parquet", "data/train-*.parquet")
+_PARQUET = _QuestionsWithImages().recipe(f"{_HUB} {_IMAGE_FILES[0]}", hub_files=_IMAGE_FILES)
 RECIPES: Mapping[str, SourceRecipe] = {
     "medqa": _MedQA().recipe(
-        "data_clean.zip, what was unpacked from it, or the Hub's parquet files med_qa_en_source/test/*.parquet",
+        f"data_clean.zip, what was unpacked from it, or {_HUB} med_qa_en_source/test/*.parquet",
         hub_files=["data_clean.zip"],
     ),
     "medmcqa": _MedMCQA().recipe(
-        "the Hub's parquet files data/validation-*.parquet, or the authors' dev.json",
+        f"{_HUB} data/validation-*.parquet, or the authors' dev.json",
         ("validation", "train"),
         ["data/validation-*.parquet", "data/train-*.parquet"],
     ),
     "pubmedqa": _PubMedQA().recipe(
-        "pqal.zip, what was unpacked from it, or the Hub's parquet files "
-        "pubmed_qa_labeled_fold1_bigbio_qa/test/*.parquet",
+        f"pqal.zip, what was unpacked from it, or {_HUB} pubmed_qa_labeled_fold1_bigbio_qa/test/*.parquet",
         hub_files=["pqal.zip"],
     ),
-    "mmlu": replace(_MMLU_RECIPE, test=_MMLU().test),
+    "mmlu": replace(_MMLU().recipe(f"{_HUB} {_MMLU_FILES[0]}", ("test", "dev"), _MMLU_FILES), test=_MMLU().test),
     "mednli": _MedNLI().recipe("PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl"),
     "vqa_rad": _PARQUET,
     "path_vqa": _PARQUET,

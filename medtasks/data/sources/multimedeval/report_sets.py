@@ -1,51 +1,38 @@
 r"""Radiology reports: to summarise (MIMIC-III), or to write from images (MIMIC-CXR) or volumes (CT-RATE).
 
-Sections of a report are those of the official MIMIC-CXR parser. A header is a line that begins with a blank and goes on
-in capitals, blanks and ``()/,-`` to a colon with white space after it. The text before the first header is the
-``preamble``. Names are brought to a common spelling: whole names by a table, then by a main section whose name they
-contain; then headers that name a view (``CHEST, PA AND LATERAL``) are called ``findings``. Sections called impression
-or findings that hold white space only are dropped. Where neither is left, the text after the first empty line of the
-last section becomes the ``last_paragraph``. Texts are never stripped.
+Sections of a report are those of the official MIMIC-CXR parser: ``section_text`` of MultiMedEval at d9ac283, which is
+``section_parser.py`` of https://github.com/MIT-LCP/mimic-cxr without its corrections of single studies. A header is a
+line that begins with a blank and goes on in capitals, blanks and ``()/,-`` to a colon with white space after it. The
+text before the first header is the ``preamble``. Names are brought to a common spelling by ``report_headers.json``:
+whole names by a table, then by a main section whose name they contain; then headers that name a view (``CHEST, PA AND
+LATERAL``) are called ``findings``. Two entries look like mistakes and are kept: ``ndication`` counts as impression,
+``pfi`` as history. Impression and findings that hold white space only are dropped. Where neither is left, the text
+after the first empty line of the last section becomes the ``last_paragraph``. Texts are never stripped.
 
-Table and views are in ``report_headers.json``. Two entries look like mistakes and are kept: ``ndication`` counts as
-impression, ``pfi`` as history.
+MIMIC-III 1.4: findings of radiology notes, and the impression a radiologist drew from them. Notes have the reference's
+test ids (``croyer/MIMIC-III-split`` on the Hugging Face Hub); group after group, each in the order of
+``NOTEEVENTS.csv``. That table has two million rows; it is read row by row, and test notes are kept. The exams are those
+of 11 groups in ``mimic_iii_groups.json``. A note counts from ``FINAL REPORT`` on, with page breaks ``(Over) ...
+(Cont)`` cut out. It must have exactly one impression; its findings are the first section that is not empty under the
+names its group has for them. White space becomes one blank, a placeholder ``[**...**]`` becomes ``___``. Notes are cut
 
-Source: ``section_text`` of MultiMedEval at d9ac283, which is ``section_parser.py`` of the MIMIC-CXR authors
-(https://github.com/MIT-LCP/mimic-cxr) without its corrections of single studies.
-
-MIMIC-III 1.4: findings of radiology notes, and the impression a radiologist drew from them.
-
-Notes have the reference's test ids (``croyer/MIMIC-III-split`` on the Hugging Face Hub); group after group, each
-in the order of ``NOTEEVENTS.csv``. That table has two million rows; it is read row by row, and test notes are kept.
-
-The exams are those of 11 groups (``CT_head`` ... ``MR_neck``). A note counts from ``FINAL REPORT`` on, with page breaks
-``(Over) ... (Cont)`` cut out. It must have exactly one impression; its findings are the first section that is not empty
-under the names its group has for them, most frequent name first. White space becomes one blank, a placeholder
-``[**...**]`` becomes ``___``.
-
-Two protocols differ in how a note is cut:
-
-- ``paper`` (ViLMedic's cutter, in the reference until July 2024, and so for the published numbers): lower case, lines
-  joined without a blank of their own, names as written;
-- ``head``: :func:`~medtasks.data.sources.multimedeval.report_sets.report_sections`, case kept.
+- by ``paper`` (ViLMedic's cutter, in the reference until July 2024, and so for the published numbers) in lower case,
+  lines joined without a blank of their own, names as written;
+- by ``head`` with :func:`~medtasks.data.sources.multimedeval.report_sets.report_sections`, case kept.
 
 Both keep a slip of the reference: a section after the impression is given the text of the section before it.
-
 Source: Johnson et al., https://physionet.org/content/mimiciii/1.4/; split of Delbrouck et al. (2022),
-https://github.com/jbdel/vilmedic; ``multimedeval/mimic_iii.py`` at 1873076 (``paper``) and d9ac283 (``head``). The
-names are data of theirs, in ``mimic_iii_groups.json``.
+https://github.com/jbdel/vilmedic; ``multimedeval/mimic_iii.py`` at 1873076 (``paper``) and d9ac283 (``head``).
 
-MIMIC-CXR: the studies of the test split whose report has findings, each with all its images. Studies and their images
-come in the order of the split table. The report is the first findings section, the indication the first indication
-section, both with all their white space, as the reference compares them. Images are those of MIMIC-CXR-JPG 2.0.0. Its
-reports are part of MIMIC-CXR: ``s<study>.txt`` next to the study's folder of images, in a tree of their own, or in
-``mimic-cxr-reports.zip``. Source: Johnson et al., https://physionet.org/content/mimic-cxr/2.0.0/;
-``multimedeval/mimic.py`` at d9ac283.
+MIMIC-CXR: the studies of the test split whose report has findings, each with all its images, in the order of the split
+table. The report is the first findings section, the indication the first indication section, with all white space.
+Images are those of MIMIC-CXR-JPG 2.0.0, reports those of MIMIC-CXR: ``s<study>.txt`` next to the study's folder of
+images, in a tree of their own, or in ``mimic-cxr-reports.zip``. Source: Johnson et al.,
+https://physionet.org/content/mimic-cxr/2.0.0/; ``multimedeval/mimic.py`` at d9ac283.
 
-CT-RATE: volumes of the validation split, each with the findings of its report. One row per reconstructed volume, in the
-order of ``validation_reports.csv``; a repeated row counts once. The volumes of one scan share its report. They stay in
-the source folder. Source: Hamamci et al., https://huggingface.co/datasets/ibrahimhamamci/CT-RATE;
-``multimedeval/ct_rate.py`` at d9ac283.
+CT-RATE: volumes of the validation split, each with the findings of its report, in the order of
+``validation_reports.csv``; a repeated row counts once. They stay in the source folder. Source: Hamamci et al.,
+https://huggingface.co/datasets/ibrahimhamamci/CT-RATE; ``multimedeval/ct_rate.py`` at d9ac283.
 """
 
 import functools
@@ -59,14 +46,8 @@ from tqdm import tqdm
 
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.volume_files import ENDING
-from medtasks.data.prepare.source_files import (
-    SourceFile,
-    file_reader,
-    find_file,
-    not_found,
-    physionet_file,
-    required_file,
-)
+from medtasks.data.prepare import source_files
+from medtasks.data.prepare.source_files import SourceFile, find_file, not_found, physionet_file, required_file
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
 from medtasks.data.prepare.table_files import SourceRow, csv_table, hub_table, read_json
 from medtasks.data.schema import REPORT, new_document
@@ -224,9 +205,8 @@ def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator
     listed = find_file(source, [f"split/{_TEST_IDS}", _TEST_IDS, f"*/{_TEST_IDS}"])
     table = csv_table(listed, ("ids",)) if listed else hub_table(source / "split", "test", "default", ("ids",))
     if table is None:
-        raise not_found(
-            source, f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
-        )
+        published = "the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
+        raise not_found(source, f"split/{_TEST_IDS}, {published}")
     for row in table.rows():
         note = str(row.values["ids"]).strip()
         if not note.isdecimal():
@@ -282,7 +262,7 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     patterns = [(root, below + tree) for root, below in roots for tree in ("files", f"{_UNPACKED}/files")]
     folders = [files.parent for root, pattern in patterns for files in sorted(root.glob(pattern))]
     archives = [path for root, below in roots for path in sorted(root.glob(below + _ARCHIVE))]
-    with file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
+    with source_files.file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
         yield from (_study_row(rows, split.path.parent / "files", read, images) for rows in studies.values())
 
 
@@ -292,29 +272,22 @@ def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes],
     try:
         report = read(name.as_posix()).decode("utf-8")
     except FileNotFoundError:
-        cause = f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)"
-        return PublishedRow(location, None, cause=cause)
+        return PublishedRow(
+            location, None, cause=f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)"
+        )
     except UnicodeDecodeError:
         return PublishedRow(location, None, cause="the report of its study is no UTF-8 text")
     sections = report_sections(report.replace("\r\n", "\n").replace("\r", "\n"))
     findings = first_text(sections, "findings")
     if findings is None:
         return PublishedRow(location, None, cause="studies whose report has no findings section", outside=True)
-    document = new_document(
-        REPORT,
-        study_id,
-        report=findings,
-        image_id=f"s{study_id}",
-        patient_id=subject_id,
-        indication=first_text(sections, "indication") or "",
-    )
+    about = {"patient_id": subject_id, "indication": first_text(sections, "indication") or ""}
+    document = new_document(REPORT, study_id, report=findings, image_id=f"s{study_id}", **about)
     folder = study_folder(files, subject_id, study_id)
     # No file name in messages: it holds the patient's number, and messages end up in results.
-    adding = {
-        f"{number} of {len(rows)}": functools.partial(images.add_file, folder / f"{row.text('dicom_id')}.jpg")
-        for number, row in enumerate(rows, 1)
-    }
-    return images_row(location, adding.items(), document)
+    paths = [folder / f"{row.text('dicom_id')}.jpg" for row in rows]
+    adding = [(f"{n} of {len(rows)}", functools.partial(images.add_file, path)) for n, path in enumerate(paths, 1)]
+    return images_row(location, adding, document)
 
 
 def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:

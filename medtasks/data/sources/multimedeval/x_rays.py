@@ -2,31 +2,30 @@
 
 - ChestX-ray14: frontal images with fourteen findings, the official test list. Wang et al., CVPR 2017; published by the
   NIH and at https://www.kaggle.com/datasets/nih-chest-xrays/data.
-- MIMIC-CXR-JPG: images with five findings, one row per image of the test split. Rows come in the order of the findings
-  table, the images of one study in the order of the split table, as a join of the two gives them. Of the labels only
-  1.0 counts as positive: 0.0 (negative), -1.0 (uncertain) and none do not. Johnson et al.,
-  https://physionet.org/content/mimic-cxr-jpg/2.0.0/; five findings after Irvin et al. (2019).
+- MIMIC-CXR-JPG 2.0.0: images with five findings (Irvin et al., 2019), one row per image of the test split, in the order
+  in which a join of the findings table and the split table gives them. Of the labels only 1.0 counts as positive: 0.0
+  (negative), -1.0 (uncertain) and none do not. Johnson et al., https://physionet.org/content/mimic-cxr-jpg/2.0.0/.
 - Medical-Diff-VQA 1.0.0: as in MultiMedEval, a question shows the images of the current study only, whatever it asks
   about the earlier one. The reference takes them in the order in which the file system lists them; here they come in
   the order of their names. Hu et al., https://physionet.org/content/medical-diff-vqa/1.0.0/.
-- VinDr-Mammo: BI-RADS grades of findings; rows of ``finding_annotations.csv`` with a grade, in its order; several may
-  show the same image, which is stored once. Images are DICOM files, or 8-bit copies of the same name next to them. The
-  source names no patients: the study, four views of one exam, is the cluster. Nguyen et al., Scientific Data 10:277
-  (2023).
+- VinDr-Mammo: BI-RADS grades of findings; rows of ``finding_annotations.csv`` with a grade, in its order. Images are
+  DICOM files, or 8-bit copies of the same name next to them. The source names no patients: the study, four views of one
+  exam, is the cluster. Nguyen et al., Scientific Data 10:277 (2023).
 - CBIS-DDSM: pathology of a mass or a calcification from its cropped mammogram, official test cases. The case tables
   name DICOM files of the original archive; the JPEG copies on Kaggle are found through the series, as the reference
   does: an image described as "cropped images", or one without a description. Where neither exists the reference
   silently shows the image of the case before; here such a case cannot be used. Lee et al., Scientific Data 4:170177
-  (2017). Source: ``VinDrMammo`` and ``CBISDDSM`` in ``multimedeval/image_classification.py`` of the reference at
-  d9ac283.
+  (2017).
+
+Source of the last two: ``VinDrMammo`` and ``CBISDDSM`` in ``multimedeval/image_classification.py`` at d9ac283.
 """
 
 import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -34,16 +33,9 @@ from PIL import Image
 from medtasks.data.images.deep_images import reading_dicom
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage, strict_decoding
+from medtasks.data.prepare import source_recipe
 from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
-from medtasks.data.prepare.source_recipe import (
-    PublishedRow,
-    ReadFile,
-    SourceRecipe,
-    TableReader,
-    UnusableRow,
-    by_name,
-    images_row,
-)
+from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
 from medtasks.data.prepare.table_files import ReadValues, SourceRow, SourceTable, csv_table
 from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, Document, new_document
 from medtasks.data.sources.multimedeval.question_sets import open_question
@@ -116,10 +108,7 @@ class _MimicCxr(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         """Return the images of a split with the findings of their study; of the test split, at its end, all others."""
-
-        def study_of(row: Mapping[str, Any]) -> tuple[str, str]:
-            return row["study_id"], row["subject_id"]
-
+        study_of = itemgetter("study_id", "subject_id")
         images: dict[tuple[str, str], list[SourceRow]] = {}
         for row in split_rows(source, split):
             images.setdefault(study_of(row.values), []).append(row)
@@ -127,13 +116,13 @@ class _MimicCxr(TableReader):
         findings = csv_table(mimic_cxr_file(source, "chexpert"), columns, lambda row: study_of(row) in images)
 
         def records() -> Iterator[tuple[str, ReadValues]]:
-            labelled = set()
+            unlabelled = dict(images)
             for row in findings.rows():
-                labelled.add(study_of(row.values))
+                unlabelled.pop(study_of(row.values), None)
                 for image in images[study_of(row.values)]:
                     yield row.place, {**row.values, "dicom_id": image.text("dicom_id")}.copy
-            for study in [study for study in images if study not in labelled] if split == "test" else ():
-                yield from ((image.place, functools.partial(dict, image.values)) for image in images[study])
+            for rows in unlabelled.values() if split == "test" else ():
+                yield from ((image.place, functools.partial(dict, image.values)) for image in rows)
 
         return SourceTable(records)
 
@@ -189,22 +178,14 @@ class _DiffVqa(TableReader):
                 yield PublishedRow(row.place, document, stored)
 
 
-_DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
-_NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
-_MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
-
-
 _STRETCHED = "DICOM scaled from its least to its largest value"
 _ALLOCATED_BITS = 16
+_ANNOTATIONS = "finding_annotations.csv"
 _GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
 _GRADES = "12345"
 _DICOM = (".dicom", ".dcm")
 _COPIES = (".png", ".jpg", ".jpeg")
 PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
-_TABLES = {
-    "cbis_ddsm_mass": "mass_case_description_{}_set",
-    "cbis_ddsm_calcification": "calc_case_description_{}_set",
-}
 _CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
 _DESCRIBED, _UNDESCRIBED = "cropped images", ""
 
@@ -230,7 +211,7 @@ def read_dicom(path: Path) -> Image.Image:
 
 
 def _annotations(source: Path) -> SourceFile:
-    return physionet_file(source, "vindr-mammo", "1.0.0", ("finding_annotations.csv",))
+    return physionet_file(source, "vindr-mammo", "1.0.0", (_ANNOTATIONS,))
 
 
 class _VinDrMammo(TableReader):
@@ -264,7 +245,7 @@ class _VinDrMammo(TableReader):
             columns = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
             document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **columns)
             adding = {f"images/{study}/{image}{_DICOM[0]}": functools.partial(add, f"{study}/{image}")}
-            yield images_row(row.place, adding.items(), document)
+            yield source_recipe.images_row(row.place, adding.items(), document)
 
 
 def _require_8_bits(path: Path) -> None:
@@ -307,17 +288,18 @@ class _CbisDdsm(TableReader):
             if len(parts) < 3:
                 raise row.error("the cropped image file path is not like <case>/<study>/<series>/<image>.dcm")
             columns = {"label": label, "patient_id": row.text("patient_id"), "options": list(PATHOLOGIES)}
-            name = images_of_series.get(parts[2])
-            if name is None:
-                yield PublishedRow(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
-            else:
+            if name := images_of_series.get(parts[2]):
                 adding = {name: functools.partial(images.add_file, source / name)}
-                yield images_row(row.place, adding.items(), new_document(CLASSIFICATION, parts[0], **columns))
+                document = new_document(CLASSIFICATION, parts[0], **columns)
+                yield source_recipe.images_row(row.place, adding.items(), document)
+            else:
+                yield PublishedRow(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
 
 
-_VINDR_LAYOUT = (
-    "finding_annotations.csv and the folder images with <study_id>/<image_id>.dicom, or .png copies of these"
-)
+_NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
+_MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
+_DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
+_VINDR_LAYOUT = f"{_ANNOTATIONS} and the folder images with <study_id>/<image_id>.dicom, or .png copies of these"
 _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 RECIPES: Mapping[str, SourceRecipe] = {
@@ -325,5 +307,6 @@ RECIPES: Mapping[str, SourceRecipe] = {
     "mimic_cxr_classification": _MimicCxr().recipe(_MIMIC_LAYOUT),
     "diff_vqa": _DiffVqa().recipe(_DIFF_VQA_LAYOUT),
     "vindr_mammo": _VinDrMammo().recipe(_VINDR_LAYOUT),
-    **{name: _CbisDdsm(cases).recipe(_CBIS_LAYOUT) for name, cases in _TABLES.items()},
+    "cbis_ddsm_mass": _CbisDdsm("mass_case_description_{}_set").recipe(_CBIS_LAYOUT),
+    "cbis_ddsm_calcification": _CbisDdsm("calc_case_description_{}_set").recipe(_CBIS_LAYOUT),
 }
