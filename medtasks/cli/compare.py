@@ -1,20 +1,30 @@
 """``medtasks compare`` and ``parity``: whether one model is better than another on the same samples, or as good."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from medtasks.audit.comparing import compare_all, compare_task
-from medtasks.audit.equivalence_verdict import Verdict
-from medtasks.cli.comparison_output import ComparedRuns, comparisons_as_dict, print_comparisons, verdicts_as_dict
-from medtasks.cli.output import IncludePath, JsonFile, look_into, write_json
+from medtasks import __version__
+from medtasks.audit.comparing import ComparedTask, Comparison, compare_all, compare_task
+from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, is_equivalent, overall
+from medtasks.audit.report import wording
+from medtasks.audit.report.contents import as_json
+from medtasks.audit.report.wording import difference_interval, p_value
+from medtasks.audit.run_agreement import NEAR_TIE, Agreement
+from medtasks.audit.tables import number_table
+from medtasks.cli.options import IncludePath, JsonFile, look_into
+from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, RepliesError, near_match
+from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
 from medtasks.stats.equivalence import MARGIN
+from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 from medtasks.tasks.task_files import task_file, task_files, variant_of
 
 
@@ -35,24 +45,51 @@ _RUNS = "Folders of runs (their --output_path), repeated or not, or samples file
 _MARGIN = "largest score difference that does not matter; 0.01 is one percentage point."
 _Model = Annotated[
     list[str] | None,
-    typer.Option(help="Model to take from folders with runs of several; once for all, or once per RUN in order."),
+    Option(help="Model to take from folders with runs of several; once for all, or once per RUN in order."),
 ]
 _Require = Annotated[
-    Required | None, typer.Option(help="Exit with 1 unless the verdict is this or better, and all tasks are compared.")
+    Required | None, Option(help="Exit with 1 unless all tasks are compared with this verdict or better.")
 ]
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """Runs of one command, and their comparisons."""
+
+    runs: Mapping[str, Path]  # by letter
+    models: Mapping[str, str]  # by letter; empty where none is recorded
+    task: str | None  # the only task, if the command names one
+    tasks: Mapping[str, ComparedTask]
+    not_compared: Mapping[str, str]  # why a task was not compared, by name
+    margin: float | None
+
+    @property
+    def verdicts(self) -> dict[str, TaskVerdict]:
+        """Verdicts by task; none without a margin."""
+        if self.margin is None:
+            return {}
+        return {name: TaskVerdict(task, self.margin) for name, task in self.tasks.items()}
+
+    @property
+    def tests(self) -> int:
+        """Number of tests that are corrected together."""
+        return sum(not test.same_as for task in self.tasks.values() for test in task.comparisons)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on all tasks; needs a margin."""
+        return overall([verdict.verdict for verdict in self.verdicts.values()])
 
 
 def compare(
     context: typer.Context,
-    names: Annotated[list[str], typer.Argument(metavar="[TASK] RUN RUN [RUN ...]", help=_RUNS)],
-    metric: Annotated[
-        list[str] | None, typer.Option(help="Compare only this metric, so that fewer tests are corrected for.")
-    ] = None,
+    names: Annotated[list[str], Argument(metavar="[TASK] RUN RUN [RUN ...]", help=_RUNS)],
+    metric: Annotated[list[str] | None, Option(help="Compare only this metric: fewer tests to correct for.")] = None,
     rule: Annotated[
-        list[str] | None, typer.Option(help="Compare only under this answer rule, such as reference; repeatable.")
+        list[str] | None, Option(help="Compare only under this rule, such as reference; repeatable.")
     ] = None,
     equivalence: Annotated[
-        float | None, typer.Option(metavar="MARGIN", help=f"Also test whether two runs are equivalent: {_MARGIN}")
+        float | None, Option(metavar="MARGIN", help=f"Also test whether two runs are equivalent: {_MARGIN}")
     ] = None,
     require: _Require = None,
     model: _Model = None,
@@ -67,16 +104,14 @@ def compare(
     look_into(context, include_path, [Path(name) for name in names])
     margin = MARGIN if equivalence is None and require is not None else equivalence
     comparisons = _compared(names, metric or (), rule or (), model or (), margin)
-    write_json(json_file, comparisons_as_dict(comparisons))
-    print_comparisons(comparisons)
-    _check(comparisons, require)
+    _write_and_print(comparisons, comparisons_as_dict, json_file, require)
 
 
 def parity(
     context: typer.Context,
-    names: Annotated[list[str], typer.Argument(metavar="[TASK] RUN_A RUN_B", help=_RUNS)],
-    margin: Annotated[float, typer.Option(help=_MARGIN.capitalize())] = MARGIN,
-    metric: Annotated[list[str] | None, typer.Option(help="Test only this metric; repeatable.")] = None,
+    names: Annotated[list[str], Argument(metavar="[TASK] RUN_A RUN_B", help=_RUNS)],
+    margin: Annotated[float, Option(help=_MARGIN.capitalize())] = MARGIN,
+    metric: Annotated[list[str] | None, Option(help="Test only this metric; repeatable.")] = None,
     require: _Require = None,
     model: _Model = None,
     json_file: JsonFile = None,
@@ -89,9 +124,7 @@ def parity(
     """
     look_into(context, include_path, [Path(name) for name in names])
     comparisons = _compared(names, metric or (), (), model or (), margin)
-    write_json(json_file, verdicts_as_dict(comparisons))
-    print_comparisons(comparisons)
-    _check(comparisons, require)
+    _write_and_print(comparisons, verdicts_as_dict, json_file, require)
 
 
 def _compared(
@@ -123,13 +156,244 @@ def _compared(
         tasks, causes = compare_all(sources, metrics, rules, margin)
     else:
         tasks, causes = {task: compare_task(task_file(task), sources, metrics, rules, margin)}, {}
-    return ComparedRuns(
-        runs, {label: model_of(source) for label, source in sources.items()}, task, tasks, causes, margin
-    )
+    models_by_label = {label: model_of(source) for label, source in sources.items()}
+    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin)
 
 
-def _check(comparisons: ComparedRuns, required: Required | None) -> None:
-    """Raise MedTasksError unless the verdict is the required one or better, and all tasks were compared."""
+def _write_and_print(
+    comparisons: ComparedRuns,
+    as_dict: Callable[[ComparedRuns], dict[str, Any]],
+    json_file: Path | None,
+    required: Required | None,
+) -> None:
+    """Raise MedTasksError at the end unless the verdict is the required one or better, and all tasks were compared."""
+    write_json(json_file, as_dict(comparisons))
+    print_comparisons(comparisons)
     if required is not None and (comparisons.not_compared or comparisons.verdict not in _FULFILLED[required]):
         left = f", and {len(comparisons.not_compared)} of their tasks not compared" if comparisons.not_compared else ""
         raise MedTasksError(f"--require {required} is not met: the verdict is '{comparisons.verdict}'{left}")
+
+
+def print_comparisons(comparisons: ComparedRuns) -> None:
+    """Print all comparisons of a command and the verdict on them, without the tests of identical runs."""
+    for label, path in comparisons.runs.items():
+        say(f"{label}: {path}{comparisons.models[label] and f', model: {comparisons.models[label]}'}")
+    tests: list[Comparison] = []
+    for name, task in comparisons.tasks.items():
+        if (verdict := comparisons.verdicts.get(name)) is not None:
+            say(f"\n{name}: {verdict.verdict}")
+            for sentence in (verdict.explanation, verdict.lacking, *(f"Note: {warning}." for warning in task.warnings)):
+                if sentence:
+                    say(sentence)
+        elif comparisons.task is None:
+            out.print(f"\n[bold]{name}[/]")
+        if verdict is None or verdict.verdict is not Verdict.IDENTICAL:
+            _print_task(name, task, comparisons.models, details=verdict is not None)
+            tests += [test for test in task.comparisons if not test.same_as]
+    if any(test.result.test == SIGN_FLIP for test in tests):
+        more = f", {draws_for(comparisons.tests)} where p is at most {ALPHA}" * (draws_for(comparisons.tests) > DRAWS)
+        out.print(
+            f"{SIGN_FLIP}: the models' values are exchanged by cluster; in all ways or {DRAWS} random ones{more}, with "
+            f"seed {SEED}."
+        )
+    if any(test.result.test == DYADIC for test in tests):
+        out.print(f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error.")
+    if tests:
+        out.print(
+            f"p, Holm: corrected for all {comparisons.tests} tests of this call.\n"
+            f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%} / "
+            f"{comparisons.tests}, that of Holm's first step, given how often these runs differ."
+        )
+    for name, cause in comparisons.not_compared.items():
+        say(f"Not compared: {name}: {cause}")
+    if comparisons.margin is not None:
+        if tests:
+            say(
+                f"Equivalent: the 90 % interval lies within {100 * comparisons.margin:g} pts to both sides "
+                f"(two one-sided tests at {ALPHA:.0%}).\n"
+                f"Different: the paired test rejects (p, Holm), and the interval does not lie within."
+            )
+        say(f"\nVerdict on the scores: {comparisons.verdict}")
+    print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
+
+
+def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list[str]:
+    """Summarise each pair of runs in one sentence: the main metric under the first rule."""
+    main = next((test.metric for test in task.comparisons if test.main), "")
+    firsts: dict[tuple[str, str], Comparison] = {}
+    for test in task.comparisons:
+        if test.metric == main:
+            firsts.setdefault((test.first, test.second), test)
+    titles = {label: model_title(model).partition(" (")[0] for label, model in models.items()}
+    names = {label: f"{label} ({title})" if title else label for label, title in titles.items()}
+    sentences = []
+    for test in firsts.values():
+        result = test.result
+        on = f"{name} ({wording.counted(result.samples, 'pair' if test.metric == 'set_accuracy' else 'sample')})"
+        first, second = (wording.number(mean, test.share) for mean in (result.first, result.second))
+        verdict = f"{test.second} is {'higher' if result.difference > 0 else 'lower'}"
+        sentences.append(
+            f"On {on}, {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
+            f"under {test.rule}: difference {wording.signed(result.difference, test.share)}, 95 % interval "
+            f"{difference_interval(result.low, result.high, test.share)}, p = {p_value(result.p)} "
+            f"(Holm {p_value(test.holm)}): {verdict if test.holm < ALPHA else 'not shown to differ'}."
+        )
+    return sentences
+
+
+def _print_task(name: str, task: ComparedTask, models: Mapping[str, str], *, details: bool) -> None:
+    for sentence in _sentences(name, task, models):
+        say(sentence)
+    repeated = [f"{number} of {label}" for label, number in task.repeats.items() if number > 1]
+    if repeated:
+        say(f"Repeats: {', '.join(repeated)}. Scores are means of each sample over its valid repeats.")
+    for (first, second), overlap in task.overlaps.items():
+        out.print(
+            f"\n{first} and {second}: {overlap.both} of {sum(astuple(overlap))} documents answered in both are "
+            f"compared. Left out: {overlap.only_first} answered in {first} only, {overlap.only_second} in {second} "
+            f"only, {overlap.neither} in neither."
+        )
+        say_columns(list(_agreement_lines(task.agreements[first, second], (first, second), details)))
+        tests = [test for test in task.comparisons if (test.first, test.second) == (first, second)]
+        distinct = [test for test in tests if not test.same_as]
+        for metric in dict.fromkeys(test.metric for test in distinct):
+            _print_tests(metric, [test for test in distinct if test.metric == metric])
+        alike = wording.names_by((test.metric, (test.rule, test.same_as)) for test in tests if test.same_as)
+        for (rule, same), metrics in alike.items():
+            say(f"{rule} gives every sample the same {metrics} as {same}; both are one test.")
+    say("Rules: " + ", ".join(f"{row} is {rule}" for row, rule in task.rules.items()) + ".")
+    rules = wording.names_by((rule, (metric, why)) for (rule, metric), why in task.skipped.items())
+    left_out = wording.names_by((metric, (names, why)) for (metric, why), names in rules.items())
+    for (rows, why), metrics in left_out.items():
+        say(f"Not compared: {metrics} ({rows}): {why}.")
+
+
+def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool) -> Iterator[tuple[str, str]]:
+    """Yield names and counts of agreement between two runs; with ``details`` also the size of differences."""
+
+    def equal(part: int, total: int) -> str:
+        return f"{part} of {total}" + (f" ({wording.number(part / total)})" if total else "") + " equal"
+
+    if (failed := agreement.failed).one_sided:
+        yield "  failed", f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only"
+    if (texts := agreement.texts) is not None:
+        spaces = f", {texts.equal_but_spaces} more but for white space" if texts.equal_but_spaces else ""
+        yield "  replies", f"{equal(texts.equal, texts.samples)}{spaces}"
+        if details and texts.characters and texts.words:
+            common = f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
+            yield "  they part", f"after {common} (median); {texts.at_first_word} within the first word"
+    if (losses := agreement.likelihoods) is not None:
+        yield "  likelihoods", f"{equal(losses.equal, losses.samples)} to the last digit"
+        if details and losses.absolute:
+            size = ", ".join(f"{name} {value:.2g}" for name, value in losses.absolute.items())
+            yield "  difference", f"{size} nats per token; mean with sign {losses.mean_signed:+.2g}"
+        near = sum(flip.margin <= NEAR_TIE for flip in losses.flips)
+        flips = f"; {near} of {len(losses.flips)} flips at near ties ({runs[0]}'s margin at most {NEAR_TIE:g} nats)"
+        yield "  choices", f"{equal(losses.equal_choices, losses.samples)}{flips if losses.flips else ''}"
+        if losses.greedy_options:
+            yield "  greedy flags", equal(losses.equal_greedy, losses.greedy_options)
+    rows = []
+    for row, answers in agreement.answers.items():
+        neither = f"; {answers.neither} without an answer in either run" if answers.neither else ""
+        rows.append((row, f"{equal(answers.equal, answers.samples)}{neither}"))
+    yield from (("  answers", f"{text}, read by {names}") for text, names in wording.names_by(rows).items())
+    if details and agreement.examples:
+        yield "  look at", ", ".join(agreement.examples)
+
+
+def _print_tests(metric: str, tests: Sequence[Comparison]) -> None:
+    """Print the table of one metric and two runs; rules are columns."""
+    first, second = tests[0].first, tests[0].second
+    results = [(test.result, test.share) for test in tests]
+    intervals = (difference_interval(result.low, result.high, share) for result, share in results)
+    rows: list[tuple[str, ...]] = [
+        ("samples (independent units)", *(f"{result.samples} ({result.units})" for result, _ in results)),
+        (first, *(wording.number(result.first, share) for result, share in results)),
+        (second, *(wording.number(result.second, share) for result, share in results)),
+        (f"{second} - {first}", *(wording.signed(result.difference, share) for result, share in results)),
+        ("95 % interval", *intervals),
+        ("test", *(result.test for result, _ in results)),
+        ("p", *(p_value(result.p) for result, _ in results)),
+        ("p, Holm", *(p_value(test.holm) for test in tests)),
+        ("detectable difference", *(wording.points(result.detectable, share) for result, share in results)),
+    ]
+    if tested := [(test.equivalence, test.share) for test in tests if test.equivalence]:
+        ends = (difference_interval(result.low, result.high, share) for result, share in tested)
+        rows += [("90 % interval", *ends), ("p, equivalence", *(p_value(result.p) for result, _ in tested))]
+    show(number_table(metric, (f"{second} compared with {first}", *(test.rule for test in tests)), rows))
+
+
+def comparisons_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
+    """Return the JSON of ``compare``, with a margin also that of ``parity``; a single named task is at the top."""
+    verdicts = verdicts_as_dict(comparisons) if comparisons.margin is not None else {"tasks": {}, "settings": {}}
+    draws = draws_for(comparisons.tests)
+    settings = {"alpha": ALPHA, "power": POWER, "draws": draws, "seed": SEED, **verdicts["settings"]}
+    head = {**_head(comparisons), "models": dict(comparisons.models), "settings": settings}
+    tasks = {}
+    for name, task in comparisons.tasks.items():
+        tasks[name] = {
+            **verdicts["tasks"].get(name, {}),
+            "summary": _sentences(name, task, comparisons.models),
+            **_task_as_dict(task),
+            "documents": [
+                {"first": first, "second": second, **as_json(overlap)}
+                for (first, second), overlap in task.overlaps.items()
+            ],
+            "comparisons": [
+                {"first_run": test.first, "second_run": test.second, **_test_as_dict(test)} for test in task.comparisons
+            ],
+        }
+    if comparisons.task is not None:
+        return {"task": comparisons.task, **head, **tasks[comparisons.task]}
+    return {**verdicts, **head, "tasks": tasks, "tasks_not_compared": dict(comparisons.not_compared)}
+
+
+def verdicts_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
+    """Return the JSON of ``parity``."""
+    tasks = {}
+    for name, verdict in comparisons.verdicts.items():
+        task = comparisons.tasks[name]
+        tasks[name] = {
+            "verdict": str(verdict.verdict),
+            "explanation": verdict.explanation,
+            "lacking": verdict.lacking,
+            "warnings": list(task.warnings),
+            **_task_as_dict(task),
+            "documents": as_json(verdict.agreement.overlap),
+            "failed": as_json(verdict.agreement.failed),
+            "replies": as_json(verdict.agreement.texts),
+            "likelihoods": as_json(verdict.agreement.likelihoods),
+            "answers": as_json(verdict.agreement.answers),
+            "scores": [
+                {
+                    **_test_as_dict(test),
+                    "main": test.main,
+                    "equivalence": {**as_json(test.equivalence), "shown": is_equivalent(test)},
+                }
+                for test in task.comparisons
+            ],
+            "examples": verdict.agreement.examples,
+        }
+    return {
+        **_head(comparisons),
+        "settings": {"margin": comparisons.margin, "alpha": ALPHA, "near_tie": NEAR_TIE},
+        "verdict": str(comparisons.verdict),
+        "tasks": tasks,
+        "tasks_not_compared": dict(comparisons.not_compared),
+    }
+
+
+def _head(comparisons: ComparedRuns) -> dict[str, Any]:
+    runs = {label: str(path) for label, path in comparisons.runs.items()}
+    return {"schema_version": 1, "medtasks": __version__, "runs": runs}
+
+
+def _task_as_dict(task: ComparedTask) -> dict[str, Any]:
+    not_compared = [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()]
+    facts = {"data": as_json(task.data), "rules": dict(task.rules), "repeats": dict(task.repeats)}
+    return {**facts, "not_compared": not_compared}
+
+
+def _test_as_dict(test: Comparison) -> dict[str, Any]:
+    numbers = as_json(test.result)
+    return {"rule": test.rule, "metric": test.metric, **numbers, "p_holm": test.holm, "same_as": test.same_as}

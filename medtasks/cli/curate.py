@@ -6,14 +6,17 @@ import getpass
 import re
 import signal
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from medtasks.audit.tables import number_table
+from medtasks.audit.tables import NOT_DEFINED, number_table
 from medtasks.cli.data import report_prepared
-from medtasks.cli.output import say, say_columns
+from medtasks.cli.options import JsonFile
+from medtasks.cli.output import print_state_of_data, say, say_columns, write_json
 from medtasks.cli.output import show as print_table
 from medtasks.curate.drafts import DraftOutcome, check_not_all_failed, open_llm, read_drafts, tally
 from medtasks.curate.hallucination.hallucination_questions import (
@@ -24,55 +27,88 @@ from medtasks.curate.hallucination.hallucination_questions import (
     planned_study,
 )
 from medtasks.curate.pairs.pair_drafts import categorize, draft_pairs, found_categories, given_categories
+from medtasks.curate.pairs.patterns import (
+    FILE,
+    PairState,
+    find_patterns,
+    pairs_of_study,
+    published_pairs,
+    read_models,
+    write_failure_modes,
+)
 from medtasks.curate.review.reviewer_agreement import DISAGREED, balanced, yes_no
-from medtasks.curate.review.reviews import HIGHEST, LOWEST, PASSING, ReviewerFile, current, opened, read_reviews
-from medtasks.curate.study import StudyKind, read_images, read_pairs, read_study
-from medtasks.data.catalogue import Access
+from medtasks.curate.review.reviews import HIGHEST, LOWEST, PASSING, current, opened, read_reviews
+from medtasks.curate.study import StudyKind, checked_name, read_images, read_pairs, read_study
+from medtasks.data.catalogue import MEDICONFUSION, Access
+from medtasks.data.dataset_lookup import provenance
+from medtasks.data.privacy import hidden_id, is_private
 from medtasks.errors import MedTasksError
 from medtasks.judges.judge_client import Judge
 
 app = typer.Typer(help="Build a benchmark of your own from your images and reports.", no_args_is_help=True)
 
-StudyFolder = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder of the study.")]
+StudyFolder = Annotated[Path, Argument(metavar="STUDY", help="Folder of the study.")]
 
-StudyName = Annotated[
-    str | None, typer.Option("--name", help="Name of the dataset and its tasks. Default: that of the folder.")
-]
+StudyName = Annotated[str | None, Option("--name", help="Name of dataset and tasks. Default: that of the folder.")]
 AccessLevel = Annotated[
-    Access, typer.Option("--access", help="Access level of images and reports; credentialed ones stay on this machine.")
+    Access, Option("--access", help="Access level of images and reports; credentialed ones stay on this machine.")
 ]
 MaxRequests = Annotated[
     int | None,
-    typer.Option(min=0, help="Maximum number of requests; the next run continues. Also MEDTASKS_JUDGE_MAX_REQUESTS."),
+    Option(min=0, help="Maximum number of requests; the next run continues. Also MEDTASKS_JUDGE_MAX_REQUESTS."),
 ]
 
 
-def show(folder: StudyFolder) -> None:
-    """Show the contents of a study, and the outcome of each request and draft."""
-    study = read_study(folder)
-    drafts = read_drafts(folder)
-    pairs = f", {len(read_pairs(folder))} pairs" if study.kind is StudyKind.PAIRS else ""
-    say(f"{study.name}: {study.kind}, {study.access}, {len(read_images(folder))} images{pairs}, {len(drafts)} drafts")
-    say_outcomes(folder)
-    for review in read_reviews(folder, study):
-        scored = [verdict for verdict in current(review, drafts).values() if verdict.scores is not None]
-        say(f"{review.reviewer}: scored {len(scored)} of {len(drafts)} drafts")
+_FIND = "find"
+_ENCODER = "hub id or folder (open_clip, transformers), hf_vlm:ID of a vision-language model, or module:factory"
 
 
-def say_outcomes(folder: Path) -> None:
-    """Print the outcomes of a study's requests and drafts, with reasons."""
-    rows = [(str(number), *outcome) for outcome, number in sorted(tally(folder, read_study(folder).kind).items())]
-    say_columns([("number", "of", "outcome", "reason"), *rows])
+@app.command()
+def pairs(
+    images: Annotated[
+        Path, Argument(metavar="IMAGES.jsonl", help='Lines of {"id", "image", "caption"}, also "group" and "licence".')
+    ],
+    out: Annotated[Path, Option(metavar="STUDY", help="Folder of the new study.")],
+    name: StudyName = None,
+    access: AccessLevel = Access.CREDENTIALED,
+    encoder: Annotated[str | None, Option(help=f"Medical encoder: {_ENCODER}.", show_default="BiomedCLIP")] = None,
+    general_encoder: Annotated[
+        str | None, Option(help="Vision-only encoder, in the same form.", show_default="facebook/dinov2-base")
+    ] = None,
+    sim_med: Annotated[float, Option(min=-1, max=1, help="Minimum similarity to the medical encoder.")] = 0.9,
+    sim_gen: Annotated[float, Option(min=-1, max=1, help="Maximum similarity to the vision-only encoder.")] = 0.75,
+    sample: Annotated[int | None, Option(min=1, help="Number of random pairs to compare.", show_default="all")] = None,
+    seed: Annotated[int, Option(min=0, help="Random seed for sampling.")] = 0,
+    per_image: Annotated[
+        int | None,
+        Option(min=1, help="Maximum number of pairs per image, largest gaps first.", show_default="unlimited"),
+    ] = None,
+    keep_near_duplicates: Annotated[bool, Option("--keep-near-duplicates", help="Keep pairs of equal images.")] = False,
+    batch_size: Annotated[int, Option(min=1, help="Images per batch of an encoder.")] = 16,
+    device: Annotated[str | None, Option(help="cpu, cuda or cuda:N.", show_default="a GPU if there is one")] = None,
+) -> None:
+    """Find confusing pairs of images: similar to a medical encoder, but not to a vision-only one.
 
+    Two images of one group (patient, study, article) are never a pair. Embeddings are kept, so that an interrupted run
+    continues where it stopped.
+    """
+    from medtasks.curate.pairs.encoders import GENERAL, MEDICAL
+    from medtasks.curate.pairs.pair_search import MOST_PAIRS, Limits, PairOptions, make_pair_study
 
-def say_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
-    """Print the outcomes after drafting, and the next step. Raises MedTasksError if all requests failed."""
-    say_outcomes(folder)
-    check_not_all_failed(folder, counts)
-    if counts[DraftOutcome.FAILED] or counts[DraftOutcome.NOT_ASKED]:
-        say("Some requests failed or were not sent; run the same command again to continue.")
-    if read_drafts(folder):
-        say(f"Next: medtasks curate review {folder}, then medtasks curate publish {folder}")
+    encoders, limits = (encoder or MEDICAL, general_encoder or GENERAL), Limits(sim_med, sim_gen)
+    options = PairOptions(*encoders, limits, sample, seed, per_image, keep_near_duplicates)
+    made = make_pair_study(images, out, checked_name(name or out.absolute().name), access, options, batch_size, device)
+    if made.listed.unused:
+        say(f"Keys of {images.name} that are not used: {', '.join(made.listed.unused)}")
+    if made.pairs is None:
+        say(f"{out} exists already with the same settings; nothing was changed.")
+    elif made.pairs.more:
+        say(f"There are more than {MOST_PAIRS:,} confusing pairs; only those with the largest gaps were considered.")
+    counts = made.study.made_with["counts"]
+    say_columns([(str(count), description) for description, count in counts.items()])
+    say(f"Next: medtasks curate draft {out}")
+    requests = counts["pairs chosen"] + len(read_images(out))
+    say(f"That is about {requests:,} requests to an LLM, one per pair and image; --per-image 1 makes fewer pairs.")
 
 
 class HallucinationKind(enum.StrEnum):
@@ -85,26 +121,27 @@ class HallucinationKind(enum.StrEnum):
     CONTEXTUAL = StudyKind.CONTEXTUAL
 
 
+@app.command()
 def hallucination(
     reports: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="REPORTS.jsonl",
             help="One image per line: id, image, report; by kind also notes, metadata, qa_pairs, bounding_boxes.",
         ),
     ],
-    kind: Annotated[HallucinationKind, typer.Option(help="Kind of questions.")],
-    out: Annotated[Path, typer.Option(metavar="STUDY", help="Folder of the study; an existing one is continued.")],
+    kind: Annotated[HallucinationKind, Option(help="Kind of questions.")],
+    out: Annotated[Path, Option(metavar="STUDY", help="Folder of the study; an existing one is continued.")],
     name: StudyName = None,
     access: AccessLevel = Access.CREDENTIALED,
     knowledge: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             metavar="FILE_OR_FOLDER",
             help="Texts to retrieve from (.txt, .md, .jsonl with text), for knowledge_open; repeatable.",
         ),
     ] = None,
-    passages: Annotated[int, typer.Option(min=1, help="Number of passages to retrieve per report.")] = 5,
+    passages: Annotated[int, Option(min=1, help="Number of passages to retrieve per report.")] = 5,
     max_requests: MaxRequests = None,
 ) -> None:
     """Draft hallucination questions from reports; an interrupted run continues where it stopped.
@@ -120,11 +157,10 @@ def hallucination(
     say(f"{study.name}: {study.kind}, {study.access}, {len(images)} images; asked by {prompts}")
     for reason, count in study.made_with["counts"].items():
         say(f"{count} left out: {reason}")
-    draft_and_say(out, study.kind, llm)
+    _draft_and_say(out, study.kind, llm)
 
 
-def draft_and_say(folder: Path, kind: StudyKind, llm: Judge) -> None:
-    """Draft missing questions of a study, and print the number of drafts and of right answers by type."""
+def _draft_and_say(folder: Path, kind: StudyKind, llm: Judge) -> None:
     counts = draft_hallucination(folder, kind, llm)
     drafts = read_drafts(folder)
     rows = [("type", "drafts", "yes", "no", "letters of other options")]
@@ -139,23 +175,36 @@ def draft_and_say(folder: Path, kind: StudyKind, llm: Judge) -> None:
         say_columns(rows)
     for reason, count in balanced(drafts)[1].items():
         say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
-    say_drafted(folder, counts)
+    _say_drafted(folder, counts)
 
 
-_FIND = "find"
+def _say_outcomes(folder: Path) -> None:
+    rows = [(str(number), *outcome) for outcome, number in sorted(tally(folder, read_study(folder).kind).items())]
+    say_columns([("number", "of", "outcome", "reason"), *rows])
 
 
+def _say_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
+    """Print the outcomes after drafting, and the next step. Raises MedTasksError if all requests failed."""
+    _say_outcomes(folder)
+    check_not_all_failed(folder, counts)
+    if counts[DraftOutcome.FAILED] or counts[DraftOutcome.NOT_ASKED]:
+        say("Some requests failed or were not sent; run the same command again to continue.")
+    if read_drafts(folder):
+        say(f"Next: medtasks curate review {folder}, then medtasks curate publish {folder}")
+
+
+@app.command()
 def draft(
     folder: StudyFolder,
     categories: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME,NAME,...|find",
             help="Medical areas to sort images into, or 'find' to let the LLM propose them from 100 captions. "
             "Default: the paper's list.",
         ),
     ] = None,
-    no_categories: Annotated[bool, typer.Option("--no-categories", help="Do not sort images into areas.")] = False,
+    no_categories: Annotated[bool, Option("--no-categories", help="Do not sort images into areas.")] = False,
     max_requests: MaxRequests = None,
 ) -> None:
     """Let the LLM of MEDTASKS_JUDGE_* draft a question for each pair, and sort the images into medical areas.
@@ -171,25 +220,27 @@ def draft(
     if study.kind is not StudyKind.PAIRS:
         if categories is not None:
             raise MedTasksError(f"--categories is for studies of pairs, and {folder} is one of {study.kind}")
-        draft_and_say(folder, study.kind, llm)
+        _draft_and_say(folder, study.kind, llm)
         return
     counts = draft_pairs(folder, llm)
     if not no_categories and counts[DraftOutcome.DRAFTED]:
         counts += categorize(folder, llm, found_categories(folder, llm) if categories == _FIND else areas)
-    say_drafted(folder, counts)
+    _say_drafted(folder, counts)
 
 
+@app.command()
 def review(
     folder: StudyFolder,
-    reviewer: Annotated[str | None, typer.Option(help="Name of the reviewer. Default: your login name.")] = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port of the page. Default: any free one.")] = None,
-    shuffle: Annotated[int | None, typer.Option(metavar="SEED", help="Show the drafts in random order.")] = None,
-    agreement: Annotated[bool, typer.Option("--agreement", help="Only print the agreement of reviewers.")] = False,
+    reviewer: Annotated[str | None, Option(help="Name of the reviewer. Default: your login name.")] = None,
+    port: Annotated[int | None, Option(min=1, max=65535, help="Port of the page. Default: any free one.")] = None,
+    shuffle: Annotated[int | None, Option(metavar="SEED", help="Show the drafts in random order.")] = None,
+    agreement: Annotated[bool, Option("--agreement", help="Only print the agreement of reviewers.")] = False,
 ) -> None:
     """Review and correct the drafts of a study on a local page: correctness, relevance, language, score 1-10.
 
     Nothing leaves the machine. Each reviewer has a file of their own, saved after every keystroke.
     """
+    from medtasks.curate.review.review_server import ReviewServer
     from medtasks.curate.review.reviewer_agreement import agreements
 
     study = read_study(folder)
@@ -199,7 +250,12 @@ def review(
         except (KeyError, OSError):
             raise MedTasksError("your login name is unknown here; name the reviewer with --reviewer") from None
         with opened(folder, name) as file:
-            _serve(file, port, shuffle)
+            for ending in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
+            with ReviewServer(file, port, shuffle) as server, contextlib.suppress(KeyboardInterrupt):
+                say(f"{study.name}, reviewed by {name}: {server.url}")
+                say("Open it in a browser on this machine; Ctrl-C ends the review.")
+                server.serve_forever(poll_interval=0.2)
             say(f"{file.summary()}; {file.path}")
     results = agreements(read_reviews(folder, study), read_drafts(folder), read_images(folder))
     if not results and agreement:
@@ -212,35 +268,17 @@ def review(
             say(sentence)
 
 
-def _serve(file: ReviewerFile, port: int | None, seed: int | None) -> None:
-    from medtasks.curate.review.review_server import ReviewServer
-
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
-    with ReviewServer(file, port, seed) as server, contextlib.suppress(KeyboardInterrupt):
-        say(f"{file.study.name}, reviewed by {file.reviewer}: {server.url}")
-        say("Open it in a browser on this machine; Ctrl-C ends the review.")
-        server.serve_forever(poll_interval=0.2)
-
-
+@app.command()
 def publish(
     folder: StudyFolder,
-    min_score: Annotated[
-        int, typer.Option(min=LOWEST, max=HIGHEST, help="Minimum score from every reviewer of a question.")
-    ] = PASSING,
-    name: Annotated[
-        str | None, typer.Option("--as", help="Name of dataset and tasks. Default: that of the study.")
-    ] = None,
+    min_score: Annotated[int, Option(min=LOWEST, max=HIGHEST, help="Minimum score from every reviewer.")] = PASSING,
+    name: Annotated[str | None, Option("--as", help="Name of dataset and tasks. Default: that of the study.")] = None,
     wording: Annotated[
-        str | None, typer.Option(metavar="REVIEWER", help="Reviewer whose wording is used where reviewers differ.")
+        str | None, Option(metavar="REVIEWER", help="Reviewer whose wording counts if they differ.")
     ] = None,
-    balance: Annotated[
-        bool,
-        typer.Option(help="Hallucination studies: balance yes/no questions by leaving some out."),
-    ] = True,
+    balance: Annotated[bool, Option(help="Hallucination studies: balance yes/no by leaving some out.")] = True,
     allow_incomplete: Annotated[
-        bool,
-        typer.Option("--allow-incomplete", help="Leave out questions whose image is missing; results will say so."),
+        bool, Option("--allow-incomplete", help="Leave out questions whose image is missing; results will say so.")
     ] = False,
 ) -> None:
     """Make a dataset and tasks of the questions that passed review; repeat it after more reviews."""
@@ -251,11 +289,8 @@ def publish(
     )
     report_prepared(made.manifest)
     sheet = made.sheet
-    rows = [
-        ("published", str(sheet["published"])),
-        *((reason, str(count)) for reason, count in sheet["left_out"].items()),
-    ]
-    say_columns([(f"of {sheet['drafts']} drafts", "number"), *rows])
+    left_out = ((reason, str(count)) for reason, count in sheet["left_out"].items())
+    say_columns([(f"of {sheet['drafts']} drafts", "number"), ("published", str(sheet["published"])), *left_out])
     if DISAGREED in sheet["left_out"]:
         say("Where reviewers differ in the wording, choose one with --wording REVIEWER.")
     if sheet["labels"]:
@@ -268,3 +303,82 @@ def publish(
     if made.manifest.access == Access.CREDENTIALED:
         say("It is credentialed like its study: models and judges on other machines may not see it.")
     say(f"Run it with 'lmms_eval --tasks {','.join(made.groups or made.tasks)}'")
+
+
+@app.command()
+def patterns(
+    name: Annotated[str, Argument(metavar="STUDY|mediconfusion", help="Folder of a study of pairs, or mediconfusion.")],
+    results: Annotated[
+        list[Path] | None,
+        Option(metavar="RUN", help="Run, or samples file, of a task with these pairs; repeat for each model."),
+    ] = None,
+    published_as: Annotated[
+        str | None, Option("--as", help="With --results: name under which the study was published, if not its own.")
+    ] = None,
+    source: Annotated[Path | None, Option(metavar="FOLDER", help="Folder with MediConfusion's dataset.json.")] = None,
+    file: Annotated[Path | None, Option("--out", metavar="FILE", help=f"File to write. Default: STUDY/{FILE}.")] = None,
+    max_requests: MaxRequests = None,
+    top: Annotated[int, Option(min=0, help="With --results: number of pairs to show; --json holds all.")] = 20,
+    json_file: JsonFile = None,
+) -> None:
+    """Describe what confuses models: in words by an LLM that reads captions and questions, or by --results in numbers.
+
+    Without --results, the LLM of MEDTASKS_JUDGE_* sees 100 pairs at a time and names failure modes. With --results,
+    tables show which pairs confuse which models, and whether similarity predicts it.
+    """
+    published = name == MEDICONFUSION.name and not Path(name, "study.json").exists()
+    benchmark = published_pairs(source) if published else pairs_of_study(Path(name))
+    if not results:
+        if json_file:
+            raise MedTasksError("--json shows results of models; name runs with --results")
+        path = file or Path(FILE if published else Path(name) / FILE)
+        counts = write_failure_modes(benchmark, open_llm(benchmark.study, max_requests), path)
+        say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
+        return
+    pairs = {pair_id: item.pair for pair_id, item in benchmark.pairs.items()}
+    dataset = published_as or benchmark.study.name
+    models, causes = read_models(dataset, pairs, results)
+    summary = find_patterns(dataset, pairs, models)
+    write_json(json_file, summary)
+    _print_patterns(summary, top)
+    for task, cause in causes.items():
+        say(f"Left out: {task}: {cause}")
+
+
+def _print_patterns(patterns: Mapping[str, Any], top: int) -> None:
+    name, models = patterns["name"], patterns["models"]
+    for letter, model in models.items():
+        say(f"{letter}: {model['model']}, {model['task']} ({model['rule']}), {model['run']}")
+    say("")
+    rows: list[tuple[str, ...]] = [("pairs", *models)]
+    rows += [(state, *(str(model["pairs"][state]) for model in models.values())) for state in PairState]
+    say_columns(rows)
+    if first := patterns["pairs"][:top]:
+        say(f"\nMost confusing {len(first)} of {len(patterns['pairs'])} pairs:")
+        rows = [("pair", "gap", *models)]
+        for pair in first:
+            pair_name = hidden_id("pair", pair["pair_id"]) if is_private(name) else pair["pair_id"]
+            rows.append((pair_name, f"{pair['gap']:.3f}", *pair["states"].values()))
+        say_columns(rows)
+    say("\nRank correlation with similarity, 95 % interval; positive: higher with more similarity")
+    rows = [("model", "of", "with", "pairs", "clusters", "correlation", "interval")]
+    for each in patterns["associations"]:
+        ends = NOT_DEFINED if each["low"] is None else f"{each['low']:+.2f} to {each['high']:+.2f}"
+        value = NOT_DEFINED if each["correlation"] is None else f"{each['correlation']:+.2f}"
+        about = (each["model"], each["outcome"], each["by"], str(each["pairs"]), str(each["clusters"]))
+        rows.append((*about, value, ends))
+    say_columns(rows)
+    print_state_of_data({name: provenance(name)})
+
+
+@app.command()
+def show(folder: StudyFolder) -> None:
+    """Show the contents of a study, and the outcome of each request and draft."""
+    study = read_study(folder)
+    drafts = read_drafts(folder)
+    pairs = f", {len(read_pairs(folder))} pairs" if study.kind is StudyKind.PAIRS else ""
+    say(f"{study.name}: {study.kind}, {study.access}, {len(read_images(folder))} images{pairs}, {len(drafts)} drafts")
+    _say_outcomes(folder)
+    for review in read_reviews(folder, study):
+        scored = [verdict for verdict in current(review, drafts).values() if verdict.scores is not None]
+        say(f"{review.reviewer}: scored {len(scored)} of {len(drafts)} drafts")

@@ -1,19 +1,26 @@
-"""``medtasks data``: list, prepare and check datasets, and write the synthetic sample."""
+"""``medtasks data``: list, prepare, check and select datasets, and write the synthetic sample."""
 
 import contextlib
+import inspect
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from medtasks.cli.output import IncludePath, look_into, out, say, say_columns
+from medtasks.audit.tables import number_table
+from medtasks.cli.options import IncludePath, look_into, named_values
+from medtasks.cli.output import out, say, say_columns
+from medtasks.cli.output import show as print_table
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.dataset_lookup import own_datasets, part_of, preparing_again, study_of
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, described_images
+from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import AS_STORED
+from medtasks.data.selecting import SELECTABLE, Criteria, choose, described, selectable
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
 
@@ -23,7 +30,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Dataset name, see 'medtasks data list'.")]
+Name = Annotated[str, Argument(help="Dataset name, see 'medtasks data list'.")]
+Prepared = Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list'.")]
+Values = Annotated[list[str] | None, Option()]
 MEDHEVAL = "medheval"
 
 
@@ -78,31 +87,25 @@ def _state(name: str) -> str:
 
 @app.command()
 def prepare(
-    name: Annotated[str | None, typer.Argument(help="Dataset name, see 'medtasks data list'.")] = None,
-    source: Annotated[
-        Path | None, typer.Option(help="Folder or archive with a local copy, laid out as the benchmark publishes it.")
-    ] = None,
-    fetch_images: Annotated[bool, typer.Option("--fetch-images", help="Download images that --source lacks.")] = False,
+    name: Annotated[str | None, Argument(help="Dataset name, see 'medtasks data list'.")] = None,
+    source: Annotated[Path | None, Option(help="Folder or archive with a copy, laid out as published.")] = None,
+    fetch_images: Annotated[bool, Option("--fetch-images", help="Download images that --source lacks.")] = False,
     allow_incomplete: Annotated[
-        bool, typer.Option("--allow-incomplete", help="Leave out what is missing; results will say so.")
+        bool, Option("--allow-incomplete", help="Leave out what is missing; results say so.")
     ] = False,
     images: Annotated[
         list[str] | None,
-        typer.Option(help="MedHEval: SOURCE=DIR, the images of slake, vqa_rad, iu_xray or mimic_cxr; repeatable."),
+        Option(help="MedHEval: SOURCE=DIR, the images of slake, vqa_rad, iu_xray or mimic_cxr; repeatable."),
     ] = None,
     allow_changed: Annotated[
-        bool,
-        typer.Option("--allow-changed", help="MedHEval, GMAI-MMBench: accept a file with another checksum."),
+        bool, Option("--allow-changed", help="MedHEval, GMAI-MMBench: accept a file with another checksum.")
     ] = False,
     from_folder: Annotated[
-        Path | None, typer.Option(help="Your own questions: a folder with dataset.json, instead of a dataset name.")
+        Path | None, Option(help="Your own questions: a folder with dataset.json, instead of a dataset name.")
     ] = None,
-    own_name: Annotated[
-        str | None, typer.Option("--name", help="Name for --from-folder. Default: that of the folder.")
-    ] = None,
+    own_name: Annotated[str | None, Option("--name", help="Name for --from-folder. Default: the folder's.")] = None,
     access: Annotated[
-        Access | None,
-        typer.Option(help="Access level of --from-folder. Default: credentialed, the safe choice."),
+        Access | None, Option(help="Access level of --from-folder. Default: credentialed, to be safe.")
     ] = None,
 ) -> None:
     """Prepare a dataset; an interrupted run continues where it stopped."""
@@ -123,15 +126,48 @@ def prepare(
     if info := own_datasets().get(name):
         _prepare_again(info, source, allow_incomplete)
         return
-    from medtasks.data.prepare.prepare_dataset import prepare as run
     from medtasks.data.prepare.source_recipe import Options
 
-    folders = _image_folders(images or ())
+    folders: dict[str, Path] = {}
+    for image_source, folder in named_values("--images", images or (), "SOURCE=DIR, such as slake=/data/slake/imgs"):
+        if image_source in folders:
+            raise typer.BadParameter(f"--images names {image_source} twice")
+        folders[image_source] = Path(folder).expanduser()
     options = Options(source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders)
-    if name.startswith(MEDHEVAL):
-        _prepare_medheval(name, options)
-    else:
-        report_prepared(run(name, options))
+    _prepare_published(name, options)
+
+
+def _prepare_published(name: str, options: "Options") -> None:
+    """Prepare a published dataset, or all possible sets of MedHEval by that name; list the images of its sets."""
+    from medtasks.data.prepare.prepare_dataset import prepare as run
+    from medtasks.data.sources.medheval_sets import IMAGE_SOURCES, image_totals, largest_group, preflight, survey
+
+    def say_images(source: str, present: int, total: int) -> None:
+        missing = f", {total - present} missing" if present < total else ""
+        say(f"images of {IMAGE_SOURCES[source].title}: {present} of {total} found{missing}")
+
+    ready = [name]
+    if name == MEDHEVAL:
+        readiness = survey(options)
+        for source, (present, total) in image_totals(readiness).items():
+            say_images(source, present, total)
+        for each in readiness:
+            if each.cause is not None:
+                say(f"not prepared: {each.name}, {each.cause}")
+        group = largest_group(readiness)
+        command = f"lmms_eval --tasks {group}" if group else "no group, only the sets named below"
+        say(f"Largest group that can run now: {command}")
+        ready = [each.name for each in readiness if each.cause is None]
+        if not ready:
+            raise MedTasksError(
+                "no set of MedHEval can be prepared; give --source a clone of its repository, name the folders of "
+                "images with --images SOURCE=DIR, or accept an incomplete set with --allow-incomplete"
+            )
+    elif name.startswith(MEDHEVAL) and options.source is not None:
+        for count in preflight(dataset_info(name), options):
+            say_images(count.source, len(count.found), len(count.found) + len(count.missing))
+    for dataset in ready:
+        report_prepared(run(dataset, options))
 
 
 def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_incomplete: bool) -> None:
@@ -176,7 +212,7 @@ def report_prepared(manifest: Manifest) -> None:
 @app.command()
 def verify(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Dataset name, see 'medtasks data list', or a task of your own.")],
+    name: Annotated[str, Argument(help="Dataset name, see 'medtasks data list', or a task of your own.")],
     include_path: IncludePath = None,
 ) -> None:
     """Read a prepared dataset completely and compare it with its manifest.
@@ -220,7 +256,6 @@ def _check_file(task: "TaskFile") -> None:
 
 
 def _fail(problems: Sequence[str], name: str, fix: str) -> None:
-    """Print problems and raise if there are any."""
     for problem in problems:
         say(problem)
     if problems:
@@ -235,7 +270,7 @@ def where() -> None:
 
 
 @app.command()
-def sample(folder: Annotated[Path, typer.Argument(help="Folder to write; becomes a complete MEDTASKS_HOME.")]) -> None:
+def sample(folder: Annotated[Path, Argument(help="Folder to write; becomes a complete MEDTASKS_HOME.")]) -> None:
     """Write synthetic data, to try everything without downloading anything."""
     write_sample_home(folder)
     say(f"Use it with: export {HOME_VARIABLE}={shlex.quote(str(folder.absolute()))}")
@@ -265,46 +300,78 @@ def write_sample_home(folder: Path) -> None:
             os.environ[HOME_VARIABLE] = before
 
 
-def _image_folders(texts: Sequence[str]) -> dict[str, Path]:
-    folders: dict[str, Path] = {}
-    for text in texts:
-        source, _, folder = text.partition("=")
-        if not (source and folder):
-            raise typer.BadParameter(f"--images {text}: give SOURCE=DIR, such as slake=/data/slake/imgs")
-        if source in folders:
-            raise typer.BadParameter(f"--images names {source} twice")
-        folders[source] = Path(folder).expanduser()
-    return folders
+@app.command()
+def select(
+    context: typer.Context,
+    name: Prepared,
+    new: Annotated[
+        str | None, Option("--as", help="Name of the new task; without it, only show the selection.")
+    ] = None,
+    department: Values = None,
+    modality: Values = None,
+    clinical_task: Values = None,
+    granularity: Values = None,
+    keyword: Values = None,
+    original_task: Values = None,
+    where: Annotated[
+        list[str] | None, Option(metavar="COLUMN=VALUE", help="Any other column, such as categories.")
+    ] = None,
+    show: Annotated[bool, Option("--list", help="Show the values of the selected questions with counts.")] = False,
+) -> None:
+    """Select questions by their columns, and make them a task of their own.
 
+    Values of one option are alternatives; all options must match. A value is a full name, its abbreviation in the
+    paper, or a pattern with * and ?.
+    """
+    from medtasks.tasks.own_tasks import select_as, whole_dataset  # imports download libraries
 
-def _prepare_medheval(name: str, options: "Options") -> None:
-    """Prepare one set of MedHEval, or all possible ones for the name ``medheval``, after listing what is there."""
-    from medtasks.data.prepare.prepare_dataset import prepare as run
-    from medtasks.data.sources.medheval_sets import IMAGE_SOURCES, image_totals, largest_group, preflight, survey
-
-    def say_images(source: str, present: int, total: int) -> None:
-        missing = f", {total - present} missing" if present < total else ""
-        say(f"images of {IMAGE_SOURCES[source].title}: {present} of {total} found{missing}")
-
-    if name != MEDHEVAL:
-        for count in preflight(dataset_info(name), options) if options.source is not None else ():
-            say_images(count.source, len(count.found), len(count.found) + len(count.missing))
-        report_prepared(run(name, options))
+    dataset = whole_dataset(name)
+    criteria = read_criteria({column: context.params[column] for column in options()}, where or ())
+    documents = load_documents(dataset)
+    chosen = choose(documents, criteria)
+    condition = f" with {described(criteria)}" if criteria else ""
+    pairs = ", of a pair both images if one has it" if criteria and "pair_id" in documents[0] else ""
+    say(f"{dataset}: {len(chosen)} of {len(documents)} questions{condition}{pairs}")
+    if show or not criteria:
+        for column, counts in selectable(chosen).items():
+            rows = [(value, str(counts[value])) for value in sorted(counts, key=lambda value: (-counts[value], value))]
+            print_table(number_table("", (column, "questions"), rows))
+    if "keyword" in criteria:
+        out.print("The keyword is the right answer: accuracy on these questions is that answer's recall.")
+    if new is None:
         return
-    readiness = survey(options)
-    for source, (present, total) in image_totals(readiness).items():
-        say_images(source, present, total)
-    for each in readiness:
-        if each.cause is not None:
-            say(f"not prepared: {each.name}, {each.cause}")
-    group = largest_group(readiness)
-    command = f"lmms_eval --tasks {group}" if group else "no group, only the sets named below"
-    say(f"Largest group that can run now: {command}")
-    ready = [each.name for each in readiness if each.cause is None]
-    if not ready:
-        raise MedTasksError(
-            "no set of MedHEval can be prepared; give --source a clone of its repository, name the folders of images "
-            "with --images SOURCE=DIR, or accept an incomplete set with --allow-incomplete"
-        )
-    for dataset in ready:
-        report_prepared(run(dataset, options))
+    manifest, tasks = select_as(dataset, criteria, new)
+    report_prepared(manifest)
+    say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
+
+
+@app.command()
+def tree(
+    name: Prepared, page: Annotated[Path | None, Option("--out", help="The page. Default: NAME_tree.html here.")] = None
+) -> None:
+    """Write a self-contained page with a dataset's groups: counts, search, tick boxes and the resulting command.
+
+    The page needs no server and no network. It holds the groups' names and numbers of questions, no texts and no ids.
+    """
+    from medtasks.audit.report.selection_tree import write_tree_page
+    from medtasks.tasks.own_tasks import tasks_of_part, whole_dataset
+
+    dataset = whole_dataset(name)
+    documents = load_documents(dataset)
+    path = page or Path(f"{name}_tree.html")
+    sample = Manifest.read(dataset_folder(dataset)).sample
+    write_tree_page(dataset, documents, options(), path, selects=bool(tasks_of_part(dataset, dataset)), sample=sample)
+    say(f"Page: {path} ({len(documents)} questions)")
+
+
+def read_criteria(chosen: Mapping[str, Sequence[str] | None], where: Sequence[str]) -> Criteria:
+    """Return the values of all options and conditions ``COLUMN=VALUE``, by column."""
+    criteria = {column: tuple(values) for column, values in chosen.items() if values}
+    for column, value in named_values("--where", where, "COLUMN=VALUE"):
+        criteria[column] = (*criteria.get(column, ()), value)
+    return criteria
+
+
+def options() -> dict[str, str]:
+    """Return the options of ``medtasks data select`` by column; other columns are selected with --where."""
+    return {name: f"--{name.replace('_', '-')}" for name in inspect.signature(select).parameters if name in SELECTABLE}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from medtasks.audit.report.wording import with_error
 from medtasks.audit.tables import number_table
@@ -26,10 +26,8 @@ _TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
 
 
 def demo(
-    output: Annotated[
-        Path | None, typer.Option(help="Folder for data, log and results. Default: a new temporary folder.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="Torch device of the model.")] = "cpu",
+    output: Annotated[Path | None, Option(help="Folder for data, log and results. Default: a temporary one.")] = None,
+    device: Annotated[str, Option(help="Torch device of the model.")] = "cpu",
 ) -> None:
     """Run MediConfusion's three automatic modes on synthetic images with a tiny random model, and write a report."""
     folder = (output or Path(tempfile.mkdtemp(prefix="medtasks-demo-"))).absolute()

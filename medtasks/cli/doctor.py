@@ -9,16 +9,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer import Option
 
 from medtasks import __version__
 from medtasks.audit.doctor.check_results import State
 from medtasks.audit.tables import plain
-from medtasks.cli.output import IncludePath, look_into, out, say, write_json
+from medtasks.cli.options import IncludePath, look_into
+from medtasks.cli.output import out, say, write_json
 
 _STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARNING: "yellow", State.PROBLEM: "bold red"}
 _ModelArgs = Annotated[
     str,
-    typer.Option(
+    Option(
         "--model-args",
         "--model_args",
         metavar="base_url=...,model=...",
@@ -30,14 +32,11 @@ _ModelArgs = Annotated[
 def doctor(
     context: typer.Context,
     tasks: Annotated[
-        list[str] | None,
-        typer.Option("--task", help="Check only what this task, group or tag needs; repeatable."),
+        list[str] | None, Option("--task", help="Check for this task, group or tag only; repeatable.")
     ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Also read all prepared data, and import the harness.")
-    ] = False,
+    verify: Annotated[bool, Option("--verify", help="Also read all prepared data, and import the harness.")] = False,
     model_args: _ModelArgs = "",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the results as JSON.")] = None,
+    json_file: Annotated[Path | None, Option("--json", help="Also write the results as JSON.")] = None,
     include_path: IncludePath = None,
 ) -> None:
     """Check that everything a run needs is in place, and how to fix what is not.

@@ -1,34 +1,16 @@
-"""The ``medtasks`` command: one module per subcommand."""
+"""The ``medtasks`` command."""
 
 import sys
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer import Option
 
 from medtasks import __version__
 from medtasks.audit.tables import plain
-from medtasks.cli import (
-    compare,
-    curate,
-    curate_pairs,
-    data,
-    demo,
-    doctor,
-    duplicates,
-    judge,
-    merge,
-    metrics,
-    models,
-    parse,
-    plan,
-    report,
-    score,
-    select,
-    tasks,
-    weights_command,
-)
-from medtasks.cli.run_command import PASSES_ON, RunCommand, run
+from medtasks.cli import compare, curate, data, demo, doctor, duplicates, listings, metrics, plan, report, score
+from medtasks.cli.run_command import PASSES_ON, RunCommand, merge, run
 from medtasks.errors import MedTasksError
 
 _INTERRUPTED = 130
@@ -36,32 +18,23 @@ app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 _START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
-data.app.command("select")(select.select)
-data.app.command("tree")(select.tree)
 data.app.command("duplicates")(duplicates.duplicates)
-curate.app.command("pairs")(curate_pairs.pairs)
-curate.app.command("hallucination")(curate.hallucination)
-curate.app.command("draft")(curate.draft)
-curate.app.command("review")(curate.review)
-curate.app.command("publish")(curate.publish)
-curate.app.command("patterns")(curate_pairs.patterns)
-curate.app.command("show")(curate.show)
 app.command("demo", rich_help_panel=_START)(demo.demo)
 app.command("doctor", rich_help_panel=_START)(doctor.doctor)
-app.command("tasks", rich_help_panel=_START)(tasks.list_tasks)
+app.command("tasks", rich_help_panel=_START)(listings.list_tasks)
 app.command("plan", rich_help_panel=_START)(plan.plan)
 app.command("run", rich_help_panel=_RUN, cls=RunCommand, context_settings=PASSES_ON)(run)
-app.command("merge", rich_help_panel=_RUN)(merge.merge)
-app.add_typer(models.app, name="models", rich_help_panel=_RUN)
-app.add_typer(weights_command.app, name="weights", rich_help_panel=_RUN)
-app.command("path", rich_help_panel=_RUN)(tasks.show_path)
+app.command("merge", rich_help_panel=_RUN)(merge)
+app.add_typer(listings.models_app, name="models", rich_help_panel=_RUN)
+app.add_typer(metrics.weights_app, name="weights", rich_help_panel=_RUN)
+app.command("path", rich_help_panel=_RUN)(listings.show_path)
 app.command("report", rich_help_panel=_LOOK)(report.report)
 app.command("score", rich_help_panel=_LOOK)(score.score)
 app.command("compare", rich_help_panel=_LOOK)(compare.compare)
 app.command("parity", rich_help_panel=_LOOK)(compare.parity)
-app.add_typer(judge.app, name="judge", rich_help_panel=_LOOK)
+app.add_typer(score.judge_app, name="judge", rich_help_panel=_LOOK)
 app.command("metrics", rich_help_panel=_LOOK)(metrics.metrics)
-app.command("parse", rich_help_panel=_LOOK)(parse.parse)
+app.command("parse", rich_help_panel=_LOOK)(score.parse)
 app.add_typer(data.app, name="data", rich_help_panel=_BUILD)
 app.add_typer(curate.app, name="curate", rich_help_panel=_BUILD)
 
@@ -74,7 +47,7 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+    version: bool = Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
 ) -> None:
     pass
 

@@ -1,4 +1,4 @@
-"""``medtasks metrics``: score report texts in files, without a harness."""
+"""``medtasks metrics`` and ``weights``: score report texts in files, and get the weights of metrics that are models."""
 
 import sys
 import tempfile
@@ -9,53 +9,53 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from medtasks import __version__
 from medtasks.audit.doctor.metric_weights import WORDNET, weights_trouble
 from medtasks.audit.facts import installed_version
 from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.wording import number
+from medtasks.audit.report.wording import names_by, number
 from medtasks.audit.tables import number_table
+from medtasks.cli.options import named_values
 from medtasks.cli.output import say, say_columns, show, write_json
-from medtasks.errors import MedTasksError, listed
+from medtasks.errors import MedTasksError, WeightsMissing, listed, unknown_name
 from medtasks.metrics.cross_check import ORACLES, TOLERANCE, PackageComparison
 from medtasks.metrics.cross_check import cross_check as compare_with_package
+from medtasks.metrics.meteor import prepare_wordnet
 from medtasks.metrics.metric import Scale
-from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, fetch, weights_path
 from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, keys_of, metric_info, report_metric
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
 
+weights_app = typer.Typer(help="List and fetch the weights of metrics that are models.", no_args_is_help=True)
 _ALL = "all"
 _NOT_COMPARED = 3  # exit code
 _PACKAGES = ("numpy", "torch", "transformers", "nltk", "sacrebleu", "scikit-learn")
 
-Failures = Mapping[str, str]
-
 
 def metrics(
-    refs: Annotated[
-        Path | None, typer.Option(help="References: .jsonl, .json, .csv, or .txt with one per line.")
-    ] = None,
-    hyps: Annotated[Path | None, typer.Option(help="The model's reports, in any of these forms.")] = None,
+    refs: Annotated[Path | None, Option(help="References: .jsonl, .json, .csv, or .txt with one per line.")] = None,
+    hyps: Annotated[Path | None, Option(help="The model's reports, in any of these forms.")] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="Metric, or one of its scores; repeatable or with commas; 'all'. Without it: list them."),
+        Option(help="Metric, or one of its scores; repeatable or with commas; 'all'. Without it: list them."),
     ] = None,
-    column: Annotated[str | None, typer.Option(help="Column or field with the text, if not text or report.")] = None,
+    column: Annotated[str | None, Option(help="Column or field with the text, if not text or report.")] = None,
     weights: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PATH", help="Location of weights by name, if not the usual one; repeatable."),
+        Option(metavar="NAME=PATH", help="Location of weights by name, if not the usual one; repeatable."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
+    device: Annotated[str | None, Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
     dtype: Annotated[
-        Literal["float32", "bfloat16"] | None, typer.Option(help="bfloat16 is faster and changes scores a little.")
+        Literal["float32", "bfloat16"] | None, Option(help="bfloat16 is faster, scores change a little.")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Texts per batch of a model.")] = None,
-    cache: Annotated[bool, typer.Option(help="Keep models' outputs for each text for the next run.")] = True,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write every value as JSON.")] = None,
+    batch_size: Annotated[int | None, Option(min=1, help="Texts per batch of a model.")] = None,
+    cache: Annotated[bool, Option(help="Keep models' outputs for each text for the next run.")] = True,
+    json_file: Annotated[Path | None, Option("--json", help="Also write every value as JSON.")] = None,
     cross_check: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--cross-check",
             help="Compare with the published packages, by default all metrics that have one; the exit code is 1 if a "
             "score differs by more than 0.0001, else 3 if one could not be compared.",
@@ -63,12 +63,16 @@ def metrics(
     ] = False,
 ) -> None:
     """Score reports against references; without --metric, list the metrics and whether their weights are there."""
-    settings = _settings(weights or [], device, dtype, batch_size)
     if cross_check:
         metric = metric or list(ORACLES)
     if not metric:
         _list_metrics()
         return
+    paths = named_values("--weights", weights or (), "NAME=PATH, such as chexbert=chexbert.pth")
+    named = {name: Path(path).expanduser() for name, path in paths}
+    settings = ModelSettings.from_environment()
+    settings = replace(settings, device=device or settings.device, dtype=dtype or settings.dtype, named_weights=named)
+    settings = replace(settings, batch_size=batch_size, progress=sys.stderr.isatty())
     chosen = _chosen(metric)
     if refs is None or hyps is None:
         raise typer.BadParameter("give the reports with --refs FILE and --hyps FILE")
@@ -76,13 +80,7 @@ def metrics(
     # Even without a permanent cache there is a temporary one, because RadCliQ runs the models of other metrics again.
     with nullcontext() if cache else tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
         settings = settings if folder is None else replace(settings, cache=Path(folder))
-        scores, failures = dict[str, ReportScores](), dict[str, str]()
-        for name in [name for name in chosen if name in ORACLES or not cross_check]:
-            try:
-                compute = report_metric(name, settings)
-                scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
-            except (MedTasksError, OSError) as error:
-                failures[name] = str(error)
+        scores, failures = _scored([name for name in chosen if name in ORACLES or not cross_check], pairs, settings)
     if cross_check:
         _cross_check(pairs, scores, failures, chosen, settings, json_file)
         return
@@ -92,22 +90,20 @@ def metrics(
         raise MedTasksError("\n".join(_sentences(failures)))
 
 
-def _settings(weights: Sequence[str], device: str | None, dtype: str | None, batch_size: int | None) -> ModelSettings:
-    named = {}
-    for text in weights:
-        name, _, path = text.partition("=")
-        if not (name and path):
-            raise typer.BadParameter(f"--weights {text} is not of the form NAME=PATH, such as chexbert=chexbert.pth")
-        named[name] = Path(path).expanduser()
-    chosen: dict[str, Any] = {
-        name: value for name, value in {"device": device, "dtype": dtype}.items() if value is not None
-    }
-    chosen |= {"named_weights": named, "batch_size": batch_size, "progress": sys.stderr.isatty()}
-    return replace(ModelSettings.from_environment(), **chosen)
+def _scored(
+    names: Sequence[str], pairs: ReportPairs, settings: ModelSettings
+) -> tuple[dict[str, ReportScores], dict[str, str]]:
+    scores, failures = dict[str, ReportScores](), dict[str, str]()
+    for name in names:
+        try:
+            compute = report_metric(name, settings)
+            scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
+        except (MedTasksError, OSError) as error:
+            failures[name] = str(error)
+    return scores, failures
 
 
 def _chosen(texts: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """Return the keys to print, by metric."""
     names = [name.strip() for part in texts for name in part.split(",") if name.strip()]
     if _ALL in names:
         names = list(REPORT_METRICS)
@@ -119,12 +115,8 @@ def _chosen(texts: Sequence[str]) -> Mapping[str, Sequence[str]]:
     return {name: list(keys) for name, keys in chosen.items()}
 
 
-def _sentences(failures: Failures) -> list[str]:
-    """Return one line per cause, each with the metrics that failed."""
-    causes: dict[str, list[str]] = {}
-    for name, cause in failures.items():
-        causes.setdefault(cause, []).append(name)
-    return [f"{', '.join(names)}: {cause}" for cause, names in causes.items()]
+def _sentences(failures: Mapping[str, str]) -> list[str]:
+    return [f"{names}: {cause}" for cause, names in names_by(failures.items()).items()]
 
 
 def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores], chosen: Mapping[str, Sequence[str]]) -> None:
@@ -134,10 +126,8 @@ def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores], chosen: Mappi
         title = f"pairs: {count}, empty replies: {replies}, empty references: {references}"
         rows = []
         for name, result in scores.items():
-            info = metric_info(name)
-            for key in chosen[name]:
-                value = number(result.totals[key], info.scale is Scale.SHARE)
-                rows.append((key, value, "higher" if info.higher_is_better else "lower"))
+            share, better = metric_info(name).scale is Scale.SHARE, _better(name)
+            rows += [(key, number(result.totals[key], share), better) for key in chosen[name]]
         show(number_table(title, ("score", "value", "better"), rows))
     rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
     if rough:
@@ -189,7 +179,7 @@ def _cross_check(
         raise typer.Exit(_NOT_COMPARED)
 
 
-def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Failures) -> dict[str, Any]:
+def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Mapping[str, str]) -> dict[str, Any]:
     return {
         "medtasks": __version__,
         "versions": {name: version for name in _PACKAGES if (version := installed_version(name))},
@@ -208,6 +198,10 @@ def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: F
     }
 
 
+def _better(name: str) -> str:
+    return "higher" if metric_info(name).higher_is_better else "lower"
+
+
 def _list_metrics() -> None:
     rows = [("metric", "better", "ready", "description")]
     lacking: dict[str, None] = {}
@@ -215,9 +209,47 @@ def _list_metrics() -> None:
         weights = (*info.weights, *([WORDNET] if info.wordnet else ()))
         missing = [name for name in weights if weights_trouble(name)]
         lacking.update(dict.fromkeys(missing))
-        better = "higher" if info.higher_is_better else "lower"
         keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
-        rows.append((info.name, better, "no" if missing else "yes", f"{info.description}{keys}"))
+        rows.append((info.name, _better(info.name), "no" if missing else "yes", f"{info.description}{keys}"))
     say_columns(rows)
     if lacking:
         say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
+
+
+@weights_app.command("list")
+def list_weights() -> None:
+    """List all weights, whether they are on this machine, and under which licence."""
+    rows = [(info.name, f"{info.size:,.0f}", info.description, info.licence) for info in WEIGHTS.values()]
+    rows.append((WORDNET, "11", "synonyms of METEOR", "WordNet licence"))
+    here = [(name, "no" if weights_trouble(name) else "yes", *facts) for name, *facts in rows]
+    say_columns([("weights", "here", "MB", "description", "licence"), *here])
+
+
+@weights_app.command("fetch")
+def fetch_weights(
+    names: Annotated[list[str], Argument(help="Names, see 'medtasks weights list'; 'all' for all of them.")],
+    source: Annotated[Path | None, Option(help="For wordnet: a folder or archive instead of the download.")] = None,
+) -> None:
+    """Download weights; those that are on this machine are not downloaded again."""
+    existing = (*WEIGHTS, WORDNET)
+    if unknown := [name for name in names if name not in (*existing, _ALL)]:
+        raise unknown_name("weights", unknown[0], (*existing, _ALL))
+    chosen = existing if _ALL in names else tuple(dict.fromkeys(names))
+    if source is not None and chosen != (WORDNET,):
+        raise typer.BadParameter("--source is for wordnet alone; other weights are put into their folder by hand")
+    failures = []
+    for name in chosen:
+        try:
+            path = prepare_wordnet(source) if name == WORDNET else fetch(name)
+        except MedTasksError as error:
+            failures.append(str(error))
+        else:
+            say(f"{name}: {path}")
+    if failures:
+        raise WeightsMissing("\n".join(failures))
+
+
+@weights_app.command()
+def where(name: Annotated[str, Argument(help="Name, see 'medtasks weights list'.")]) -> None:
+    """Print the file or folder that metrics open."""
+    print(weights_path(name))  # noqa: T201

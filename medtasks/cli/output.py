@@ -1,36 +1,16 @@
-"""Shared parts of the commands: options, sentences, columns and tables on one console, and files."""
+"""Printing on one console, and writing of files."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 
 from medtasks.audit.tables import Table, plain, terminal
 from medtasks.errors import MedTasksError
-from medtasks.runs.result_files import recorded_folders
-from medtasks.tasks.task_files import INCLUDE, including, refuse_shipped_names
 
-ModelName = Annotated[
-    str | None, typer.Option("--model", help="Model to take from a folder with runs of several models.")
-]
-MaxFailed = Annotated[
-    str,
-    typer.Option("--max-failed", help="Samples of a task (5), or a share (1%), that may lack a reply or verdict."),
-]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")]
 out = Console(soft_wrap=True, highlight=False)
-IncludePath = Annotated[
-    list[Path] | None,
-    typer.Option(
-        INCLUDE,
-        "--include-path",
-        metavar="FOLDER",
-        help="Folder with your own task files. They can run code: give only a folder you trust.",
-    ),
-]
 
 
 def say(text: str) -> None:
@@ -75,15 +55,3 @@ def write_text(path: Path | None, text: str) -> None:
 def write_json(path: Path | None, content: Any) -> None:
     """Write a value as JSON, if a path is given. Raises MedTasksError if it cannot be written."""
     write_text(path, json.dumps(content, indent=2) + "\n")
-
-
-def look_into(context: typer.Context, folders: Sequence[Path] | None, runs: Sequence[Path] = ()) -> None:
-    """Find tasks in the user's folders, too, until the command ends; folders recorded in runs are only mentioned."""
-    context.with_resource(including(folders or ()))
-    if runs:
-        refuse_shipped_names()
-    if not folders and (recorded := recorded_folders(runs)):
-        say(
-            f"note: the run took tasks from {', '.join(recorded)}, which is not loaded: its task files can run code; "
-            f"give it with {INCLUDE} only if you trust them"
-        )

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from medtasks.audit.planning import Plan, assumptions
 from medtasks.audit.planning import plan as planned
 from medtasks.audit.report.wording import number
-from medtasks.cli.output import IncludePath, JsonFile, look_into, print_state_of_data, say, write_json
+from medtasks.cli.options import IncludePath, JsonFile, look_into
+from medtasks.cli.output import print_state_of_data, say, write_json
 from medtasks.runs.run import Source
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
@@ -19,26 +21,17 @@ from medtasks.tasks.task_files import scored_task
 
 def plan(
     context: typer.Context,
-    task: Annotated[str, typer.Argument(help="One of our tasks, see 'medtasks tasks'.")],
-    against: Annotated[
-        float | None, typer.Option(help="Score of the first model, such as 0.70. Default: that of --run.")
-    ] = None,
-    difference: Annotated[
-        float | None, typer.Option(help="Difference to detect: 0.03 is three percentage points.")
-    ] = None,
-    margin: Annotated[
-        float | None,
-        typer.Option(help="Also plan a non-inferiority test: the second model is worse by less than this."),
-    ] = None,
-    power: Annotated[float, typer.Option(help="Probability of detecting a true difference.")] = POWER,
-    tests: Annotated[int, typer.Option(help="Number of tests that share the level of 5 %, as in 'compare'.")] = 1,
+    task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
+    against: Annotated[float | None, Option(help="Score of the first model: 0.70. Default: that of --run.")] = None,
+    difference: Annotated[float | None, Option(help="Difference to detect: 0.03 is three percentage points.")] = None,
+    margin: Annotated[float | None, Option(help="Also plan a non-inferiority test with this margin.")] = None,
+    power: Annotated[float, Option(help="Probability of detecting a true difference.")] = POWER,
+    tests: Annotated[int, Option(help="Number of tests that share the level of 5 %, as in 'compare'.")] = 1,
     run: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Earlier run, for its score and clusters; give two for the share of samples on which they differ."
-        ),
+        Option(help="Earlier run, for its score and clusters; give two for the share of samples on which they differ."),
     ] = None,
-    rule: Annotated[str | None, typer.Option(help="Answer rule for the runs. Default: the task's first.")] = None,
+    rule: Annotated[str | None, Option(help="Answer rule for the runs. Default: the task's first.")] = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:

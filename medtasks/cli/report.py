@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from medtasks.audit.report.contents import RunReport
-from medtasks.cli.output import IncludePath, JsonFile, ModelName, look_into, out, say, write_json, write_text
+from medtasks.audit.report.wording import names_by
+from medtasks.cli.options import IncludePath, JsonFile, ModelName, look_into
+from medtasks.cli.output import out, say, write_json, write_text
 from medtasks.errors import RepliesError
 from medtasks.runs.result_files import repeat_folders
 
@@ -17,19 +19,17 @@ _PAGE = "report.html"
 def report(
     context: typer.Context,
     run: Annotated[
-        Path, typer.Argument(help="Folder of a run (its --output_path), or with --task a file of recorded replies.")
+        Path, Argument(help="Folder of a run (its --output_path); with --task, a file of recorded replies.")
     ],
-    html: Annotated[
-        Path | None, typer.Option(help=f"The page. Default: {_PAGE} in the run's folder, or next to a file of replies.")
-    ] = None,
-    task: Annotated[str | None, typer.Option(help="RUN holds recorded replies to this task of ours.")] = None,
+    html: Annotated[Path | None, Option(help=f"Page to write. Default: {_PAGE} in RUN, or next to the file.")] = None,
+    task: Annotated[str | None, Option(help="RUN holds recorded replies to this task of ours.")] = None,
     model: ModelName = None,
     against: Annotated[
-        list[Path] | None, typer.Option(help="Compare with another run: its folder, or a file of replies; repeatable.")
+        list[Path] | None, Option(help="Compare with another run, a folder or file; repeatable.")
     ] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Also write the tables as Markdown.")] = None,
-    latex: Annotated[Path | None, typer.Option(help="Also write the tables as LaTeX (booktabs).")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
+    markdown: Annotated[Path | None, Option(help="Also write the tables as Markdown.")] = None,
+    latex: Annotated[Path | None, Option(help="Also write the tables as LaTeX (booktabs).")] = None,
+    figures: Annotated[Path | None, Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -41,8 +41,8 @@ def report(
     from medtasks.audit.report.collecting import collect_replies
     from medtasks.audit.report.contents import report_as_dict
     from medtasks.audit.report.differences import compare_with
-    from medtasks.audit.report.figures.drawing import figures as drawn
-    from medtasks.audit.report.figures.drawing import write_figures
+    from medtasks.audit.report.figures import figures as drawn
+    from medtasks.audit.report.figures import write_figures
     from medtasks.audit.report.page import write_page
     from medtasks.audit.report.report_tables import report_tables
     from medtasks.audit.tables import latex as latex_tables
@@ -69,16 +69,9 @@ def report(
         write_text(latex, latex_tables(report_tables(content)))
     if json_file:
         write_json(json_file, report_as_dict(content))
-    _print_missing(content)
-    say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
-
-
-def _print_missing(content: RunReport) -> None:
     for name, why in content.missing.items():
         say(f"missing: {name}: {why}")
-    tasks_by_sentence: dict[str, list[str]] = {}
-    for section in content.tasks:
-        for sentence in section.missing:
-            tasks_by_sentence.setdefault(sentence, []).append(section.name)
-    for note in (*(f"{', '.join(names)}: {text}" for text, names in tasks_by_sentence.items()), *content.notes):
+    missing = names_by((task.name, sentence) for task in content.tasks for sentence in task.missing)
+    for note in (*(f"{names}: {text}" for text, names in missing.items()), *content.notes):
         say(f"note: {note}")
+    say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")

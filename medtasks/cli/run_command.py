@@ -1,4 +1,7 @@
-"""``medtasks run``: the harness with reliable exit codes, in which a failing task does not affect the others."""
+"""``medtasks run`` and ``merge``.
+
+``run`` is the harness with reliable exit codes, in which a failing task does not affect the others.
+"""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -8,10 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperCommand
 
 from medtasks.audit.recording import RunRecording, first_manifest
-from medtasks.cli.output import MaxFailed, out, say, show
+from medtasks.cli.options import IncludePath, MaxFailed, look_into
+from medtasks.cli.output import out, say, show
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match
 from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run
@@ -33,25 +38,23 @@ from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.tasks.documents import Selection, select
 from medtasks.tasks.task_files import included_option, including
 
-Launcher = Annotated[
-    str, typer.Option(help="Command that starts several processes, such as 'accelerate launch --num_processes 4'.")
-]
+Launcher = Annotated[str, Option(help="Command that starts processes, such as 'accelerate launch --num_processes 4'.")]
 Part = Annotated[
     str,
-    typer.Option(
+    Option(
         envvar=SHARD_VARIABLE,
         help="Ask only this part of every task's rows, such as 3/16; no pair, patient or image is split.",
     ),
 ]
 OnlyFailed = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--only-failed", help="Ask only the samples that failed in the last such run into --output_path; keep the rest."
     ),
 ]
 Journal = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--journal",
         help="Keep each answer of a server, so that a killed run can be continued with the same command (for models "
         "such as openai and async_openai; ours do so anyway).",
@@ -59,16 +62,12 @@ Journal = Annotated[
 ]
 RecipeName = Annotated[
     str,
-    typer.Option(
-        "--recipe", help="Run a published model with its recipe (medtasks models list); --model_args override it."
-    ),
+    Option("--recipe", help="Run a published model with its recipe (medtasks models list); --model_args override it."),
 ]
-BackendName = Annotated[
-    str, typer.Option("--backend", help="Where the recipe's model runs: hf (in this process) or server.")
-]
+BackendName = Annotated[str, Option("--backend", help="Where the recipe's model runs: hf (in this process) or server.")]
 Repeats = Annotated[
     int,
-    typer.Option(
+    Option(
         REPEATS, min=1, help="Repeat the run N times, with a new seed each time; reports mean, spread, majority vote."
     ),
 ]
@@ -76,7 +75,7 @@ PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def _passed_on(name: str, text: str) -> Any:
-    return typer.Option("", name, help=text, rich_help_panel="Options of lmms-eval (passed on)")
+    return Option("", name, help=text, rich_help_panel="Options of lmms-eval (passed on)")
 
 
 def _harness_options(
@@ -110,8 +109,8 @@ class RunCommand(TyperCommand):
 
 def run(
     context: typer.Context,
-    tasks: Annotated[str, typer.Option("--tasks", help="Tasks, groups and tags, separated by commas.")],
-    output: Annotated[Path, typer.Option("--output_path", "--output-path", help="Folder for results.")],
+    tasks: Annotated[str, Option("--tasks", help="Tasks, groups and tags, separated by commas.")],
+    output: Annotated[Path, Option("--output_path", "--output-path", help="Folder for results.")],
     launcher: Launcher = "",
     max_failed: MaxFailed = DEFAULT_LIMIT,
     shard: Part = "",
@@ -212,7 +211,16 @@ class _Call:
                     run_tasks(self.selection.ready, arguments, output, self.start, recording.note, environment)
         finally:
             _print_outcome(recording.manifest, output)
-        _raise_missing(recording.manifest, self.tasks)
+        records = recording.manifest.tasks.values()
+        outcomes = [record.outcome for record in records]
+        if outcomes.count(TaskOutcome.LEFT_OUT) == len(outcomes):
+            raise MedTasksError(f"none of the tasks in '{self.tasks}' can run, for the reasons above")
+        if lost := sum(outcome is not TaskOutcome.DONE for outcome in outcomes):
+            others = "; the others are complete" if lost < len(outcomes) else ""
+            causes = dict.fromkeys(record.reason for record in records if record.outcome is TaskOutcome.FAILED)
+            raise MedTasksError("; ".join([f"{lost} of {len(outcomes)} tasks without results{others}", *causes]))
+        if incomplete := "; ".join(record.reason for record in records if record.reason):
+            raise MedTasksError(f"{incomplete}; the scores are kept")
         if counts := "; ".join(f"{name}: {numbers}" for name, numbers in recording.over_limit().items()):
             raise MedTasksError(
                 f"more samples than --max-failed {self.limit} lack a reply or a verdict and are in no score "
@@ -275,7 +283,6 @@ def _other_runs(output: Path) -> list[Notice]:
 
 
 def _print_or_raise(notices: Sequence[Notice]) -> None:
-    """Print warnings; raise MedTasksError if something is refused."""
     refused = [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]
     if refused:
         raise MedTasksError("; and ".join(refused))
@@ -285,7 +292,6 @@ def _print_or_raise(notices: Sequence[Notice]) -> None:
 
 
 def _print_outcome(manifest: RunManifest, output: Path) -> None:
-    """Print the outcome of the tasks, also after an interruption."""
     for results in dict.fromkeys(record.results for record in manifest.tasks.values() if record.results):
         say(f"results: {output / results}")
     for task, record in manifest.tasks.items():
@@ -298,16 +304,34 @@ def _print_outcome(manifest: RunManifest, output: Path) -> None:
     say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
 
 
-def _raise_missing(manifest: RunManifest, tasks: str) -> None:
-    """Raise MedTasksError unless every task has results and all its samples."""
-    records = manifest.tasks.values()
-    outcomes = [record.outcome for record in records]
-    lost = sum(outcome is not TaskOutcome.DONE for outcome in outcomes)
-    if outcomes.count(TaskOutcome.LEFT_OUT) == len(outcomes):
-        raise MedTasksError(f"none of the tasks in '{tasks}' can run, for the reasons above")
+def merge(
+    context: typer.Context,
+    output: Annotated[Path, Argument(help="New folder for the joined run.")],
+    shards: Annotated[list[Path], Argument(help="Folders (--output_path) of 'medtasks run --shard'.")],
+    max_failed: MaxFailed = DEFAULT_LIMIT,
+    include_path: IncludePath = None,
+) -> None:
+    """Join the runs of all shards; samples and results equal those of a single run, to the last digit.
+
+    The newest complete run of each shard counts. If shards are missing, or differ in settings, data, code or model,
+    they are named and nothing is written. The exit code is 1 if more samples of a task than --max-failed lack a reply
+    or a verdict.
+    """
+    from medtasks.audit.merging import merge as merged
+
+    limit = FailureLimit.parse(max_failed)
+    look_into(context, include_path, shards)
+    with out.status("Joining ..."):
+        manifest, lost = merged(output, shards, limit)
+    for results in dict.fromkeys(record.results for record in manifest.tasks.values() if record.results):
+        say(f"results: {output / results}")
+    for name, record in manifest.tasks.items():
+        if record.counts is not None and record.counts.lost:
+            say(f"in no score: {name}: {record.counts}")
+    say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
     if lost:
-        others = "; the others are complete" if lost < len(outcomes) else ""
-        causes = dict.fromkeys(record.reason for record in records if record.outcome is TaskOutcome.FAILED)
-        raise MedTasksError("; ".join([f"{lost} of {len(outcomes)} tasks without results{others}", *causes]))
-    if incomplete := "; ".join(record.reason for record in records if record.reason):
-        raise MedTasksError(f"{incomplete}; the scores are kept")
+        counted = "; ".join(f"{name}: {counts}" for name, counts in lost.items())
+        raise MedTasksError(
+            f"more samples than --max-failed {limit} lack a reply or a verdict and are in no score ({counted}); run "
+            f"the shards that lost them once more with --only-failed, and merge them again into another folder"
+        )

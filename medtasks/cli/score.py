@@ -1,70 +1,58 @@
-"""``medtasks score``: score recorded replies again, without a model."""
+"""``medtasks score``, ``judge`` and ``parse``: read recorded replies again, without a model."""
 
+import json
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from medtasks import __version__
 from medtasks.audit.doctor.metric_weights import fetch_command
 from medtasks.audit.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
-from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_labels
+from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
 from medtasks.audit.report.contents import RuleScores, Score, as_json
 from medtasks.audit.report.task_tables import class_table
-from medtasks.audit.report.wording import estimate, number, with_error
+from medtasks.audit.report.wording import estimate, names_by, number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.tables import Table, number_table
 from medtasks.audit.task_calibration import class_areas
-from medtasks.cli.output import (
-    IncludePath,
-    JsonFile,
-    MaxFailed,
-    ModelName,
-    look_into,
-    out,
-    print_state_of_data,
-    say,
-    show,
-    write_json,
-)
+from medtasks.cli.options import IncludePath, JsonFile, MaxFailed, ModelName, look_into
+from medtasks.cli.output import out, print_state_of_data, say, show, write_json
+from medtasks.data.safe_parsing import parse_json
+from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
 from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.run import Source, replies_to
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.tasks.documents import private_datasets, task_documents, task_provenance
 from medtasks.tasks.task_files import scored_task
 
-Replies = Annotated[
-    list[Path],
-    typer.Argument(
-        help="Folder of a run (its --output_path), with the newest results of TASK; or files of one run: samples files "
-        'of the harness, or lines of {"doc_id", "reply"} or {"id", "reply"}.'
-    ),
-]
-AnswerField = Annotated[
-    str | None,
-    typer.Option(help="Replies are JSON objects: score only this field of each, for example answer_choice."),
-]
-Labels = Annotated[
-    Path | None,
-    typer.Option(help="Filled-in sheet of 'medtasks judge sample': check the judge and correct its score."),
-]
+judge_app = typer.Typer(help="Check a judge's verdicts against people's labels.", no_args_is_help=True)
 
 
 def score(
     context: typer.Context,
-    task: Annotated[str, typer.Argument(help="One of our tasks, see 'medtasks tasks'.")],
-    replies: Replies,
-    answer_field: AnswerField = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="For reports: an additional metric, see 'medtasks metrics'; repeatable.")
+    task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
+    replies: Annotated[
+        list[Path],
+        Argument(
+            help="Folder of a run (its --output_path), with the newest results of TASK; or files of one run: samples "
+            'files of the harness, or lines of {"doc_id", "reply"} or {"id", "reply"}.'
+        ),
+    ],
+    answer_field: Annotated[
+        str | None, Option(help="Replies are JSON objects: score only this field of each, for example answer_choice.")
     ] = None,
-    export_errors: Annotated[
-        Path | None, typer.Option(help="CSV file for all wrong answers, for a human to judge.")
+    metric: Annotated[list[str] | None, Option(help="For reports: one more of 'medtasks metrics'; repeatable.")] = None,
+    export_errors: Annotated[Path | None, Option(help="CSV file for all wrong answers, for a human to judge.")] = None,
+    labels: Annotated[
+        Path | None, Option(help="Filled-in sheet of 'medtasks judge sample': check the judge and correct its score.")
     ] = None,
-    labels: Labels = None,
     model: ModelName = None,
     max_failed: MaxFailed = DEFAULT_LIMIT,
     json_file: JsonFile = None,
@@ -107,12 +95,10 @@ def score(
     for table in (*_tables(title, rules, paired=chosen.family.paired), *further_tables):
         show(table)
     _print_notes(rules, data, len(recorded), len(documents))
-    if problems := list(_problems(rules, limit)):
-        raise MedTasksError("\n".join(problems))
+    _raise_problems(rules, limit)
 
 
 def _print_notes(rules: Mapping[str, RuleScores], data: Mapping[str, Any], replies: int, documents: int) -> None:
-    """Print what the scores leave out, and the state of the data."""
     if replies < documents:
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
@@ -127,18 +113,19 @@ def _print_notes(rules: Mapping[str, RuleScores], data: Mapping[str, Any], repli
         out.print(f"In no score: {worst}.")
 
 
-def _problems(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Iterator[str]:
-    worst = _worst(rules)
+def _raise_problems(rules: Mapping[str, RuleScores], limit: FailureLimit) -> None:
+    """Raise MedTasksError if too many samples are in no score, or a metric could not be computed."""
+    worst, problems = _worst(rules), []
     if not limit.allows(worst):
         retry = "; judge them again with this command once the judge answers" if worst.unjudged else ""
-        yield f"{worst}, which is more than --max-failed {limit}, and they are in no score{retry}"
+        problems = [f"{worst}, which is more than --max-failed {limit}, and they are in no score{retry}"]
     failures = {name: cause for rule in rules.values() for name, cause in rule.failures.items()}
-    fetch = fetch_command(failures)
-    names_by_cause: dict[str, list[str]] = {}
-    for name, cause in failures.items():
-        why = f"weights are missing; run: {fetch}" if fetch and "medtasks weights fetch" in cause else cause
-        names_by_cause.setdefault(why, []).append(name)
-    yield from (f"{', '.join(names)} could not be computed: {why}" for why, names in names_by_cause.items())
+    if fetch := fetch_command(failures):
+        missing = f"weights are missing; run: {fetch}"
+        failures = {name: missing if "medtasks weights fetch" in why else why for name, why in failures.items()}
+    problems += [f"{names} could not be computed: {why}" for why, names in names_by(failures.items()).items()]
+    if problems:
+        raise MedTasksError("\n".join(problems))
 
 
 def _worst(rules: Mapping[str, RuleScores]) -> SampleCounts:
@@ -178,7 +165,6 @@ def _tables(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -> Ite
 
 
 def _judge_table(checked: Mapping[str, CheckedScore]) -> Table:
-    """Build the table of a judge against people's labels; rules are columns."""
     rows = [("labelled replies", *(str(check.judge.labels) for check in checked.values()))]
     for name in ("sensitivity", "specificity", "kappa", "corrected"):
         if name == "corrected":
@@ -194,3 +180,54 @@ def _with_error(score: Score) -> str:
 
 def _numbers(counts: Iterable[Mapping[str, int]], name: str) -> Iterator[str]:
     yield from (str(numbers.get(name, 0)) for numbers in counts)
+
+
+@judge_app.command()
+def sample(
+    context: typer.Context,
+    task: Annotated[str, Argument(help="One of our tasks with a judge, see 'medtasks tasks'.")],
+    replies: Annotated[list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")],
+    sheet: Annotated[Path, Option("--out", help="CSV file to write.")] = Path("judge_labels.csv"),
+    size: Annotated[int, Option(min=4, help="Number of replies to draw, half of each verdict.")] = 200,
+    rule: Annotated[str | None, Option(help="Answer rule with the verdicts; default: the task's first.")] = None,
+    model: ModelName = None,
+    include_path: IncludePath = None,
+) -> None:
+    """Draw judged replies for people to label; 'medtasks score TASK RUN --labels FILE' reads the labels."""
+    look_into(context, include_path, replies)
+    chosen = scored_task(task)
+    documents = task_documents(chosen)
+    recorded = read_replies([replies_to(task, Source(path, model)) for path in replies], documents)
+    right, wrong = write_sheet(sheet, chosen, documents, recorded, size, rule)
+    say(f"replies in {sheet}: {right} that the judge calls right, {wrong} that it calls wrong")
+    say(f"Write yes or no under 'right'; then run: medtasks score {task} RUN --labels {sheet}")
+
+
+def parse(rule: Annotated[str, Argument(help=f"One of: {', '.join(extractors(AnswerKind.CHOICE))}.")]) -> None:
+    """Read {"reply", "options"} per line from standard input; print value and reason per line."""
+    extract = extractor_of(rule, AnswerKind.CHOICE).extract
+    try:
+        for number, line in enumerate(sys.stdin, start=1):
+            if line.strip():
+                reply, options = _fields(line, number)
+                answer = extract(reply, Sample({"options": options}))
+                print(json.dumps({"value": answer.value, "reason": str(answer.reason)}))  # noqa: T201
+    except UnicodeDecodeError as error:
+        raise RepliesError(f"standard input is not UTF-8 text: {error}") from error
+
+
+def _fields(line: str, number: int) -> tuple[str | None, list[str]]:
+    try:
+        item: Any = parse_json(line)
+        reply, options = item["reply"], item.get("options", [])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        cause = "'reply' is missing" if isinstance(error, KeyError) else "it is no object"
+        raise RepliesError(
+            f"standard input line {number} is not an object like "
+            f'{{"reply": "The answer is A", "options": ["yes", "no"]}}: '
+            f"{error if isinstance(error, ValueError) else cause}"
+        ) from error
+    has_texts = isinstance(options, list) and all(isinstance(option, str) for option in options)
+    if not (reply is None or isinstance(reply, str)) or not has_texts:
+        raise RepliesError(f"standard input line {number}: 'reply' must be text or null, 'options' a list of texts")
+    return reply, options

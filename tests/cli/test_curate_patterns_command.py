@@ -109,7 +109,7 @@ def test_results_of_a_study_go_by_its_own_similarities(medtasks, fails, sample, 
     fails(["curate", "patterns", folder, "--results", run], "say with --as what it was published as")
     again = medtasks("curate", "patterns", folder, "--results", run, "--top", 100, "--as", "mediconfusion")
     assert again.out == ran.out
-    monkeypatch.setattr("medtasks.cli.curate_pairs.is_private", lambda name: True)
+    monkeypatch.setattr("medtasks.cli.curate.is_private", lambda name: True)
     ran = medtasks("curate", "patterns", folder, "--results", run, "--top", 100, "--as", "mediconfusion")
     assert "Most confusing 16 of 16 pairs:" in ran.out
     assert [one for one in ids if one in ran.out] == []

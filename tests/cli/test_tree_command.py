@@ -31,7 +31,7 @@ def test_page_of_the_sample_and_what_is_refused(medtasks, fails, sample_home, tm
 
 
 def test_options_of_the_command_are_those_of_select():
-    from medtasks.cli.select import options
+    from medtasks.cli.data import options
 
     assert options() == {
         name: f"--{name.replace('_', '-')}"

@@ -5,7 +5,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 
-from medtasks.cli import weights_command
+from medtasks.cli import metrics as weights_command
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import WEIGHTS, weights_folder
 

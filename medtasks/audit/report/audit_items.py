@@ -3,8 +3,6 @@
 import contextlib
 import math
 import re
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,18 +28,38 @@ _TEXTS = ("context", "indication", "details", "hint", "question")  # in the orde
 
 def audit_items(reading: TaskReading) -> tuple[Item, ...]:
     """Return every question answered, in the order of the dataset."""
-    answered = reading.answered
+    task, answered = reading.task, reading.answered
     if reading.withheld:
         return tuple(_withheld_item(reading, document) for document in answered)
-    columns = _columns(reading.task, answered)
-    return tuple(_item(reading, document, columns) for document in answered)
+    number = {
+        column: len({value for document in answered for value in values(document, column)}) for column in SELECTABLE
+    }
+    others = (column for column in SELECTABLE if 0 < number[column] <= _MOST_GROUPS)
+    columns = dict.fromkeys([*task.breakdown, *others])
+    items = []
+    for document in answered:
+        doc_id = str(document["doc_id"])
+        reply = reading.samples.replies.get(doc_id, _NO_REPLY)
+        item = Item(
+            doc_id=doc_id,
+            unit=_unit(document),
+            images=_image_keys(task, document),
+            question="\n\n".join(str(document[name]) for name in _TEXTS if document.get(name)),
+            options=tuple(document.get("options") or ()),
+            prompt=reading.samples.prompts.get(doc_id, ""),
+            key=task.family.target_text(Sample(document)),
+            reply=reply.text or "",
+            losses=reply.losses or (),
+            answers=_answers(reading, document, reply),
+            groups={column: tuple(groups) for column in columns if (groups := values(document, column))},
+            facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
+        )
+        items.append(item)
+    return tuple(items)
 
 
 def image_files(reading: TaskReading) -> dict[str, Path]:
-    """Return the image files of the questions, by the keys of the items; none if withheld.
-
-    Missing files and volumes are left out.
-    """
+    """Return the image files of the questions, by the keys of the items; none if withheld, missing or a volume."""
     files: dict[str, Path] = {}
     settings = image_settings(reading.task)
     for document in () if reading.withheld else reading.answered:
@@ -52,35 +70,15 @@ def image_files(reading: TaskReading) -> dict[str, Path]:
     return {key: path for key, path in files.items() if path.is_file()}
 
 
-def _item(reading: TaskReading, document: Document, columns: Sequence[str]) -> Item:
-    doc_id = str(document["doc_id"])
-    reply = reading.samples.replies.get(doc_id, _NO_REPLY)
-    return Item(
-        doc_id=doc_id,
-        unit=_unit(document),
-        images=_image_keys(reading.task, document),
-        question="\n\n".join(str(document[name]) for name in _TEXTS if document.get(name)),
-        options=tuple(document.get("options") or ()),
-        prompt=reading.samples.prompts.get(doc_id, ""),
-        key=reading.task.family.target_text(Sample(document)),
-        reply=reply.text or "",
-        losses=reply.losses or (),
-        answers=_answers(reading, document, reply),
-        groups={column: tuple(group_values) for column in columns if (group_values := values(document, column))},
-        facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
-    )
-
-
 def _withheld_item(reading: TaskReading, document: Document) -> Item:
     """Return a question without its text: digests, numbers, and letters that were logged."""
     doc_id = str(document["doc_id"])
     reply = Reply(losses=reading.samples.replies.get(doc_id, _NO_REPLY).losses)
-    kind = "pair" if reading.task.family.paired else "doc"
     records = [computed.samples[doc_id] for computed in reading.computed.values() if doc_id in computed.samples]
     logged = {name: record[name] for record in records for name in reading.task.breakdown if record.get(name)}
     return Item(
         doc_id=hidden_id("doc", doc_id),
-        unit=hidden_id(kind, _unit(document)),
+        unit=hidden_id("pair" if reading.task.family.paired else "doc", _unit(document)),
         losses=reply.losses or (),
         answers={name: as_logged(answer) for name, answer in _answers(reading, document, reply).items()},
         groups={name: (str(value),) for name, value in logged.items()},
@@ -109,17 +107,6 @@ def as_logged(answer: ReadAnswer) -> ReadAnswer:
 
 def _unit(document: Document) -> str:
     return str(document.get("pair_id") or document.get("rotation_of") or document["doc_id"])
-
-
-def _columns(task: TaskFile, documents: Sequence[Document]) -> list[str]:
-    """Return the columns that group the questions, the task's own first."""
-    number = {
-        column: len(Counter(value for document in documents for value in values(document, column)))
-        for column in SELECTABLE
-    }
-    return list(
-        dict.fromkeys([*task.breakdown, *(column for column in SELECTABLE if 0 < number[column] <= _MOST_GROUPS)])
-    )
 
 
 def _files(document: Document) -> list[str]:

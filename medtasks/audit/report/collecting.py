@@ -1,8 +1,6 @@
-"""Collecting the contents of a report from a run, or from recorded replies.
+"""Collecting the contents of a report from a run, or from recorded replies."""
 
-A task is compared with its sanity variants in the same run, question by question.
-"""
-
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,7 +10,7 @@ from typing import Any
 
 from medtasks.audit.doctor.metric_weights import fetch_command
 from medtasks.audit.report.audit_items import audit_items, image_files
-from medtasks.audit.report.contents import Baseline, RuleScores, RunReport, TaskReport
+from medtasks.audit.report.contents import Baseline, Gain, RuleScores, RunReport, TaskReport
 from medtasks.audit.report.differences import corrected_gains, gains_over, thinking_of
 from medtasks.audit.report.published import published_of, published_scores
 from medtasks.audit.report.run_description import facts, missing_tasks, run_notes
@@ -65,15 +63,10 @@ def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = Ma
     """
     sections = [section(recorded, repeats.get(recorded.name, {})) for recorded in run.tasks.values()]
     of_same_model = set(published_of(run.published_as))
-    reports = [
-        replace(
-            report,
-            published=tuple(
-                replace(score, same_model=(report.name, score) in of_same_model) for score in report.published
-            ),
-        )
-        for report in finished(sections)
-    ]
+    reports = []
+    for report in finished(sections):
+        marked = (replace(score, same_model=(report.name, score) in of_same_model) for score in report.published)
+        reports.append(replace(report, published=tuple(marked)))
     return RunReport(
         title=model_title(run.model) or run.folder.resolve().name,
         model=run.model,
@@ -120,7 +113,18 @@ def section(recorded: TaskRun, repeats: Mapping[Path, TaskReading] = MappingProx
     except UnknownName:
         return _foreign(recorded)
     if task.kind == "group":
-        return _group(recorded, task)
+        members = recorded.members or task.members
+        entries = (task_files().get(name) for name in task.members)
+        first = next((entry for entry in entries if entry and not entry.only_harness), None)
+        ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
+        report = TaskReport(
+            name=recorded.name,
+            describes=task.description,
+            rules=tuple(replace(rule, rule="", describes="", failures={}) for rule in ordered),
+            metrics=_declared(first) if first else {},
+            missing=(f"It is a group: its scores summarise {', '.join(members)}.",),
+        )
+        return Section(report, members=members)
     if task.only_harness:
         return _foreign(recorded, task.only_harness)
     reading = next((repeat for repeat in repeats.values() if repeat.recorded is recorded), None)
@@ -137,6 +141,10 @@ def reading_section(reading: TaskReading) -> Section:
     documents = recorded.documents or len(reading.documents)
     config = task_config(task.name)
     metadata = mapping_in(config, "metadata")
+    settings = config.get("lmms_eval_specific_kwargs") or {}
+    decoding = None  # as the dataset says
+    with contextlib.suppress(MedTasksError):  # of which the run died
+        decoding = Decoding.of_settings(settings.get("default", settings))
     baselines, calibration, lacking = _baselines_and_calibration(reading)
     report = TaskReport(
         name=task.name,
@@ -146,7 +154,7 @@ def reading_section(reading: TaskReading) -> Section:
         access=access_of_task(task, reading.documents),
         # If no data are recorded, those that the replies were matched to.
         **_facts_of({**reading.data, **recorded.data}),
-        decoding=_decoding(config),
+        decoding=decoding,
         withheld=reading.withheld,
         documents=documents,
         answered=answered,
@@ -162,9 +170,7 @@ def reading_section(reading: TaskReading) -> Section:
             *_not_recorded(reading, rules),
             *reading.missing,
             *lacking,
-            *dict.fromkeys(
-                sentence for computed in reading.computed.values() for sentence in computed.report.few_clusters
-            ),
+            *dict.fromkeys(note for computed in reading.computed.values() for note in computed.report.few_clusters),
         ),
     )
     return Section(report, reading, notes)
@@ -204,34 +210,8 @@ def _facts_of(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _group(recorded: TaskRun, task: TaskFile) -> Section:
-    members = recorded.members or task.members
-    by_name = task_files()
-    ours = (by_name[name] for name in task.members if name in by_name and not by_name[name].only_harness)
-    first = next(ours, None)
-    ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
-    rules = tuple(replace(rule, rule="", describes="", failures={}) for rule in ordered)
-    report = TaskReport(
-        name=recorded.name,
-        describes=task.description,
-        rules=rules,
-        metrics=_declared(first) if first else {},
-        missing=(f"It is a group: its scores summarise {', '.join(members)}.",),
-    )
-    return Section(report, members=members)
-
-
 def _declared(task: TaskFile) -> dict[str, Declaration]:
     return {metric.name: metric for metric in (*task.metrics, *task.family.compared_only)}
-
-
-def _decoding(config: Mapping[str, Any]) -> Decoding | None:
-    """Return the decoding in a task's own settings; None if they leave it to the dataset."""
-    settings = config.get("lmms_eval_specific_kwargs") or {}
-    try:
-        return Decoding.of_settings(settings.get("default", settings))
-    except MedTasksError:  # of which the run died
-        return None
 
 
 def _baselines_and_calibration(
@@ -303,24 +283,19 @@ def finished(sections: Sequence[Section]) -> tuple[TaskReport, ...]:
         if members := [others[name].report for name in part.members if name in others]:
             changes["sample_data"] = any(member.sample_data for member in members)
             changes["complete_data"] = all(member.complete_data for member in members)
-            changes["documents"] = _common([member.documents for member in members])
-            changes["answered"] = _common([member.answered for member in members])
+            for name in ("documents", "answered"):  # 0, for unknown, if they differ
+                numbers = {getattr(member, name) for member in members}
+                changes[name] = numbers.pop() if len(numbers) == 1 else 0
         elif part.reading is not None and (task := part.reading.task).variant in THINKING:
             base = others.get(str(task.base))
             over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
             changes["thinking"] = thinking_of(part.reading, over_direct)
         elif part.reading is not None:
-            variants = [others[name] for name in (f"{task.name}_{variant}" for variant in OF_IMAGES) if name in others]
-            changes["gains"] = tuple(
-                gain
-                for other in variants
-                if other.reading and other.reading.task.base == task.name
-                for gain in gains_over(part.readings, part.report, other.readings, other.report)
-            )
+            gains: list[Gain] = []
+            for variant in OF_IMAGES:
+                other = others.get(f"{task.name}_{variant}")
+                if other and other.reading and other.reading.task.base == task.name:
+                    gains += gains_over(part.readings, part.report, other.readings, other.report)
+            changes["gains"] = tuple(gains)
         reports.append(replace(part.report, **changes))
     return corrected_gains(reports)
-
-
-def _common(values: Sequence[int]) -> int:
-    """Return the common value of all; 0, for unknown, if they differ."""
-    return values[0] if len(set(values)) == 1 else 0

@@ -1,7 +1,4 @@
-"""Gains of tasks over their variants in the same run, costs of thinking, and differences from other runs.
-
-All gains of a report are one family of tests, and so are all differences from other runs.
-"""
+"""Gains of tasks over their variants in the same run, costs of thinking, and differences from other runs."""
 
 import math
 import statistics
@@ -9,14 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from medtasks.audit.comparing import (
-    ComparedTask,
-    compare_all,
-    compare_task,
-    corrected_together,
-    paired_values,
-    same_values,
-)
+from medtasks.audit import comparing
+from medtasks.audit.comparing import ComparedTask
 from medtasks.audit.groups import with_interval
 from medtasks.audit.report.contents import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.audit.report.task_reading import TaskReading
@@ -84,8 +75,8 @@ def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReadin
     gains = []
     for (rule, metric), pair in values.items():
         if pair[0].keys() & pair[1].keys():
-            paired = paired_values(*pair)
-            result, same = compare_paired(*paired), same_values(values, rule, metric)
+            paired = comparing.paired_values(*pair)
+            result, same = compare_paired(*paired), comparing.same_values(values, rule, metric)
             of = (str(variant.task.variant or _DIRECT), variant.task.name, rule, metric)
             if not result.first and metric in zero_if_blind and variant.task.variant in WITHOUT_IMAGE:
                 scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
@@ -116,52 +107,46 @@ def _recorded(task: TaskFile, base: TaskReport, variant: TaskFile, other: TaskRe
 
 def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     """Correct the p-values of all gains of a run's reports together; equal rules are one test."""
-    gains = [
-        (report.name, gain)
-        for report in reports
-        for gain in (*report.gains, *(report.thinking.gains if report.thinking else ()))
-    ]
-    tested = [(name, gain, gain.test) for name, gain in gains if gain.test and not gain.same_as]
-    results = corrected([test for *_, test in tested])
-    by_test = {
-        (name, gain.task, gain.metric, gain.rule): result
-        for (name, gain, _), result in zip(tested, results, strict=True)
+    gains = {report.name: (*report.gains, *(report.thinking.gains if report.thinking else ())) for report in reports}
+    tests = {
+        (name, gain.task, gain.metric, gain.rule): gain.test
+        for name, of_task in gains.items()
+        for gain in of_task
+        if gain.test and not gain.same_as
     }
+    results = dict(zip(tests, corrected(list(tests.values())), strict=True))
 
     def together(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
-        of_tests = [by_test.get((name, report.task, report.metric, report.same_as or report.rule)) for report in gains]
-        return tuple(
-            replace(gain, p=corrected_test[0].p, p_holm=corrected_test[1], test=None) if corrected_test else gain
-            for gain, corrected_test in zip(gains, of_tests, strict=True)
-        )
+        changed = []
+        for gain in gains:
+            result = results.get((name, gain.task, gain.metric, gain.same_as or gain.rule))
+            changed.append(replace(gain, p=result[0].p, p_holm=result[1], test=None) if result else gain)
+        return tuple(changed)
 
-    return tuple(
-        replace(
-            report,
-            gains=together(report.name, report.gains),
-            thinking=replace(report.thinking, gains=together(report.name, report.thinking.gains))
-            if report.thinking
-            else None,
-        )
-        for report in reports
-    )
+    changed = []
+    for report in reports:
+        thinking = report.thinking and replace(report.thinking, gains=together(report.name, report.thinking.gains))
+        changed.append(replace(report, gains=together(report.name, report.gains), thinking=thinking))
+    return tuple(changed)
 
 
 def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -> tuple[RunComparison, ...]:
     """Compare one run with others; p-values are corrected for the tests against all of them.
 
     Runs are folders, or of the only ``task`` to compare files of recorded replies. Errors are those of
-    :func:`compare_task` and :func:`compare_all`.
+    :func:`~medtasks.audit.comparing.compare_task`.
     """
     compared: dict[tuple[Path, str], ComparedTask] = {}
     notes: dict[Path, list[str]] = {}
     for other in dict.fromkeys(others):
         runs = {"this run": run, str(other): Source(other)}
-        tasks, causes = compare_all(runs) if task is None else ({task: compare_task(task_file(task), runs)}, {})
+        tasks, causes = (
+            comparing.compare_all(runs) if task is None else ({task: comparing.compare_task(task_file(task), runs)}, {})
+        )
         notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
         compared |= {(other, name): result for name, result in tasks.items()}
     scores: dict[Path, list[ComparedScore]] = {other: [] for other in notes}
-    for (other, name), result in corrected_together(compared).items():
+    for (other, name), result in comparing.corrected_together(compared).items():
         (overlap,) = result.overlaps.values()
         if overlap.only_first or overlap.only_second:
             notes[other].append(
@@ -183,8 +168,6 @@ _TRUNCATED: Metric[SampleScore] = Metric(
 )
 _BINS, _LEAST_IN_BIN = 4, 5
 
-Scores = Mapping[str, SampleScore]
-
 
 def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
     """Summarise the replies to a thinking variant under its first row; None without single scores."""
@@ -196,10 +179,8 @@ def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
     if all(doc_id in reading.samples.tokens for doc_id in answered_scores):
         unit, lengths = TOKENS, {doc_id: reading.samples.tokens[doc_id] for doc_id in answered_scores}
     else:
-        counts = {
-            doc_id: score["reasoning_words"] for doc_id, score in answered_scores.items() if "reasoning_words" in score
-        }
-        unit, lengths = WORDS, {doc_id: int(count) for doc_id, count in counts.items()}
+        with_words = {doc_id: score for doc_id, score in answered_scores.items() if "reasoning_words" in score}
+        unit, lengths = WORDS, {doc_id: int(score["reasoning_words"]) for doc_id, score in with_words.items()}
     ordered = sorted(lengths.values())
     configs = (reading.recorded.config, task_config(reading.task.name))
     limits = (mapping_in(config, "generation_kwargs").get("max_new_tokens") for config in configs)
@@ -222,11 +203,8 @@ def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
     )
 
 
-def _bins(reading: TaskReading, scores: Scores, lengths: Mapping[str, int]) -> tuple[LengthBin, ...]:
-    """Return the score of questions by the length of their replies, in at most four parts of about equal size.
-
-    The metric is the first main one that has a value for single samples, not for pairs.
-    """
+def _bins(reading: TaskReading, scores: Mapping[str, SampleScore], lengths: Mapping[str, int]) -> tuple[LengthBin, ...]:
+    """Return scores by reply length, in up to four parts; of the first main metric with values of single samples."""
     by_id = {str(document["doc_id"]): document for document in reading.documents}
     clusters = [(doc_id, Sample(by_id[doc_id]).cluster_id) for doc_id in scores]
     try:
@@ -245,12 +223,8 @@ def _bins(reading: TaskReading, scores: Scores, lengths: Mapping[str, int]) -> t
     members_by_bin: dict[int, list[str]] = {}
     for doc_id in order:  # equal lengths share a bin
         members_by_bin.setdefault(sum(lengths[doc_id] >= edge for edge in edges), []).append(doc_id)
-    return tuple(
-        LengthBin(
-            lengths[members[0]],
-            lengths[members[-1]],
-            len(members),
-            with_interval(metric, metric.estimate([scores[doc_id] for doc_id in members])),
-        )
-        for _, members in sorted(members_by_bin.items())
-    )
+    bins = []
+    for _, members in sorted(members_by_bin.items()):
+        score = with_interval(metric, metric.estimate([scores[doc_id] for doc_id in members]))
+        bins.append(LengthBin(lengths[members[0]], lengths[members[-1]], len(members), score))
+    return tuple(bins)

@@ -6,17 +6,22 @@ results: no image, no file name, nothing about the images it is compared with.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from medtasks.audit.report import wording
-from medtasks.audit.report.page import rendered, write_whole
-from medtasks.audit.report.thumbnails import Thumbnail, thumbnails
+from medtasks.audit.report.page import Thumbnail, rendered, thumbnails, write_whole
 from medtasks.audit.report.wording import count, counted, part_of
 from medtasks.audit.tables import Table, number_table
 from medtasks.data.dataset_lookup import provenance
-from medtasks.data.duplicates.image_copies import Concern, CopyKind, DistinctImage, DuplicatePair, Duplicates
+from medtasks.data.duplicates.image_copies import (
+    Concern,
+    CopyKind,
+    DistinctImage,
+    DuplicatePair,
+    Duplicates,
+    OtherImages,
+)
 from medtasks.data.duplicates.image_hashes import BITS, LIKENESS, SIDE, TINY_SIDE
 from medtasks.data.privacy import hidden_id, is_private
 
@@ -62,22 +67,17 @@ class Names:
 
     def finding(self, finding: DuplicatePair) -> dict[str, Any]:
         """Describe a pair."""
+        alike, concern = finding.alike, finding.concern
         return {
             "kind": str(finding.kind),
-            "concern": str(finding.concern) if finding.concern else None,
-            "distance": finding.alike.distance,
-            "likeness": round(finding.alike.likeness, 4),
-            "turn": finding.alike.turn,
-            "inverted": finding.alike.inverted,
+            "concern": str(concern) if concern else None,
+            "distance": alike.distance,
+            "likeness": round(alike.likeness, 4),
+            "turn": alike.turn,
+            "inverted": alike.inverted,
             "first": self.described(finding.first),
-            "second": self.described(finding.second, own=finding.concern is not None, file=_second_file(finding)),
+            "second": self.described(finding.second, own=concern is not None, file=_second_file(finding)),
         }
-
-    def shown_files(self, finding: DuplicatePair) -> tuple[Path | None, Path | None]:
-        """Return the files of both images; None for one that must not be shown."""
-        hidden = self.hidden if finding.concern else self.other_is_hidden
-        second = None if hidden else finding.second.files[_second_file(finding)]
-        return None if self.hidden else finding.first.files[0], second
 
 
 def below(file: Path, folders: Iterable[Path]) -> str:
@@ -100,6 +100,13 @@ def duplicates_as_dict(
 ) -> dict[str, Any]:
     """Return the result of a search with these settings as JSON types."""
     with_question = sum(bool(image.questions) for image in search.shown.images)
+    within_counts = []
+    for concern in Concern:
+        part = [finding for finding in search.within if finding.concern is concern]
+        kinds = Counter(finding.kind for finding in part)
+        questions = {question for finding in part for question in finding.questions}
+        counts = {str(kind): kinds[kind] for kind in CopyKind}
+        within_counts.append({"concern": str(concern), **counts, "questions": len(questions)})
     return {
         "dataset": dataset,
         "data": provenance(dataset),
@@ -117,19 +124,24 @@ def duplicates_as_dict(
         "volumes": search.shown.volumes,
         "uniform": [names.described(image) for image in search.uniform],
         "within": [names.finding(finding) for finding in search.within],
-        "within_counts": _within_counts(search.within),
+        "within_counts": within_counts,
         "groups": [[names.described(image)["picture"] for image in group] for group in search.groups],
-        "against": _other(search, names),
+        "against": _against(search.other, search, names) if search.other else None,
         "left_out": [names.question(doc_id) for doc_id in search.left_out],
     }
 
 
-def _other(search: Duplicates, names: Names) -> dict[str, Any] | None:
-    other = search.other
-    if other is None:
-        return None
+def _against(other: OtherImages, search: Duplicates, names: Names) -> dict[str, Any]:
     folders = [other.folder] if other.folder else []
     errors = {} if names.other_is_hidden else other.unreadable
+    # Each image and each question of the dataset counts once, under its surest finding.
+    pictures: dict[int, CopyKind] = {}
+    questions: dict[str, CopyKind] = {}
+    for finding in search.outside:  # the surest first
+        pictures.setdefault(id(finding.first), finding.kind)
+        for question in finding.questions:
+            questions.setdefault(question, finding.kind)
+    by_picture, by_question = Counter(pictures.values()), Counter(questions.values())
     return {
         "name": "the folder given" if other.folder and names.hidden else _printable(other.name),
         "files": other.files,
@@ -142,32 +154,10 @@ def _other(search: Duplicates, names: Names) -> dict[str, Any] | None:
         "unreadable": len(other.unreadable),
         "unreadable_files": {below(file, folders): _printable(error) for file, error in errors.items()},
         "findings": [names.finding(finding) for finding in search.outside],
-        "counts": _outside_counts(search.outside),
+        "counts": [
+            {"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]} for kind in CopyKind
+        ],
     }
-
-
-def _within_counts(findings: Sequence[DuplicatePair]) -> list[dict[str, Any]]:
-    rows = []
-    for concern in Concern:
-        part = [finding for finding in findings if finding.concern is concern]
-        kinds = Counter(finding.kind for finding in part)
-        questions = {question for finding in part for question in finding.questions}
-        rows.append(
-            {"concern": str(concern), **{str(kind): kinds[kind] for kind in CopyKind}, "questions": len(questions)}
-        )
-    return rows
-
-
-def _outside_counts(findings: Iterable[DuplicatePair]) -> list[dict[str, Any]]:
-    """Count each image and each question of the dataset once, under its surest finding."""
-    pictures: dict[int, CopyKind] = {}
-    questions: dict[str, CopyKind] = {}
-    for finding in findings:  # the surest first
-        pictures.setdefault(id(finding.first), finding.kind)
-        for question in finding.questions:
-            questions.setdefault(question, finding.kind)
-    by_picture, by_question = Counter(pictures.values()), Counter(questions.values())
-    return [{"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]} for kind in CopyKind]
 
 
 def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
@@ -194,9 +184,8 @@ def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
 def not_compared(contents: Mapping[str, Any]) -> list[str]:
     """List in sentences the images on both sides that were not compared; empty if there are none."""
     against = contents["against"]
-    of_dataset = _listed(
-        (len(contents["uniform"]), "picture", " of a single grey"), (contents["volumes"], "volume", "")
-    )
+    uniform = (len(contents["uniform"]), "picture", " of a single grey")
+    of_dataset = _listed(uniform, (contents["volumes"], "volume", ""))
     sentences = [f"Not compared of {contents['dataset']}: {of_dataset}."] if of_dataset else []
     if against is None:
         return sentences
@@ -223,25 +212,24 @@ def write_duplicates_page(
 ) -> None:
     """Write the page of a search and its contents (:func:`duplicates_as_dict`); MedTasksError: it cannot be written."""
     against = contents["against"]
-    within, outside = (
-        [(described, names.shown_files(finding)) for described, finding in zip(listed, findings, strict=True)]
-        for listed, findings in (
-            (contents["within"][:MOST_SHOWN], search.within[:MOST_SHOWN]),
-            (against["findings"][:MOST_SHOWN] if against else [], search.outside[:MOST_SHOWN]),
-        )
-    )
-    files = chain.from_iterable(two for _, two in [*within, *outside])
-    small = thumbnails(file for file in files if file).by_file
-    cards = [
-        [{**described, "thumbnails": [small[file] if file else _HIDDEN for file in two]} for described, two in part]
-        for part in (within, outside)
-    ]
+    within, outside = search.within[:MOST_SHOWN], search.outside[:MOST_SHOWN]
+    files: dict[int, tuple[Path | None, Path | None]] = {}  # of both images; None for one that must not be shown
+    for finding in (*within, *outside):
+        hidden = names.hidden if finding.concern else names.other_is_hidden
+        second = None if hidden else finding.second.files[_second_file(finding)]
+        files[id(finding)] = (None if names.hidden else finding.first.files[0], second)
+    small = thumbnails(file for pair in files.values() for file in pair if file).by_file
+
+    def cards(described: Sequence[Mapping[str, Any]], findings: Sequence[DuplicatePair]) -> list[dict[str, Any]]:
+        shown = ([small[file] if file else _HIDDEN for file in files[id(finding)]] for finding in findings)
+        return [{**texts, "thumbnails": images} for texts, images in zip(described, shown, strict=False)]
+
     page = rendered(
         "duplicates",
         contents=contents,
         against=against,
-        within=cards[0],
-        outside=cards[1],
+        within=cards(contents["within"], within),
+        outside=cards(against["findings"] if against else [], outside),
         not_compared=not_compared(contents),
         wording=wording,
         counts=duplicate_tables(contents),

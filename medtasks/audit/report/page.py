@@ -1,23 +1,30 @@
 """Pages: each one HTML file that opens from disk, without a server and without the network.
 
-The data of a run's audit browser is in its page as JSON that is safe inside HTML.
+The data of a run's audit browser is in its page as JSON that is safe inside HTML, and small copies of all images.
 """
 
 import base64
 import hashlib
+import io
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+from PIL import Image
 
 from medtasks import __version__
 from medtasks.audit.report import report_tables, task_tables, wording
 from medtasks.audit.report.contents import RunReport, TaskReport, as_json
-from medtasks.audit.report.thumbnails import Thumbnails, thumbnails
-from medtasks.audit.report.wording import REASONS, anchor
-from medtasks.data.images.decoding import Decoding
+from medtasks.data.dataset_manifest import decoding_of_file
+from medtasks.data.images.decoding import Decoding, decoded_somehow
+from medtasks.data.images.strict_pillow import strict_decoding
 from medtasks.errors import MedTasksError
 from medtasks.families.family import ReadAnswer
 from medtasks.home import written_whole
@@ -26,25 +33,45 @@ _TEMPLATES = "templates"
 _FILTERS = (wording.number, wording.count, wording.counted, wording.moment, wording.anchor)
 _INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
+BUDGET = 18_000_000  # characters that all images together may take in the page
+# Longer sides in pixels, from the first choice to the last.
+SIDES = (512, 448, 384, 320, 256, 224, 192, 160, 128, 96)
+_QUALITY = 80
+_PROBED = 24  # images from which the size of all is estimated
+_HEADROOM = 1.08  # the images probed may be simpler than the others
+_BLOCK = 64
+_WORKERS = min(8, os.cpu_count() or 1)  # each holds one whole image
+LEFT_OUT = "left out to keep this file small"
+
 
 def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None = None) -> None:
     """Write a report as one HTML file.
 
     The file loads nothing: style, script, images and data are inside, and its content security policy forbids
     everything else, scripts in a model's reply included. It appears complete or not at all; its folder must exist.
-    ``figures`` are SVG elements by key, see :mod:`medtasks.audit.report.figures.drawing`; tables show the same numbers
-    without them. MedTasksError: the file cannot be written.
+    ``figures`` are SVG elements by key, see :mod:`medtasks.audit.report.figures`; tables show the same numbers without
+    them. MedTasksError: the file cannot be written.
     """
     from markupsafe import Markup
 
-    files_shown, decodings, without_file = _images(report)
-    images = thumbnails(files_shown, decodings=decodings)
+    shown: dict[Path, None] = {}
+    decodings: dict[Path, Decoding] = {}
+    without_file = set()
+    for task in report.tasks:
+        if task.decoding:
+            decodings |= dict.fromkeys(task.pictures.values(), task.decoding)
+        for key in () if task.withheld else (key for item in task.items for key in item.images):
+            if key in task.pictures:
+                shown[task.pictures[key]] = None
+            else:
+                without_file.add((task.name, key))
+    images = thumbnails(shown, decodings=decodings)
     page = rendered(
         "page",
         report=report,
         figures={key: Markup(figure) for key, figure in (figures or {}).items()},
         pictures=images,
-        unreadable=images.unreadable + without_file,
+        unreadable=images.unreadable + len(without_file),
         style=Markup(own_text("page.css")),
         data=Markup(json_in_html(audit_data(report, images))),
         uris=Markup(json_in_html([image.uri for image in images.by_file.values()])),
@@ -64,23 +91,17 @@ def rendered(name: str, **values: Any) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("medtasks.audit.report", _TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader = PackageLoader("medtasks.audit.report", _TEMPLATES)
+    strict: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined}
+    environment = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **strict)
     environment.filters.update({function.__name__: function for function in _FILTERS})
     script = own_text(f"{name}.js")
     # Only our own script runs, and nothing is loaded.
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     rules = ("default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:")
-    policy = "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
-    page: str = environment.get_template(f"{name}.html").render(
-        version=__version__, script=Markup(script), policy=policy, **values
-    )
-    return page
+    own: dict[str, Any] = {"version": __version__, "script": Markup(script)}
+    own["policy"] = "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
+    return str(environment.get_template(f"{name}.html").render(**own, **values))
 
 
 def own_text(name: str) -> str:
@@ -89,10 +110,7 @@ def own_text(name: str) -> str:
 
 
 def write_whole(path: Path, text: str, option: str = "--html") -> None:
-    """Write a page, which appears complete or not at all; MedTasksError: it cannot be written.
-
-    ``option`` is what names another file on the command line.
-    """
+    """Write a page whole or not at all; MedTasksError: it cannot be written, ``option`` names another file."""
     try:
         path.parent.stat()  # a missing folder is more likely a slip than to be created
         with written_whole(path) as page:
@@ -106,30 +124,115 @@ def write_whole(path: Path, text: str, option: str = "--html") -> None:
 
 
 def json_in_html(value: Any) -> str:
-    r"""Return a value of JSON types, with finite numbers, as ASCII without a character that HTML takes for markup.
-
-    Example:
-        >>> json_in_html({"reply": "</script>"})
-        '{"reply":"\\u003c/script\\u003e"}'
-    """
+    """Return a value of JSON types, with finite numbers, as ASCII without a character that HTML takes for markup."""
     # A reply may hold half of a surrogate pair, which UTF-8 cannot; ASCII can. It also hides U+2028 from JavaScript.
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_INSIDE_HTML)
 
 
-def _images(report: RunReport) -> tuple[list[Path], dict[Path, Decoding], int]:
-    """Return the image files of all items, the decodings that their tasks set, and the number of missing files."""
-    files: dict[Path, None] = {}
-    decodings: dict[Path, Decoding] = {}
-    without_file = set()
-    for task in report.tasks:
-        if task.decoding:
-            decodings |= dict.fromkeys(task.pictures.values(), task.decoding)
-        for key in () if task.withheld else (key for item in task.items for key in item.images):
-            if key in task.pictures:
-                files[task.pictures[key]] = None
-            else:
-                without_file.add((task.name, key))
-    return list(files), decodings, len(without_file)
+@dataclass(frozen=True)
+class Thumbnail:
+    """A small copy of an image, or the reason why it is missing."""
+
+    uri: str  # JPEG as a data URI; empty if there is no image
+    width: int = 0  # of the image as models see it, in pixels; 0 without an image
+    height: int = 0
+    remark: str = ""  # why there is no image, or the conversions of its pixels; mostly empty
+
+
+@dataclass(frozen=True)
+class Thumbnails:
+    """Small copies of many images."""
+
+    side: int  # their longer side at most, in pixels
+    by_file: Mapping[Path, Thumbnail]  # one for every file asked for
+
+    @property
+    def left_out(self) -> int:
+        """Number of images that had no room."""
+        return sum(image.remark == LEFT_OUT for image in self.by_file.values())
+
+    @property
+    def unreadable(self) -> int:
+        """Number of files that are missing or damaged."""
+        return sum(not image.uri for image in self.by_file.values()) - self.left_out
+
+
+def thumbnails(
+    paths: Iterable[Path], budget: int = BUDGET, decodings: Mapping[Path, Decoding] = MappingProxyType({})
+) -> Thumbnails:
+    """Return small copies of images, as models see them, that fit into a page together.
+
+    The more images, the smaller they are; what does not fit at the smallest size is left out, the last files first.
+    The result does not depend on the number of processors. A file named twice is read once; those that are missing or
+    damaged get a remark. All together take no more characters than the budget. Files that ``decodings`` names are
+    decoded otherwise than the prepared dataset says in which they lie.
+    """
+    distinct = {file: decodings.get(file) or decoding_of_file(file) for file in dict.fromkeys(paths)}
+    with strict_decoding(), ThreadPoolExecutor(_WORKERS) as workers:
+        listed = list(distinct.items())
+        sides = SIDES[SIDES.index(_likely_side(listed, budget, workers)) :]
+        for side in sides:
+            made = _made(listed, side, budget, workers)
+            if len(made) == len(listed):
+                break
+    made += [Thumbnail("", remark=LEFT_OUT)] * (len(listed) - len(made))
+    return Thumbnails(side, dict(zip(distinct, made, strict=True)))
+
+
+def _likely_side(listed: Sequence[tuple[Path, Decoding]], budget: int, workers: ThreadPoolExecutor) -> int:
+    """Return the largest side at which all are likely to fit, from the sizes of some."""
+    if len(listed) <= _PROBED:
+        return SIDES[0]
+    probed = [listed[number * len(listed) // _PROBED] for number in range(_PROBED)]
+    images = [image for image, _ in workers.map(lambda file: _seen(file[0], file[1], SIDES[0]), probed) if image]
+    for side in SIDES:
+        size = sum(len(_uri(image, side)) for image in images)
+        if size / _PROBED * len(listed) * _HEADROOM <= budget:
+            return side
+    return SIDES[-1]
+
+
+def _made(
+    listed: Sequence[tuple[Path, Decoding]], side: int, budget: int, workers: ThreadPoolExecutor
+) -> list[Thumbnail]:
+
+    def thumbnail(file: tuple[Path, Decoding]) -> Thumbnail:
+        image, seen = _seen(*file, side)
+        return replace(seen, uri=_uri(image, side)) if image else seen
+
+    made: list[Thumbnail] = []
+    # In blocks, because an executor would work on all files although the room ends with one of the first.
+    for start in range(0, len(listed), _BLOCK):
+        for image in workers.map(thumbnail, listed[start : start + _BLOCK]):
+            budget -= len(image.uri)
+            if budget < 0:
+                return made
+            made.append(image)
+    return made
+
+
+def _seen(path: Path, decoding: Decoding, side: int) -> tuple[Image.Image | None, Thumbnail]:
+    """Return an image of about the size, if it can be read, and its facts."""
+    try:
+        seen = decoded_somehow(path, decoding, side)
+    except FileNotFoundError:
+        return None, Thumbnail("", remark="the file is missing")
+    except Exception:  # noqa: BLE001  # a damaged file raises whatever its decoder likes; no image breaks the report
+        return None, Thumbnail("", remark="the file cannot be read as a picture")
+    # A draft of a JPEG has at least these sides already.
+    seen.pixels.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3)
+    red, *others = (band.tobytes() for band in seen.pixels.split())
+    is_grey = all(band == red for band in others)  # which takes a third of the bytes
+    image = seen.pixels.getchannel("R") if is_grey else seen.pixels
+    return image, Thumbnail("", *seen.size, "; ".join(seen.conversions))
+
+
+def _uri(image: Image.Image, side: int) -> str:
+    small = image.copy()
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=_QUALITY)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
@@ -141,24 +244,28 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
     """
     texts = _Numbered()
     position = {file: number for number, file in enumerate(images.by_file)}
-    items = [entry for number, task in enumerate(report.tasks) for entry in _items(number, task, texts, position)]
+    tasks: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
+    for number, task in enumerate(report.tasks):
+        columns = list(dict.fromkeys(column for item in task.items for column in item.groups))
+        items += _items(number, task, columns, texts, position)
+        tasks.append(
+            {
+                "name": task.name,
+                "anchor": wording.anchor(task.name),
+                "withheld": task.withheld,
+                "sample": task.sample_data,
+                "rules": [rule.name for rule in task.rules],
+                "columns": columns,
+            }
+        )
     sizes = [[image.width, image.height, image.remark] for image in images.by_file.values()]
     return {
         "texts": list(texts),
         "pictures": [*sizes, [0, 0, "its file is missing"]],
         "side": images.side,
-        "reasons": {str(reason): list(words) for reason, words in REASONS.items()},
-        "tasks": [
-            {
-                "name": task.name,
-                "anchor": anchor(task.name),
-                "withheld": task.withheld,
-                "sample": task.sample_data,
-                "rules": [rule.name for rule in task.rules],
-                "columns": _columns(task),
-            }
-            for task in report.tasks
-        ],
+        "reasons": {str(reason): list(words) for reason, words in wording.REASONS.items()},
+        "tasks": tasks,
         "items": items,
     }
 
@@ -171,14 +278,9 @@ class _Numbered(dict[str, int]):
         return self[text]
 
 
-def _columns(task: TaskReport) -> list[str]:
-    return list(dict.fromkeys(column for item in task.items for column in item.groups))
-
-
 def _items(
-    number: int, task: TaskReport, texts: Mapping[str, int], position: Mapping[Path, int]
+    number: int, task: TaskReport, columns: Sequence[str], texts: Mapping[str, int], position: Mapping[Path, int]
 ) -> Iterator[dict[str, Any]]:
-    rules, columns = [rule.name for rule in task.rules], _columns(task)
     pictures = {key: position.get(file, len(position)) for key, file in task.pictures.items()}
     for item in task.items:
         entry: dict[str, Any] = {
@@ -186,7 +288,7 @@ def _items(
             "id": item.doc_id,
             "u": item.unit,
             "l": [as_json(loss) for loss in item.losses],
-            "a": [_answer(item.answers.get(rule), item.options) for rule in rules],
+            "a": [_answer(item.answers.get(rule.name), item.options) for rule in task.rules],
             "g": [list(item.groups.get(column, ())) for column in columns],
         }
         if not task.withheld:
@@ -214,10 +316,8 @@ def named_options(answer: str, options: Sequence[str]) -> list[int]:
     """Return the options that an answer names, by one or several letters or by the whole text.
 
     Example:
-        >>> named_options("B", ["Left", "Right"]), named_options("A, B", ["Left", "Right"])
-        ([1], [0, 1])
-        >>> named_options("right", ["Left", "Right"]), named_options("unknown", ["Left", "Right"])
-        ([1], [])
+        >>> named_options("A, B", ["Left", "Right"]), named_options("right", ["Left", "Right"])
+        ([0, 1], [1])
     """
     by_letter = {chr(ord("A") + number): number for number in range(len(options))}
     letters = re.findall(r"[^\s,;]+", answer)

@@ -4,21 +4,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
+from medtasks.audit.report import wording
 from medtasks.audit.report.contents import RunComparison, RunReport, TaskReport
 from medtasks.audit.report.task_tables import label, score_cell, task_tables
-from medtasks.audit.report.wording import (
-    INTERVALS,
-    anchor,
-    count,
-    decided,
-    difference,
-    moment,
-    number,
-    p_value,
-    points,
-    questions,
-    warnings,
-)
+from medtasks.audit.report.wording import INTERVALS
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.data.variants import BLIND, SWAPPED
 from medtasks.stats.paired import ALPHA
@@ -33,19 +22,15 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     sections = [("Summary", [replace(summary, notes=(*summary.notes, *report.notes)), *comparisons])]
     for task in report.tasks:
         tables = [
-            replace(table, caption=f"{table.caption} {task.name}, {report.title}.", warnings=warnings(task))
+            replace(table, caption=f"{table.caption} {task.name}, {report.title}.", warnings=wording.warnings(task))
             for table in task_tables(task)
         ]
-        withheld = ["Credentialed data: only scores are shown."] if task.withheld else []
         about = task.describes + "." * bool(task.describes and task.describes[-1] not in ".?!")
         if task.dataset:
             fingerprint = f"fingerprint {task.fingerprint[:_FINGERPRINT] or 'not recorded'}"
             about = f"{about} Data: {task.dataset}, {fingerprint}.".lstrip()
-        tables[0] = replace(
-            tables[0],
-            caption=f"{tables[0].caption} {about}".rstrip(),
-            notes=(*tables[0].notes, *task.missing, *withheld),
-        )
+        notes = (*tables[0].notes, *task.missing, *["Credentialed data: only scores are shown."] * task.withheld)
+        tables[0] = replace(tables[0], caption=f"{tables[0].caption} {about}".rstrip(), notes=notes)
         sections.append((task.name, tables))
     rows = [cells(name_cell(name), why) for name, why in report.missing.items()]
     caption = "Tasks that were asked for and have no results."
@@ -60,8 +45,8 @@ def summary_table(report: RunReport) -> Table:
     rows, pairs = [], list[str]()
     for task in report.tasks:
         tags = ["sample data"] * task.sample_data + ["withheld"] * task.withheld
-        name = Cell(task.name, code=True, remark=", ".join(tags), link=anchor(task.name))
-        answered = Cell(questions(task), remark="not all" if task.answered < task.documents else "")
+        name = Cell(task.name, code=True, remark=", ".join(tags), link=wording.anchor(task.name))
+        answered = Cell(wording.questions(task), remark="not all" if task.answered < task.documents else "")
         if not task.rules:
             rows.append(cells(name, "no score: see its section", *[""] * 5, answered))
         for rule in task.rules:
@@ -71,15 +56,15 @@ def summary_table(report: RunReport) -> Table:
                 metric, code=True, remark="lower is better" if score and score.higher_is_better is False else ""
             )
             best = task.best_baseline(rule) if score else None
-            baseline = f"{number(best[1], share)} ({best[0].name})" if best else NOT_DEFINED
+            baseline = f"{wording.number(best[1], share)} ({best[0].name})" if best else NOT_DEFINED
             gained = _image_gain(task, rule.name, metric)
             main = score_cell(score, rule.why_undefined(score), best[1] if best else math.nan)
             replies = sum(rule.reasons.values())
             invalid = rule.estimates.get("invalid_rate")
             share_invalid = 1 - rule.reasons.get("ok", 0) / replies if replies else math.nan
-            invalid_share = number(invalid.value if invalid else share_invalid)
+            invalid_share = wording.number(invalid.value if invalid else share_invalid)
             rows.append(cells(name, name_cell(rule.name), better, main, invalid_share, baseline, gained, answered))
-            if rule.pairs and (counts := decided(rule.pairs)):
+            if rule.pairs and (counts := wording.decided(rule.pairs)):
                 pairs.append(f"{task.name}, {rule.name}: pairs solved : wrong on both sides {counts}.")
     return Table(
         label=label("summary"),
@@ -111,11 +96,11 @@ def _image_gain(task: TaskReport, rule: str, metric: str) -> str:
     if gain is None:
         return NOT_DEFINED
     share = task.is_share(gain.metric, gain.score, gain.variant_score)
-    return f"{difference(gain.difference, gain.low, gain.high, share)}{named}"
+    return f"{wording.difference(gain.difference, gain.low, gain.high, share)}{named}"
 
 
 def _warnings(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
-    return tuple(f"{task.name}: {text}" for task in tasks for text in warnings(task))
+    return tuple(f"{task.name}: {text}" for task in tasks for text in wording.warnings(task))
 
 
 def comparison_table(report: RunReport, other: RunComparison, position: int) -> Table:
@@ -130,17 +115,17 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
             if (twin.task, twin.metric, twin.same_as) == (score.task, score.metric, score.rule)
         ]
         names = map(name_cell, (score.task, ", ".join([score.rule, *alike]), score.metric))
-        values = (number(score.first, share), number(score.second, share))
+        values = (wording.number(score.first, share), wording.number(score.second, share))
         test = (
-            difference(score.difference, score.low, score.high, share),
+            wording.difference(score.difference, score.low, score.high, share),
             score.test,
-            p_value(score.p),
-            p_value(score.p_holm),
+            wording.p_value(score.p),
+            wording.p_value(score.p_holm),
         )
         higher = "the other run is higher" if score.difference > 0 else "this run is higher"
         verdict = "no test" if math.isnan(score.p_holm) else higher if score.p_holm < ALPHA else "no difference shown"
-        samples = f"{count(score.samples)} ({count(score.units)})"
-        rows.append(cells(*names, samples, *values, *test, verdict, points(score.detectable, share)))
+        samples = f"{wording.count(score.samples)} ({wording.count(score.units)})"
+        rows.append(cells(*names, samples, *values, *test, verdict, wording.points(score.detectable, share)))
     return Table(
         label=label("comparison", str(position)),
         caption=f"{other.name} compared with this run, {report.title}.",
@@ -162,7 +147,7 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
 
 def facts_table(report: RunReport) -> Table:
     """Return the recorded facts about a run."""
-    times = {"model": report.model, "run": moment(report.run_at), "report": moment(report.created)}
+    times = {"model": report.model, "run": wording.moment(report.run_at), "report": wording.moment(report.created)}
     facts = {**{name: value for name, value in times.items() if value}, **report.facts}
     rows = [cells(name, value) for name, value in facts.items()]
     return Table(label("run"), "What is recorded about the run.", "lp", cells("Fact", "Value"), rows)

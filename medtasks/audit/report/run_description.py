@@ -58,7 +58,8 @@ def facts(run: Run) -> dict[str, str]:
 def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
     machine, recipe = manifest.hardware, manifest.recipe
     gpus = [f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus]
-    data = {record.dataset: record.fingerprint for record in manifest.tasks.values() if record.dataset}
+    known = {record.dataset: record.fingerprint for record in manifest.tasks.values() if record.dataset}
+    data = (f"{name} {fingerprint or 'not known'}" for name, fingerprint in known.items())
     seeds = manifest.seeds.model_dump()
     return {
         "command": shlex.join(manifest.command),
@@ -69,9 +70,7 @@ def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
         "model arguments": manifest.model.arguments,
         "weights": manifest.model.weights,
         "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
-        "fingerprints of the data": ", ".join(
-            f"{name} {fingerprint or 'not known'}" for name, fingerprint in data.items()
-        ),
+        "fingerprints of the data": ", ".join(data),
         "versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version),
         "commit of medtasks": manifest.commit,
         "seeds": ", ".join(f"{name} {seed}" for name, seed in seeds.items()),
@@ -107,11 +106,9 @@ def _go_on(name: str, manifest: RunManifest) -> str:
     if saved:
         files = f"{shlex.join(map(str, saved))}{included_option(name)}"
         return f"replies are kept, score them with: medtasks score {name} {files}"
-    command = f"go on with: {shlex.join(manifest.command)}"
     ours = manifest.model.name.startswith(_OURS) and "journal=false" not in manifest.model.arguments.lower()
-    if ours or "--journal" in manifest.command:
-        return f"{command} (answers in the model's journal are not computed again)"
-    return command
+    kept = " (answers in the model's journal are not computed again)" if ours or "--journal" in manifest.command else ""
+    return f"go on with: {shlex.join(manifest.command)}{kept}"
 
 
 def run_notes(run: Run) -> tuple[str, ...]:

@@ -41,28 +41,31 @@ def tree_data(
     columns = [column for column in COLUMNS if column in counts]
     if not columns:
         raise MedTasksError(f"no column groups the questions of '{dataset}', so there is no tree and nothing to select")
-    places = [
-        {
-            value: position
-            for position, value in enumerate(sorted(counts[column], key=lambda value: (value.casefold(), value)))
-        }
-        for column in columns
-    ]
+    described, places = [], []
+    for column in columns:
+        ordered = sorted(counts[column], key=lambda value: (value.casefold(), value))
+        positions = {value: position for position, value in enumerate(ordered)}
+        says = _says(column, positions, counts[column], by_where=column not in options)
+        described.append({"name": column, "option": options.get(column, ""), "values": ordered, "says": says})
+        places.append(positions)
+    single = count()
+    rows: defaultdict[Any, list[Row]] = defaultdict(list)
+    for document in documents:
+        row = tuple(
+            tuple(sorted({positions[value] for value in values(document, column)}))
+            for column, positions in zip(columns, places, strict=True)
+        )
+        rows[document["pair_id"] if "pair_id" in document else next(single)].append(row)
+    units: Counter[tuple[Row, ...]] = Counter()  # numbers of questions of all units with the same rows
+    for unit in rows.values():
+        units[tuple(sorted(set(unit)))] += len(unit)
     return {
         "dataset": dataset,
         "questions": len(documents),
         "selects": selects,
         "levels": min(LEVELS, len(columns)),
-        "columns": [
-            {
-                "name": column,
-                "option": options.get(column, ""),
-                "values": list(positions_of_column),
-                "says": _says(column, positions_of_column, counts[column], by_where=column not in options),
-            }
-            for column, positions_of_column in zip(columns, places, strict=True)
-        ],
-        "units": [[number, unit] for unit, number in _units(documents, columns, places).items()],
+        "columns": described,
+        "units": [[number, unit] for unit, number in units.items()],
     }
 
 
@@ -75,10 +78,7 @@ def write_tree_page(
     selects: bool,
     sample: bool,
 ) -> None:
-    """Write the page of :func:`tree_data`, which appears complete or not at all.
-
-    MedTasksError: the dataset has no groups, or the page cannot be written.
-    """
+    """Write the page of :func:`tree_data`; MedTasksError: there are no groups, or it cannot be written."""
     from markupsafe import Markup
 
     data = tree_data(dataset, documents, options, selects=selects)
@@ -112,21 +112,3 @@ def _says(
     if by_where and "" in positions_of:
         says[""] = []
     return {str(positions_of[value]): places for value, places in says.items() if places != [positions_of[value]]}
-
-
-def _units(
-    documents: Sequence[Mapping[str, Any]], columns: Sequence[str], places: Sequence[Mapping[str, int]]
-) -> Counter[tuple[Row, ...]]:
-    """Return the number of questions of all units with the same rows."""
-    single = count()
-    rows: defaultdict[Any, list[Row]] = defaultdict(list)
-    for document in documents:
-        row = tuple(
-            tuple(sorted({positions_of[value] for value in values(document, column)}))
-            for column, positions_of in zip(columns, places, strict=True)
-        )
-        rows[document["pair_id"] if "pair_id" in document else next(single)].append(row)
-    units: Counter[tuple[Row, ...]] = Counter()
-    for unit in rows.values():
-        units[tuple(sorted(set(unit)))] += len(unit)
-    return units

@@ -4,6 +4,7 @@ Scores are computed again from the replies, or from the scores that a run record
 and no file written. A damaged samples file is read as far as possible: a report lists what is missing.
 """
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ Document = Mapping[str, Any]
 
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
 NOT_COMPUTED = "It was not computed in the run."
+_UNMATCHED = "Replies cannot be matched to questions"
 _NEEDS = "its metrics need a judge, a labeler or another model"
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # written by the harness with --predict_only
@@ -124,36 +126,28 @@ def rule_reports(
     for name in dict.fromkeys([*(task.rows if task else ()), *values, *computed]):
         if name not in values and name not in computed:
             continue
-        rule, describes = _rule(recorded, task, name)
+        task_row = task.rows.get(name) if task else None
+        extractor = task_row and task_row.extractor
+        rule = recorded.rules.get(name) or extractor or ""
+        describes = ""
+        with contextlib.suppress(UnknownName):
+            describes = extractor_of(rule).summary
+        if task and task_row and extractor and not recorded.rules:  # a recorded rule's version is unknown
+            rule = task.versioned_rule(task_row)
         recomputed = (computed.get(name) or without_metrics(rule, {})).report
         row = values.get(name, {})
         scores = tuple(_scores(recorded, task, row, recomputed))
         default = NOT_DEFINED if task is None or task.is_computed else NOT_COMPUTED
-        undefined = {
-            score.metric: recomputed.failures.get(score.metric) or default
-            for score in scores
-            if math.isnan(score.value)
-        }
+        undefined = [score.metric for score in scores if math.isnan(score.value)]
+        failures = {metric: recomputed.failures.get(metric) or default for metric in undefined}
         notes += [
             f"{recorded.name}, {name}, {score.metric}: the run recorded {written(*row[score.metric])}, its recorded "
             f"replies give {written(score.value, score.error)} under today's rule; the recorded score is shown."
             for score in recomputed.scores
             if score.metric in row and not _agrees(row[score.metric], score)
         ]
-        reports.append(replace(recomputed, name=name, describes=describes, scores=scores, failures=undefined))
+        reports.append(replace(recomputed, name=name, describes=describes, scores=scores, failures=failures))
     return tuple(reports), notes
-
-
-def _rule(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, str]:
-    """Return the recorded rule (its version is unknown) or else the task's, and its description."""
-    row = task.rows.get(name) if task else None
-    extractor = row and row.extractor
-    rule = recorded.rules.get(name) or extractor or ""
-    version = task.versioned_rule(row) if task and row and extractor and not recorded.rules else rule
-    try:
-        return version, extractor_of(rule).summary
-    except UnknownName:
-        return version, ""
 
 
 def _scores(
@@ -172,19 +166,32 @@ def _scores(
 
 
 def _agrees(recorded: tuple[float, float], computed: Score) -> bool:
-    def same(first: float, second: float) -> bool:
-        return (math.isnan(first) and math.isnan(second)) or math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-9)
-
     value, error = recorded
-    known_error = not (computed.by_construction or math.isnan(error))
-    return same(value, computed.value) and (not known_error or same(error, computed.error))
+    if computed.by_construction or math.isnan(error):
+        error = computed.error  # is not compared
+    pairs = ((value, computed.value), (error, computed.error))
+    return all(
+        (math.isnan(first) and math.isnan(second)) or math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-9)
+        for first, second in pairs
+    )
 
 
 def read_task(recorded: TaskRun, task: TaskFile) -> TaskReading:
     """Read what a run recorded of one of our tasks; :attr:`TaskReading.missing` lists what cannot be read."""
     reading = TaskReading(recorded, task, withheld=is_private_task(task))
-    _find_documents(reading)
-    if not reading.documents:
+    try:
+        documents = [] if task.dataset else task_documents(task)
+        reading.data = task_provenance(task, documents)
+        fingerprint, here = recorded.data.get("fingerprint"), reading.data["fingerprint"]
+        if task.dataset and fingerprint not in (None, here):
+            reading.missing.append(
+                f"The run was made on data with fingerprint {fingerprint}, but the prepared '{task.dataset}' has "
+                f"{here}, so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
+            )
+            return reading
+        reading.documents = documents or task_documents(task)
+    except MedTasksError as error:
+        reading.missing.append(f"{_UNMATCHED}: {str(error).rstrip('.')}.")
         return reading
     reading.withheld = is_private_task(task, reading.documents)
     if recorded.samples is None:
@@ -202,7 +209,7 @@ def read_task(recorded: TaskRun, task: TaskFile) -> TaskReading:
         if not reading.samples.answered:
             reading.missing.append(f"{recorded.samples} holds no replies; {RUN_AGAIN}.")
     except MedTasksError as error:
-        reading.missing.append(f"Replies cannot be matched to questions: {str(error).rstrip('.')}.")
+        reading.missing.append(f"{_UNMATCHED}: {str(error).rstrip('.')}.")
     if reading.samples.answered:
         _compute(reading)
     if reading.computed and not (task.is_computed or recorded_values(recorded)):
@@ -227,24 +234,6 @@ def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mappin
             f"Scores are not computed here, because {_NEEDS}; use 'medtasks score' on these replies."
         )
     return reading
-
-
-def _find_documents(reading: TaskReading) -> None:
-    """Look up the dataset, and keep its documents only if the run was made on the same data."""
-    task = reading.task
-    try:
-        documents = [] if task.dataset else task_documents(task)
-        reading.data = task_provenance(task, documents)
-        recorded, here = reading.recorded.data.get("fingerprint"), reading.data["fingerprint"]
-        if task.dataset and recorded not in (None, here):
-            reading.missing.append(
-                f"The run was made on data with fingerprint {recorded}, but the prepared '{task.dataset}' has {here}, "
-                f"so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
-            )
-            return
-        reading.documents = documents or task_documents(task)
-    except MedTasksError as error:
-        reading.missing.append(f"Replies cannot be matched to questions: {str(error).rstrip('.')}.")
 
 
 def _compute(reading: TaskReading) -> None:

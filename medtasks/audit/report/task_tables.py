@@ -4,14 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlencode
 
-from medtasks.audit.report.contents import (
-    Gain,
-    PublishedScore,
-    RepeatedTask,
-    RuleScores,
-    Score,
-    TaskReport,
-)
+from medtasks.audit.report.contents import Gain, PublishedScore, RepeatedTask, Score, TaskReport
 from medtasks.audit.report.wording import (
     BY_CONSTRUCTION,
     INTERVALS,
@@ -22,6 +15,7 @@ from medtasks.audit.report.wording import (
     decided,
     difference,
     estimate,
+    names_by,
     number,
     p_value,
     pair_rows,
@@ -40,12 +34,7 @@ _DIRECTIONS = {True: "↑ higher is better", False: "↓ lower is better", None:
 
 
 def label(*parts: str) -> str:
-    """Return a label that differs for different parts.
-
-    Example:
-        >>> label("a task", "scores")
-        'a-20-task.scores'
-    """
+    """Return a label of letters, digits and ``_-.`` that differs for different parts."""
     return ".".join(coded(part, end="-") for part in parts)
 
 
@@ -89,12 +78,11 @@ def scores_table(task: TaskReport) -> Table:
             constructed |= {metric} if score and score.by_construction else set()
         rows.append(cells(name, *map(score_cell, scores, remarks)))
     rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules]
-    causes: dict[tuple[str, str], list[str]] = {}
-    for rule in task.rules:
-        for metric, why in rule.failures.items():
-            causes.setdefault((rule.name, why.rstrip(".")), []).append(metric)
+    causes = names_by(
+        (metric, (rule.name, why.rstrip("."))) for rule in task.rules for metric, why in rule.failures.items()
+    )
     zeros = (f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed))
-    failures = (f"{', '.join(metrics)} under {rule} has no value: {why}." for (rule, why), metrics in causes.items())
+    failures = (f"{metrics} under {rule} has no value: {why}." for (rule, why), metrics in causes.items())
     remarks_of_metrics = dict.fromkeys(remark for rule in task.rules for remark in rule.remarks)
     return Table(
         label=label(task.name, "scores"),
@@ -204,10 +192,8 @@ def repeats_table(repeated: RepeatedTask) -> Table:
         for score in row.scores:
             defined = [value for value in score.values if not math.isnan(value)] or [math.nan]
             ends = (number(min(defined), score.share), number(max(defined), score.share))
-            whole = Score(
-                score.metric, score.mean, score.error, score.low, score.high, score.share, higher_is_better=None
-            )
-            numbers = (scored(whole), points(score.spread, score.share), *ends)
+            mean = estimate(score.mean, score.low, score.high, score.share)
+            numbers = (mean, points(score.spread, score.share), *ends)
             rows.append(cells(name_cell(row.name), name_cell(score.metric), *numbers, scored(score.majority)))
     return Table(
         label=label(repeated.task, "repeats"),
@@ -240,15 +226,10 @@ def published_table(task: TaskReport) -> Table:
         cells(f"This run, {rule.name}", *(score_cell(rule.estimates.get(metric)) for metric in metrics))
         for rule in task.rules
     ]
-    theirs = [
-        cells(
-            f"{model} (this model)" if same else model,
-            *(_as_printed(task, by_model.get((model, source, metric)), remarks) for metric in metrics),
-        )
-        for model, source, same in dict.fromkeys(
-            (result.model, result.source, result.same_model) for result in task.published
-        )
-    ]
+    theirs = []
+    for model, source, same in dict.fromkeys((score.model, score.source, score.same_model) for score in task.published):
+        printed = (_as_printed(task, by_model.get((model, source, metric)), remarks) for metric in metrics)
+        theirs.append(cells(f"{model} (this model)" if same else model, *printed))
     sources = "; ".join(dict.fromkeys(result.source for result in task.published))
     return Table(
         label=label(task.name, "published"),
@@ -281,11 +262,11 @@ def pairs_table(task: TaskReport) -> Table:
     totals = [sum(numbers[position] for _, _, numbers in parts) for position in range(len(outcomes))]
     rows = []
     for name, meaning, numbers in parts:
-        shares = [part / total if total else math.nan for part, total in zip(numbers, totals, strict=True)]
-        counted = [
-            Cell(count(part), remark=number(share), bar=(share,)) for part, share in zip(numbers, shares, strict=True)
-        ]
-        rows.append(cells(Cell(name, remark=meaning), *counted))
+        row = [Cell(name, remark=meaning)]
+        for part, total in zip(numbers, totals, strict=True):
+            share = part / total if total else math.nan
+            row.append(Cell(count(part), remark=number(share), bar=(share,)))
+        rows.append(tuple(row))
     solved = [decided(pairs) for pairs in outcomes.values()]
     if any(solved):
         meaning = "Pairs with one image right say nothing of this; guessing gives 50% with two options."
@@ -305,15 +286,13 @@ def calibration_table(task: TaskReport) -> Table:
     """Return the calibration of a task's likelihoods."""
     rows = []
     for name, calibration in task.calibration.items():
-        ece, brier, auroc, aurc = (
+        ece, *others = (
             estimate(measure.value, measure.low, measure.high, False)
             for measure in (calibration.ece, calibration.brier, calibration.auroc, calibration.aurc)
         )
-        measures = (ece, number(calibration.debiased_ece, False), brier, auroc, aurc)
         accuracy = estimate(calibration.accuracy.value, calibration.accuracy.low, calibration.accuracy.high, True)
-        rows.append(
-            cells(name_cell(name), count(calibration.samples), accuracy, number(calibration.confidence), *measures)
-        )
+        measures = (accuracy, number(calibration.confidence), ece, number(calibration.debiased_ece, False), *others)
+        rows.append(cells(name_cell(name), count(calibration.samples), *measures))
     return Table(
         label=label(task.name, "calibration"),
         caption="Calibration of the likelihoods.",
@@ -370,27 +349,20 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
             group = Cell(name, remark=remark, link=urlencode(query, errors="replace") if task.items else "")
             scores = (score_cell(rule.group_score(column, name, metric)) for rule in rules)
             rows.append(cells(group, count(task.group_size(column, name)), *scores))
+        notes = ["Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."]
+        for rule in rules:
+            tests = [zip(group.scores, group.p_holm, strict=False) for group in rule.groups[column]]
+            p_values = [p for test in tests for score, p in test if score.metric == metric and not math.isnan(p)]
+            if p_values:
+                notes.append(f"Any difference between groups, {rule.name}: p = {p_value(min(p_values))}.")
+        if small:
+            names = ", ".join(small)
+            notes.append(f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {names}.")
         yield Table(
             label=label(task.name, column, metric),
             caption=f"{metric} by {column}.",
             columns="lr" + "r" * len(rules),
             headings=cells(column, "Questions", *(name_cell(rule.name) for rule in rules)),
             rows=rows,
-            notes=tuple(_group_notes(rules, column, metric, ", ".join(small))),
+            notes=tuple(notes),
         )
-
-
-def _group_notes(rules: Sequence[RuleScores], column: str, metric: str, small: str) -> Iterator[str]:
-    """Yield notes on the intervals of groups, the test of any difference, and the groups that are not compared."""
-    yield "Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."
-    for rule in rules:
-        p_values = [
-            p
-            for group in rule.groups[column]
-            for score, p in zip(group.scores, group.p_holm, strict=False)
-            if score.metric == metric and not math.isnan(p)
-        ]
-        if p_values:
-            yield f"Any difference between groups, {rule.name}: p = {p_value(min(p_values))}."
-    if small:
-        yield f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {small}."

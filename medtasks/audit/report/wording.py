@@ -2,9 +2,10 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
+from typing import TypeVar
 
 from medtasks.audit.error_classes import ErrorClass
 from medtasks.audit.report.contents import PairOutcomes, Score, TaskReport, Thinking
@@ -16,6 +17,7 @@ BY_CONSTRUCTION = (
     "0 by construction: without the image both questions of a pair are one prompt, which a deterministic model answers "
     "alike. It has no interval, and what is above it shows that answers depend on the image, not that they are right."
 )
+_Key = TypeVar("_Key")
 _MINUS = "−"
 _HUGE = 1e15
 
@@ -46,12 +48,7 @@ VARIANTS: Mapping[str, str] = {  # what a model got in place of the image
 
 
 def number(value: float, share: bool = True) -> str:
-    """Return a score: a share in percent with one decimal, anything else with three; whole numbers stay whole.
-
-    Example:
-        >>> number(0.2955), number(12.3456, share=False), number(3.0, share=False), number(float("nan"))
-        ('29.6%', '12.346', '3', 'n/a')
-    """
+    """Return a score: a share as ``29.6%``, anything else with three decimals; whole numbers stay whole."""
     if not math.isfinite(value):
         return NOT_DEFINED
     if abs(value) >= _HUGE:
@@ -62,12 +59,7 @@ def number(value: float, share: bool = True) -> str:
 
 
 def interval(low: float, high: float, share: bool = True) -> str:
-    """Return the two ends of an interval.
-
-    Example:
-        >>> interval(0.352, 0.526), interval(-0.02, 0.0, share=False), interval(float("nan"), float("nan"))
-        ('35.2% to 52.6%', '−0.020 to 0.000', 'n/a')
-    """
+    """Return the ends of an interval, such as ``35.2% to 52.6%``."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return NOT_DEFINED
     ends = (
@@ -78,110 +70,66 @@ def interval(low: float, high: float, share: bool = True) -> str:
 
 
 def points(value: float, share: bool = True) -> str:
-    """Return a width, for a share in percentage points.
-
-    Example:
-        >>> points(0.0438), points(0.25, share=False)
-        ('4.4 pts', '0.250')
-    """
+    """Return a width, for a share in percentage points: ``4.4 pts``."""
     text = number(value, share)
     return f"{text[:-1]} pts" if text.endswith("%") else text
 
 
 def signed(value: float, share: bool = True) -> str:
-    """Return a difference with its sign.
-
-    Example:
-        >>> signed(0.0438), signed(-0.02), signed(0.0)
-        ('+4.4 pts', '−2.0 pts', '0.0 pts')
-    """
+    """Return a difference with its sign, such as ``+4.4 pts``."""
     text = points(value, share)
     return f"+{text}" if value > 0 and any(digit in text for digit in "123456789") else text
 
 
 def difference_interval(low: float, high: float, share: bool = True) -> str:
-    """Return the two ends of the interval of a difference.
-
-    Example:
-        >>> difference_interval(-0.012, 0.1)
-        '−1.2 to +10.0 pts'
-    """
+    """Return the ends of the interval of a difference, such as ``−1.2 to +10.0 pts``."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return NOT_DEFINED
     return f"{signed(low, share).removesuffix(' pts')} to {signed(high, share)}"
 
 
 def p_value(p: float) -> str:
-    """Return a p-value with four digits, or a bound.
-
-    Example:
-        >>> p_value(0.03126), p_value(1e-9), p_value(1.0)
-        ('0.0313', '<0.0001', '1.0000')
-    """
+    """Return a p-value with four digits, or ``<0.0001``."""
     if not math.isfinite(p):
         return NOT_DEFINED
     return "<0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
 def count(value: int) -> str:
-    """Return a whole number with thousands separators.
-
-    Example:
-        >>> count(25000)
-        '25,000'
-    """
+    """Return a whole number with thousands separators."""
     return f"{value:,}"
 
 
 def part_of(part: int, total: int) -> str:
-    """Return a number of things with its share of all.
-
-    Example:
-        >>> part_of(1200, 4800), part_of(0, 0)
-        ('1,200 (25.0%)', '0')
-    """
+    """Return a number of things with its share of all, such as ``1,200 (25.0%)``."""
     return f"{count(part)} ({number(part / total)})" if total else count(part)
 
 
 def counted(value: int, what: str) -> str:
-    """Return a number of things.
-
-    Example:
-        >>> counted(1, "pair"), counted(4550, "question")
-        ('1 pair', '4,550 questions')
-    """
+    """Return a number of things, such as ``1 pair``."""
     return f"{count(value)} {what}{'' if value == 1 else 's'}"
 
 
+def names_by(entries: Iterable[tuple[str, _Key]]) -> dict[_Key, str]:
+    """Return names, joined by commas, by what they have in common, such as a cause."""
+    names: dict[_Key, list[str]] = {}
+    for name, key in entries:
+        names.setdefault(key, []).append(name)
+    return {key: ", ".join(of_key) for key, of_key in names.items()}
+
+
 def coded(name: str, end: str = "", also: str = "") -> str:
-    """Return a name for ids, labels and files: other characters than letters, digits and underscores become codes.
-
-    Different names stay different. An ``end`` follows each code, characters of ``also`` may stay.
-
-    Example:
-        >>> coded("my task/1"), coded("a task", end="-")
-        ('my-20task-2f1', 'a-20-task')
-    """
+    """Return a name for ids, labels and files: all but letters, digits, ``_`` and ``also`` become codes."""
     return re.sub(rf"[^A-Za-z0-9_{also}]", lambda found: f"-{ord(found.group()):x}{end}", name)
 
 
 def anchor(name: str) -> str:
-    """Return the name of a task as an id in the page.
-
-    Example:
-        >>> anchor("my task/1")
-        'task-my-20task-2f1'
-    """
+    """Return the name of a task as an id in the page, such as ``task-my-20task``."""
     return "task-" + coded(name)
 
 
 def moment(recorded: str) -> str:
-    """Return a recorded time to the second in UTC; a time without a zone stays as it is.
-
-    Example:
-        >>> moment("2026-03-01T10:15:00.25+08:00"), moment("20260301_101500"), moment("yesterday")
-        ('2026-03-01 02:15:00 UTC', '20260301_101500', 'yesterday')
-    """
+    """Return a recorded time to the second in UTC; a time without a zone stays as it is."""
     try:
         read = datetime.fromisoformat(recorded)
     except ValueError:
@@ -200,12 +148,7 @@ def estimate(value: float, low: float, high: float, share: bool) -> str:
 
 
 def with_error(value: float, error: float, share: bool) -> str:
-    """Return a score with its standard error, if it has one.
-
-    Example:
-        >>> with_error(0.3125, 0.0833, True), with_error(1.2, 0.1, False), with_error(12, float("nan"), False)
-        ('31.3% ± 8.3%', '1.200 ± 0.100', '12')
-    """
+    """Return a score with its standard error if it has one, such as ``31.3% ± 8.3%``."""
     text, spread = number(value, share), number(error, share)
     return text if NOT_DEFINED in (text, spread) else f"{text} ± {spread}"
 

@@ -10,15 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from medtasks.audit.report.figures.drawing import (
+from medtasks.audit.report.figure_style import LOOKS, RC_PARAMS, rule_looks
+from medtasks.audit.report.figures import (
     coverage_figure,
     figures,
+    gain_figure,
+    group_figures,
     pair_figure,
     reliability_figure,
+    summary_figure,
     write_figures,
 )
-from medtasks.audit.report.figures.score_figures import gain_figure, group_figures, summary_figure
-from medtasks.audit.report.figures.style import LOOKS, RC_PARAMS, rule_looks
 from medtasks.errors import MedTasksError
 
 from ...tables import each_row

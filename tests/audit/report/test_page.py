@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from medtasks import __version__
-from medtasks.audit.report import page, thumbnails
+from medtasks.audit.report import page
 from medtasks.audit.report.page import json_in_html, named_options, write_page
 from medtasks.audit.report.wording import REASONS
 from medtasks.data.images.decoding import REFERENCE
@@ -255,7 +255,8 @@ def test_a_task_with_a_rule_of_its_own_shows_its_pictures_by_it(tmp_path):
 
 def test_pictures_without_room_are_counted(tmp_path, monkeypatch):
     task = made_up.paired_task(tmp_path)
-    monkeypatch.setattr(page, "thumbnails", lambda files, **how: thumbnails.thumbnails(files, 6000, **how))
+    thumbnails = page.thumbnails
+    monkeypatch.setattr(page, "thumbnails", lambda files, **how: thumbnails(files, 6000, **how))
     text = Structure(written(made_up.report_of(task), tmp_path)).text
     assert re.search(r"\d+ pictures of 12 left out to keep this file small; the others are 96 pixels at most", text)
 

@@ -8,7 +8,7 @@ import medtasks.audit.report
 from medtasks.audit.report.contents import PublishedScore
 from medtasks.audit.report.published import _fits as fits
 from medtasks.audit.report.published import _rows as rows
-from medtasks.audit.report.published import published_groups, published_scores
+from medtasks.audit.report.published import published_scores
 from medtasks.tasks.task_files import task_files
 
 from ...conftest import reference_folder
@@ -26,11 +26,8 @@ def one(task: str, model: str, metric: str) -> PublishedScore:
 
 @pytest.fixture(scope="module")
 def everything() -> dict[str, list[PublishedScore]]:
-    """All published scores of each task, those by group among them."""
-    return {
-        task: [score for scores in (published_scores(task), *published_groups(task).values()) for score in scores]
-        for task in task_files()
-    }
+    """All published scores of each task."""
+    return {task: list(published_scores(task)) for task in task_files()}
 
 
 def test_the_figures_are_those_that_were_handed_over():
@@ -54,10 +51,9 @@ def test_every_row_is_of_a_task_or_left_out_with_a_reason():
 
 def test_every_used_row_is_shown_once_for_each_of_its_tasks():
     shown = Counter(
-        (name, score.source, score.model, score.metric, score.printed, group)
+        (name, score.source, score.model, score.metric, score.printed)
         for name in task_files()
-        for group, scores in [("", published_scores(name)), *published_groups(name).items()]
-        for score in scores
+        for score in published_scores(name)
     )
     expected: Counter[tuple[str, ...]] = Counter()
     for entry in MAPPING["tables"]:
@@ -66,11 +62,8 @@ def test_every_used_row_is_shown_once_for_each_of_its_tasks():
                 continue
             if row[entry["metric"]] in entry["metrics"]:
                 for task in entry["tasks"].get(row[entry["by"]], ()):
-                    metric, group = (
-                        entry["metrics"][row[entry["metric"]]],
-                        row[entry["groups"]] if "groups" in entry else "",
-                    )
-                    expected[task, entry["source"], row["model"], metric, row[entry["value"]], group] += 1
+                    metric = entry["metrics"][row[entry["metric"]]]
+                    expected[task, entry["source"], row["model"], metric, row[entry["value"]]] += 1
     assert shown == expected
     assert max(shown.values()) == 1
     assert sum(shown.values()) > 1000
@@ -183,22 +176,7 @@ WITHOUT = (
 
 
 def test_variants_other_protocols_and_foreign_tasks_have_none():
-    assert {task: (published_scores(task), published_groups(task)) for task in WITHOUT} == dict.fromkeys(
-        WITHOUT, ((), {})
-    )
-
-
-def test_groups_are_the_medical_areas():
-    groups = published_groups("mediconfusion")
-    assert len(groups) == 9
-    assert {len(scores) for scores in groups.values()} == {24}
-    (score,) = [
-        score for score in groups["Vascular"] if (score.model, score.metric) == ("Llama 3.2", "individual_accuracy")
-    ]
-    assert (score.value, score.printed) == (0.5809, "58.09")
-    assert "57.53" in score.remark
-    assert all("mode" in score.remark for scores in groups.values() for score in scores)
-    assert published_groups("mediconfusion_gd") == {}
+    assert {task: published_scores(task) for task in WITHOUT} == dict.fromkeys(WITHOUT, ())
 
 
 def counts(printed: str, total: int) -> list[int]:

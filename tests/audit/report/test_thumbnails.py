@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from medtasks.audit.report import thumbnails as module
-from medtasks.audit.report.thumbnails import LEFT_OUT, SIDES, thumbnails
+from medtasks.audit.report import page as module
+from medtasks.audit.report.page import LEFT_OUT, SIDES, thumbnails
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.images.decoding import LINEAR, REFERENCE, decoded
 

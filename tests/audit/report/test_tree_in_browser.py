@@ -8,8 +8,8 @@ import shlex
 import pytest
 
 from medtasks.audit.report.selection_tree import write_tree_page
+from medtasks.cli.data import options, read_criteria
 from medtasks.cli.main import app as command_line
-from medtasks.cli.select import options, read_criteria
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare

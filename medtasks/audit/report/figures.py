@@ -16,20 +16,20 @@ A figure without anything to show has no key. An SVG starts with ``<svg`` (no XM
 that many fit on one page. Figures show scores and names of groups, and nothing of single questions.
 """
 
+import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medtasks.audit.report.contents import RunReport, TaskReport
-from medtasks.audit.report.figures import style
-from medtasks.audit.report.figures.score_figures import gain_figure, group_figures, row_name, summary_figure
+from medtasks.audit.report import figure_style as style
+from medtasks.audit.report.contents import RuleScores, RunReport, Score, TaskReport
 from medtasks.audit.report.task_tables import coverage_rows
-from medtasks.audit.report.wording import coded, count, estimate, number, pair_rows
+from medtasks.audit.report.wording import coded, count, estimate, number, pair_rows, scored, signed
 from medtasks.audit.report.wording import warnings as task_warnings
 from medtasks.errors import MedTasksError
-from medtasks.stats.calibration import Bin, Measure
+from medtasks.stats.calibration import Measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _ROW, _LEFT, _SQUARE, _BELOW = 0.36, 0.9, 3.3, 0.9  # inches
 _NARROW = 0.03  # share of the axis; a number has no room in less
 _FILL = "#E8E8E8"
+_DENSE = 20  # groups; with more of them names have one line
+_BASELINES = "baselines, which see no image"
 _OUTCOMES = {
     "Both right": style.LOOKS[2],
     "Swapped": style.LOOKS[5],
@@ -45,6 +47,9 @@ _OUTCOMES = {
     "Both invalid": style.Look("#8C8C8C", "xxxx", ""),
 }
 _SAME = (style.LOOKS[0], style.LOOKS[4], style.LOOKS[3], style.LOOKS[1])
+
+
+Looks = Mapping[str, style.Look]
 
 
 def figures(report: RunReport) -> dict[str, str]:
@@ -107,6 +112,145 @@ def _style() -> Iterator[None]:
         yield
 
 
+def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
+    """Draw the main metric of every task, if it is a share, with its interval under every rule, and all baselines."""
+    from matplotlib.lines import Line2D
+
+    tasks = [task for task in report.tasks if (main := _main(task)) and main.share]
+    if not tasks:
+        return None
+    title = "Main metric of all tasks"
+    rules = list(dict.fromkeys(rule.name for task in tasks for rule in task.rules if rule.scores))
+    most = max(len(task.rules) for task in tasks)
+    names = []  # with the main metric and what must not be overlooked, a line each
+    for task in tasks:
+        main = next(rule.scores[0] for rule in task.rules if rule.scores)
+        metric = style.row_name(main.metric, "(lower is better)" if main.higher_is_better is False else "")
+        about = [text.partition(":")[0] for text in task_warnings(task)]
+        names.append("\n".join([style.row_name(task.name), metric, *about]))
+    rows = style.new_rows(title, (), names, most, [*rules, _BASELINES])
+    values: list[float] = []
+    sentences = []
+    for row, task in enumerate(tasks):
+        levels = _baselines(task)
+        rows.axes.scatter(
+            levels, [row] * len(levels), marker="|", s=260, color=style.GREY, linewidth=1.2, zorder=3, clip_on=False
+        )
+        mains = [(rule.name, rule.scores[0]) for rule in task.rules if rule.scores]
+        for position, (rule, score) in enumerate(mains):
+            rows.draw(score, row, position, len(mains), looks[rule])
+            values += [score.value, score.high]
+        values += levels
+        text = "; ".join(f"{score.metric} {scored(score)} under {rule}" for rule, score in mains)
+        sentences.append(f"{task.name}: {'; '.join([*task_warnings(task), text])}.")
+    style.set_score_axis(rows.axes, values, share=True)
+    rows.axes.set_xlabel("main metric with its 95 % interval")
+    mark = Line2D([], [], color=style.GREY, marker="|", markersize=10, linestyle="", label=_BASELINES)
+    rows.finish({rule: looks[rule] for rule in rules}, [mark] if any(map(_baselines, tasks)) else [])
+    others = [task.name for task in report.tasks if task not in tasks]
+    left_out = [f"Not shown, because their main metric is no share: {', '.join(others)}."] if others else []
+    return style.Drawing(rows.figure, title, " ".join([*sentences, *left_out]))
+
+
+def group_figures(task: TaskReport, looks: Looks) -> dict[str, style.Drawing]:
+    """Draw the main metric by group, a figure per column, the group with the most questions on top."""
+    drawn = {}
+    for column, names in task.group_names.items():
+        rules = [rule for rule in task.rules if rule.groups.get(column)]
+        mains = [group.scores[0] for rule in rules for group in rule.groups[column] if group.scores]
+        if any(math.isfinite(score.value) for score in mains):
+            sizes = {name: task.group_size(column, name) for name in names}
+            ordered = dict(sorted(sizes.items(), key=lambda entry: -entry[1]))
+            drawn[column] = _group_figure(task, rules, looks, column, ordered, mains[0])
+    return drawn
+
+
+def _group_figure(
+    task: TaskReport, rules: Sequence[RuleScores], looks: Looks, column: str, sizes: Mapping[str, int], main: Score
+) -> style.Drawing:
+    metric = main.metric
+    title = f"{task.name}: {metric} by {column}"
+    level: list[tuple[float, str]] = []  # of the best baseline, under the first rule that has one
+    for rule in rules:
+        if not level and rule.scores and rule.scores[0].metric == metric and (best := task.best_baseline(rule)):
+            text = f"{best[0].name}, all questions: {number(best[1], task.is_share(metric))}"
+            level = [(best[1], style.legend_text(text))]
+    text_lines = 1 if len(sizes) > _DENSE else 2
+    names = [style.row_name(name, f"(n = {count(size)})", lines=text_lines) for name, size in sizes.items()]
+    legend = [rule.name for rule in rules] + [text for _, text in level]
+    rows = style.new_rows(title, task_warnings(task), names, len(rules), legend)
+    values = [value for value, _ in level]
+    sentences = [f"Dashed line: {text}." for _, text in level]
+    for position, rule in enumerate(rules):
+        scores = {name: rule.group_score(column, name, metric) for name in sizes}
+        for row, score in enumerate(scores.values()):
+            if score:
+                rows.draw(score, row, position, len(rules), looks[rule.name])
+                values += [score.value, score.low, score.high]
+        texts = "; ".join(f"{name} {scored(score)}" for name, score in scores.items())
+        sentences.append(f"{rule.name}: {texts}.")
+    grey: dict[str, Any] = {"color": style.GREY, "linewidth": 1, "linestyle": "--"}
+    lines = [rows.axes.axvline(value, label=text, **grey) for value, text in level]
+    style.set_score_axis(rows.axes, values, main.share)
+    rows.axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
+    rows.finish({rule.name: looks[rule.name] for rule in rules}, lines)
+    return style.Drawing(rows.figure, title, " ".join([*task_warnings(task), *sentences]))
+
+
+def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
+    """Draw gains over sanity variants: of the main metric, or of the next one that is not 0 by construction."""
+    from matplotlib.ticker import FuncFormatter
+
+    defined = [gain for gain in task.gains if gain.rule in looks and math.isfinite(gain.difference)]
+    if not defined:
+        return None
+    constructed = {gain.metric for gain in defined if gain.by_construction}
+    main, metrics = _main(task), [gain.metric for gain in defined if gain.metric not in constructed]
+    metrics = metrics or [defined[0].metric]
+    metric = main.metric if main and main.metric in metrics else metrics[0]
+    gains, share = [gain for gain in defined if gain.metric == metric], task.is_share(metric)
+    title = f"{task.name}: difference from its sanity variants"
+    rules = list(dict.fromkeys(gain.rule for gain in gains))
+    variants = list(dict.fromkeys(gain.variant for gain in gains))
+    rows = style.new_rows(
+        title, task_warnings(task), [style.row_name(variant) for variant in variants], len(rules), rules
+    )
+    for gain in gains:
+        score = Score(gain.metric, gain.difference, math.nan, gain.low, gain.high, share, higher_is_better=True)
+        rows.draw(score, variants.index(gain.variant), rules.index(gain.rule), len(rules), looks[gain.rule])
+    ends = [end for gain in gains for end in (gain.difference, gain.low, gain.high) if math.isfinite(end)]
+    low, high = min([-0.02, *ends]), max([0.02, *ends])
+    room = 0.05 * (high - low)
+    rows.axes.axvline(0, color="black", linewidth=0.8)
+    rows.axes.set_xlim(low - room, high + room)
+    rows.axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: signed(round(value, 9), share).removesuffix(" pts").removesuffix(".0"))
+    )
+    unit = "percentage points, with their" if share else "with its"
+    rows.axes.set_xlabel(f"{style.shown_text(metric)} minus that of the variant, {unit} 95 % interval")
+    rows.finish({rule: looks[rule] for rule in rules})
+    sentences = [
+        f"{gain.metric} under {gain.rule} is {number(gain.score, share)}, "
+        f"{number(gain.variant_score, share)} for {gain.variant}."
+        for gain in gains
+    ]
+    return style.Drawing(rows.figure, title, " ".join([*task_warnings(task), *sentences]))
+
+
+def _main(task: TaskReport) -> Score | None:
+    return next((rule.scores[0] for rule in task.rules if rule.scores), None)
+
+
+def _baselines(task: TaskReport) -> list[float]:
+    levels = [
+        baseline.scores.get(rule.name, {}).get(rule.scores[0].metric, math.nan)
+        for baseline in task.baselines
+        for rule in task.rules
+        if rule.scores
+    ]
+    return sorted({level for level in levels if math.isfinite(level)})
+
+
 def pair_figure(task: TaskReport) -> style.Drawing | None:
     """Draw the outcomes of pairs, a bar per rule, each part with its number."""
     outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
@@ -114,7 +258,7 @@ def pair_figure(task: TaskReport) -> style.Drawing | None:
     if not parts:
         return None
     title, totals = f"{task.name}: outcomes of pairs", [sum(numbers) for numbers in zip(*parts.values(), strict=True)]
-    names = [row_name(rule, f"({count(total)} pairs)") for rule, total in zip(outcomes, totals, strict=True)]
+    names = [style.row_name(rule, f"({count(total)} pairs)") for rule, total in zip(outcomes, totals, strict=True)]
     below = style.AXIS + style.legend_height(list(parts))
     figure, axes = style.new_figure(
         title, task_warnings(task), height=_ROW * len(names), left=style.name_margin(names), bottom=below
@@ -146,7 +290,15 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
     measured, title = task.calibration[rule], f"{task.name}: reliability under {rule}"
     filled = [part for part in measured.bins if part.samples]
     figure, axes = _square(title, task_warnings(task), below=_BELOW)
-    _draw_bins(figure, axes, filled)
+    height, box = figure.get_size_inches()[1], axes.get_position()
+    below = figure.add_axes((box.x0, style.AXIS / height, box.width, (_BELOW - 0.2) / height), sharex=axes)
+    for part in filled:
+        center, width = (part.low + part.high) / 2, 0.94 * (part.high - part.low)
+        axes.bar(center, part.accuracy, width=width, color=_FILL, edgecolor=style.LOOKS[0].colour, linewidth=0.8)
+        below.bar(center, part.samples, width=width, color=style.LOOKS[0].colour)
+    axes.tick_params(labelbottom=False)
+    below.set_ylabel("questions")
+    below.set_xlabel("confidence: probability of the chosen option")
     axes.plot([0, 1], [0, 1], color=style.GREY, linestyle="--", linewidth=1, label="perfect calibration")
     confidences, rates = [part.confidence for part in filled], [part.accuracy for part in filled]
     axes.plot(
@@ -190,7 +342,6 @@ def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
 
 
 def _square(title: str, about: Sequence[str], below: float = 0.0) -> tuple["Figure", "Axes"]:
-    """Return a figure with square axes of shares at the left and room for words at the right."""
     figure, axes = style.new_figure(
         title, about, height=_SQUARE, left=_LEFT, right=style.WIDTH - _LEFT - _SQUARE, bottom=style.AXIS + below
     )
@@ -200,22 +351,7 @@ def _square(title: str, about: Sequence[str], below: float = 0.0) -> tuple["Figu
     return figure, axes
 
 
-def _draw_bins(figure: "Figure", axes: "Axes", filled: Sequence[Bin]) -> None:
-    """Draw the share of right answers of each bin, and below it the number of answers."""
-    height = figure.get_size_inches()[1]
-    box = axes.get_position()
-    below = figure.add_axes((box.x0, style.AXIS / height, box.width, (_BELOW - 0.2) / height), sharex=axes)
-    for part in filled:
-        center, width = (part.low + part.high) / 2, 0.94 * (part.high - part.low)
-        axes.bar(center, part.accuracy, width=width, color=_FILL, edgecolor=style.LOOKS[0].colour, linewidth=0.8)
-        below.bar(center, part.samples, width=width, color=style.LOOKS[0].colour)
-    axes.tick_params(labelbottom=False)
-    below.set_ylabel("questions")
-    below.set_xlabel("confidence: probability of the chosen option")
-
-
 def _write_facts(axes: "Axes", facts: Sequence[str]) -> None:
-    """Write the legend and some facts to the right of the axes, where they hide nothing."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.03, 1.02))
     axes.text(1.05, 0, "\n\n".join(facts), transform=axes.transAxes, va="bottom")
 

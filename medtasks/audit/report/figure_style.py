@@ -1,4 +1,4 @@
-"""Style of a report's figures, and their conversion to SVG elements and files.
+"""Style of a report's figures, figures with rows of scores, and the conversion to SVG elements and files.
 
 Colours are Okabe and Ito's, which colour-blind readers tell apart; hatches and marks help in print without colours.
 """
@@ -7,13 +7,14 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
-from medtasks.audit.report.contents import RunReport
+from medtasks.audit.report.contents import RunReport, Score
 from medtasks.audit.report.wording import coded
+from medtasks.audit.tables import NOT_DEFINED
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -50,6 +51,8 @@ _TITLE_CHARACTERS, _LEGEND_CHARACTERS = 76, 70
 _LEGEND_LINE, _LEGEND_HANDLE = 0.19, 0.6
 _MOST_COLUMNS = 4
 _FIRST = ("reference", "robust", "strict")
+_SERIES, _GAP, _LEAST = 0.055, 0.055, 0.22  # inches
+_NAME_LINE = 34  # characters
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,7 @@ class Drawing:
 
 
 def shown_text(text: str) -> str:
-    r"""Return a text without characters that XML forbids, and with single blanks.
-
-    Example:
-        >>> shown_text("a\n\x00b")
-        'a b'
-    """
+    """Return a text without characters that XML forbids, and with single blanks."""
     return " ".join(_INVISIBLE.sub(" ", text).split())
 
 
@@ -80,8 +78,8 @@ def svg_element(drawing: Drawing, key: str) -> str:
     text = file_content(drawing.figure, "svg").decode()
     prefix = f"figure-{coded(key, end='-')}-"
     body = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    references = re.compile(r'( id="|href="#|url\(#)')
-    body = re.sub(r"<[^>]*>", lambda tag: _without_style(references.sub(rf"\g<0>{prefix}", tag.group())), body)
+    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r'( id="|href="#|url\(#)', rf"\g<0>{prefix}", tag.group()), body)
+    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r' style="([^"]*)"', _attributes, tag.group()), body)
     start = (
         f'<svg role="img" aria-labelledby="{prefix}title {prefix}describes" stroke-linejoin="round" '
         f'stroke-linecap="butt"'
@@ -101,17 +99,13 @@ def file_content(figure: "Figure", form: str) -> bytes:
     return content.getvalue()
 
 
-def _without_style(tag: str) -> str:
-    """Replace a style attribute by single attributes, with fonts that other systems have, too."""
-
-    def attributes(match: re.Match[str]) -> str:
-        pairs = dict(part.split(":", 1) for part in match.group(1).split(";"))
-        values = {name.strip(): value.strip() for name, value in pairs.items()}
-        if "font-family" in values:
-            values["font-family"] = _FONTS
-        return "".join(f" {name}={quoteattr(value)}" for name, value in values.items())
-
-    return re.sub(r' style="([^"]*)"', attributes, tag)
+def _attributes(style: re.Match[str]) -> str:
+    """Return single attributes for a style attribute, with fonts that other systems have, too."""
+    pairs = dict(part.split(":", 1) for part in style.group(1).split(";"))
+    values = {name.strip(): value.strip() for name, value in pairs.items()}
+    if "font-family" in values:
+        values["font-family"] = _FONTS
+    return "".join(f" {name}={quoteattr(value)}" for name, value in values.items())
 
 
 @dataclass(frozen=True)
@@ -143,10 +137,7 @@ def rule_looks(report: RunReport) -> dict[str, Look]:
 def new_figure(
     title: str, warnings: Sequence[str], *, height: float, left: float, bottom: float, right: float = 0.3
 ) -> tuple["Figure", "Axes"]:
-    """Return a figure of the usual width with a heading, warnings in lines below it, and one pair of axes.
-
-    The height of the axes and the margins around them are in inches.
-    """
+    """Return a figure with a heading, warnings below it, and one pair of axes; height and margins are in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -173,7 +164,7 @@ def text_width(text: str) -> float:
     return max(float(measure(line, font, ismath=False)[0]) for line in text.split("\n")) / _POINTS
 
 
-def name_margin(names: Iterable[str]) -> float:
+def name_margin(names: Sequence[str]) -> float:
     """Return the margin that names of rows need at the left, in inches."""
     return max(map(text_width, names)) + 0.25
 
@@ -217,3 +208,72 @@ def in_percent(axes: "Axes", directions: str) -> None:
 
     for axis in (getattr(axes, f"{direction}axis") for direction in directions):
         axis.set_major_formatter(PercentFormatter(1, decimals=0))
+
+
+@dataclass(frozen=True)
+class FigureRows:
+    """A figure with a row per name, each 1 high, the first one at 0."""
+
+    figure: "Figure"
+    axes: "Axes"
+
+    def draw(self, score: Score, row: int, position: int, series: int, look: Look) -> None:
+        """Draw a score as a point with its interval, as one of several series of a row, which take 0.8 of it."""
+        y = row + 0.8 * ((position + 0.5) / series - 0.5)
+        if math.isnan(score.value):
+            self.axes.text(0, y, f" {NOT_DEFINED}", va="center", fontsize=6, color=GREY)
+            return
+        if math.isfinite(score.low) and math.isfinite(score.high):
+            ends = [[max(0.0, score.value - score.low)], [max(0.0, score.high - score.value)]]
+            self.axes.errorbar(score.value, y, xerr=ends, fmt="none", ecolor=look.colour, elinewidth=1.2)
+        self.axes.plot([score.value], [y], clip_on=False, **_point(look))
+
+    def finish(self, rules: Mapping[str, Look], others: Sequence["Artist"] = ()) -> None:
+        """Write the legend of the rules and of everything else that was drawn."""
+        from matplotlib.lines import Line2D
+
+        points = [Line2D([], [], label=legend_text(rule), **_point(look)) for rule, look in rules.items()]
+        add_legend(self.figure, [*points, *others])
+
+
+def new_rows(
+    title: str, warnings: Sequence[str], names: Sequence[str], series: int, legend: Sequence[str]
+) -> FigureRows:
+    """Return a figure with a row per name (at least one), high enough for its series and its lines of text."""
+    lines = 1 + max(name.count("\n") for name in names)
+    step = max(_SERIES * series + _GAP, _LEAST, LINE * lines + 0.06)
+    below = AXIS + legend_height(legend)
+    figure, axes = new_figure(title, warnings, height=step * len(names), left=name_margin(names), bottom=below)
+    name_rows(axes, names)
+    axes.grid(axis="x", color=GRID, linewidth=0.5)
+    axes.set_axisbelow(True)
+    return FigureRows(figure, axes)
+
+
+def row_name(name: str, addition: str = "", *, lines: int = 2) -> str:
+    """Return the name of a row on at most some lines, with an addition at its end."""
+    wrapped = textwrap.wrap(shown_text(name), _NAME_LINE, max_lines=lines, placeholder=" …") or ["(empty)"]
+    fits = lines == 1 or len(wrapped[-1]) + len(addition) < _NAME_LINE
+    return "\n".join(wrapped) + (" " if fits else "\n") * bool(addition) + addition
+
+
+def set_score_axis(axes: "Axes", values: Sequence[float], share: bool) -> None:
+    """Let the horizontal axis begin at 0 and hold all values, in percent for shares."""
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min([0.0, *finite]), max([0.0, *finite])
+    if share:
+        in_percent(axes, "x")
+        axes.set_xlim(0, min(1.0, math.floor(10 * high + 1.2) / 10))
+    else:
+        axes.set_xlim(1.05 * low, 1.05 * high or 1)
+
+
+def _point(look: Look) -> dict[str, Any]:
+    return {
+        "color": look.colour,
+        "marker": look.marker,
+        "linestyle": "",
+        "markersize": 4,
+        "markeredgecolor": "black",
+        "markeredgewidth": 0.4,
+    }
