@@ -37,11 +37,6 @@ def test_the_batch_size_does_not_matter(new_bench, bench, size, beams):
     assert other.adapter.generate_until(other.generation(num_beams=beams)) == expected
 
 
-def test_the_order_is_restored(bench):
-    requests = bench.generation()
-    assert bench.adapter.generate_until(requests[::-1])[::-1] == bench.adapter.generate_until(requests)
-
-
 def test_a_model_that_takes_ids_gets_its_prompt_cut_off(bench, monkeypatch):
     expected = bench.adapter.generate_until(bench.generation(visual=None, until=["oo"]))
     monkeypatch.setattr(bench.adapter, "model_inputs", lambda batch: batch.inputs(input_ids=batch.ids))

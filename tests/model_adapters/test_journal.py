@@ -16,7 +16,6 @@ from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 
 from medtasks.extract.failure import failure_cause
-from medtasks.net.journal import digest_of
 
 from ..tables import each_row
 from .toys import CountingTiny
@@ -61,25 +60,11 @@ def test_token_counts_and_formats_come_back_too(restart):
     assert second.adapter.ran == 0, "how answers are batched and worded does not make them others"
 
 
-@each_row("journal", ["false", False, "False"])
-def test_without_journal_nothing_is_written(restart, home, journal):
-    bench = restart(journal=journal)
-    bench.adapter.generate_until(bench.generation([0]))
-    assert not Path(home).exists()
-
-
 def test_another_folder_can_be_named(restart, home, tmp_path):
     bench = restart(journal=tmp_path / "mine")
     bench.adapter.generate_until(bench.generation([0]))
     assert len(list((tmp_path / "mine" / "medtasks_tiny").iterdir())) == 1
     assert not Path(home).exists()
-
-
-def test_one_run_that_asks_twice_computes_twice(restart):
-    bench = restart()
-    for _ in range(2):
-        bench.adapter.generate_until(bench.generation([0, 1]))
-    assert bench.adapter.ran == 4
 
 
 def test_sampled_repeats_are_kept_apart(restart):
@@ -267,10 +252,3 @@ def test_weights_and_files_are_told_apart(tmp_path):
     (tmp_path / "tokenizer.json").write_text("b")
     assert digest(pretrained=str(tmp_path)) != before
     assert digest(journal=str(tmp_path)) == digest(), "where the journal lies changes no answer"
-
-
-def test_digests_tell_parts_apart():
-    assert (
-        len({digest_of("a", "b"), digest_of("ab"), digest_of(["a", "b"]), digest_of("a", 1), digest_of("a", "1")}) == 5
-    )
-    assert digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})

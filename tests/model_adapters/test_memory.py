@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-from medtasks.model_adapters.base.batch_runner import BatchBudget, is_out_of_memory
-from medtasks.model_adapters.base.requests import plan_streams, read_requests
+from medtasks.model_adapters.base.requests import is_out_of_memory, plan_streams, read_requests
 
 from medtasks.extract.failure import failure_cause
 
@@ -137,15 +136,6 @@ def test_scores_in_token_batches_keep_their_order(new_bench, bench, tokens):
     got = [loss for loss, _ in wide.adapter.loglikelihood(wide.scoring()[::-1])[::-1]]
     expected = [loss for loss, _ in bench.adapter.loglikelihood(bench.scoring())]
     assert got == pytest.approx(expected, abs=1e-9)
-
-
-def test_the_room_of_a_batch():
-    room = BatchBudget(rows=4, tokens=40)
-    assert room.takes(3, 13)
-    assert not room.takes(3, 14)
-    assert room.takes(4, 10)
-    assert not room.takes(5, 1)
-    assert BatchBudget(rows=4, tokens=None).takes(4, 10**9)
 
 
 def test_options_of_a_question_form_a_unit(bench):

@@ -31,14 +31,6 @@ def test_building_leaves_every_global_random_state_alone():
     assert (np.random.get_state()[1] == states[2]).all()
 
 
-def test_it_is_small():
-    assert sum(weight.numel() for weight in MedTasksTiny(device="cpu").network.parameters()) < 1e6
-
-
-def test_everything_is_float64(bench):
-    assert {weight.dtype for weight in bench.adapter.network.parameters()} == {torch.float64}
-
-
 def test_no_layer_computes_in_float32(bench):
     """Llama's own norms do; in eight digits, padding could tip a decision."""
     layers = [module for module in bench.adapter.network.modules() if type(module).__name__.endswith("Norm")]
@@ -113,14 +105,6 @@ def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(as
     assert len(said) > len(replies) / 2
     assert all(reply[0] == letter for reply, letter in said)
     assert {reply[0] for reply, _ in said} == {"A", "B"}
-
-
-def test_the_letter_depends_on_the_image(asked, docs):
-    letters = set()
-    for image in [doc["image"] for doc in docs]:
-        replies = asked.adapter.generate_until(asked.generation([0], lambda _, image=image: [image]))
-        letters.update(reply[:1] for reply in replies)
-    assert {"A", "B"} <= letters
 
 
 def test_letters_keep_the_length_and_end_before_a_stop(asked, bench):
