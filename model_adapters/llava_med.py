@@ -47,7 +47,7 @@ _STORED_PROJECTOR = "model.mm_projector."
 _STORED_TOWER = "model.vision_tower.vision_tower.vision_model."
 
 
-def read_fields(file: Path, names: Sequence[str], part: str | None = None) -> dict[str, Any]:
+def read_fields(file: Path, names: Sequence[str], part: str = "") -> dict[str, Any]:
     """Read a ``config.json`` with all fields that decide about answers, in this part of it if there is one."""
     stored = read_json(file, "put the published config.json there")
     for name in names:

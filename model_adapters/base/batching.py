@@ -261,7 +261,7 @@ class FeatureCache(BoundedCache[torch.Tensor]):
 
         rows: list[torch.Tensor | None] = []
         for row in pixels:
-            images = () if row is None else row.split(1)
+            images = [] if row is None else [row[at : at + 1] for at in range(len(row))]
             parts = [of_image(key, image) for key, image in zip(image_keys(row), images, strict=True)]
             rows.append(torch.cat(parts) if len(parts) > 1 else next(iter(parts), None))
         return rows

@@ -91,12 +91,6 @@ def test_an_adapter_looks_at_every_image_once_over_all_calls(new_bench, monkeypa
     assert len(seen) == len(set(seen)) == 11, "twelve documents, of which one has no image"
 
 
-def test_answers_do_not_depend_on_the_cache(new_bench, bench):
-    small = new_bench(batch_size=5, feature_cache_mb=0)
-    assert small.adapter.generate_until(small.generation()) == bench.adapter.generate_until(bench.generation())
-    assert small.adapter.loglikelihood(small.scoring()) == bench.adapter.loglikelihood(bench.scoring())
-
-
 def test_values_that_are_repeated_are_told_from_those_that_are_not():
     row, square = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 1.0], [2.0, 2.0]])
     keys = [content_key(pixels) for pixels in (row.expand(2, 2), row.T.expand(2, 2), row, row.expand(3, 2), square)]

@@ -219,18 +219,6 @@ def test_a_model_that_closes_its_prompts_and_reads_them_in_both_directions(adapt
         assert got == pytest.approx(expected, abs=1e-4)
 
 
-def test_what_generation_writes_is_greedy_and_another_token_is_not(adapter, parts):
-    words, built, found = parts("llava")[1].tokenizer, adapter("llava"), 0
-    for doc_id, reply in enumerate(built.generate_until(generation(range(len(DOCS)), max_new_tokens=1))):
-        if reply and len(words(reply, add_special_tokens=False)["input_ids"]) == 1:
-            plain = plain_score(parts("llava"), "llava", True, DOCS[doc_id], reply)
-            (pair,) = built.loglikelihood(scoring([doc_id], [reply]))
-            assert pair[1] == plain[1]
-            found += pair[1]
-            assert built.loglikelihood(scoring([doc_id], [reply + "~"]))[0][1] is False
-    assert found
-
-
 def test_a_leading_blank_is_part_of_the_continuation(adapter, parts):
     words, built = parts("llava")[1].tokenizer, adapter("llava")
     with_blank, without = (built.encode_pair("Clear?", text, []) for text in (" yes", "yes"))

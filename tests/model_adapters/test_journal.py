@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from lmms_eval.caching.response_cache import ResponseCache
 from medtasks.model_adapters.base.arguments import AdapterArguments
 from medtasks.model_adapters.base.harness_adapter import files_digest, weights_digest
 from medtasks.model_adapters.base.requests import Request, RequestReader
@@ -104,24 +103,6 @@ def test_ranks_read_each_other_and_write_for_themselves(restart, home):
     three.adapter.generate_until(three.generation())
     assert (one.adapter.ran, two.adapter.ran, three.adapter.ran) == (6, 6, 0)
     assert len(journals(home)) == 2
-
-
-def test_the_response_cache_of_the_harness_and_the_journal_get_along(restart, bench, tmp_path):
-    def cache(number):
-        return ResponseCache(str(tmp_path / f"{number}.db"), str(tmp_path / f"{number}.jsonl"), "model")
-
-    expected = bench.adapter.generate_until(bench.generation()), bench.adapter.loglikelihood(bench.scoring())
-    ran = []
-    # A first run, one with a new response cache, and one that finds everything in the first response cache.
-    for number in (0, 1, 0):
-        other, kept = restart(), cache(number)
-        got = kept.execute(other.adapter, "generate_until", other.generation())
-        scores = kept.execute(other.adapter, "loglikelihood", other.scoring())
-        kept.close()
-        assert got == expected[0]
-        assert [tuple(pair) for pair in scores] == expected[1]
-        ran.append(other.adapter.ran)
-    assert ran == [36, 0, 0]
 
 
 @pytest.mark.parametrize("damage", ["flipped", "torn", "cut out", "all zeros", "another file"])

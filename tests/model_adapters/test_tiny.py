@@ -7,9 +7,6 @@ import pytest
 import torch
 from lmms_eval.api.model import lmms
 from medtasks.model_adapters.tiny import CHARACTERS, VOCABULARY_SIZE, MedTasksTiny, ids_to_text, text_to_ids
-from PIL import Image
-
-from ..tables import each_row
 
 
 def weights(**arguments):
@@ -55,13 +52,6 @@ def test_clean_releases_the_weights_and_the_features(new_bench):
     bench.adapter.clean()
     assert bench.adapter._features.used == 0
     assert not hasattr(bench.adapter, "network")
-
-
-@each_row("mode", ["L", "RGB", "RGBA", "P", "1", "CMYK", "LA"])
-def test_images_of_any_mode_and_size_are_encoded(bench, mode):
-    prompt = bench.adapter.encode("a", [Image.new(mode, (3, 500)), Image.new("RGB", (31, 1))])
-    assert prompt.pixels.shape == (2, 3, 32, 32)
-    assert list(prompt.ids) == [2] + [4] * 32 + text_to_ids("a")
 
 
 def test_text_survives_the_tokenizer_and_the_rest_is_unknown():

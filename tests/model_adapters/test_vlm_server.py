@@ -231,19 +231,6 @@ def _images(body):
     return [part for part in content_of({"messages": body["messages"][:1]}) if isinstance(part, Image.Image)]
 
 
-def test_a_server_that_dies_is_left_out(served):
-    def refuse(handler, path, body):
-        handler.send(500, {"error": {"message": "EngineCore encountered an issue. Option B."}})
-        return True
-
-    servers = [served(reply="yes"), served(before=refuse)]
-    docs = [{"question": f"{at}", "images": []} for at in range(40)]
-    adapter = adapter_for(servers[0], docs, base_url=";".join(server.base_url for server in servers), concurrency=4)
-    found = replies(adapter, docs)
-    assert found == ["yes"] * len(docs)
-    assert 5 <= len(servers[1].asked) < 12
-
-
 @each_row("other", [{"root": "other"}, {"version": "0.31"}, {"max_model_len": 9}, {"version": None}])
 def test_servers_that_differ_are_refused(served, other):
     urls = ";".join(server.base_url for server in (served(), served(**other)))
