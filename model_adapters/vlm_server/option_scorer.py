@@ -34,6 +34,7 @@ _SCORING = {"temperature": 0, "max_tokens": 1}
 _REPORTED = {"return_token_ids": True, "return_prompt_text": True}
 _OPEN_TURN = {"add_generation_prompt": False, "continue_final_message": True}
 _MOST_IDS = 128  # of logprob_token_ids in one request
+_LETTER_LENGTH = 8  # characters up to which it is worth asking whether an option is one token
 # Nats per token by which two ways may differ: half precision rounds logits that coarsely.
 _TOLERANCE = 0.1
 
@@ -205,8 +206,7 @@ class Routes:
         if context.text is None:
             raise MissingField("the server's answer lacks prompt_text")
         # With one placeholder per image: the ids of an answer, sent back, would be expanded a second time.
-        texts = context.text, context.text + option
-        base, ids = await asyncio.gather(*map(self._tokenizer.ids, texts))
+        base, ids = await self.tokenized(context.text, [option])
         if base[-_MERGED:] != context.ids[-_MERGED:]:
             raise BadAnswer("the server's tokenizer makes other tokens of the prompt than its chat route")
         start = common_length(base, ids)
@@ -234,6 +234,10 @@ class Routes:
         scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
         return scored, None if start < len(base) else ids[start:]
 
+    async def tokenized(self, text: str, options: Sequence[str]) -> list[Ids]:
+        """Return the ids of a text, and those of the text with each option after it."""
+        return await asyncio.gather(*map(self._tokenizer.ids, [text, *(text + option for option in options)]))
+
     def _rendered(self, prompt: ServedPrompt, answer: Mapping[str, Any]) -> Record:
         prompt.check_places(answer)
         text = answer.get("prompt_text")
@@ -255,6 +259,7 @@ class OptionScorer:
         self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
         # Whether one request for all letters gives the scores of prompt_logprobs; None until it is compared.
         self._letters_agree: bool | None = False if arguments.likelihood == PROMPT_LOGPROBS else None
+        self._tokenizes = True  # whether the server has a route from text to ids
         self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options after the same last ids, if they do not merge
         self._tail: Ids = ()
         self.ways: dict[str, int] = {}  # options scored, by way
@@ -270,14 +275,21 @@ class OptionScorer:
             async with self._proving:
                 if not self._proven:
                     return await self._prove(prompt, options)
-        context = None
-        tokens = {
-            option: ids[0] for option in options if (ids := self._ids.get((self._tail, option))) and len(ids) == 1
-        }
-        if self._letters_agree is not False and tokens.keys() == set(options) and len(tokens) <= _MOST_IDS:
-            context, scored = await self._letters(prompt, tokens)
-            if scored:
-                return [scored[option] for option in options]
+        context, tail = None, self._tail
+        if self._letters_agree is not False:
+            unknown = [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
+            if self._tokenizes and unknown and max(map(len, options)) <= _LETTER_LENGTH:
+                context = await self.routes.conversation(prompt)
+                tail = context.ids[-_MERGED:]
+                await self._tokenize(context, [option for option in unknown if (tail, option) not in self._ids])
+            ids = {option: self._ids.get((tail, option)) or () for option in options}
+            if all(len(tokens) == 1 for tokens in ids.values()) and len(ids) <= _MOST_IDS:
+                rendered, scored = await self._letters(
+                    prompt, {option: tokens[0] for option, tokens in ids.items()}, tail
+                )
+                if scored:
+                    return [scored[option] for option in options]
+                context = context or rendered
         return await self._scored_whole(prompt, context or await self.routes.conversation(prompt), options, {})
 
     # ---- the first question ----
@@ -351,8 +363,24 @@ class OptionScorer:
 
     # ---- letters ----
 
+    async def _tokenize(self, context: Conversation, options: Sequence[str]) -> None:
+        """Find out the ids of options after a question, from the server's tokenizer if it has one."""
+        if context.text is None or not options:
+            return
+        try:
+            base, *wholes = await self.routes.tokenized(context.text, options)
+        except (MissingField, Refused):
+            self._tokenizes = False
+        except BadAnswer:  # for this question alone
+            return
+        else:
+            tail = context.ids[-_MERGED:]
+            for option, whole in zip(options, wholes, strict=True):
+                is_apart = whole[: len(base)] == base and base[-_MERGED:] == tail and len(whole) > len(base)
+                self._ids[tail, option] = whole[len(base) :] if is_apart else None
+
     async def _letters(
-        self, prompt: ServedPrompt, tokens: Mapping[str, int]
+        self, prompt: ServedPrompt, tokens: Mapping[str, int], tail: Ids
     ) -> tuple[Conversation | None, dict[str, Outcome]]:
         """Score options of one token each in one request; none if that is wrong, or this question ends otherwise."""
         try:
@@ -360,7 +388,7 @@ class OptionScorer:
         except (MissingField, Refused) as error:
             self._give_up_letters(str(error))
             return None, {}
-        if context.ids[-_MERGED:] != self._tail:
+        if context.ids[-_MERGED:] != tail:
             return context, {}
         scored = {option: Likelihood(-logprobs[token], 1, greedy == token) for option, token in tokens.items()}
         async with self._comparing:

@@ -96,11 +96,6 @@ def test_sampled_replies_depend_on_the_seed_but_not_on_batch_or_order(new_bench,
     assert single.adapter.generate_until(single.generation(**sampled)[::-1])[::-1] == expected
 
 
-def test_repeats_of_a_sampled_request_differ(bench):
-    (request,) = bench.generation([0], do_sample=True, temperature=1.5)
-    assert len(set(bench.adapter.generate_until([request] * 4))) == 4
-
-
 @each_row("sampled", [False, True])
 def test_the_global_random_state_is_left_alone(bench, sampled):
     state = torch.get_rng_state()

@@ -1,6 +1,5 @@
 """Questions on one image share the pass over it and score as if each had its own."""
 
-import itertools
 import random
 
 import datasets
@@ -8,7 +7,7 @@ import pytest
 import torch
 from medtasks.model_adapters.base import shared_scoring
 from medtasks.model_adapters.base.batching import Encoded
-from medtasks.model_adapters.base.requests import image_names, plan_streams, read_requests
+from medtasks.model_adapters.base.requests import image_names, read_requests
 from medtasks.model_adapters.base.shared_scoring import find_cuts, words_of
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.radfm import RadFM
@@ -162,19 +161,6 @@ def test_questions_on_one_image_lie_in_one_batch(new_bench, album, monkeypatch):
     assert len(opened) == len(album), "each document's images are loaded once"
     longest = max(len(item.sequence.ids) for items in batches for item in items)
     assert max(len(item.sequence.ids) for item in batches[0]) == longest
-
-
-def test_questions_on_one_image_are_planned_longest_first(new_bench, album):
-    bench = new_bench(docs=album)
-    requests = read_requests(bench.scoring(["x"]), "loglikelihood")
-    names = image_names(bench.adapter.task_dict)
-    (stream,) = plan_streams(requests, lambda _: None, lambda request: request.doc_id, names)
-    planned = [requests[position] for unit in stream for position in unit]
-    by_image = [list(run) for _, run in itertools.groupby(planned, key=names)]
-    assert sorted(map(len, by_image)) == [1, 1, 2, 3, 4]
-    lengths = [[len(request.context) for request in run] for run in by_image]
-    assert lengths == [sorted(run, reverse=True) for run in lengths]
-    assert [run[0] for run in lengths] == sorted((run[0] for run in lengths), reverse=True)
 
 
 def test_names_come_from_the_column_alone(bench):

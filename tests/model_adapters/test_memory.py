@@ -49,13 +49,6 @@ def test_a_batch_too_large_for_the_memory_is_halved_and_the_size_remembered(new_
     assert memory.sizes[0] == 8, "the next call may have other prompts"
 
 
-def test_an_automatic_batch_size_is_as_much_as_the_memory_holds(new_bench, bench, monkeypatch):
-    automatic = new_bench(batch_size="auto")
-    memory = Memory(automatic, monkeypatch, rows=7)
-    assert automatic.adapter.generate_until(automatic.generation()) == bench.adapter.generate_until(bench.generation())
-    assert memory.sizes[:2] == [12, 6]
-
-
 def test_one_huge_sample_fails_alone_and_does_not_shrink_the_others(new_bench, bench, docs, monkeypatch, log):
     longest = max(docs, key=lambda doc: len(doc["question"]))
     small = new_bench(batch_size=4)

@@ -322,7 +322,7 @@ def test_a_server_is_known_by_its_build_wherever_it_is(served, tmp_path):
 @pytest.mark.slow
 def test_a_run_of_two_modes(tmp_path, sample_home, monkeypatch):
     """It scores again as the harness scored it, costs few requests, says who answered, and writes the key nowhere."""
-    with serving(ServedModel(key=SECRET, merges=[" the", "ing"], root="org/medgemma", build="vllm-9-ab")) as server:
+    with serving(ServedModel(key=SECRET, merges=[" A", " B", "ing"], root="org/medgemma", build="vllm-9-ab")) as server:
         arguments = f"base_url={server.base_url},journal={tmp_path / 'journal'},image_attention=causal"
         command = [
             *(sys.executable, "-m", "medtasks.cli.main", "run", "--tasks", "mediconfusion_gd,mediconfusion_ps"),
