@@ -21,12 +21,11 @@ from typing import Any
 import torch
 import transformers as hf
 from medtasks.model_adapters.base.adapter import MedicalAdapter
-from medtasks.model_adapters.checkpoints.reading import on_meta
-from medtasks.model_adapters.checkpoints.vision import PerceiverResampler
+from medtasks.model_adapters.base.checkpoints import on_meta
+from medtasks.model_adapters.base.vision import PerceiverResampler
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.llava_med import LlavaMed
-from medtasks.model_adapters.med_flamingo import MedFlamingo
-from medtasks.model_adapters.med_flamingo.network import MARKERS, GatedCrossAttention
+from medtasks.model_adapters.med_flamingo import MARKERS, GatedCrossAttention, MedFlamingo
 from medtasks.model_adapters.radfm import RadFM
 from medtasks.model_adapters.radfm.network import ImageEmbedding, RadFMNetwork, VisionTransformer3D
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers

@@ -31,12 +31,7 @@ _IDS = {character: SPECIAL_TOKENS + place for place, character in enumerate(CHAR
 
 
 def text_to_ids(text: str) -> list[int]:
-    """Return one id per character; what is not printable ASCII or a new line becomes the unknown token.
-
-    Example:
-        >>> ids_to_text(text_to_ids("A: no"))
-        'A: no'
-    """
+    """Return one id per character; what is not printable ASCII or a new line becomes the unknown token."""
     return [_IDS.get(character, UNKNOWN_ID) for character in text]
 
 
@@ -80,7 +75,20 @@ class TinyNetwork(nn.Module):
             norms += [(layer, "input_layernorm"), (layer, "post_attention_layernorm")]
         for owner, name in norms:
             setattr(owner, name, nn.RMSNorm(_TEXT_WIDTH, eps=1e-6, dtype=torch.float64))
-        _draw_weights(self, torch.Generator().manual_seed(seed))
+        # Matrices have variance gain² / inputs, norms are 1 and offsets 0. With the customary initialisation the last
+        # character alone decides; larger weights make attention sharp, so that the image and the whole text matter.
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for name, weight in self.named_parameters():
+                if weight.dim() > 1:
+                    inputs = 1 if "embed_tokens" in name else weight[0].numel()
+                    gain = _GAINS.get(name.removesuffix(".weight"), 1.0)
+                    weight.normal_(std=gain / math.sqrt(inputs), generator=generator)
+                else:
+                    weight.fill_(0.0 if name.endswith("bias") else 1.0)
+            offsets = self.language_model.lm_head.bias
+            offsets[:SPECIAL_TOKENS] = -1e4  # of the special tokens only the end is ever generated
+            offsets[END_ID] = 1.0  # often enough for some replies to end by themselves
         self.eval().requires_grad_(False)
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -93,25 +101,6 @@ class TinyNetwork(nn.Module):
 def _sizes(width: int) -> dict[str, Any]:
     layers = {"num_hidden_layers": _LAYERS, "num_attention_heads": _HEADS}
     return {"hidden_size": width, "intermediate_size": 2 * width, "attn_implementation": "sdpa", **layers}
-
-
-def _draw_weights(network: TinyNetwork, generator: torch.Generator) -> None:
-    """Draw matrices with variance gain² / inputs; norms become 1 and offsets 0.
-
-    With the customary initialisation the last character alone decides; larger weights make attention sharp, so that
-    the image and the whole text matter.
-    """
-    with torch.no_grad():
-        for name, weight in network.named_parameters():
-            if weight.dim() > 1:
-                inputs = 1 if "embed_tokens" in name else weight[0].numel()
-                gain = _GAINS.get(name.removesuffix(".weight"), 1.0)
-                weight.normal_(std=gain / math.sqrt(inputs), generator=generator)
-            else:
-                weight.fill_(0.0 if name.endswith("bias") else 1.0)
-        head = network.language_model.lm_head
-        head.bias[:SPECIAL_TOKENS] = -1e4  # of the special tokens only the end is ever generated
-        head.bias[END_ID] = 1.0  # often enough for some replies to end by themselves
 
 
 _OPTION = re.compile(r"^\W*([A-Z])\W?[:.)]", re.MULTILINE)
@@ -153,17 +142,17 @@ class MedTasksTiny(MedicalAdapter):
         that ends before its first character stays empty.
         """
         replies = super().generate_batch(prompts, settings, seed)
-        return [self._with_letter(prompt, reply, settings) for prompt, reply in zip(prompts, replies, strict=True)]
-
-    def _with_letter(self, prompt: Encoded, reply: str, settings: GenerationSettings) -> str:
-        letters = option_letters(ids_to_text(prompt.ids))
-        if not (letters and reply):
-            return reply
-        sequences = [replace(prompt, ids=[*prompt.ids, *text_to_ids(letter)]) for letter in letters]
-        losses = [score.mean for score in self.score_batch([Continuation(sequence, 1) for sequence in sequences])]
-        text = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[: len(reply)]  # with the length of the reply
-        text = before_stops(text, settings.until).strip()
-        return CountedReply(text, getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None))
+        for row, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
+            letters = option_letters(ids_to_text(prompt.ids))
+            if letters and reply:
+                sequences = [replace(prompt, ids=[*prompt.ids, *text_to_ids(letter)]) for letter in letters]
+                scores = self.score_batch([Continuation(sequence, 1) for sequence in sequences])
+                losses = [score.mean for score in scores]
+                text = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[: len(reply)]  # with the reply's length
+                text = before_stops(text, settings.until).strip()
+                counts = getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None)
+                replies[row] = CountedReply(text, *counts)
+        return replies
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the characters."""
@@ -171,12 +160,7 @@ class MedTasksTiny(MedicalAdapter):
 
 
 def option_letters(prompt: str) -> list[str]:
-    r"""Return the letters of the options that a prompt lists one per line, from A on; none without a second option.
-
-    Example:
-        >>> option_letters("Which side?\nA. left\n(B) right\nI. e."), option_letters("A: x")
-        (['A', 'B'], [])
-    """
+    """Return the letters of the options that a prompt lists one per line, from A on; none without a second option."""
     listed = set(_OPTION.findall(prompt))
     letters = list(takewhile(listed.__contains__, ascii_uppercase))
     return letters if len(letters) > 1 else []

@@ -9,9 +9,6 @@ from types import ModuleType
 
 import pytest
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-
-from .processes import run_fresh
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -57,15 +54,6 @@ def test_all_parts_run_tiny_through_the_real_code(on_gpu, tmp_path, monkeypatch)
     assert "gain of the caches" in table
     assert "M parameters in float32" in table
     assert "the limit is at 1.00 TFLOP/s" in table
-
-
-def test_the_command_runs_each_part_in_a_process_of_its_own(tmp_path):
-    command = [sys.executable, str(FOLDER / "on_gpu.py"), "--tiny", "--part", "radgraph", "--output", "out"]
-    ran = run_fresh(command, tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    part = json.loads((tmp_path / "out" / "results.json").read_text())["parts"]["radgraph"]
-    assert part["status"] == "done"
-    assert "| RadGraph | float32 | 40 |" in ran.stdout
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -156,26 +144,3 @@ def test_the_work_without_caches_is_that_of_the_published_shapes(load, tmp_path)
     needed = work.operations(shared_texts=False, shared_images=False)
     assert needed == products - spare + reading + len(asked) * looking
     assert work.operations(shared_texts=True, shared_images=True) < needed / 1.9  # two options on one prompt
-
-
-@pytest.mark.parametrize("kernel", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
-def test_operations_are_those_of_the_shapes_whatever_the_kernel(load, kernel):
-    query, key, value = (torch.rand(2, 3, length, 8) for length in (5, 7, 7))
-    expected = [
-        (lambda: torch.nn.functional.scaled_dot_product_attention(query, key, value), 2 * 6 * 5 * 7 * (8 + 8)),
-        (lambda: query @ key.transpose(-1, -2), 2 * 6 * 5 * 7 * 8),
-        (lambda: torch.nn.Linear(8, 4)(query), 2 * 6 * 5 * 8 * 4),
-        (lambda: torch.nn.Conv2d(3, 6, 2)(query), 2 * 2 * 6 * 4 * 7 * 3 * 4),
-    ]
-    for run, operations in expected:
-        with load("least_work").Operations() as counter, sdpa_kernel(kernel):
-            run()
-        assert counter.count == operations
-
-
-def test_shared_tokens_count_once(load):
-    counts = load("least_work").Counts(True)
-    counts.add(["image", "a"], ["x", "y"])
-    counts.add(["image", "a"], ["z"])
-    counts.add(["image", "b"], ["x"])
-    assert (counts.tokens, counts.seen, counts.logits) == (4, 1 + 2 + 3 + 2, 3)

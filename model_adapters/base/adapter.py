@@ -18,7 +18,6 @@ from medtasks.extract.failure import failed_reply
 from medtasks.net.journal import Journal
 
 from .arguments import AdapterArguments, choose_device
-from .batch_runner import BatchBudget, BatchRunner, FailureLog, Work
 from .batching import (
     Continuation,
     Encoded,
@@ -40,7 +39,18 @@ from .generation import (
     read_settings,
 )
 from .harness_adapter import HarnessAdapter, files_digest, weights_digest
-from .requests import IMAGES, LoadedRequest, Request, RequestReader, image_names, plan_streams, read_requests
+from .requests import (
+    IMAGES,
+    BatchRunner,
+    FailureLog,
+    LoadedRequest,
+    Request,
+    RequestReader,
+    Work,
+    image_names,
+    plan_streams,
+    read_requests,
+)
 from .shared_scoring import PrefixCache, Questions, score_by_question
 
 Item = TypeVar("Item")
@@ -48,9 +58,8 @@ Result = TypeVar("Result")
 
 
 class MedicalAdapter(HarnessAdapter, abc.ABC):
-    """A model in this process.
+    """A model in this process; it implements ``load``, ``encode``, ``score_batch`` and ``generate_batch``.
 
-    An adapter implements four members: :meth:`load`, :meth:`encode`, :meth:`score_batch` and :meth:`generate_batch`.
     The last two have defaults for a causal language model of transformers that reads image features in slots of its
     prompt (``slot_id``), which ``network.image_features`` computes.
     """
@@ -168,7 +177,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             before: The prompts with all of their images, if the cache holds the beginning of them, or all.
         """
         embedded = self.language_model.get_input_embeddings()(batch.ids)
-        features = [row.flatten(0, -2) for row in self.cached_features(batch.pixels) if row is not None]
+        features = [row.flatten(0, -2) for row in self.cached_features(batch) if row is not None]
         if features:
             slots = (batch.ids == self.slot_id) & batch.attention_mask[:, -batch.ids.shape[1] :].bool()
             embedded = embedded.masked_scatter(slots[..., None], torch.cat(features))
@@ -207,8 +216,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             last = self._last_prepared = tuple(images), prepare(images)
         return last[1]
 
-    def cached_features(self, pixels: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-        """Return the ``image_features`` of every row of ``PaddedBatch.pixels``, each image computed at most once."""
+    def cached_features(self, batch: PaddedBatch) -> list[torch.Tensor | None]:
+        """Return the ``image_features`` of every row of a batch, each image computed at most once."""
+        pixels = [prompt.pixels for prompt in batch.prompts]
         return self._features.features(pixels, lambda image: self.image_features(image.to(self.device)))
 
     # ---- the harness's calls ----
@@ -240,17 +250,13 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             texts = self.generate_batch([prompt for prompt, *_ in items], settings, seed)
             return [text if isinstance(text, CountedReply) else CountedReply(text) for text in texts]
 
-        def decisive(loaded: LoadedRequest) -> tuple[tuple[Any, ...], int]:
-            settings, seed = decoding(loaded.request)
-            return dataclasses.astuple(settings), seed
-
         work = Work(
             kind="generate_until",
             prepare=prepare,
             length=lambda item: len(item[0].ids),
             execute=execute,
             fallback=lambda cause: CountedReply(failed_reply(cause)),
-            decisive=decisive,
+            decisive=lambda loaded: decoding(loaded.request),
             stored=lambda reply: {"text": str(reply), "counts": [reply.input_tokens, reply.output_tokens]},
             restored=lambda text, counts: CountedReply(text, *counts),
         )
@@ -304,14 +310,12 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     ) -> list[Result]:
         reader = RequestReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
         failures = FailureLog(work.kind, sum(not request.padding for request in requests), self.arguments.max_failed)
-        budget = BatchBudget(self.arguments.requests_per_batch, self.arguments.batch_tokens)
         if requests and self._journal is None:
             self._journal = self.open_journal(self.arguments, self.device.type, self.fingerprint)
-        bar: tqdm[Any]
-        with tqdm(
-            total=len(requests), desc=f"{self.model_id} {work.kind}", unit="request", disable=self.rank != 0
-        ) as bar:
-            runner = BatchRunner(requests, work, reader, budget, failures, self._journal, bar)
+        rows, tokens = self.arguments.requests_per_batch, self.arguments.batch_tokens
+        name = f"{self.model_id} {work.kind}"
+        with tqdm(total=len(requests), desc=name, unit="request", disable=self.rank != 0) as bar:
+            runner = BatchRunner(requests, work, reader, rows, tokens, failures, self._journal, bar)
             results = runner.run(streams)
         if runner.replayed and runner.journal is not None:
             answers = f"{runner.replayed} of {len(requests)} {work.kind} answers"

@@ -55,11 +55,6 @@ class PaddedBatch:
     position_ids: torch.Tensor
     prompts: Sequence[Encoded]
 
-    @property
-    def pixels(self) -> list[torch.Tensor | None]:
-        """The images of each row."""
-        return [prompt.pixels for prompt in self.prompts]
-
     def inputs(self, **inputs: Any) -> dict[str, Any]:
         """Return a language model's inputs, with mask and positions added."""
         return {**inputs, "attention_mask": self.attention_mask, "position_ids": self.position_ids}
@@ -127,21 +122,15 @@ class Likelihood:
 
 
 def common_length(first: Sequence[object], second: Sequence[object]) -> int:
-    """Return the length of the longest common prefix of two sequences.
-
-    Example:
-        >>> common_length("left lung", "left arm")
-        5
-    """
+    """Return the length of the longest common prefix: 5 of "left lung" and "left arm"."""
     differing = (at for at, (left, right) in enumerate(zip(first, second, strict=False)) if left != right)
     return next(differing, min(len(first), len(second)))
 
 
 def split_continuation(context: Encoded, whole: Encoded) -> Continuation:
-    """Return the continuation: the tokens of ``whole`` after its longest common prefix with the context.
+    """Return the tokens of ``whole`` after its common prefix with the context, whose end a tokenizer may merge with it.
 
-    A tokenizer may merge the context's last characters with the continuation's first. A continuation that adds no
-    token, or follows none, is a ``ValueError``.
+    A continuation that adds no token, or follows none, is a ``ValueError``.
     """
     common = common_length(context.ids, whole.ids)
     if common == len(whole.ids):
@@ -157,11 +146,10 @@ def score(
     pad_id: int,
     device: torch.device,
 ) -> list[Likelihood]:
-    """Score continuations in one forward pass.
+    """Score continuations in one forward pass; a score that is not finite is a ``MedTasksError``.
 
     ``logits_of`` takes a batch and k, and returns the logits of the last k positions, shape (batch, k, vocabulary):
-    with padding on the left, memory for logits grows with the longest continuation, not with the prompt. A score that
-    is not finite is a ``MedTasksError``.
+    with padding on the left, memory for logits grows with the longest continuation, not with the prompt.
     """
     batch = pad_left([item.sequence for item in items], pad_id, device)
     longest = max(item.tokens for item in items)
@@ -192,13 +180,7 @@ def likelihood(losses: torch.Tensor, hits: torch.Tensor) -> Likelihood:
 
 
 class BoundedCache(Generic[Value]):
-    """Values by key, up to ``limit`` bytes; the least recently used goes first.
-
-    Example:
-        >>> cache = BoundedCache[str](10)
-        >>> cache.keep("a", "one", 6), cache.keep("b", "two", 6), cache.get("a"), cache.get("b")
-        (None, None, None, 'two')
-    """
+    """Values by key, up to ``limit`` bytes; the least recently used goes first."""
 
     def __init__(self, limit: int) -> None:
         self.used = 0
@@ -227,18 +209,12 @@ class BoundedCache(Generic[Value]):
         self.used = 0
 
 
-# Version and keys of every living tensor: all options of a question share one tensor, and that of a volume has
-# hundreds of megabytes.
+# Version and keys of every living tensor: options of a question share one tensor, a volume's has hundreds of megabytes.
 _keys: MutableMapping[torch.Tensor, tuple[int, tuple[str, ...]]] = WeakIdKeyDictionary()
 
 
 def content_key(pixels: torch.Tensor) -> str:
-    """Return a digest of a tensor's values, shape and type; values that an expanded one repeats are read once.
-
-    Example:
-        >>> content_key(torch.zeros(2)) == content_key(torch.zeros(2, dtype=torch.float64))
-        False
-    """
+    """Return a digest of a tensor's values, shape and type; values that an expanded one repeats are read once."""
     once = pixels.detach()
     for axis, step in enumerate(pixels.stride()):
         once = once.narrow(axis, 0, 1) if step == 0 and once.shape[axis] else once
@@ -269,22 +245,23 @@ class FeatureCache(BoundedCache[torch.Tensor]):
         Images, shape (1, ...), are computed one at a time: in a batch, rounding would depend on the cache's content.
         """
         by_key: dict[str, torch.Tensor] = {}  # nothing is computed twice in a batch, however small the cache
+
+        def of_image(key: str, image: torch.Tensor) -> torch.Tensor:
+            features = by_key[key] if key in by_key else self.get(key)
+            if features is None:
+                features = compute(image)
+                if not isinstance(features, torch.Tensor):
+                    raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
+                features = features.detach()
+                # A view would keep all of the tensor that it is a part of.
+                is_whole = features.untyped_storage().nbytes() == features.nbytes
+                self.keep(key, features if is_whole else features.clone(), features.nbytes)
+            by_key[key] = features
+            return features
+
         rows: list[torch.Tensor | None] = []
         for row in pixels:
-            keys = image_keys(row)
-            for at, key in enumerate(keys):
-                if row is None or key in by_key:
-                    continue
-                features = self.get(key)
-                if features is None:
-                    features = compute(row[at : at + 1])
-                    if not isinstance(features, torch.Tensor):
-                        raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
-                    features = features.detach()
-                    # A view would keep all of the tensor that it is a part of.
-                    is_whole = features.untyped_storage().nbytes() == features.nbytes
-                    self.keep(key, features if is_whole else features.clone(), features.nbytes)
-                by_key[key] = features
-            parts = [by_key[key] for key in keys]
+            images = [] if row is None else [row[at : at + 1] for at in range(len(row))]
+            parts = [of_image(key, image) for key, image in zip(image_keys(row), images, strict=True)]
             rows.append(torch.cat(parts) if len(parts) > 1 else next(iter(parts), None))
         return rows

@@ -28,27 +28,18 @@ class GenerationSettings:
 class CountedReply(str):
     """Reply to one prompt with its numbers of tokens; ``None`` where they are unknown.
 
-    Example:
-        >>> CountedReply("yes", 7, 2) == "yes", CountedReply("yes", 7, 2).output_tokens
-        (True, 2)
+    Input tokens include image slots, output tokens the one that ended the reply.
     """
 
-    __slots__ = ("input_tokens", "output_tokens", "reasoning_tokens")
     input_tokens: int | None
     output_tokens: int | None
     reasoning_tokens: int | None
 
-    def __new__(
-        cls,
-        text: str,
-        input_tokens: int | None = None,
-        output_tokens: int | None = None,
-        reasoning_tokens: int | None = None,
-    ) -> "CountedReply":
-        """Build the text; positions of the prompt include image slots, decoded tokens the one that ended the reply."""
+    def __new__(cls, text: str, *tokens: int | None) -> "CountedReply":
+        """Build the text with its numbers of input, output and reasoning tokens, as far as they are given."""
         reply = super().__new__(cls, text)
-        reply.input_tokens, reply.output_tokens = input_tokens, output_tokens
-        reply.reasoning_tokens = reasoning_tokens
+        numbers = [*tokens, None, None, None]
+        reply.input_tokens, reply.output_tokens, reply.reasoning_tokens = numbers[:3]
         return reply
 
 
@@ -103,18 +94,9 @@ def before_stops(text: str, until: Sequence[str]) -> str:
 
 
 def count_reply(ids: Sequence[int], stop_ids: Collection[int], pad_id: int) -> int:
-    """Count the tokens decoded for one row of a batch, without its padding.
-
-    Example:
-        >>> count_reply([7, 8, 2, 0, 0], stop_ids=[2], pad_id=0)
-        3
-        >>> count_reply([7, 8, 0, 0], stop_ids=[2], pad_id=0)
-        2
-    """
-    for position, token in enumerate(ids):
-        if token in stop_ids:
-            return position + 1
-    return next((at + 1 for at in reversed(range(len(ids))) if ids[at] != pad_id), 0)
+    """Count the tokens decoded for one row of a batch, the one that ended it included, without its padding."""
+    ends = (position + 1 for position, token in enumerate(ids) if token in stop_ids)
+    return next(ends, max((position + 1 for position, token in enumerate(ids) if token != pad_id), default=0))
 
 
 class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is not analysed

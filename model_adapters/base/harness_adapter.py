@@ -1,7 +1,6 @@
 """Base of all our models, served ones included: the harness's interface, and the journal of a model's answers."""
 
 import dataclasses
-import functools
 import hashlib
 import inspect
 import os
@@ -38,10 +37,7 @@ _READ_WHOLE = 2**24
 
 
 class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
-    """A simple-type harness model.
-
-    Building one raises an ``AdapterArgumentError`` where an argument is unknown or has an impossible value.
-    """
+    """A simple-type harness model; unknown arguments and impossible values are an ``AdapterArgumentError``."""
 
     is_simple = True
     model_id: ClassVar[str]
@@ -69,11 +65,9 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     def create_from_arg_string(
         cls, arg_string: str, additional_config: Mapping[str, object] | None = None
     ) -> "HarnessAdapter":
-        """Build the adapter from ``--model_args``, which win over the harness's own options.
-
-        The command line always passes ``batch_size=1``, and the harness's version of this method fails on a repeated
-        keyword if ``--model_args`` has ``batch_size``, too.
-        """
+        """Build the adapter from ``--model_args``, which win over the harness's own options."""
+        # The command line always passes batch_size=1, on which the harness's version of this method fails if
+        # --model_args has batch_size, too.
         try:
             values = harness_utils.simple_parse_args_string(arg_string)
         except ValueError:
@@ -111,11 +105,10 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     def handed_scores(
         self, scores: Sequence[Likelihood]
     ) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
-        """Return likelihoods as the harness takes them.
+        """Return likelihoods as the harness takes them: mean negative log-likelihood (nats), and greedy flag.
 
-        Each is the mean negative log-likelihood of the continuation's tokens (nats, smaller is better) and whether
-        greedy decoding would produce it; ``(nan, False)`` for a sample that failed. With ``loglikelihood_format=json``
-        it is ``Likelihood.json`` and the token count.
+        A sample that failed has ``(nan, False)``. With ``loglikelihood_format=json`` it is ``Likelihood.json`` and the
+        token count.
         """
         if self.arguments.loglikelihood_format == "json":
             return [(likelihood.json, {"output_tokens": likelihood.tokens}) for likelihood in scores]
@@ -132,16 +125,15 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
             return None
         decisive = {name: value for name, value in dataclasses.asdict(arguments).items() if name not in _NEUTRAL}
         versions = {name: metadata.version(name) for name in _LIBRARIES}
-        code = _code_digest(inspect.getsourcefile(type(self)))
+        own = inspect.getsourcefile(type(self))  # the adapter's module may be in another package
+        files = sorted(Path(__file__).parents[1].rglob("*.py")) + ([Path(own)] if own else [])
+        code = digest_of([(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files])
         name = digest_of(self.model_id, type(self).__qualname__, code, versions, decisive, device, weights())
         return Journal(folder, name, self.rank, self.world_size)
 
 
 def weights_digest(owner: object) -> str:
-    """Return a digest of the weights in an object's attributes, from some values of every tensor.
-
-    Two checkpoints of one architecture differ in almost all values.
-    """
+    """Return a digest of the weights in an object's attributes, from some values of every tensor."""
     digest = hashlib.sha256()
     for attribute, module in sorted(vars(owner).items()):
         if isinstance(module, nn.Module):
@@ -169,11 +161,3 @@ def files_digest(arguments: HarnessArguments) -> str:
                 large = size > _READ_WHOLE
                 digests.append((name, file.name, str(size) if large else hashlib.sha256(file.read_bytes()).hexdigest()))
     return digest_of(digests)
-
-
-@functools.cache
-def _code_digest(adapter_file: str | None) -> str:
-    """Return a digest of this package's code, and of an adapter's module in another package."""
-    files = sorted(Path(__file__).parents[1].rglob("*.py"))
-    files += [Path(adapter_file)] if adapter_file else []
-    return digest_of([(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files])

@@ -1,24 +1,38 @@
-"""The harness's requests as typed values, their order, and their images and texts."""
+"""The harness's requests: typed, in the order of work, with their images and texts, and run in batches.
+
+A sample that fails costs no other one, and too many failures end the run.
+"""
 
 import functools
 import hashlib
 import itertools
+import traceback
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
+import torch
+from loguru import logger
 from PIL import Image
+from tqdm import tqdm
 
 from medtasks.errors import MedTasksError
+from medtasks.net.journal import Entry, Journal, digest_of
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 Documents = Mapping[str, Mapping[str, Any]]
 """``documents[task][split][doc_id]`` is a document; the evaluator sets it as ``task_dict``."""
-IMAGE_ID = "image_id"
-"""Canonical column of documents, see ``medtasks.data.schema``: equal for equal images."""
+IMAGES: tuple[type, ...] = (Image.Image,)
+"""Visuals that a model takes by default; see ``visual_types`` of its adapter."""
+VOLUMES: tuple[type, ...] = (*IMAGES, str, Path, np.ndarray, list, tuple)
+"""Images, and volumes: files, arrays, lists of images as slices."""
+_IMAGE_ID = "image_id"  # column of documents, see ``medtasks.data.schema``: equal for equal images
+_NO_MEMORY = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
 
 
 @dataclass(frozen=True)
@@ -73,16 +87,15 @@ def image_names(documents: Documents) -> Callable[[Request], str | None]:
     @functools.cache
     def named(task: str, split: str) -> Any:
         table = documents[task][split]
-        columns = getattr(table, "column_names", None)
-        if columns is None:
+        if (columns := getattr(table, "column_names", None)) is None:
             return table
-        return table.select_columns([IMAGE_ID]) if IMAGE_ID in columns else []  # other columns may hold images
+        return table.select_columns([_IMAGE_ID]) if _IMAGE_ID in columns else []  # other columns may hold images
 
     def name_of(request: Request) -> str | None:
         if request.doc_to_visual is None:
             return None
         try:
-            name = named(request.task, request.split)[request.doc_id][IMAGE_ID]
+            name = named(request.task, request.split)[request.doc_id][_IMAGE_ID]
         except (LookupError, TypeError):  # another kind of document; a missing one fails when it is loaded
             return None
         return None if name is None else str(name)
@@ -123,12 +136,6 @@ def plan_streams(
     ]
 
 
-IMAGES: tuple[type, ...] = (Image.Image,)
-"""Visuals that a model takes by default; see ``visual_types`` of its adapter."""
-VOLUMES: tuple[type, ...] = (*IMAGES, str, Path, np.ndarray, list, tuple)
-"""Images, and volumes: files, arrays, lists of images as slices."""
-
-
 @dataclass(frozen=True)
 class Visuals:
     """The images of a document, or volumes, see :data:`VOLUMES`."""
@@ -161,23 +168,23 @@ class RequestReader:
 
     def read(self, request: Request) -> LoadedRequest:
         """Load the images and the continuation of a request; visuals of an unknown type are an error."""
+        document = functools.partial(self._document, request)
         continuation = None
         if self._scored:
-            text = request.detail(self._document(request)) if callable(request.detail) else request.detail
-            if not isinstance(text, str):
-                raise TypeError(f"expected a continuation as text, got {type(text).__name__}")
-            continuation = text
+            continuation = request.detail(document()) if callable(request.detail) else request.detail
+            if not isinstance(continuation, str):
+                raise TypeError(f"expected a continuation as text, got {type(continuation).__name__}")
         origin = (request.task, request.split, request.doc_id, request.doc_to_visual)
         if self._last is None or self._last[0] != origin:
-            self._last = origin, Visuals(tuple(self._images(request)))
+            visuals = None if request.doc_to_visual is None else request.doc_to_visual(document())
+            self._last = origin, Visuals(tuple(self._images(visuals)))
         return LoadedRequest(request, self._last[1], continuation)
 
     def _document(self, request: Request) -> Any:
         return self._documents[request.task][request.split][request.doc_id]
 
-    def _images(self, request: Request) -> list[Any]:
-        """Load images; a single file name or array counts as a list of one. No message names a file."""
-        visuals = None if request.doc_to_visual is None else request.doc_to_visual(self._document(request))
+    def _images(self, visuals: Any) -> list[Any]:
+        """Check visuals; a single file name or array counts as a list of one. No message names a file."""
         if visuals is None:
             return []
         images = [visuals] if isinstance(visuals, str | Path | np.ndarray) else list(visuals)
@@ -213,3 +220,173 @@ def _visual_digest(visual: Any) -> str:
 
 def _digest(head: str, content: bytes = b"") -> str:
     return hashlib.sha256(head.encode() + content).hexdigest()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory ran out, which a smaller batch may fix; parts of torch have no own type for it."""
+    is_named = isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
+    return is_named or isinstance(error, torch.OutOfMemoryError | MemoryError)
+
+
+class FailureLog:
+    """The failures of one call of the harness."""
+
+    def __init__(self, kind: str, requests: int, max_failed: float) -> None:
+        self._kind = kind
+        self._requests = requests
+        self._max_failed = max_failed
+        self._causes: Counter[str] = Counter()
+        self._first: str | None = None
+
+    def record(self, request: Request, error: Exception) -> str:
+        """Count and log one failed request, and return the cause; padding between ranks is not counted.
+
+        One of our errors is described by its message, or by its ``loggable`` message. Other messages may quote the
+        prompt, a patient's file or the document: such an error is described by its type and the innermost line of code.
+        """
+        if isinstance(error, MedTasksError):
+            cause = str(getattr(error, "loggable", error))
+        else:
+            last = traceback.extract_tb(error.__traceback__)[-1:]
+            location = "".join(f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in last)
+            message = f": {error}" if isinstance(error, torch.OutOfMemoryError) else ""
+            cause = f"{type(error).__name__}{location}{message}"
+        if not request.padding:
+            self._causes[cause] += 1
+            self._first = self._first or request.name
+            logger.warning("{} failed on {}: {}", self._kind, request.name, cause)
+        return cause
+
+    def check_first(self, done: int, enough: int) -> None:
+        """End the run if ``enough`` requests are done and all of them failed, unless all may fail."""
+        if done >= enough and self._causes.total() == done and self._max_failed < 1:
+            cause, times = self._causes.most_common(1)[0]
+            raise MedTasksError(f"the first {done} {self._kind} requests all failed, most often ({times}x) {cause}")
+
+    def settle(self) -> None:
+        """End the run if more requests failed than are allowed."""
+        failed = self._causes.total()
+        allowed = max(int(self._max_failed * self._requests), 1 if self._max_failed > 0 else 0)
+        if failed > allowed:
+            cause, times = self._causes.most_common(1)[0]
+            raise MedTasksError(
+                f"{failed} of {self._requests} {self._kind} requests failed, {allowed} may "
+                f"(max_failed={self._max_failed:g}); first {self._first}, most often ({times}x) {cause}. Fix the "
+                f"cause, or let more fail with --model_args max_failed=1."
+            )
+
+
+@dataclass(frozen=True)
+class Work(Generic[Item, Result]):
+    """Work of a model on one kind of request."""
+
+    kind: str  # name of the harness's call
+    prepare: Callable[[LoadedRequest], Item]  # turns one sample into model input; may fail for that sample alone
+    length: Callable[[Item], int]  # tokens of a prepared sample
+    execute: Callable[[Sequence[Item]], Sequence[Result]]  # runs the model on a batch; results in the same order
+    fallback: Callable[[str], Result]  # makes the result of a failed sample from the cause
+    decisive: Callable[[LoadedRequest], object]  # decides about an answer, besides model, context and images
+    stored: Callable[[Result], Mapping[str, Any]]  # from a result to the fields that the journal keeps
+    restored: Callable[..., Result]  # back from the fields
+
+
+@dataclass(frozen=True)
+class _Prepared(Generic[Item]):
+    """A request in a batch; without an item it is done, because it failed or comes from the journal."""
+
+    position: int  # in the call
+    tokens: int
+    key: str = ""
+    item: Item | None = None
+
+
+@dataclass
+class BatchRunner(Generic[Item, Result]):
+    """One call of the harness. Only ``Exception`` is caught: an interrupt by the user ends the run."""
+
+    requests: Sequence[Request]  # all requests of the call
+    work: Work[Item, Result]
+    reader: RequestReader
+    most_rows: int  # requests in a batch
+    most_tokens: int | None  # tokens in a batch, padding included; ``None`` for any number
+    failures: FailureLog
+    journal: Journal | None
+    progress: "tqdm[Any]"  # advanced by one per request
+    replayed: int = 0  # answers that came from the journal
+    _results: dict[int, Result] = field(default_factory=dict)
+    _fitting: int | None = None  # largest batch that fits into memory, once a larger one did not
+
+    def run(self, streams: Iterable[Iterable[Sequence[int]]]) -> list[Result]:
+        """Run streams of units of positions, see ``plan_streams``; returns results in the order of ``requests``."""
+        for stream in streams:
+            batch: list[_Prepared[Item]] = []
+            for unit in stream:
+                prepared = [self._take(position) for position in unit]
+                rows, longest = len(batch) + len(prepared), max(row.tokens for row in (*batch, *prepared))
+                is_too_long = self.most_tokens is not None and rows * longest > self.most_tokens
+                if batch and (rows > self.most_rows or is_too_long):
+                    self._finish(batch)
+                    batch = []
+                batch += prepared
+            self._finish(batch)
+        return [self._results[position] for position in range(len(self.requests))]
+
+    def _take(self, position: int) -> _Prepared[Item]:
+        """Prepare one request, or find its answer in the journal."""
+        try:
+            loaded, key = self.reader.read(self.requests[position]), ""
+            if self.journal is not None:
+                request, work = loaded.request, self.work
+                origin = request.task, request.split, request.doc_id, request.index, request.repeat
+                key = digest_of(work.kind, origin, request.context, loaded.visuals.digests, work.decisive(loaded))
+                entry = self.journal.replay(key)
+                if entry is not None:
+                    self._results[position] = self.work.restored(**entry.answer)
+                    self.replayed += 1
+                    return _Prepared(position, entry.tokens)
+            item = self.work.prepare(loaded)
+            return _Prepared(position, self.work.length(item), key, item)
+        except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
+            self._fail(position, error)
+            return _Prepared(position, 0)
+
+    def _finish(self, batch: Sequence[_Prepared[Item]]) -> None:
+        unanswered = [row for row in batch if row.item is not None]
+        size = self._fitting or max(len(unanswered), 1)
+        for start in range(0, len(unanswered), size):
+            self._execute(unanswered[start : start + size])
+        self.progress.update(len(batch))
+
+    def _execute(self, batch: Sequence[_Prepared[Item]]) -> int:
+        """Run requests at once, or in parts where that fails; returns the largest size that could be run."""
+        try:
+            results = self.work.execute([row.item for row in batch if row.item is not None])
+            done = list(zip(batch, results, strict=True))
+        except Exception as error:  # noqa: BLE001  # whatever it is, one sample must not end the run
+            if len(batch) == 1:
+                self._fail(batch[0].position, error)
+                return 0
+            full = is_out_of_memory(error)
+        else:
+            self._results |= {row.position: result for row, result in done}
+            if self.journal is not None:
+                self.journal.add({row.key: Entry(self.work.stored(result), row.tokens) for row, result in done})
+            return len(batch)
+        # Outside of the handler, which holds the tensors of the failed pass.
+        if not full:  # one by one, so that only the culprit fails
+            return max(self._execute([row]) for row in batch)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        first = self._fitting is None
+        self._fitting = half = (len(batch) + 1) // 2
+        # A single huge sample fails at every size; the size that its neighbours ran at counts.
+        self._fitting = max(1, *(self._execute(part) for part in (batch[:half], batch[half:])))
+        if first:
+            logger.warning(
+                f"{self.work.kind} ran out of memory with {len(batch)} requests at once and goes on with "
+                f"{self._fitting}; set a smaller batch_size or batch_tokens in --model_args to save the repeated work."
+            )
+        return self._fitting
+
+    def _fail(self, position: int, error: Exception) -> None:
+        self._results[position] = self.work.fallback(self.failures.record(self.requests[position], error))

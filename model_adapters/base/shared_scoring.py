@@ -62,15 +62,15 @@ class CausalModel(Protocol):
 class Cuts:
     """Places where one prompt is cut."""
 
-    words: Words  # the prompt; its part before a cut names the prefix
+    prompt: Encoded
+    words: Words  # of the prompt; its part before a cut names the prefix
     spans: Spans  # its images' columns
     places: tuple[int, ...]  # ends of its prefixes, each of which continues the one before; at least one
 
-    def part(self, prompt: Encoded, start: int, stop: int | None = None) -> Encoded:
-        """Return a prompt's tokens from ``start`` to before ``stop``, and the images whose columns lie there."""
-        stop = len(prompt.ids) if stop is None else stop
+    def part(self, start: int, stop: int) -> Encoded:
+        """Return the prompt's tokens from ``start`` to before ``stop``, and the images whose columns lie there."""
         first, end = (sum(last <= at for _, last in self.spans) if at else 0 for at in (start, stop))
-        return prompt.part(start, stop, slice(first, end))
+        return self.prompt.part(start, stop, slice(first, end))
 
 
 def find_cuts(prompts: Sequence[Encoded], spans_of: Callable[[Encoded], Spans | None]) -> dict[int, Cuts]:
@@ -84,7 +84,7 @@ def find_cuts(prompts: Sequence[Encoded], spans_of: Callable[[Encoded], Spans | 
         spans = spans_of(prompt)
         words = None if spans is None else words_of(prompt, spans)
         if spans is not None and words is not None and (places := cut_places(spans, len(words))):
-            cuts[position] = Cuts(words, spans, places)
+            cuts[position] = Cuts(prompt, words, spans, places)
     return cuts
 
 
@@ -135,15 +135,6 @@ PrefixCache = BoundedCache[CachedPrefix]
 """Prefixes by their words."""
 
 
-@dataclass(frozen=True)
-class CutPrompt:
-    """A prompt of which the model has read the prefix."""
-
-    prompt: Encoded
-    cuts: Cuts
-    prefix: CachedPrefix
-
-
 class _PrefixReadError(Exception):
     """The last layer's keys and values are computed."""
 
@@ -158,16 +149,14 @@ class _PrefillCache(DynamicCache):  # type: ignore[misc]  # transformers is not 
         return updated
 
 
-def read_prefixes(
-    prompts: Sequence[Encoded], cuts: Mapping[int, Cuts], model: CausalModel, cache: PrefixCache
-) -> list[CutPrompt]:
-    """Read prompts up to their last cut, each distinct prefix once; results are in the order of ``cuts``.
+def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) -> list[CachedPrefix]:
+    """Read prompts up to their last cut, each distinct prefix once.
 
     Prefixes are read one by one: in a batch, rounding would depend on the content of ``cache``, which grows.
     """
     by_words: dict[Words, CachedPrefix] = {}
     rows = []
-    for row, cut in cuts.items():
+    for cut in cuts:
         prefix: CachedPrefix | None = None
         unread: list[int] = []  # places after the last prefix that was read before
         for end in reversed(cut.places):
@@ -177,38 +166,44 @@ def read_prefixes(
                 break
             unread.insert(0, end)
         for end in unread:
-            prefix = by_words[cut.words[:end]] = _extended(prompts[row], cut, prefix, end, model)
+            prefix = by_words[cut.words[:end]] = _extended(cut, prefix, end, model)
             cache.keep(cut.words[:end], prefix, prefix.nbytes)
         assert prefix is not None  # there is at least one cut
-        rows.append(CutPrompt(prompts[row], cut, prefix))
+        rows.append(prefix)
     return rows
 
 
-def _extended(prompt: Encoded, cuts: Cuts, before: CachedPrefix | None, end: int, model: CausalModel) -> CachedPrefix:
+def _extended(cuts: Cuts, before: CachedPrefix | None, end: int, model: CausalModel) -> CachedPrefix:
     """Run a model from one cut, or from the beginning, up to the last keys and values before the next cut."""
-    part, cache = cuts.part(prompt, 0, end), _PrefillCache(config=model.language_model.config)
+    cache = _PrefillCache(config=model.language_model.config)
     if before is None:
-        whole = pad_left([part], model.pad_id, model.device)
+        whole = pad_left([cuts.part(0, end)], model.pad_id, model.device)
         inputs, cache.layers = model.model_inputs(whole), [DynamicLayer() for _ in cache.layers]
     else:
-        suffix, whole = suffixes_of([CutPrompt(part, cuts, before)], model)
+        suffix, whole = suffixes_of([cuts], [before], model, end)
         inputs, cache.layers = model.model_inputs(suffix, whole), side_by_side([before]).layers
     with contextlib.suppress(_PrefixReadError):
         model.language_model(**inputs, past_key_values=cache, logits_to_keep=1, use_cache=True)
     return CachedPrefix(end, before.shift if before else int(model.position_shift(whole)), cache.layers)
 
 
-def suffixes_of(cut: Sequence[CutPrompt], model: CausalModel) -> tuple[PaddedBatch, PaddedBatch]:
-    """Return the suffixes after the prefixes, and the whole prompts with padding before prefix and suffix."""
+def suffixes_of(
+    cuts: Sequence[Cuts], prefixes: Sequence[CachedPrefix], model: CausalModel, stop: int | None = None
+) -> tuple[PaddedBatch, PaddedBatch]:
+    """Return the suffixes after the prefixes, and the whole prompts with padding before prefix and suffix.
+
+    With ``stop``, prompts end before this token.
+    """
     # Padding is on the left of suffixes too, so that every prompt's last token is in the last column.
-    prefixes = [row.cuts.part(row.prompt, 0, row.prefix.length) for row in cut]
-    suffixes = [row.cuts.part(row.prompt, row.prefix.length) for row in cut]
-    prefix, suffix = (pad_left(parts, model.pad_id, model.device) for parts in (prefixes, suffixes))
-    mask = torch.cat([prefix.attention_mask, suffix.attention_mask], dim=-1)
-    ids = torch.cat([prefix.ids, suffix.ids], dim=-1)
+    rows = [(cut, prefix.length, stop or len(cut.prompt.ids)) for cut, prefix in zip(cuts, prefixes, strict=True)]
+    suffixes = [cut.part(length, end) for cut, length, end in rows]
+    before = pad_left([cut.part(0, length) for cut, length, _ in rows], model.pad_id, model.device)
+    suffix = pad_left(suffixes, model.pad_id, model.device)
+    mask = torch.cat([before.attention_mask, suffix.attention_mask], dim=-1)
+    ids = torch.cat([before.ids, suffix.ids], dim=-1)
     # Positions count real tokens only, across the padding in the middle.
-    positions = positions_of(mask) + torch.tensor([[row.prefix.shift] for row in cut], device=mask.device)
-    whole = PaddedBatch(ids, mask, positions, [row.prompt for row in cut])
+    positions = positions_of(mask) + torch.tensor([[prefix.shift] for prefix in prefixes], device=mask.device)
+    whole = PaddedBatch(ids, mask, positions, [cut.part(0, end) if stop else cut.prompt for cut, _, end in rows])
     return PaddedBatch(suffix.ids, mask, positions[:, -suffix.ids.shape[1] :], suffixes), whole
 
 
@@ -221,10 +216,7 @@ def side_by_side(prefixes: Sequence[CachedPrefix]) -> DynamicCache:
         for layer, *rows in zip(cache.layers, *(prefix.layers for prefix in prefixes), strict=True):
             for half in ("keys", "values"):
                 values = [getattr(row, half) for row in rows]  # shape (1, heads, tokens, width)
-                padded = [
-                    functional.pad(value, (0, 0, longest - value.shape[-2], 0)) if value.shape[-2] < longest else value
-                    for value in values
-                ]
+                padded = [functional.pad(value, (0, 0, longest - value.shape[-2], 0)) for value in values]
                 setattr(layer, half, torch.cat(padded))
     return cache
 
@@ -251,13 +243,18 @@ class Questions:
 
     places: Sequence[Sequence[int]]  # per question the positions of its options in the batch
     options: Sequence[Sequence[Continuation]]
-    prompts: Sequence[Encoded]
     cuts: Mapping[int, Cuts]  # by question, without those that are better read whole
 
     @classmethod
     def of(cls, items: Sequence[Continuation], model: CausalModel) -> "Questions":
-        """Group a batch and find out where its prompts are cut."""
-        places = group_by_prefix(items)
+        """Group a batch by images and tokens before the continuation, and find out where its prompts are cut.
+
+        An option that a tokenizer merges with the end of its prompt has other tokens there, and a group of its own.
+        """
+        groups: dict[Hashable, list[int]] = {}
+        for position, item in enumerate(items):
+            groups.setdefault((item.prompt.image_keys, tuple(item.prompt.ids)), []).append(position)
+        places = list(groups.values())
         options = [[items[position] for position in group] for group in places]
         prompts = [question[0].prompt for question in options]
         # Cutting needs layers that keep the keys and values of all positions; a window has to hold the longest text
@@ -268,18 +265,7 @@ class Questions:
             or (type(layer) is DynamicSlidingWindowLayer and 2 * longest <= layer.sliding_window)
             for layer in DynamicCache(config=model.language_model.config).layers
         )
-        return cls(places, options, prompts, find_cuts(prompts, model.image_spans) if can_cut else {})
-
-
-def group_by_prefix(items: Sequence[Continuation]) -> list[list[int]]:
-    """Return groups of positions in ``items`` with the same images and the same tokens before the continuation.
-
-    An option that a tokenizer merges with the end of its prompt has other tokens there, and hence a group of its own.
-    """
-    groups: dict[Hashable, list[int]] = {}
-    for position, item in enumerate(items):
-        groups.setdefault((item.prompt.image_keys, tuple(item.prompt.ids)), []).append(position)
-    return list(groups.values())
+        return cls(places, options, find_cuts(prompts, model.image_spans) if can_cut else {})
 
 
 def score_by_question(
@@ -289,7 +275,7 @@ def score_by_question(
     cache: PrefixCache,
 ) -> list[Likelihood]:
     """Score a batch; options share their prompt, prompts their prefix, and single options are scored whole."""
-    prompts, options, cuts = questions.prompts, questions.options, questions.cuts
+    options, cuts = questions.options, questions.cuts
     uncut = [at for at in range(len(options)) if at not in cuts]
     single = [at for at in uncut if len(options[at]) == 1]
     several = [at for at in uncut if len(options[at]) > 1]
@@ -298,17 +284,15 @@ def score_by_question(
         whole_scores = score_whole([options[at][0] for at in single])
         scores |= {at: [score] for at, score in zip(single, whole_scores, strict=True)}
     if several:
-        contexts = pad_left([prompts[at] for at in several], model.pad_id, model.device)
+        contexts = pad_left([options[at][0].prompt for at in several], model.pad_id, model.device)
         read = Prefill.of(contexts, model, model.model_inputs(contexts))
         shift = model.position_shift(contexts).to(contexts.position_ids.device)
-        shifted = replace(contexts, position_ids=contexts.position_ids + shift)
-        read = replace(read, contexts=shifted)
+        read = replace(read, contexts=replace(contexts, position_ids=contexts.position_ids + shift))
         scores |= zip(several, _score_options([options[at] for at in several], read, model), strict=True)
     if cuts:
-        cut_prompts = read_prefixes(prompts, cuts, model, cache)
-        suffix, whole = suffixes_of(cut_prompts, model)
-        prefixes = side_by_side([row.prefix for row in cut_prompts])
-        read = Prefill.of(whole, model, model.model_inputs(suffix, whole), past_key_values=prefixes)
+        prefixes = read_prefixes(list(cuts.values()), model, cache)
+        suffix, whole = suffixes_of(list(cuts.values()), prefixes, model)
+        read = Prefill.of(whole, model, model.model_inputs(suffix, whole), past_key_values=side_by_side(prefixes))
         scores |= zip(cuts, _score_options([options[at] for at in cuts], read, model), strict=True)
     pairs = (zip(group, scores[at], strict=True) for at, group in enumerate(questions.places))
     by_place = dict(itertools.chain.from_iterable(pairs))

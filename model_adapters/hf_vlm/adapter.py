@@ -35,7 +35,7 @@ from ..base.batching import (
     token_losses,
 )
 from ..base.generation import GenerationSettings, decoding_config
-from ..base.shared_scoring import PrefixCache, Questions, score_by_question
+from ..base.shared_scoring import Questions, score_by_question
 from .encoding import ProcessedPrompt, PromptWriter, ScoredPrompt, Template, per_token
 from .loading import HfVlmArguments, check_arguments, load_config, load_model, load_processor
 
@@ -49,112 +49,6 @@ _CHECKED_ROWS = 4
 _TOLERANCE, _HALF_TOLERANCE = 1e-3, 0.1
 # Errors of models that cannot use our cache.
 _UNSUPPORTED = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError)
-# An end token that no vocabulary has.
-_NO_STOP = 2**31 - 1
-
-
-class ContinuationScorer:
-    """Scores batches of continuations, all with images or all without.
-
-    Every way is compared once, with and without images, with the logits of ``generate`` forced to produce the
-    continuation. A way that differs (such as one pass, for a model that reads its prompt in both directions) is given
-    up with one line in the log; the last way is generation itself.
-    """
-
-    def __init__(self, adapter: MedicalAdapter) -> None:
-        self._adapter = adapter
-        self._fits: dict[tuple[str, bool], bool] = {}
-
-    def shared(self, items: Sequence[Continuation], cache: PrefixCache) -> list[Likelihood]:
-        """Score a batch; common prefixes are read once, if the model can continue from there."""
-        questions = Questions.of(items, self._adapter)
-        if any(cast(ScoredPrompt, item.sequence).closed for item in items):  # a prompt that is closed is read as one
-            questions = replace(questions, cuts={})
-
-        def sharing(questions: Questions) -> Callable[[], list[Likelihood]]:
-            return lambda: score_by_question(questions, self._adapter, self.whole, cache)
-
-        after_cuts = [at for question in questions.cuts for at in questions.places[question]]
-        of_several = [at for places in questions.places if len(places) > 1 for at in places]
-        scores = self._fitting("a shared prefix", sharing(questions), items, after_cuts) if after_cuts else None
-        if scores is None and of_several:
-            scores = self._fitting("a shared prompt", sharing(replace(questions, cuts={})), items, of_several)
-        return scores or self.whole(items)
-
-    def whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        """Score a batch without sharing anything."""
-        adapter, prompts = self._adapter, [cast(ScoredPrompt, item.sequence) for item in items]
-        if any(prompt.closed for prompt in prompts):
-            return self._generating(items)
-
-        def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
-            inputs = adapter.model_inputs(batch)
-            for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
-                if ids[-item.tokens :] != item.targets:
-                    raise ValueError("the processor does not put the continuation at the end")
-            return tail_logits(adapter.network, inputs, keep)
-
-        separate = [at for at, prompt in enumerate(prompts) if not prompt.merged]
-        in_one_pass = partial(score, items, logits_of, adapter.pad_id, adapter.device)
-        return self._fitting("one pass", in_one_pass, items, separate) or self._generating(items)
-
-    def _fitting(
-        self, name: str, way: Callable[[], list[Likelihood]], items: Sequence[Continuation], telling: Sequence[int]
-    ) -> list[Likelihood] | None:
-        """Return the scores of a way if it is right for the model, as items at ``telling`` positions show."""
-        key = name, bool(cast(ProcessedPrompt, items[0].sequence).images)
-        if not self._fits.get(key, True):
-            return None
-        if key in self._fits or not telling:
-            return way()
-        network, some = self._adapter.network, telling[:_CHECKED_ROWS]
-        expected = self._generating([items[at] for at in some])
-        scores, gap = None, math.inf
-        try:
-            scores = way()
-            gap = max(abs(scores[at].mean - generated.mean) for at, generated in zip(some, expected, strict=True))
-            reason = f"differ from those of generation by {gap:.2g} per token"
-        except torch.OutOfMemoryError:
-            raise
-        except _UNSUPPORTED as error:
-            reason = f"cannot be computed ({type(error).__name__})"
-        half = network.dtype in (torch.float16, torch.bfloat16)
-        self._fits[key] = gap <= (_HALF_TOLERANCE if half else _TOLERANCE)
-        level, end = ("DEBUG", "") if self._fits[key] else ("WARNING", "; scoring without it, which is slower")
-        logger.log(level, "{}: scores with {} {}{}", type(network).__name__, name, reason, end)
-        return scores if self._fits[key] else None
-
-    def _generating(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        adapter, prompts = self._adapter, [cast(ScoredPrompt, item.sequence) for item in items]
-        contexts = pad_left([prompt.context for prompt in prompts], adapter.pad_id, adapter.device)
-        targets = pad_right([prompt.targets for prompt in prompts], adapter.pad_id, adapter.device)
-        inputs = adapter.model_inputs(contexts)
-        inputs.pop("position_ids", None)  # transformers derives them from the mask
-        logits = forced_logits(adapter.network, inputs, targets, adapter.pad_id)
-        losses, hits = token_losses(logits, targets)
-        lengths = [len(prompt.targets) for prompt in prompts]
-        return [likelihood(losses[row, :length], hits[row, :length]) for row, length in enumerate(lengths)]
-
-
-def tail_logits(model: Any, inputs: Inputs, keep: int) -> torch.Tensor:
-    """Return the logits of the last ``keep`` positions, shape (batch, keep, vocabulary), in one forward pass.
-
-    Others are never computed: if the model has no ``logits_to_keep``, its output layer gets the last positions only.
-    Logits for other positions are a ``MedTasksError``.
-    """
-    accepted = inspect.signature(model.forward).parameters
-    arguments: dict[str, Any] = {**inputs, "use_cache": False}
-    if "logits_to_keep" in accepted:
-        logits: torch.Tensor = model(**arguments, logits_to_keep=keep).logits
-    else:
-        hook = model.get_output_embeddings().register_forward_pre_hook(lambda _, hidden: (hidden[0][:, -keep:],))
-        try:
-            logits = model(**arguments).logits
-        finally:
-            hook.remove()
-    if logits.shape[1] != keep:
-        raise MedTasksError(f"the model returned logits of {logits.shape[1]} positions instead of {keep}")
-    return logits
 
 
 class _Forced(LogitsProcessor):  # type: ignore[misc]  # transformers is not analysed
@@ -166,19 +60,6 @@ class _Forced(LogitsProcessor):  # type: ignore[misc]  # transformers is not ana
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         target = self.targets[:, input_ids.shape[1] - self.start, None]
         return torch.full_like(scores, -math.inf).scatter(1, target, 0.0)
-
-
-def forced_logits(model: Any, inputs: Inputs, targets: torch.Tensor, pad_id: int) -> torch.Tensor:
-    """Return the logits of ``generate`` before each target, shape (batch, longest target, vocabulary).
-
-    Slower than one pass, and right by construction, whatever a model does between prompt and reply.
-    """
-    config = decoding_config(GenerationSettings(targets.shape[1]), [_NO_STOP], pad_id)
-    forced = LogitsProcessorList([_Forced(targets, inputs["input_ids"].shape[1])])
-    output = model.generate(
-        **inputs, generation_config=config, logits_processor=forced, return_dict_in_generate=True, output_logits=True
-    )
-    return torch.stack(output.logits, dim=1)
 
 
 class HfVlm(MedicalAdapter):
@@ -210,7 +91,7 @@ class HfVlm(MedicalAdapter):
         ends = self.network.generation_config.eos_token_id
         ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id}
         self.stop_ids = tuple(sorted(token for token in ends | {self.writer.turn_end()} if token is not None))
-        self._scorer = ContinuationScorer(self)
+        self._fits: dict[tuple[str, bool], bool] = {}  # ways of scoring, with and without images
 
     @property
     def language_model(self) -> Any:
@@ -219,12 +100,14 @@ class HfVlm(MedicalAdapter):
 
     def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
         """Write ``text`` as a user turn (or as it is, without chat template) and run the processor."""
-        return self._checked(self.writer.prompt(self.writer.write(text, len(images)) + reply, images))
+        prompt = self.writer.prompt(self.writer.write(text, len(images)) + reply, images)
+        self._check_length(prompt)
+        return prompt
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
         """Encode a prompt and the reply to score after its generation prompt."""
         prompt, tokens = self.writer.scored(self.writer.write(context, len(images)), continuation, images)
-        self._checked(prompt)
+        self._check_length(prompt)
         return Continuation(prompt, tokens)
 
     def image_spans(self, prompt: Encoded) -> Spans | None:
@@ -286,18 +169,104 @@ class HfVlm(MedicalAdapter):
 
         def score(rows: Sequence[Continuation]) -> list[Likelihood]:
             _, merged = kind(rows[0])  # the processor cannot write the tokens of a merged prompt
-            return self._scorer.whole(rows) if merged else self._scorer.shared(rows, self._prefixes)
+            return self._whole(rows) if merged else self._shared(rows)
 
         return _by_kind(items, kind, score)
 
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        return _by_kind(items, lambda item: bool(cast(ProcessedPrompt, item.sequence).images), self._scorer.whole)
+        return _by_kind(items, lambda item: bool(cast(ProcessedPrompt, item.sequence).images), self._whole)
 
-    def _checked(self, prompt: ProcessedPrompt) -> ProcessedPrompt:
+    def _check_length(self, prompt: ProcessedPrompt) -> None:
         limit = self.arguments.max_length
         if limit is not None and len(prompt.ids) > limit:
             raise MedTasksError(f"the prompt has {len(prompt.ids)} tokens, max_length allows {limit}")
-        return prompt
+
+    # ---- ways of scoring ----
+
+    def _shared(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        """Score a batch; common prefixes are read once, if the model can continue from there."""
+        questions = Questions.of(items, self)
+        if any(cast(ScoredPrompt, item.sequence).closed for item in items):  # a prompt that is closed is read as one
+            questions = replace(questions, cuts={})
+
+        def sharing(questions: Questions) -> Callable[[], list[Likelihood]]:
+            return lambda: score_by_question(questions, self, self._whole, self._prefixes)
+
+        after_cuts = [at for question in questions.cuts for at in questions.places[question]]
+        of_several = [at for places in questions.places if len(places) > 1 for at in places]
+        scores = self._fitting("a shared prefix", sharing(questions), items, after_cuts) if after_cuts else None
+        if scores is None and of_several:
+            scores = self._fitting("a shared prompt", sharing(replace(questions, cuts={})), items, of_several)
+        return scores or self._whole(items)
+
+    def _whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        """Score a batch without sharing anything."""
+        prompts = [cast(ScoredPrompt, item.sequence) for item in items]
+        if any(prompt.closed for prompt in prompts):
+            return self._generating(items)
+
+        def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
+            inputs = self.model_inputs(batch)
+            for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
+                if ids[-item.tokens :] != item.targets:
+                    raise ValueError("the processor does not put the continuation at the end")
+            keeping = {"logits_to_keep": keep} if "logits_to_keep" in self._accepted else {}
+            logits: torch.Tensor = self.network(**inputs, **keeping, use_cache=False).logits[:, -keep:]
+            return logits
+
+        separate = [at for at, prompt in enumerate(prompts) if not prompt.merged]
+        in_one_pass = partial(score, items, logits_of, self.pad_id, self.device)
+        return self._fitting("one pass", in_one_pass, items, separate) or self._generating(items)
+
+    def _fitting(
+        self, name: str, way: Callable[[], list[Likelihood]], items: Sequence[Continuation], telling: Sequence[int]
+    ) -> list[Likelihood] | None:
+        """Return the scores of a way if it is right for the model, as items at ``telling`` positions show.
+
+        Every way is compared once, with and without images, with the logits of ``generate`` forced to produce the
+        continuation. A way that differs (such as one pass, for a model that reads its prompt in both directions) is
+        given up with one line in the log; the last way is generation itself.
+        """
+        key = name, bool(cast(ProcessedPrompt, items[0].sequence).images)
+        if not self._fits.get(key, True):
+            return None
+        if key in self._fits or not telling:
+            return way()
+        some = telling[:_CHECKED_ROWS]
+        expected = self._generating([items[at] for at in some])
+        scores, gap = None, math.inf
+        try:
+            scores = way()
+            gap = max(abs(scores[at].mean - generated.mean) for at, generated in zip(some, expected, strict=True))
+            reason = f"differ from those of generation by {gap:.2g} per token"
+        except torch.OutOfMemoryError:
+            raise
+        except _UNSUPPORTED as error:
+            reason = f"cannot be computed ({type(error).__name__})"
+        half = self.network.dtype in (torch.float16, torch.bfloat16)
+        self._fits[key] = gap <= (_HALF_TOLERANCE if half else _TOLERANCE)
+        level, end = ("DEBUG", "") if self._fits[key] else ("WARNING", "; scoring without it, which is slower")
+        logger.log(level, "{}: scores with {} {}{}", type(self.network).__name__, name, reason, end)
+        return scores if self._fits[key] else None
+
+    def _generating(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        """Score by the logits of ``generate`` before each target: slower than one pass, and right by construction."""
+        prompts = [cast(ScoredPrompt, item.sequence) for item in items]
+        contexts = pad_left([prompt.context for prompt in prompts], self.pad_id, self.device)
+        targets = pad_right([prompt.targets for prompt in prompts], self.pad_id, self.device)
+        inputs = self.model_inputs(contexts)
+        inputs.pop("position_ids", None)  # transformers derives them from the mask
+        no_stop = 2**31 - 1  # an end token that no vocabulary has
+        output = self.network.generate(
+            **inputs,
+            generation_config=decoding_config(GenerationSettings(targets.shape[1]), [no_stop], self.pad_id),
+            logits_processor=LogitsProcessorList([_Forced(targets, inputs["input_ids"].shape[1])]),
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+        losses, hits = token_losses(torch.stack(output.logits, dim=1), targets)
+        lengths = [len(prompt.targets) for prompt in prompts]
+        return [likelihood(losses[row, :length], hits[row, :length]) for row, length in enumerate(lengths)]
 
 
 def _by_kind(

@@ -85,8 +85,7 @@ class Template:
 class PromptWriter:
     """Writes prompts for one processor, as a user's turn of its chat template or, without ``chat``, as they are.
 
-    A chat template that is missing, cannot write a user turn or the system turn, or lacks a variable, is an
-    ``AdapterArgumentError``.
+    A template that is missing, cannot write what is needed, or lacks a variable, is an ``AdapterArgumentError``.
     """
 
     def __init__(self, processor: Any, chat: Template | None, source: str) -> None:
@@ -106,16 +105,22 @@ class PromptWriter:
             )
         if chat:
             self._check_template(chat, source)
-        self._image_text = self._image_block() if usable else self._image_token
+        # The template's text for an image, which is often more than the processor's placeholder.
+        self._image_text = self._image_token
+        if usable:
+            with_image, without = self._rendered([None, _PROBE]), self._rendered([_PROBE])
+            start = common_length(with_image, without)
+            block = with_image[start : start + len(with_image) - len(without)]
+            if with_image == without[:start] + block + without[start:] and self._image_token in block:
+                self._image_text = block
         bos = processor.tokenizer.bos_token
         # Templates that write the begin of sequence must not get a second one.
-        self._add_special = not (chat and bos and self._render([_PROBE]).startswith(bos))
+        self._add_special = not (chat and bos and self._rendered([_PROBE]).startswith(bos))
 
     def write(self, text: str, images: int) -> str:
-        """Return the complete prompt text with one placeholder per image.
+        """Return the complete prompt text with one placeholder per image, the images first.
 
-        The images come before the text, unless the text itself holds the processor's placeholder once per image;
-        another number of times is a ``MedTasksError``.
+        A text that holds the processor's placeholder places its images itself, or is a ``MedTasksError``.
         """
         pieces = text.split(self._image_token) if self._image_token else [text]
         if len(pieces) == 1:
@@ -125,7 +130,7 @@ class PromptWriter:
         else:
             raise MedTasksError(f"the prompt holds {len(pieces) - 1} image placeholders for {images} images")
         if self._chat:
-            return self._render(parts)
+            return self._rendered(parts)
         image = self._image_token if len(pieces) > 1 else self._image_text
         return "".join(image if part is None else part for part in parts)
 
@@ -195,7 +200,8 @@ class PromptWriter:
 
     def _settle_form(self) -> bool:
         """Find out whether the template takes content in parts or as text; False if neither works."""
-        for self._structured in (True, False):
+        for is_structured in (True, False):
+            self._structured = is_structured
             try:
                 rendered = self._rendered([None, _PROBE], Template())
             except _RENDERING_ERRORS:
@@ -225,11 +231,9 @@ class PromptWriter:
         if self._image_token and self._image_token in chat.system:
             raise AdapterArgumentError(f"hf_vlm: system_prompt holds {self._image_token}, which stands for an image.")
 
-    def _render(self, parts: Sequence[str | None]) -> str:
-        return self._rendered(parts, self._chat or Template())
-
-    def _rendered(self, parts: Sequence[str | None], chat: Template) -> str:
+    def _rendered(self, parts: Sequence[str | None], chat: Template | None = None) -> str:
         """Return system turn, user turn and generation prompt; ``None`` is an image."""
+        chat = chat or self._chat or Template()
         content: Any = [
             {"type": "image"} if part is None else {"type": "text", "text": part} for part in parts if part != ""
         ]
@@ -244,11 +248,3 @@ class PromptWriter:
             turns, chat_template=self._template, add_generation_prompt=True, **chat.variables
         )
         return rendered
-
-    def _image_block(self) -> str:
-        """Return the template's text for an image, often more than the processor's placeholder."""
-        with_image, without = self._render([None, _PROBE]), self._render([_PROBE])
-        start = common_length(with_image, without)
-        block = with_image[start : start + len(with_image) - len(without)]
-        fits = with_image == without[:start] + block + without[start:] and self._image_token in block
-        return block if fits else self._image_token

@@ -14,7 +14,7 @@ from transformers.quantizers import AutoQuantizationConfig
 from medtasks.errors import AdapterArgumentError, near_match
 
 from ..base.arguments import AdapterArguments, argument
-from ..checkpoints.reading import CheckpointError, refuse_missing
+from ..base.checkpoints import CheckpointError, refuse_missing
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 # What transformers raises for files that are missing, damaged, of another kind or not reachable.
@@ -113,8 +113,19 @@ def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
     options: dict[str, Any] = {}
     if arguments.attn_implementation:
         options["attn_implementation"] = arguments.attn_implementation
-    if arguments.quantization_config:
-        options["quantization_config"] = quantization(arguments.quantization_config)
+    if settings := arguments.quantization_config:
+        try:
+            quantization = AutoQuantizationConfig.from_dict(dict(settings))
+        except _LOADING_ERRORS as error:
+            raise AdapterArgumentError(
+                f"hf_vlm: quantization_config is none of transformers' ({_brief(error)}); give for example "
+                f'{{"quant_method":"bitsandbytes","load_in_4bit":true}}.'
+            ) from error
+        for setting in settings:
+            if not hasattr(quantization, setting):
+                kind = type(quantization).__name__
+                raise AdapterArgumentError(f"hf_vlm: quantization_config: {kind} has no setting '{setting}'.")
+        options["quantization_config"] = quantization
     try:
         model, report = AutoModelForImageTextToText.from_pretrained(
             dtype=arguments.dtype if arguments.dtype == "auto" else getattr(torch, arguments.dtype),
@@ -144,29 +155,11 @@ def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
     return model.eval().requires_grad_(False)
 
 
-def quantization(settings: dict[str, Any]) -> Any:
-    """Return transformers' configuration with these settings; an unknown setting is an error."""
-    try:
-        config = AutoQuantizationConfig.from_dict(dict(settings))
-    except _LOADING_ERRORS as error:
-        raise AdapterArgumentError(
-            f"hf_vlm: quantization_config is none of transformers' ({_brief(error)}); give for example "
-            f'{{"quant_method":"bitsandbytes","load_in_4bit":true}}.'
-        ) from error
-    for name in settings:
-        if not hasattr(config, name):
-            raise AdapterArgumentError(f"hf_vlm: quantization_config: {type(config).__name__} has no setting '{name}'.")
-    return config
-
-
 def _origin(arguments: HfVlmArguments) -> dict[str, Any]:
     folder = Path(arguments.pretrained).expanduser()
+    name = str(folder) if folder.is_dir() else arguments.pretrained
     revision = {"revision": arguments.revision} if arguments.revision else {}
-    return {
-        "pretrained_model_name_or_path": str(folder) if folder.is_dir() else arguments.pretrained,
-        "trust_remote_code": arguments.trust_remote_code,
-        **revision,
-    }
+    return {"pretrained_model_name_or_path": name, "trust_remote_code": arguments.trust_remote_code, **revision}
 
 
 def _brief(error: Exception) -> str:

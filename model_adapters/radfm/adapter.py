@@ -18,8 +18,7 @@ from medtasks.errors import MedTasksError
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
 from ..base.batching import Continuation, Encoded, PaddedBatch, Spans, split_continuation
-from ..base.requests import VOLUMES
-from ..checkpoints.reading import (
+from ..base.checkpoints import (
     CheckpointError,
     SentencePieceText,
     check_device_map,
@@ -30,16 +29,22 @@ from ..checkpoints.reading import (
     refuse_missing,
     stored_tensors,
 )
-from .network import CHANNELS, CONTEXT, FRAMES_PER_PATCH, ImageEmbedding, RadFMNetwork, VisionTransformer3D
-from .voxels import Volume, image_volume, read_volume, stack_volumes
+from ..base.requests import VOLUMES
+from .network import (
+    CHANNELS,
+    CONTEXT,
+    FRAMES_PER_PATCH,
+    ImageEmbedding,
+    RadFMNetwork,
+    VisionTransformer3D,
+    Volume,
+    image_volume,
+    read_volume,
+    stack_volumes,
+)
 
-Shapes = Mapping[str, tuple[int, ...]]
-
-FIRST_ID = 1
-"""Begin of sequence of every prompt."""
-MAX_IMAGES = 100
-"""Images that the published tokenizer has slots for."""
-
+FIRST_ID = 1  # begin of sequence of every prompt
+MAX_IMAGES = 100  # images that the published tokenizer has slots for
 _LLAMA = "lang_model."
 _VISION = "embedding_layer.vision_encoder."
 _RESAMPLER = "embedding_layer.perceiver."
@@ -55,11 +60,7 @@ _PUBLISHED_HEAD = 128
 
 
 def locate(pretrained: str) -> tuple[Path, Path]:
-    """Return the file or folder of the weights and the folder with the tokenizer.
-
-    ``pretrained`` is the ``.bin`` file, its folder, or a hub id. ``tokenizer.model`` is next to the weights, or in
-    ``Language_files`` there.
-    """
+    """Return the file or folder of the weights, and the folder with the tokenizer: next to it or ``Language_files``."""
     path = Path(pretrained).expanduser()
     if not path.exists():
         try:
@@ -73,24 +74,6 @@ def locate(pretrained: str) -> tuple[Path, Path]:
     return path, folder if (folder / "tokenizer.model").is_file() else folder / "Language_files"
 
 
-def read_tokenizer(folder: Path, vocabulary: int, latents: int) -> SentencePieceText:
-    """Read the tokenizer and add the marks around an image and the slots, numbered through all images."""
-    names = ["<image>", "</image>", *(slot_token(number) for number in range(MAX_IMAGES * latents))]
-    added = {name: vocabulary + number for number, name in enumerate(names)}
-    text = SentencePieceText(folder / "tokenizer.model", added, strip_around_added=True)
-    if text.vocabulary != vocabulary:
-        raise CheckpointError(
-            f"{folder / 'tokenizer.model'} has {text.vocabulary} pieces, '{_WORDS}' has {vocabulary} rows; "
-            f"put the tokenizer of this checkpoint there"
-        )
-    return text
-
-
-def slot_token(number: int) -> str:
-    """Return the text of one slot."""
-    return f"<image{number}>"
-
-
 def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attention: str) -> RadFMNetwork:
     """Build the network with the sizes of the stored tensors, and fill it; rotary frequencies stay float32.
 
@@ -98,25 +81,22 @@ def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attenti
     """
     shapes = {key: tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)}
     sizes = _Sizes(weights, shapes)
-    language = _language_config(sizes, config_folder / "config.json", attention)
+    language = sizes.language(config_folder / "config.json", attention)
     patch_key = f"{_VISION}to_patch_embedding.1.weight"
     voxels = sizes.of(patch_key, axes=1)
     patch = math.isqrt(voxels // (FRAMES_PER_PATCH * CHANNELS))
     if patch**2 * FRAMES_PER_PATCH * CHANNELS != voxels:
         raise CheckpointError(f"{weights}: key '{patch_key}' has shape {shapes[patch_key]}, which is no square patch")
     width = sizes.of(f"{_VISION}to_patch_embedding.2.weight")
-    vision = {
-        "patch": patch,
-        "rows": sizes.of(f"{_VISION}pos_embedding.row_embed.weight"),
-        "columns": sizes.of(f"{_VISION}pos_embedding.col_embed.weight"),
-        "frames": sizes.of(f"{_VISION}pos_embedding.dep_embed.weight"),
-        "inner": sizes.of(f"{_VISION}transformer.layers.0.1.fn.net.0.weight"),
-        "layers": sizes.count(f"{_VISION}transformer.layers."),
-    }
+    rows, columns, frames = (sizes.of(f"{_VISION}pos_embedding.{axis}_embed.weight") for axis in ("row", "col", "dep"))
+    inner = sizes.of(f"{_VISION}transformer.layers.0.1.fn.net.0.weight")
+    layers = sizes.count(f"{_VISION}transformer.layers.")
     latents, depth = sizes.of(f"{_RESAMPLER}latents"), sizes.count(f"{_RESAMPLER}layers.")
 
     def build() -> RadFMNetwork:
-        tower = VisionTransformer3D(width=width, **vision)
+        tower = VisionTransformer3D(
+            patch=patch, rows=rows, columns=columns, frames=frames, width=width, inner=inner, layers=layers
+        )
         return RadFMNetwork(language, ImageEmbedding(tower, width, latents, depth, language.hidden_size))
 
     network = on_meta(build)
@@ -140,7 +120,7 @@ class _Sizes:
     """Sizes of the network, as its stored tensors have them."""
 
     weights: Path
-    shapes: Shapes
+    shapes: Mapping[str, tuple[int, ...]]
 
     def of(self, key: str, axis: int = 0, axes: int = 2) -> int:
         if key not in self.shapes:
@@ -155,37 +135,38 @@ class _Sizes:
         numbers = [re.match(re.escape(prefix) + r"(\d+)\.", key) for key in self.shapes]
         return max((int(match[1]) for match in numbers if match), default=-1) + 1
 
-
-def _language_config(sizes: _Sizes, config: Path, attention: str) -> LlamaConfig:
-    """Return LLaMA's configuration; the width of a head is that of the rotary frequencies, else of ``config``."""
-    hidden, layers = sizes.of(_WORDS, axis=1), sizes.count(f"{_LLAMA}model.layers.")
-    try:
-        stored = json.loads(config.read_text()) if config.is_file() else {}
-        named, heads = int(stored.get("num_hidden_layers", layers)), int(stored.get("num_attention_heads", 0))
-    except (ValueError, AttributeError, TypeError) as error:
-        raise CheckpointError(f"{config} is damaged; download it again") from error
-    if named != layers:
-        raise CheckpointError(f"{config} has num_hidden_layers {named}, the weights have {layers}; which is damaged?")
-    frequencies = sizes.shapes.get(f"{_LLAMA}model.layers.0.self_attn.rotary_emb.inv_freq", ())
-    heads = hidden // max(1, 2 * frequencies[0]) if frequencies else heads or hidden // _PUBLISHED_HEAD
-    if heads < 1 or hidden % heads:
-        raise CheckpointError(f"{config}: {heads} attention heads do not divide width {hidden}; download it again")
-    return LlamaConfig(
-        vocab_size=sizes.of(_WORDS),
-        hidden_size=hidden,
-        intermediate_size=sizes.of(f"{_LLAMA}model.layers.0.mlp.gate_proj.weight"),
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        max_position_embeddings=CONTEXT,
-        rms_norm_eps=1e-6,
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
-        tie_word_embeddings=False,
-        # The model was trained with these special ids; the published ``config.json`` names others.
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        attn_implementation=attention,
-    )
+    def language(self, config: Path, attention: str) -> LlamaConfig:
+        """Return LLaMA's configuration; the width of a head is that of the rotary frequencies, else of ``config``."""
+        hidden, layers = self.of(_WORDS, axis=1), self.count(f"{_LLAMA}model.layers.")
+        try:
+            stored = json.loads(config.read_text()) if config.is_file() else {}
+            named, heads = int(stored.get("num_hidden_layers", layers)), int(stored.get("num_attention_heads", 0))
+        except (ValueError, AttributeError, TypeError) as error:
+            raise CheckpointError(f"{config} is damaged; download it again") from error
+        if named != layers:
+            raise CheckpointError(
+                f"{config} has num_hidden_layers {named}, the weights have {layers}; which is damaged?"
+            )
+        frequencies = self.shapes.get(f"{_LLAMA}model.layers.0.self_attn.rotary_emb.inv_freq", ())
+        heads = hidden // max(1, 2 * frequencies[0]) if frequencies else heads or hidden // _PUBLISHED_HEAD
+        if heads < 1 or hidden % heads:
+            raise CheckpointError(f"{config}: {heads} attention heads do not divide width {hidden}; download it again")
+        return LlamaConfig(
+            vocab_size=self.of(_WORDS),
+            hidden_size=hidden,
+            intermediate_size=self.of(f"{_LLAMA}model.layers.0.mlp.gate_proj.weight"),
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            max_position_embeddings=CONTEXT,
+            rms_norm_eps=1e-6,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+            tie_word_embeddings=False,
+            # The model was trained with these special ids; the published ``config.json`` names others.
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+            attn_implementation=attention,
+        )
 
 
 _UNKNOWN_ID = 0
@@ -224,7 +205,15 @@ class RadFM(MedicalAdapter):
         self.network = place(network, network.lang_model, self.device, self.arguments.device_map, self.model_id)
         images, vocabulary = network.embedding_layer, network.lang_model.config.vocab_size
         self._latents, self._side = len(images.perceiver.latents), images.vision_encoder.side
-        self.tokenizer = read_tokenizer(texts, vocabulary, self._latents)
+        # The marks around an image, and the slots, numbered through all images.
+        names = ["<image>", "</image>", *(f"<image{number}>" for number in range(MAX_IMAGES * self._latents))]
+        added = {name: vocabulary + number for number, name in enumerate(names)}
+        self.tokenizer = SentencePieceText(texts / "tokenizer.model", added, strip_around_added=True)
+        if self.tokenizer.vocabulary != vocabulary:
+            raise CheckpointError(
+                f"{texts / 'tokenizer.model'} has {self.tokenizer.vocabulary} pieces, '{_WORDS}' has {vocabulary} "
+                f"rows; put the tokenizer of this checkpoint there"
+            )
         self._warned = False
 
     def encode(self, text: str, images: Sequence[Image.Image | Volume], reply: str = "") -> Encoded:
@@ -268,7 +257,7 @@ class RadFM(MedicalAdapter):
 
     def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
         """Return embeddings, with all images of each prompt, because a slot's id counts from the first one."""
-        features = self.cached_features((before or batch).pixels)
+        features = self.cached_features(before or batch)
         return batch.inputs(inputs_embeds=self.network.embed(batch.ids, features))
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -309,14 +298,10 @@ def place_images(text: str, images: int, latents: int, position: str) -> str:
 
     Each ``<image>`` in the text is replaced by the block of the next image; a text with slots stays as it is. Marks
     that do not fit the images are a ``MedTasksError``.
-
-    Example:
-        >>> place_images("Is it?", 1, 2, "before_last_character")
-        'Is it<image><image0><image1></image>?'
     """
     if images > MAX_IMAGES:
         raise MedTasksError(f"{images} images in one prompt; RadFM has slots for {MAX_IMAGES}")
-    slots = [slot_token(number) for number in range(images * latents)]
+    slots = [f"<image{number}>" for number in range(images * latents)]
     blocks = ["<image>" + "".join(slots[i : i + latents]) + "</image>" for i in range(0, len(slots), latents)]
     written = re.findall(r"<image\d+>", text)
     if written:

@@ -22,14 +22,12 @@ from medtasks.extract.failure import cut_reply, failed_reply, reasoned_reply
 from medtasks.net.journal import AsyncJournal, digest_of, journal_folder
 
 from ..base.arguments import HarnessArguments
-from ..base.batch_runner import FailureLog
 from ..base.batching import Likelihood
 from ..base.generation import CountedReply, GenerationSettings, before_stops, read_settings
 from ..base.harness_adapter import HarnessAdapter
-from ..base.requests import LoadedRequest, Request, RequestReader, image_names, plan_streams, read_requests
-from .messages import BadAnswer, Record, Refused, ServedPrompt, possibly_special, reply_record, surely_special
-from .option_scorer import LikelihoodsMissing, OptionScorer
-from .routes import OpenTurn, TokenIds, Tokenizer
+from ..base.requests import FailureLog, LoadedRequest, Request, RequestReader, image_names, plan_streams, read_requests
+from .messages import SURELY_SPECIAL, BadAnswer, Record, Refused, ServedPrompt, possibly_special, reply_record
+from .option_scorer import LikelihoodsMissing, OptionScorer, Routes, Tokenizer
 from .server_client import ServerGone, ServerPool, VlmServerArguments, check_arguments, check_given
 from .sglang import SglangScorer
 
@@ -61,13 +59,32 @@ class VlmServer(HarnessAdapter):
         self.model, self._reported_facts = self.loop.run(self._introduced())
         if has_journal:
             self.pool.open_journal = self._open_journal
-        self.remark = _checked_attention(self.model, self.facts, self.arguments.image_attention)
+        self._check_attention()
+        is_causal = self.arguments.image_attention == "causal"
+        self.remark = "images read in one direction only" if is_causal else ""  # of all results
         template = self.arguments.chat_template_kwargs
         fields = {"chat_template_kwargs": template} if template else {}
         self._fields: dict[str, Any] = {"model": self.model, **fields, **(self.arguments.extra_body or {})}
         self._tokenizer = Tokenizer(self.pool, self.model)
         self._scorer: OptionScorer | SglangScorer | None = None
         self._special: dict[str, bool] = {}
+
+    def _check_attention(self) -> None:
+        """Refuse a model that reads images in both directions, unless the user declares what the server's backend does.
+
+        No server reports it, and a backend that cannot do it gives other scores without an error.
+        """
+        root, model_type = str(self.facts.get("root") or ""), None
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            model_type = json.loads((Path(root) / "config.json").read_text(encoding="utf-8"))["model_type"]
+        is_known = model_type in _BIDIRECTIONAL_TYPES or any(map(_BIDIRECTIONAL.search, (self.model, root)))
+        if is_known and self.arguments.image_attention is None:
+            raise ModelRefused(
+                f"'{self.model}' reads its images in both directions, and servers do not report whether their "
+                f"attention backend does: vLLM's Triton, Flex and FlashAttention 4 do, its CPU and AITER backends do "
+                f"not and score wrongly without an error; add image_attention=bidirectional to --model_args if it "
+                f"does, else run --model hf_vlm, or image_attention=causal for results that are marked"
+            )
 
     def quote_errors(self, *, allowed: bool) -> None:
         """Set whether messages quote servers' errors, which may repeat text of a sample."""
@@ -121,9 +138,7 @@ class VlmServer(HarnessAdapter):
         if self.facts["owned_by"] == "sglang":
             return SglangScorer(self.pool, self.model, self.arguments)
         fields = {name: value for name, value in self._fields.items() if value is not None}
-        open_turn = OpenTurn(self.pool, self.model, fields, self._tokenizer)
-        token_ids = TokenIds(self.pool, self.model, fields, self._tokenizer)
-        return OptionScorer(open_turn, token_ids, self.arguments, self.arguments.servers[0].name)
+        return OptionScorer(Routes(self.pool, self.model, fields, self._tokenizer), self.arguments)
 
     async def reply(self, prompt: ServedPrompt, settings: GenerationSettings, seed: int | None = None) -> Record:
         """Return the :func:`reply_record` of the answer to a prompt; errors as of ``ServerPool.ask``."""
@@ -173,7 +188,7 @@ class VlmServer(HarnessAdapter):
                 try:
                     self._special[text] = len(await self._tokenizer.ids(text)) == 1
                 except Refused:
-                    self._special[text] = surely_special(text)
+                    self._special[text] = SURELY_SPECIAL.fullmatch(text) is not None
             if self._special[text]:
                 raise BadAnswer(f"the sample's text holds '{text}', which the served model does not read as text")
         return prompt
@@ -268,25 +283,6 @@ class VlmServer(HarnessAdapter):
                 f"the servers of base_url differ in {', '.join(differing)}; name servers of the same model only"
             )
         return str(facts[0]["id"]), facts[0]
-
-
-def _checked_attention(model: str, facts: Mapping[str, Any], declared: str | None) -> str:
-    """Return a remark for all results on the attention to images, or an empty text.
-
-    A model that reads images in both directions is refused unless the user declares what the server's backend does: no
-    server reports it, and a backend that cannot do it gives other scores without an error.
-    """
-    root, model_type = str(facts.get("root") or ""), None
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        model_type = json.loads((Path(root) / "config.json").read_text(encoding="utf-8"))["model_type"]
-    if declared is None and (model_type in _BIDIRECTIONAL_TYPES or any(map(_BIDIRECTIONAL.search, (model, root)))):
-        raise ModelRefused(
-            f"'{model}' reads its images in both directions, and servers do not report whether their attention backend "
-            f"does: vLLM's Triton, Flex and FlashAttention 4 do, its CPU and AITER backends do not and score wrongly "
-            f"without an error; add image_attention=bidirectional to --model_args if it does, else run --model hf_vlm, "
-            f"or image_attention=causal for results that are marked"
-        )
-    return "images read in one direction only" if declared == "causal" else ""
 
 
 async def _each(units: Iterable[Sequence[int]], do: Callable[[Sequence[int]], Awaitable[None]], workers: int) -> None:

@@ -20,13 +20,13 @@ IMAGE_MARK = "<image>"
 """Position of an image in a prompt; without any mark, images come first."""
 _CACHED_BYTES = 256 * 2**20
 _POSSIBLY_SPECIAL = re.compile(r"<[^<>\n]{1,60}>|\[/?[A-Z][A-Z_ ]{1,30}\]")
-_SURELY_SPECIAL = re.compile(
+SURELY_SPECIAL = re.compile(
     r"<\|.*\|>|</?s>|<image>|<(?:bos|eos|pad|unk|img|IMG_CONTEXT|image_soft_token)>|<(?:start|end)_of_\w+>|</?think>"
     r"|\[(?:/?INST|IMG\w*)\]"
 )
+"""Special tokens of well-known models."""
 _MINUS_INFINITY = -9999.0
 _ROUNDING = 1e-3
-_TOKEN_NAME = "token_id:"
 _OTHER_ENDS = ("content_filter", "tool_calls", "function_call", "abort", "error")
 
 Record = dict[str, Any]
@@ -72,21 +72,6 @@ class ServedPrompt:
         """The user's texts."""
         return [part for part in self.parts if part is not None]
 
-    def is_moved(self, rendered: str) -> bool:
-        """Return whether an image was visibly rendered elsewhere than between its texts.
-
-        Servers put all images first where a chat template takes texts only.
-        """
-        end: int | None = None
-        for text in filter(None, map(str.strip, self.texts)):  # templates may cut blanks off
-            begin = rendered.find(text, end or 0)
-            if begin < 0:
-                return False
-            if end is not None and not rendered[end:begin].strip():
-                return True
-            end = begin + len(text)
-        return False
-
     def messages(self, urls: Sequence[str], continued: str | None = None) -> list[dict[str, Any]]:
         """Return the conversation with one URL per image, and ``continued`` as an open assistant turn."""
         remaining = iter(urls)
@@ -103,13 +88,23 @@ class ServedPrompt:
         return [*system, {"role": "user", "content": content}, *open_turn]
 
     def check_places(self, answer: Mapping[str, Any]) -> None:
-        """Raise a BadAnswer if the server reports that it moved an image away from its place in the text."""
-        rendered = answer.get("prompt_text")
-        if isinstance(rendered, str) and self.is_moved(rendered):
-            raise BadAnswer(
-                "the served model's chat template moves images away from their place in the text; serve it with "
-                "--chat-template-content-format openai"
-            )
+        """Raise a BadAnswer if the server reports that it rendered an image elsewhere than between its texts.
+
+        Servers put all images first where a chat template takes texts only.
+        """
+        rendered, end = answer.get("prompt_text"), None
+        if not isinstance(rendered, str):
+            return
+        for text in filter(None, map(str.strip, self.texts)):  # templates may cut blanks off
+            begin = rendered.find(text, end or 0)
+            if begin < 0:
+                return
+            if end is not None and not rendered[end:begin].strip():
+                raise BadAnswer(
+                    "the served model's chat template moves images away from their place in the text; serve it with "
+                    "--chat-template-content-format openai"
+                )
+            end = begin + len(text)
 
 
 class ImageUrls:
@@ -117,26 +112,21 @@ class ImageUrls:
 
     def __init__(self) -> None:
         self._cache = BoundedCache[str](_CACHED_BYTES)
-        self._encoding: dict[str, asyncio.Future[str]] = {}
+        self._encoding: dict[str, asyncio.Task[str]] = {}
 
     async def of(self, prompt: ServedPrompt) -> list[str]:
         """Return one data URL per image. PNG, because every pixel counts."""
-
-        async def encode(image: Image.Image, digest: str) -> str:
-            try:
-                url = await asyncio.to_thread(data_url, image)
-                self._cache.keep(digest, url, len(url))  # before it leaves the set under way
-                return url
-            finally:
-                del self._encoding[digest]
-
         urls = []
         for image, digest in zip(prompt.images, prompt.digests, strict=True):
             url = self._cache.get(digest)
             if url is None:
                 if digest not in self._encoding:
-                    self._encoding[digest] = asyncio.ensure_future(encode(image, digest))
-                url = await asyncio.shield(self._encoding[digest])
+                    self._encoding[digest] = asyncio.create_task(asyncio.to_thread(data_url, image))
+                try:
+                    url = await asyncio.shield(self._encoding[digest])
+                    self._cache.keep(digest, url, len(url))  # before it leaves the set under way
+                finally:
+                    self._encoding.pop(digest, None)
             urls.append(url)
         return urls
 
@@ -149,47 +139,11 @@ def data_url(image: Image.Image) -> str:
 
 
 def possibly_special(texts: Sequence[str]) -> set[str]:
-    """Return the parts of texts that may be special tokens of some model.
-
-    Example:
-        >>> sorted(possibly_special(["p <0.05", "a<|end|>b <image>"]))
-        ['<image>', '<|end|>']
-    """
+    """Return the parts of texts that may be special tokens of some model, such as ``<image>`` and ``<|end|>``."""
     return {match for text in texts for match in _POSSIBLY_SPECIAL.findall(text)}
 
 
-def surely_special(text: str) -> bool:
-    """Return whether a text is a special token of well-known models."""
-    return _SURELY_SPECIAL.fullmatch(text) is not None
-
-
 # ---- answers ----
-
-
-@dataclass(frozen=True)
-class Conversation:
-    """A conversation as the server rendered it."""
-
-    ids: tuple[int, ...]  # with every position of its images
-    text: str | None  # with one placeholder per image; None if the server does not report it
-
-    @classmethod
-    def of(cls, record: Record) -> "Conversation":
-        """Read a :func:`conversation_record`."""
-        return cls(tuple(record["ids"]), record["text"])
-
-
-@dataclass(frozen=True)
-class NextToken:
-    """Log-probabilities of some tokens after a conversation."""
-
-    logprobs: Mapping[int, float]
-    greedy: int  # the likeliest token of all
-
-    @classmethod
-    def of(cls, record: Record) -> "NextToken":
-        """Read a :func:`next_token_record`."""
-        return cls({int(token): value for token, value in record["logprobs"].items()}, record["greedy"])
 
 
 def choice_of(answer: Mapping[str, Any], model: str) -> Mapping[str, Any]:
@@ -236,12 +190,6 @@ def reply_record(answer: Mapping[str, Any], model: str) -> Record:
     }
 
 
-def conversation_record(answer: Mapping[str, Any]) -> Record:
-    """Return ids and text of the conversation of an answer."""
-    text = answer.get("prompt_text")
-    return {"ids": prompt_ids(answer), "text": text if isinstance(text, str) else None}
-
-
 def prompt_ids(answer: Mapping[str, Any]) -> list[int]:
     """Return the ids of the prompt; a BadAnswer if they are missing, or their number differs from the count."""
     ids = answer.get("prompt_token_ids")
@@ -268,11 +216,10 @@ def next_token_record(answer: Mapping[str, Any], model: str, tokens: Sequence[in
 def _token_id(entry: Mapping[str, Any]) -> int:
     if type(entry.get("token_id")) is int:
         return int(entry["token_id"])
-    name = entry.get("token")
-    number = name.removeprefix(_TOKEN_NAME) if isinstance(name, str) and name.startswith(_TOKEN_NAME) else ""
-    if not number.isdecimal():
+    number = re.fullmatch(r"token_id:(\d+)", str(entry.get("token")))
+    if number is None:
         raise MissingField("the server does not name tokens by their ids")
-    return int(number)
+    return int(number[1])
 
 
 def prompt_scores(answer: Mapping[str, Any], model: str, start: int) -> tuple[list[float], list[bool]]:

@@ -1,26 +1,44 @@
-"""Likelihoods of options in the cheapest exact way that a server offers."""
+"""Likelihoods of options in the cheapest exact way that a server offers.
+
+An option follows its question as text in an open assistant turn, or as token ids. The text has to follow the generation
+prompt directly, as it does for a model in this process; many chat templates insert or remove something.
+"""
 
 import asyncio
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from loguru import logger
 
 from medtasks.errors import MedTasksError
 
-from ..base.batching import Likelihood
-from .messages import BadAnswer, Conversation, MissingField, NextToken, Refused, ServedPrompt
-from .routes import Boundary, BoundaryBroken, Ids, OpenTurn, Route, TokenIds, remedy
-from .server_client import PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS, VlmServerArguments
+from ..base.batching import Likelihood, common_length
+from .messages import (
+    BadAnswer,
+    MissingField,
+    Record,
+    Refused,
+    ServedPrompt,
+    choice_of,
+    next_token_record,
+    prompt_ids,
+    prompt_scores,
+)
+from .server_client import PROMPT_LOGPROBS, TOKEN_IDS, ServerPool, VlmServerArguments
 
+_MERGED = 4  # tokens of the prompt that a tokenizer may merge with what follows, and that decide how it is tokenized
+_SCORING = {"temperature": 0, "max_tokens": 1}
+_REPORTED = {"return_token_ids": True, "return_prompt_text": True}
+_OPEN_TURN = {"add_generation_prompt": False, "continue_final_message": True}
 _MOST_IDS = 128  # of logprob_token_ids in one request
-_TAIL = 4  # ids before an option that decide how it is tokenized
+_LETTER_LENGTH = 8  # characters up to which it is worth asking whether an option is one token
 # Nats per token by which two ways may differ: half precision rounds logits that coarsely.
 _TOLERANCE = 0.1
-# Measured cost of one more request on a cached prefix, in tokens of an uncached prompt, see benchmarks.
-_STEP_TOKENS = 40
 
+Ids = tuple[int, ...]
 Outcome = Likelihood | BadAnswer
 Scored = tuple[Likelihood, Ids | None]
 """A likelihood, and the ids of its option unless they merge with the question's."""
@@ -30,27 +48,223 @@ class LikelihoodsMissing(MedTasksError):
     """The server cannot score options."""
 
 
+class BoundaryBroken(BadAnswer):
+    """An open turn is rendered otherwise than the generation prompt with the text after it."""
+
+    def __init__(self, rendered: str | None, fault: str = "does not put the answer directly after the prompt") -> None:
+        super().__init__(f"the served model's chat template {fault}")
+        self.rendered = rendered or ""
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Change to a text so that it follows the generation prompt directly."""
+
+    put_before: str = ""  # text of the generation prompt that an open turn lacks
+    taken_away: str = ""  # text of an open turn that the generation prompt lacks
+
+    def sent(self, text: str) -> str:
+        """Return the text to send; a BoundaryBroken if no text would do."""
+        if not text.startswith(self.taken_away):
+            raise BoundaryBroken(None, f"begins a reply with {self.taken_away!r}, this option does not")
+        return self.put_before + text.removeprefix(self.taken_away)
+
+
+def remedy(prompt: str, rendered: str, text: str) -> Boundary | str:
+    r"""Return the fix for a broken boundary, or a description of the template's fault.
+
+    Args:
+        prompt: The question with its generation prompt, as the server renders it.
+        rendered: The question with ``text`` as an open assistant turn, as the server renders it.
+        text: The text.
+
+    Example:
+        >>> remedy("Q\nA:\n", "Q\nA:yes", "yes")
+        Boundary(put_before='\n', taken_away='')
+        >>> remedy("Q A:", "Q A:  yes", " yes")
+        Boundary(put_before='', taken_away=' ')
+        >>> remedy("Q A:", "Q A:yes", " yes")
+        'cuts the blanks off a reply'
+    """
+    if rendered.endswith(text):
+        opened = rendered.removesuffix(text)
+        if prompt.startswith(opened):
+            return Boundary(put_before=prompt.removeprefix(opened))
+        added = opened.removeprefix(prompt) if opened.startswith(prompt) else ""
+        if added and text.startswith(added):
+            return Boundary(taken_away=added)
+        return f"puts {added!r} before the reply" if added else "renders the question anew when a reply follows"
+    if text.strip() and rendered.endswith(text.strip()):
+        return "cuts the blanks off a reply"
+    return "changes the text of a reply"
+
+
+class Tokenizer:
+    """The server's tokenizer."""
+
+    def __init__(self, pool: ServerPool, model: str) -> None:
+        self._pool, self._model = pool, model
+
+    async def ids(self, text: str) -> Ids:
+        """Return the ids of a text without begin or end of sequence; a BadAnswer if the server has no such route."""
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            tokens = answer.get("tokens")
+            if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+                raise MissingField("the server's answer lacks tokens")
+            return {"tokens": tokens}
+
+        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
+        return tuple((await self._pool.ask("/tokenize", None, lambda _: body, read))["tokens"])
+
+    async def text(self, ids: Sequence[int]) -> str:
+        """Return the text of ids; errors as :meth:`ids`."""
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            if not isinstance(answer.get("prompt"), str):
+                raise MissingField("the server's answer lacks the text of tokens")
+            return {"prompt": answer["prompt"]}
+
+        body = {"model": self._model, "tokens": list(ids)}
+        return str((await self._pool.ask("/detokenize", None, lambda _: body, read))["prompt"])
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A conversation as the server rendered it."""
+
+    ids: Ids  # with every position of its images
+    text: str | None  # with one placeholder per image; None if the server does not report it
+
+    @classmethod
+    def of(cls, record: Record) -> "Conversation":
+        """Read a conversation from the journal's record."""
+        return cls(tuple(record["ids"]), record["text"])
+
+
+class Routes:
+    """Ways to ask a server for likelihoods of text after a conversation."""
+
+    boundary = Boundary()  # change to an option that is sent as text, so that it follows the question directly
+
+    def __init__(self, pool: ServerPool, model: str, fields: Mapping[str, Any], tokenizer: Tokenizer) -> None:
+        self._pool, self._model, self._tokenizer = pool, model, tokenizer
+        self._fields = {**fields, "model": model, **_SCORING, **_REPORTED}
+
+    async def conversation(self, prompt: ServedPrompt) -> Conversation:
+        """Return a question as the server renders it, with its generation prompt."""
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            choice_of(answer, self._model)
+            return self._rendered(prompt, answer)
+
+        return Conversation.of(await self._pool.chat(prompt, self._fields, read))
+
+    async def first_tokens(
+        self, prompt: ServedPrompt, tokens: Sequence[int]
+    ) -> tuple[Conversation, dict[int, float], int]:
+        """Return the :meth:`conversation`, log-probabilities of some tokens after it, and the likeliest token."""
+        named = {"logprobs": True, "return_tokens_as_token_ids": True, "logprob_token_ids": list(tokens)}
+        # Log-probabilities are raw, but the likeliest token is reported after penalties of the model's own settings.
+        fields = {**self._fields, "repetition_penalty": 1.0, **named}
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            return {**self._rendered(prompt, answer), **next_token_record(answer, self._model, tokens)}
+
+        record = await self._pool.chat(prompt, fields, read)
+        logprobs = {int(token): value for token, value in record["logprobs"].items()}
+        return Conversation.of(record), logprobs, record["greedy"]
+
+    async def as_text(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
+        """Score an option as an open assistant turn by ``prompt_logprobs``, which reads the whole prompt.
+
+        Every answer proves the boundary: by the rendered text, or if that is not reported by the text of the option's
+        ids.
+        """
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            ids, rendered = prompt_ids(answer), answer.get("prompt_text")
+            if context.text is not None and rendered != context.text + option:
+                raise BoundaryBroken(rendered if isinstance(rendered, str) else None)
+            start = common_length(context.ids, ids)
+            if start == len(ids):
+                raise BadAnswer("the option adds no token to the question")
+            if start < max(len(context.ids) - _MERGED, 1):
+                raise BadAnswer("the server's prompt_token_ids of question and option do not begin alike")
+            values, likeliest = prompt_scores(answer, self._model, start)
+            return {"ids": ids[start:], "merged": start < len(context.ids), "values": values, "greedy": all(likeliest)}
+
+        fields = {**self._fields, **_OPEN_TURN, "prompt_logprobs": 0}
+        record = await self._pool.chat(prompt, fields, read, self.boundary.sent(option))
+        if context.text is None and (record["merged"] or await self._tokenizer.text(record["ids"]) != option):
+            raise BoundaryBroken(None)
+        scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
+        return scored, None if record["merged"] else tuple(record["ids"])
+
+    async def as_ids(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
+        """Score an option as token ids after the question's, which needs ``--enable-scale-out`` but no template."""
+        if context.text is None:
+            raise MissingField("the server's answer lacks prompt_text")
+        # With one placeholder per image: the ids of an answer, sent back, would be expanded a second time.
+        base, ids = await self.tokenized(context.text, [option])
+        if base[-_MERGED:] != context.ids[-_MERGED:]:
+            raise BadAnswer("the server's tokenizer makes other tokens of the prompt than its chat route")
+        start = common_length(base, ids)
+        common = len(context.ids) - (len(base) - start)  # as start, with all positions of the images
+        if start == len(ids) or common < 1:
+            raise BadAnswer("the option adds no token to the question")
+
+        def body(urls: Sequence[str]) -> Record:
+            images = [{"type": "image_url", "url": url} for url in urls]
+            return {
+                "model": self._model,
+                "token_ids": list(ids),
+                **({"content_parts": images} if images else {}),
+                "sampling_params": {**_SCORING, "prompt_logprobs": 0},
+                "return_token_ids": True,
+            }
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            if tuple(prompt_ids(answer)) != context.ids[:common] + ids[start:]:
+                raise BadAnswer("the server made other tokens of the ids it was given")
+            values, likeliest = prompt_scores(answer, self._model, common)
+            return {"values": values, "greedy": all(likeliest)}
+
+        record = await self._pool.ask("/inference/v1/generate", prompt, body, read)
+        scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
+        return scored, None if start < len(base) else ids[start:]
+
+    async def tokenized(self, text: str, options: Sequence[str]) -> list[Ids]:
+        """Return the ids of a text, and those of the text with each option after it."""
+        return await asyncio.gather(*map(self._tokenizer.ids, [text, *(text + option for option in options)]))
+
+    def _rendered(self, prompt: ServedPrompt, answer: Mapping[str, Any]) -> Record:
+        prompt.check_places(answer)
+        text = answer.get("prompt_text")
+        return {"ids": prompt_ids(answer), "text": text if isinstance(text, str) else None}
+
+
 class OptionScorer:
     """Scores the options of questions.
 
-    Three ways: one request for all options of one token each; token by token after the cached question, if that is
-    cheaper; and one request per option, which reads the whole question. The last one scores the first question, which
-    proves where the answer begins, and checks each other way once.
+    Two ways: one request for all options of one token each, and one request per option, which reads the whole
+    question. The latter scores the first question, which proves where the answer begins, and checks the other way once.
     """
 
-    def __init__(self, chat: OpenTurn, by_ids: TokenIds, arguments: VlmServerArguments, server: str) -> None:
-        self._chat, self._by_ids = chat, by_ids
-        self._way, self._server = arguments.likelihood, server
-        self._route: Route = by_ids if arguments.likelihood == TOKEN_IDS else chat
+    def __init__(self, routes: Routes, arguments: VlmServerArguments) -> None:
+        self.routes = routes
+        self._server = arguments.servers[0].name
+        self._whole = routes.as_ids if arguments.likelihood == TOKEN_IDS else routes.as_text
         self._proven = False
         self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
-        self._step_is_right: bool | None = None  # whether token by token gives the scores of prompt_logprobs
+        # Whether one request for all letters gives the scores of prompt_logprobs; None until it is compared.
+        self._letters_agree: bool | None = False if arguments.likelihood == PROMPT_LOGPROBS else None
         self._tokenizes = True  # whether the server has a route from text to ids
-        self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options after the same last ids
+        self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options after the same last ids, if they do not merge
         self._tail: Ids = ()
         self.ways: dict[str, int] = {}  # options scored, by way
         self.blame = ""  # the chat template's fault, if options are sent as token ids
-        self.slow = ""  # reason for not scoring by next tokens
+        self.slow = ""  # reason for one request per letter
 
     async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
         """Score the options of one question; one that cannot be scored is an error in its place.
@@ -61,25 +275,22 @@ class OptionScorer:
             async with self._proving:
                 if not self._proven:
                     return await self._prove(prompt, options)
-        context = None
-        may_step = self._way != PROMPT_LOGPROBS and self._step_is_right is not False
-        ids_by_option = {option: ids for option in options if (ids := self._ids.get((self._tail, option)))}
-        if may_step and ids_by_option.keys() == set(options) and all(len(ids) == 1 for ids in ids_by_option.values()):
-            context, scored = await self._letters(prompt, ids_by_option)
-            if scored is not None:
-                return [scored[option] for option in options]
-            may_step = self._step_is_right is not False
-        context = context or await self._route.conversation(prompt)
-        # Whether stepping could be cheaper even if each option had two tokens.
-        may_pay = _STEP_TOKENS * (len(options) + 1) < len(options) * len(context.ids)
-        may_step = may_step and (may_pay or self._way == TOKEN_BY_TOKEN)
-        scored = await self._stepped(prompt, context, options) if may_step else {}
-        return await self._scored_whole(prompt, context, options, scored)
-
-    @property
-    def boundary(self) -> Boundary:
-        """Change to an option that is sent as text, so that it follows the question directly."""
-        return self._chat.boundary
+        context, tail = None, self._tail
+        if self._letters_agree is not False:
+            unknown = [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
+            if self._tokenizes and unknown and max(map(len, options)) <= _LETTER_LENGTH:
+                context = await self.routes.conversation(prompt)
+                tail = context.ids[-_MERGED:]
+                await self._tokenize(context, [option for option in unknown if (tail, option) not in self._ids])
+            ids = {option: self._ids.get((tail, option)) or () for option in options}
+            if all(len(tokens) == 1 for tokens in ids.values()) and len(ids) <= _MOST_IDS:
+                rendered, scored = await self._letters(
+                    prompt, {option: tokens[0] for option, tokens in ids.items()}, tail
+                )
+                if scored:
+                    return [scored[option] for option in options]
+                context = context or rendered
+        return await self._scored_whole(prompt, context or await self.routes.conversation(prompt), options, {})
 
     # ---- the first question ----
 
@@ -87,31 +298,32 @@ class OptionScorer:
         """Score the first question, by token ids if the template does not allow text."""
         telling = max(options, key=lambda option: (option != option.strip(), -len(option)))
         try:
-            context = await self._route.conversation(prompt)
-            first = await self._proven_score(prompt, context, telling)
+            context = await self.routes.conversation(prompt)
+            try:
+                first = await self._whole(prompt, context, telling)
+            except Refused as error:
+                if self._whole == self.routes.as_ids:
+                    raise LikelihoodsMissing(f"{error}; start it with --enable-scale-out") from None
+                first = await self._score_by_ids(prompt, context, telling, "refuses an open assistant turn")
+            except BoundaryBroken as broken:
+                fix = remedy(context.text or "", broken.rendered, telling) if context.text else "cannot be inspected"
+                if isinstance(fix, Boundary):
+                    self.routes.boundary = fix
+                    first = await self.routes.as_text(prompt, context, telling)
+                else:
+                    first = await self._score_by_ids(prompt, context, telling, fix)
         except MissingField as error:
             raise LikelihoodsMissing(
                 f"{self._server} gives no likelihoods: {error}. Servers and routers ignore fields that they do not "
                 f"know; ask vLLM 0.10.2 or later, not by way of sglang-router, or run the model with --model hf_vlm"
             ) from None
-        self._tail, self._proven = context.ids[-_TAIL:], True
+        self._tail, self._proven = context.ids[-_MERGED:], True
         return await self._scored_whole(prompt, context, options, {telling: self._recorded(context, telling, first)})
 
-    async def _proven_score(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
+    async def _score_by_ids(self, prompt: ServedPrompt, context: Conversation, option: str, blame: str) -> Scored:
+        """Change to token ids, because the chat template does not allow text."""
         try:
-            return await self._route.whole(prompt, context, option)
-        except Refused as error:
-            if self._route is self._by_ids:
-                raise LikelihoodsMissing(f"{error}; start it with --enable-scale-out") from None
-            blame = "refuses an open assistant turn"
-        except BoundaryBroken as broken:
-            fix = remedy(context.text or "", broken.rendered, option) if context.text else "cannot be inspected"
-            if isinstance(fix, Boundary):
-                self._chat.boundary = fix
-                return await self._chat.whole(prompt, context, option)
-            blame = fix
-        try:
-            scored = await self._by_ids.whole(prompt, context, option)
+            scored = await self.routes.as_ids(prompt, context, option)
         except Refused:
             raise LikelihoodsMissing(
                 f"{self._server} cannot score options: the chat template of its model {blame}, so that they would be "
@@ -120,7 +332,7 @@ class OptionScorer:
                 f'chat_template_kwargs={{"enable_thinking":false}} in --model_args'
             ) from None
         logger.info("options are sent as token ids: the chat template of the served model {}", blame)
-        self._route, self.blame = self._by_ids, blame
+        self._whole, self.blame = self.routes.as_ids, blame
         return scored
 
     # ---- one request per option ----
@@ -130,127 +342,74 @@ class OptionScorer:
     ) -> list[Outcome]:
         """Score the options that have no score yet, and return the outcomes of all options."""
         unscored = [option for option in dict.fromkeys(options) if option not in scored]
-        outcomes = await asyncio.gather(*(self._whole(prompt, context, option) for option in unscored))
+        outcomes = await asyncio.gather(*(self._outcome(prompt, context, option) for option in unscored))
         by_option = {**scored, **dict(zip(unscored, outcomes, strict=True))}
         return [by_option[option] for option in options]
 
-    async def _whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> Outcome:
+    async def _outcome(self, prompt: ServedPrompt, context: Conversation, option: str) -> Outcome:
         try:
-            return self._recorded(context, option, await self._route.whole(prompt, context, option))
+            return self._recorded(context, option, await self._whole(prompt, context, option))
         except BoundaryBroken as error:
             with contextlib.suppress(BadAnswer):  # token ids do not depend on the template
-                return self._recorded(context, option, await self._by_ids.whole(prompt, context, option))
+                return self._recorded(context, option, await self.routes.as_ids(prompt, context, option))
             return error
         except BadAnswer as error:
             return error
 
     def _recorded(self, context: Conversation, option: str, scored: Scored) -> Likelihood:
-        likelihood, self._ids[context.ids[-_TAIL:], option] = scored
+        likelihood, self._ids[context.ids[-_MERGED:], option] = scored
         self.ways[PROMPT_LOGPROBS] = self.ways.get(PROMPT_LOGPROBS, 0) + 1
         return likelihood
 
-    # ---- next tokens ----
+    # ---- letters ----
+
+    async def _tokenize(self, context: Conversation, options: Sequence[str]) -> None:
+        """Find out the ids of options after a question, from the server's tokenizer if it has one."""
+        if context.text is None or not options:
+            return
+        try:
+            base, *wholes = await self.routes.tokenized(context.text, options)
+        except (MissingField, Refused):
+            self._tokenizes = False
+        except BadAnswer:  # for this question alone
+            return
+        else:
+            tail = context.ids[-_MERGED:]
+            for option, whole in zip(options, wholes, strict=True):
+                is_apart = whole[: len(base)] == base and base[-_MERGED:] == tail and len(whole) > len(base)
+                self._ids[tail, option] = whole[len(base) :] if is_apart else None
 
     async def _letters(
-        self, prompt: ServedPrompt, ids_by_option: Mapping[str, Ids]
-    ) -> tuple[Conversation | None, dict[str, Outcome] | None]:
-        """Score options of one token each in one request, if the question ends like the first one."""
-        tokens = sorted({ids[0] for ids in ids_by_option.values()})
-        if len(tokens) > _MOST_IDS:
-            return None, None
+        self, prompt: ServedPrompt, tokens: Mapping[str, int], tail: Ids
+    ) -> tuple[Conversation | None, dict[str, Outcome]]:
+        """Score options of one token each in one request; none if that is wrong, or this question ends otherwise."""
         try:
-            context, next_token = await self._route.first_tokens(prompt, tokens)
+            context, logprobs, greedy = await self.routes.first_tokens(prompt, sorted(set(tokens.values())))
         except (MissingField, Refused) as error:
-            self._give_up_steps(str(error))
-            return None, None
-        if context.ids[-_TAIL:] != self._tail:
-            return context, None
-        scored: dict[str, Outcome] = {option: _summed(ids, [next_token]) for option, ids in ids_by_option.items()}
-        return context, await self._compared(prompt, context, scored, "letters") or None
-
-    async def _stepped(self, prompt: ServedPrompt, context: Conversation, options: Sequence[str]) -> dict[str, Outcome]:
-        """Score all options token by token if that is cheaper, or none; common beginnings take one request."""
-        option_ids = await self._option_ids(context, options)
-        next_tokens: dict[Ids, set[int]] = {}
-        example: dict[Ids, str] = {}  # an option that begins with these ids
-        for option, ids in option_ids.items():
-            for at, token in enumerate(ids):
-                next_tokens.setdefault(ids[:at], set()).add(token)
-                example[ids[:at]] = option
-        is_cheaper = len(next_tokens) * _STEP_TOKENS < len(option_ids) * len(context.ids)
-        if len(option_ids) < len(set(options)) or not (is_cheaper or self._way == TOKEN_BY_TOKEN):
-            return {}
-        if max(map(len, next_tokens.values())) > _MOST_IDS:
-            return {}
-
-        async def step(before: Ids) -> NextToken | BadAnswer:
-            tokens = sorted(next_tokens[before])
-            try:
-                if before:
-                    return await self._route.next_tokens(prompt, context, example[before], before, tokens)
-                rendered, next_token = await self._route.first_tokens(prompt, tokens)
-            except BadAnswer as error:
-                return error
-            return next_token if rendered == context else BadAnswer("the server rendered the same question in two ways")
-
-        steps = await asyncio.gather(*map(step, next_tokens))
-        results = {before: step for before, step in zip(next_tokens, steps, strict=True) if isinstance(step, NextToken)}
-        for lacking in (step for step in steps if isinstance(step, MissingField | Refused)):
-            self._give_up_steps(str(lacking))
-        if len(results) < len(next_tokens):
-            return {}
-        scored: dict[str, Outcome] = {
-            option: _summed(ids, [results[ids[:at]] for at in range(len(ids))]) for option, ids in option_ids.items()
-        }
-        return await self._compared(prompt, context, scored, TOKEN_BY_TOKEN)
-
-    async def _option_ids(self, context: Conversation, options: Sequence[str]) -> dict[str, Ids]:
-        """Return the ids of the options that do not merge with the question."""
-        tail, tokenizer = context.ids[-_TAIL:], self._chat.tokenizer
-        missing = [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
-        if missing and context.text is not None and self._tokenizes:
-            texts = [context.text, *(context.text + option for option in missing)]
-            base: Ids = ()
-            wholes: list[Ids] = []
-            try:
-                base, *wholes = await asyncio.gather(*map(tokenizer.ids, texts))
-            except (MissingField, Refused):  # the ids of options that were scored remain
-                self._tokenizes = False
-            except BadAnswer:  # for this question alone
-                return {}
-            for option, whole in zip(missing, wholes, strict=False):
-                apart = whole[: len(base)] == base and base[-_TAIL:] == tail and len(whole) > len(base)
-                self._ids[tail, option] = whole[len(base) :] if apart else None
-        return {option: ids for option in options if (ids := self._ids.get((tail, option)))}
-
-    async def _compared(
-        self, prompt: ServedPrompt, context: Conversation, scored: Mapping[str, Outcome], way: str
-    ) -> dict[str, Outcome]:
-        """Return the scores if those of the first question agree with ``prompt_logprobs``; else none."""
+            self._give_up_letters(str(error))
+            return None, {}
+        if context.ids[-_MERGED:] != tail:
+            return context, {}
+        scored = {option: Likelihood(-logprobs[token], 1, greedy == token) for option, token in tokens.items()}
         async with self._comparing:
-            if self._step_is_right is None and scored:
-                whole = await asyncio.gather(*(self._whole(prompt, context, option) for option in scored))
+            if self._letters_agree is None:
+                whole = await asyncio.gather(*(self._outcome(prompt, context, option) for option in scored))
                 gaps = [
-                    abs(stepped.mean - expected.mean) if stepped.tokens == expected.tokens else math.inf
-                    for stepped, expected in zip(scored.values(), whole, strict=True)
-                    if isinstance(stepped, Likelihood) and isinstance(expected, Likelihood)
+                    abs(letter.mean - expected.mean) if expected.tokens == 1 else math.inf
+                    for letter, expected in zip(scored.values(), whole, strict=True)
+                    if isinstance(expected, Likelihood)
                 ]
                 if gaps and max(gaps) > _TOLERANCE:
-                    self._give_up_steps(f"scores differ from those of prompt_logprobs by {max(gaps):.2g} per token")
+                    self._give_up_letters(f"scores differ from those of prompt_logprobs by {max(gaps):.2g} per token")
                 elif gaps:
-                    self._step_is_right = True
-        if not self._step_is_right:
-            return {}
-        self.ways[way] = self.ways.get(way, 0) + len(scored)
-        return dict(scored)
+                    self._letters_agree = True
+        if not self._letters_agree:
+            return context, {}
+        self.ways["letters"] = self.ways.get("letters", 0) + len(scored)
+        return context, dict(scored)
 
-    def _give_up_steps(self, reason: str) -> None:
-        if self._step_is_right is not False:
+    def _give_up_letters(self, reason: str) -> None:
+        if self._letters_agree is not False:
             self.slow = reason
             logger.info("options are scored one request each, which is slower: with logprob_token_ids, {}", reason)
-        self._step_is_right = False
-
-
-def _summed(ids: Ids, steps: Sequence[NextToken]) -> Likelihood:
-    total = -math.fsum(step.logprobs[token] for token, step in zip(ids, steps, strict=True))
-    return Likelihood(total, len(ids), all(step.greedy == token for token, step in zip(ids, steps, strict=True)))
+        self._letters_agree = False

@@ -19,7 +19,7 @@ from .messages import BadAnswer, ImageUrls, Record, Refused, ServedPrompt
 
 API_KEY = "MEDTASKS_SERVER_API_KEY"
 """Environment variable with the servers' key, which is stored nowhere else."""
-AUTOMATIC, PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS = "auto", "prompt_logprobs", "tokens", "token_ids"
+AUTOMATIC, PROMPT_LOGPROBS, TOKEN_IDS = "auto", "prompt_logprobs", "token_ids"
 _REFUSALS = {
     401: f"set {API_KEY}",
     403: f"check {API_KEY} and that it may use this model",
@@ -52,7 +52,7 @@ class VlmServerArguments(HarnessArguments):
     chat_template_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
     # JSON, fields of every chat request; null leaves one of ours out
     extra_body: dict[str, Any] | None = argument(None)  # noqa: RUF009  # as above
-    likelihood: str = argument(AUTOMATIC, choices=(AUTOMATIC, PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS))
+    likelihood: str = argument(AUTOMATIC, choices=(AUTOMATIC, PROMPT_LOGPROBS, TOKEN_IDS))
     image_attention: str | None = argument(None, choices=("bidirectional", "causal"))
     pretrained: str | None = argument(None)  # SGLang: folder or hub id with the model's processor
     token_counts: bool = argument(True)

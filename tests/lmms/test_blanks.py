@@ -4,7 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
-from medtasks.model_adapters.radfm.voxels import read_volume
+from medtasks.model_adapters.radfm.network import read_volume
 from PIL import Image
 
 from medtasks.data.images.strict_pillow import UnreadableImage

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.batching import Encoded
-from medtasks.model_adapters.checkpoints.vision import PerceiverResampler
-from medtasks.model_adapters.med_flamingo import MedFlamingo
-from medtasks.model_adapters.med_flamingo.network import GatedCrossAttention, text_time
+from medtasks.model_adapters.base.vision import PerceiverResampler
+from medtasks.model_adapters.med_flamingo import GatedCrossAttention, MedFlamingo, text_time
 from PIL import Image
 from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM

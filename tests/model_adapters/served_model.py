@@ -241,9 +241,7 @@ class ServedModel(LocalServer):
         images = tuple(pixel_digest(part["url"]) for part in body.get("content_parts") or ())
         prompt = Prompt("", tuple(body["token_ids"]), images)
         asked = body["sampling_params"]
-        chosen, answer = self._answer(prompt, asked, asked if asked.get("logprobs") else {}, True)
-        for place in (chosen["logprobs"] or {}).get("content", []):
-            place["top_logprobs"] = place["top_logprobs"][: asked["logprobs"]]
+        chosen, answer = self._answer(prompt, asked, {}, True)
         return {**answer, "choices": [{"index": 0, "finish_reason": "length", **chosen}]}
 
     def _answer(self, prompt: Prompt, body: Body, scored: Body, names: bool) -> tuple[Body, Body]:

@@ -26,10 +26,6 @@ def test_a_misspelt_argument_is_answered_with_its_near_match_and_the_known_ones(
     )
 
 
-def test_an_argument_unlike_any_is_answered_with_the_known_ones():
-    assert refusal(pretrained="x").startswith("medtasks_tiny has no argument 'pretrained'. Known: batch_size, ")
-
-
 @each_row(
     "name, value, wanted",
     [
@@ -57,12 +53,6 @@ def test_an_automatic_batch_size_is_a_large_one_within_the_limits(given):
         parse_arguments(AdapterArguments, {"batch_size": f"{given}x"}, "m")
 
 
-def test_a_text_that_is_no_choice_is_answered_with_the_choices():
-    assert refusal(loglikelihood_format="xml") == (
-        "medtasks_tiny: argument 'loglikelihood_format' must be pair or json, not 'xml'."
-    )
-
-
 @each_row("device", ["cudda", "mps", "cuda:99"])
 def test_an_unusable_device_is_refused(device):
     assert f"device '{device}' is not present; give cpu" in refusal(device=device)
@@ -83,11 +73,6 @@ def test_model_args_win_over_the_options_the_harness_always_passes():
 def test_model_args_without_an_equals_sign_are_refused():
     with pytest.raises(AdapterArgumentError, match="key=value"):
         MedTasksTiny.create_from_arg_string("seed")
-
-
-def test_max_batch_size_limits_the_batch():
-    assert MedTasksTiny(batch_size=16, max_batch_size=4).arguments.requests_per_batch == 4
-    assert MedTasksTiny(batch_size=2, max_batch_size=4).arguments.requests_per_batch == 2
 
 
 def test_processes_that_accelerate_does_not_connect_are_refused(monkeypatch):

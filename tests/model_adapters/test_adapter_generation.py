@@ -37,11 +37,6 @@ def test_the_batch_size_does_not_matter(new_bench, bench, size, beams):
     assert other.adapter.generate_until(other.generation(num_beams=beams)) == expected
 
 
-def test_the_order_is_restored(bench):
-    requests = bench.generation()
-    assert bench.adapter.generate_until(requests[::-1])[::-1] == bench.adapter.generate_until(requests)
-
-
 def test_a_model_that_takes_ids_gets_its_prompt_cut_off(bench, monkeypatch):
     expected = bench.adapter.generate_until(bench.generation(visual=None, until=["oo"]))
     monkeypatch.setattr(bench.adapter, "model_inputs", lambda batch: batch.inputs(input_ids=batch.ids))
@@ -99,11 +94,6 @@ def test_sampled_replies_depend_on_the_seed_but_not_on_batch_or_order(new_bench,
     torch.manual_seed(99)
     single = new_bench(batch_size=1)
     assert single.adapter.generate_until(single.generation(**sampled)[::-1])[::-1] == expected
-
-
-def test_repeats_of_a_sampled_request_differ(bench):
-    (request,) = bench.generation([0], do_sample=True, temperature=1.5)
-    assert len(set(bench.adapter.generate_until([request] * 4))) == 4
 
 
 @each_row("sampled", [False, True])

@@ -42,13 +42,6 @@ def test_the_order_of_requests_and_of_options_does_not_matter(bench):
     assert [pair[0] for pair in swapped[1::2]] == pytest.approx([pair[0] for pair in forward[::2]], abs=1e-9)
 
 
-def test_a_greedy_reply_is_greedy_and_another_is_not(bench, docs):
-    replies = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=6))
-    doc_id = next(i for i, reply in enumerate(replies) if len(reply) == 6)
-    requests = bench.scoring((replies[doc_id], replies[doc_id][:-1] + "~", replies[doc_id][0]), [doc_id])
-    assert [pair[1] for pair in bench.adapter.loglikelihood(requests)] == [True, False, True]
-
-
 def test_several_images_are_used_in_order(bench, docs):
     a, b = docs[0]["image"], docs[1]["image"]
     expected = [
@@ -64,12 +57,6 @@ def test_a_function_of_the_document_may_stand_for_the_continuation(bench):
     (by_function,) = bench.adapter.loglikelihood(bench.scoring((lambda doc: " clear",), [2]))
     (by_text,) = bench.adapter.loglikelihood(bench.scoring((" clear",), [2]))
     assert by_function == by_text
-
-
-def test_results_are_plain_python_values(bench):
-    ((loss, greedy),) = bench.adapter.loglikelihood(bench.scoring((" clear",), [0]))
-    assert type(loss) is float
-    assert type(greedy) is bool
 
 
 def test_sum_count_and_mean_stay_available(bench, docs):

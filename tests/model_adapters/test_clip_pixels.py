@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from medtasks.model_adapters.checkpoints.vision import MEAN, STD, clip_pixels
+from medtasks.model_adapters.base.vision import MEAN, STD, clip_pixels
 from PIL import Image
 from transformers import CLIPImageProcessorPil
 

@@ -1,6 +1,5 @@
 """Questions on one image share the pass over it and score as if each had its own."""
 
-import itertools
 import random
 
 import datasets
@@ -8,7 +7,7 @@ import pytest
 import torch
 from medtasks.model_adapters.base import shared_scoring
 from medtasks.model_adapters.base.batching import Encoded
-from medtasks.model_adapters.base.requests import image_names, plan_streams, read_requests
+from medtasks.model_adapters.base.requests import image_names, read_requests
 from medtasks.model_adapters.base.shared_scoring import find_cuts, words_of
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.radfm import RadFM
@@ -18,7 +17,7 @@ from PIL import Image
 from ..tables import each_row
 from .golden import GOLDEN, recorded, without_record
 from .med_flamingo_toy import adapter_from
-from .test_prefix_sharing import Merging, Passes, assert_pairs
+from .test_prefix_sharing import Merging, Passes
 from .toys import SPLIT, TASK, noise
 
 OPTIONS = ("x", " clear", " a large effusion in the left lung")
@@ -97,11 +96,6 @@ def test_scores_are_those_of_one_pass_per_option(bench, name, seed, monkeypatch)
     assert cut == CUT[name]
 
 
-def test_all_mixes_in_one_batch(bench):
-    items = items_of(bench.adapter, [question for mix in MIXES.values() for question in mix])
-    assert_alike(bench.adapter.score_batch(items), alone(bench.adapter, items), 1e-9)
-
-
 def test_prompts_that_merge_with_an_option_share_the_prefix_with_the_others(new_bench, monkeypatch):
     adapter = new_bench(kind=Merging).adapter
     items = items_of(adapter, asked(("is it clear?", [0], (" no", "x", "xyz", " clear")), ("is it?", [0], ("x", "y"))))
@@ -120,15 +114,6 @@ def test_an_image_is_run_once_however_many_questions_it_has(bench, monkeypatch):
     assert passes.columns == [1 + IMAGE_TOKENS, 1 + IMAGE_TOKENS, len("what is seen?"), longest - 1]
     assert passes.cached == [True] * 4
     assert [columns for _, columns, _ in passes.logits] == [1, longest - 1], "none over the prompts"
-
-
-def test_a_prefix_is_not_looked_at_for_the_images_of_its_rests(new_bench, monkeypatch):
-    """Examples with their images are run once; every query image once, after them."""
-    adapter, seen = new_bench(feature_cache_mb=0).adapter, []
-    look = adapter.image_features
-    monkeypatch.setattr(adapter, "image_features", lambda pixels: (seen.append(len(pixels)), look(pixels))[1])
-    adapter.score_batch(items_of(adapter, asked(("a?", [0, 1], ["x"]), ("b?", [0, 2], ["x"]))))
-    assert seen == [1, 1, 1]
 
 
 def test_the_switch_turns_it_off(new_bench, monkeypatch):
@@ -164,13 +149,6 @@ def album():
     return [*docs, {"question": "and this?", "image": scan(9), "image_id": None}]
 
 
-@each_row("size", [1, 2, 3, 7, 100])
-def test_every_batch_size_scores_alike(new_bench, album, size):
-    shared, apart = (new_bench(docs=album, batch_size=size, prefix_cache=on) for on in (True, False))
-    got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS)) for one in (shared, apart))
-    assert_pairs(got, expected, 1e-9)
-
-
 def test_questions_on_one_image_lie_in_one_batch(new_bench, album, monkeypatch):
     bench, batches = new_bench(docs=album, batch_size=12), []
     score = bench.adapter.score_batch
@@ -183,26 +161,6 @@ def test_questions_on_one_image_lie_in_one_batch(new_bench, album, monkeypatch):
     assert len(opened) == len(album), "each document's images are loaded once"
     longest = max(len(item.sequence.ids) for items in batches for item in items)
     assert max(len(item.sequence.ids) for item in batches[0]) == longest
-
-
-def test_questions_on_one_image_are_planned_longest_first(new_bench, album):
-    bench = new_bench(docs=album)
-    requests = read_requests(bench.scoring(["x"]), "loglikelihood")
-    names = image_names(bench.adapter.task_dict)
-    (stream,) = plan_streams(requests, lambda _: None, lambda request: request.doc_id, names)
-    planned = [requests[position] for unit in stream for position in unit]
-    by_image = [list(run) for _, run in itertools.groupby(planned, key=names)]
-    assert sorted(map(len, by_image)) == [1, 1, 2, 3, 4]
-    lengths = [[len(request.context) for request in run] for run in by_image]
-    assert lengths == [sorted(run, reverse=True) for run in lengths]
-    assert [run[0] for run in lengths] == sorted((run[0] for run in lengths), reverse=True)
-
-
-def test_the_name_of_an_image_is_a_hint_and_its_pixels_decide(new_bench):
-    docs = [{"question": f"{LONG}{number}", "image": scan(number % 2), "image_id": "same"} for number in range(4)]
-    shared, apart = (new_bench(docs=docs, batch_size=12, prefix_cache=on) for on in (True, False))
-    got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS)) for one in (shared, apart))
-    assert_pairs(got, expected, 1e-9)
 
 
 def test_names_come_from_the_column_alone(bench):

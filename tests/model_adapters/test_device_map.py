@@ -4,11 +4,10 @@ import re
 
 import pytest
 import torch
-from medtasks.model_adapters.checkpoints import reading
-from medtasks.model_adapters.checkpoints.reading import check_device_map, dispatch, place, planned_map
+from medtasks.model_adapters.base import checkpoints as reading
+from medtasks.model_adapters.base.checkpoints import check_device_map, dispatch, place, planned_map
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.med_flamingo import MedFlamingo
-from medtasks.model_adapters.med_flamingo.network import MediaView
 from medtasks.model_adapters.radfm import RadFM
 
 from medtasks.errors import AdapterArgumentError
@@ -33,12 +32,6 @@ def test_without_a_gpu_one_sentence_says_so_before_weights_are_read(name):
         AdapterArgumentError, match=f"{name}: device_map='auto' {ONE_PROCESS}, .* here 1 process.* on cpu"
     ):
         ADAPTERS[name](device_map="auto", device="cpu", pretrained="nowhere", journal=False)
-
-
-@each_row("name", MODELS)
-def test_there_is_one_map(name):
-    with pytest.raises(AdapterArgumentError, match="argument 'device_map' must be auto, not 'balanced'"):
-        ADAPTERS[name](device_map="balanced")
 
 
 def test_one_process_and_from_the_first_gpu_on():
@@ -102,11 +95,3 @@ def test_all_that_sees_images_goes_to_the_first_device_and_types_stay(build, nam
     ((language, parts),) = told
     assert language is model.language_model
     assert set(parts.values()) == {0, 1}
-
-
-def test_a_block_on_another_gpu_takes_its_view_along():
-    view = MediaView(torch.zeros(1, 2, 3), torch.ones(1, 4, 2, dtype=torch.bool))
-    moved = view.to(torch.device("meta"), non_blocking=True)
-    assert moved.latents.is_meta
-    assert moved.visible.is_meta
-    assert MediaView(None, view.visible).to("meta").latents is None

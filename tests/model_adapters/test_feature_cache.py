@@ -36,11 +36,6 @@ def test_features_come_back_row_by_row_and_image_by_image():
     assert tower.seen == [1, 2]
 
 
-def test_tokens_of_several_images_are_joined_in_order():
-    (joined,) = FeatureCache(0).features([torch.cat([image(1), image(2)])], lambda pixels: pixels.repeat(3, 1))
-    assert joined[:, 0].tolist() == [1, 1, 1, 2, 2, 2]
-
-
 def test_the_image_used_longest_ago_goes_first():
     tower, cache = Tower(), FeatureCache(32)  # two images of four float32
     for value in (1, 2, 1, 3, 1, 2):
@@ -67,15 +62,6 @@ def test_a_view_is_copied_so_that_the_size_is_true():
     assert kept.untyped_storage().nbytes() == 16
 
 
-def test_clear_forgets():
-    tower, cache = Tower(), FeatureCache(2**20)
-    cache.features([image(1)], tower)
-    cache.clear()
-    cache.features([image(1)], tower)
-    assert tower.seen == [1, 1]
-    assert cache.used == 16
-
-
 @each_row(
     "one, other",
     [
@@ -87,11 +73,6 @@ def test_clear_forgets():
 )
 def test_other_content_shape_or_type_has_another_key(one, other):
     assert content_key(one) != content_key(other)
-
-
-def test_the_key_goes_by_content_not_by_layout():
-    pixels = torch.arange(12.0).reshape(3, 4)
-    assert content_key(pixels.T.contiguous().T) == content_key(pixels.clone())
 
 
 def test_something_other_than_a_tensor_is_refused():
@@ -108,12 +89,6 @@ def test_an_adapter_looks_at_every_image_once_over_all_calls(new_bench, monkeypa
     bench.adapter.loglikelihood(bench.scoring())
     bench.adapter.generate_until(bench.generation())
     assert len(seen) == len(set(seen)) == 11, "twelve documents, of which one has no image"
-
-
-def test_answers_do_not_depend_on_the_cache(new_bench, bench):
-    small = new_bench(batch_size=5, feature_cache_mb=0)
-    assert small.adapter.generate_until(small.generation()) == bench.adapter.generate_until(bench.generation())
-    assert small.adapter.loglikelihood(small.scoring()) == bench.adapter.loglikelihood(bench.scoring())
 
 
 def test_values_that_are_repeated_are_told_from_those_that_are_not():

@@ -252,14 +252,6 @@ def test_golden_radfm_through_the_harness_calls(variant):
     through_the_harness_calls("radfm", variant)
 
 
-@variants("llava_med")
-def test_golden_llava_med_loaded_whole(variant):
-    """Nothing above is vacuous: there are cases of both greyscale kinds, and greedy continuations among them."""
-    cases = cases_of("llava_med", variant)
-    assert {case.record["image_mode_given_to_preprocessing"] for case in cases} == {"L", "RGB"}
-    assert {part["is_greedy"] for case in cases for part in case.expected["continuations"]} == {True, False}
-
-
 @each("radfm")
 def test_golden_radfm_position_switch(case):
     position = {(0,): "front", (-1,): "before_last_character"}.get(tuple(case.record.get("image_positions", ())))

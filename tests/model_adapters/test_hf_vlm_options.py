@@ -7,7 +7,7 @@ import torch
 from lmms_eval.utils import simple_parse_args_string
 from medtasks.model_adapters.base import shared_scoring
 from medtasks.model_adapters.base.arguments import parse_arguments
-from medtasks.model_adapters.checkpoints.reading import CheckpointError
+from medtasks.model_adapters.base.checkpoints import CheckpointError
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
 from medtasks.model_adapters.vlm_server.server_client import VlmServerArguments
@@ -120,7 +120,7 @@ def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
     expected = plain_scores(*parts(folder("qwen2_5_vl")), turn)
     built = adapter("qwen2_5_vl", system_prompt=system, chat_template_kwargs=variables, prefix_cache=prefix_cache)
     assert_pairs(scores(built), expected, 1e-4)
-    assert built._scorer._fits.get(("a shared prefix", True)) == (True if prefix_cache else None)
+    assert built._fits.get(("a shared prefix", True)) == (True if prefix_cache else None)
     assert built.writer.turn_end() == built.processor.tokenizer.convert_tokens_to_ids("<|end|>")
 
 

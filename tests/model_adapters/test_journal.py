@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from lmms_eval.caching.response_cache import ResponseCache
 from medtasks.model_adapters.base.arguments import AdapterArguments
 from medtasks.model_adapters.base.harness_adapter import files_digest, weights_digest
 from medtasks.model_adapters.base.requests import Request, RequestReader
@@ -16,7 +15,6 @@ from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 
 from medtasks.extract.failure import failure_cause
-from medtasks.net.journal import digest_of
 
 from ..tables import each_row
 from .toys import CountingTiny
@@ -61,25 +59,11 @@ def test_token_counts_and_formats_come_back_too(restart):
     assert second.adapter.ran == 0, "how answers are batched and worded does not make them others"
 
 
-@each_row("journal", ["false", False, "False"])
-def test_without_journal_nothing_is_written(restart, home, journal):
-    bench = restart(journal=journal)
-    bench.adapter.generate_until(bench.generation([0]))
-    assert not Path(home).exists()
-
-
 def test_another_folder_can_be_named(restart, home, tmp_path):
     bench = restart(journal=tmp_path / "mine")
     bench.adapter.generate_until(bench.generation([0]))
     assert len(list((tmp_path / "mine" / "medtasks_tiny").iterdir())) == 1
     assert not Path(home).exists()
-
-
-def test_one_run_that_asks_twice_computes_twice(restart):
-    bench = restart()
-    for _ in range(2):
-        bench.adapter.generate_until(bench.generation([0, 1]))
-    assert bench.adapter.ran == 4
 
 
 def test_sampled_repeats_are_kept_apart(restart):
@@ -119,24 +103,6 @@ def test_ranks_read_each_other_and_write_for_themselves(restart, home):
     three.adapter.generate_until(three.generation())
     assert (one.adapter.ran, two.adapter.ran, three.adapter.ran) == (6, 6, 0)
     assert len(journals(home)) == 2
-
-
-def test_the_response_cache_of_the_harness_and_the_journal_get_along(restart, bench, tmp_path):
-    def cache(number):
-        return ResponseCache(str(tmp_path / f"{number}.db"), str(tmp_path / f"{number}.jsonl"), "model")
-
-    expected = bench.adapter.generate_until(bench.generation()), bench.adapter.loglikelihood(bench.scoring())
-    ran = []
-    # A first run, one with a new response cache, and one that finds everything in the first response cache.
-    for number in (0, 1, 0):
-        other, kept = restart(), cache(number)
-        got = kept.execute(other.adapter, "generate_until", other.generation())
-        scores = kept.execute(other.adapter, "loglikelihood", other.scoring())
-        kept.close()
-        assert got == expected[0]
-        assert [tuple(pair) for pair in scores] == expected[1]
-        ran.append(other.adapter.ran)
-    assert ran == [36, 0, 0]
 
 
 @pytest.mark.parametrize("damage", ["flipped", "torn", "cut out", "all zeros", "another file"])
@@ -267,10 +233,3 @@ def test_weights_and_files_are_told_apart(tmp_path):
     (tmp_path / "tokenizer.json").write_text("b")
     assert digest(pretrained=str(tmp_path)) != before
     assert digest(journal=str(tmp_path)) == digest(), "where the journal lies changes no answer"
-
-
-def test_digests_tell_parts_apart():
-    assert (
-        len({digest_of("a", "b"), digest_of("ab"), digest_of(["a", "b"]), digest_of("a", 1), digest_of("a", "1")}) == 5
-    )
-    assert digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})

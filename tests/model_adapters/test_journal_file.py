@@ -1,18 +1,14 @@
-"""The file of a journal: whole, torn, damaged, on a full disk, and under a process that is killed."""
+"""The file of a journal: whole, torn, damaged, on a full disk, and written by many at once."""
 
 import asyncio
-import json
 import os
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from medtasks.net.journal import AsyncJournal, Entry, Journal, journal_folder
 
-from ..processes import run_fresh
 from ..tables import each_row
 
 NAME = "f" * 24
@@ -103,35 +99,11 @@ def test_after_a_full_disk_the_lines_are_tried_again_and_stay_whole(tmp_path, lo
     assert len(log) == 1
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full to write to")
-def test_a_really_full_disk_loses_nothing_once_there_is_room(tmp_path, log):
-    journal = opened(tmp_path)
-    journal.path.symlink_to("/dev/full")
-    journal.add({"a": entry("1")})
-    journal.add({"b": entry("2")})
-    (line,) = log
-    assert "No space left on device" in line
-    journal.path.unlink()
-    journal.add({"c": entry("3")})
-    again = opened(tmp_path)
-    assert [again.replay(key) for key in "abc"] == [entry("1"), entry("2"), entry("3")]
-    assert len(log) == 1
-
-
 def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path, log):
     (tmp_path / "file").write_text("")
     journal = opened(tmp_path / "file" / "journal")
     journal.add({"a": entry("1")})
     assert len(log) == 1
-
-
-def test_an_answer_is_not_written_twice(tmp_path):
-    journal = opened(tmp_path)
-    for _ in range(2):
-        journal.add({"a": entry("1")})
-    again = opened(tmp_path)
-    again.add({"a": entry("1")})
-    assert len(journal.path.read_bytes().splitlines()) == 1
 
 
 def test_no_two_processes_write_one_file_even_as_the_same_rank(tmp_path):
@@ -225,73 +197,3 @@ def test_a_request_that_is_given_up_takes_no_other_with_it(tmp_path, slow_disk):
     asyncio.run(run())
     again = opened(tmp_path)
     assert [again.replay(key) for key in "abc"] == [entry("a"), entry("b"), entry("c")]
-
-
-# ---- killed ----
-
-SCRIPT = """
-import json, os, random, signal, sys, time
-sys.path.insert(0, sys.argv[1])
-import torch
-torch.set_num_threads(1)
-from toys import Bench, make_docs
-from medtasks.model_adapters.tiny import MedTasksTiny
-
-class Noting(MedTasksTiny):
-    noted = None
-    def note(self):
-        with open(self.noted, "a") as file:
-            file.write("x")
-    def generate_batch(self, *given):
-        self.note()
-        return super().generate_batch(*given)
-    def score_batch(self, items):
-        self.note()
-        return super().score_batch(items)
-
-docs = make_docs(14)
-def answer(name):
-    bench = Bench(docs, kind=Noting, batch_size=2, journal=os.path.abspath(name))
-    bench.adapter.noted = name + ".batches"
-    replies = bench.adapter.generate_until(bench.generation())
-    scores = bench.adapter.loglikelihood(bench.scoring())
-    json.dump([replies, scores], open(name + ".json", "w"))
-
-def run(name, killed_after=None):
-    batches = lambda: os.path.getsize(name + ".batches") if os.path.exists(name + ".batches") else 0
-    goal = None if killed_after is None else batches() + killed_after
-    child = os.fork()
-    if child == 0:
-        try:
-            answer(name)
-            while goal is not None:
-                signal.pause()  # the kill comes late
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    if goal is not None:
-        while batches() < goal and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            time.sleep(0.001)
-        time.sleep(random.random() * 0.02)
-        os.kill(child, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-random.seed(int(sys.argv[2]))
-codes = [run("calm")] + [run("killed", random.randint(1, 2)) for _ in range(5)] + [run("killed")]
-print(json.dumps([codes, os.path.getsize("calm.batches"), os.path.getsize("killed.batches")]))
-"""
-
-
-@pytest.mark.slow
-def test_a_run_killed_five_times_ends_like_an_undisturbed_one(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT)
-    seed = str(int.from_bytes(os.urandom(2), "big"))
-    run = run_fresh([sys.executable, "script.py", str(Path(__file__).parent), seed], tmp_path)
-    assert run.returncode == 0, run.stderr[-3000:]
-    codes, calm, killed = json.loads(run.stdout.splitlines()[-1])
-    assert codes == [0, *[-9] * 5, 0], f"seed {seed}: {run.stderr[-2000:]}"
-    assert (tmp_path / "killed.json").read_bytes() == (tmp_path / "calm.json").read_bytes(), f"seed {seed}"
-    assert calm == 7 + 14
-    assert calm <= killed <= calm + 5, f"seed {seed}: at most the batch under way is repeated per kill"

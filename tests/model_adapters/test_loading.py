@@ -9,20 +9,17 @@ import socket
 import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
+from medtasks.model_adapters.base import checkpoints as published
+from medtasks.model_adapters.base.checkpoints import CheckpointError
 from medtasks.model_adapters.base.generation import GenerationSettings
-from medtasks.model_adapters.checkpoints import reading as published
-from medtasks.model_adapters.checkpoints.reading import CheckpointError, on_meta
-from medtasks.model_adapters.llava_med import LlavaMed
-from medtasks.model_adapters.med_flamingo import MedFlamingo
-from medtasks.model_adapters.med_flamingo.adapter import read_trained_shape
+from medtasks.model_adapters.med_flamingo import MedFlamingo, read_trained_shape
 from medtasks.model_adapters.radfm import RadFM
 from safetensors.torch import load_file
-from transformers import MistralConfig, MistralForCausalLM
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from ..tables import each_row
-from .llava_med_toy import LANGUAGE, SHARDS, TOWER, V15, VISION
+from .llava_med_toy import SHARDS, TOWER, V15, VISION
 from .llava_med_toy import WIDTH as LLAVA_WIDTH
 from .med_flamingo_toy import DEPTH, DOCS, EVERY, LATENTS, LAYERS, OPTIONS, scores
 from .med_flamingo_toy import WIDTH as FLAMINGO_WIDTH
@@ -69,10 +66,6 @@ def differing(key, other):
 # Per case the model, the file that is changed, how, and what is said.
 REFUSED = {
     "missing": ("llava_med", ONE, without(NORM), r"v15 lacks '\S*model\.norm\.weight'"),
-    "missing in tower": (
-        *("llava_med", TWO, without(TOWER + "pre_layrnorm.bias")),
-        r"v15 lacks 'vision_tower\.pre_layrn\S*bias'",
-    ),
     "unknown": ("llava_med", ONE, rename("lm_head.weight", "score.weight"), r"00001\S* key 'score\.weight' is unknown"),
     "unknown layer": ("llava_med", TWO, rename(BIAS.format(2), BIAS.format(4)), r"00002\S* key '\S*4\.bias' leads to"),
     "shape": ("llava_med", ONE, put(NORM, torch.ones(3)), r"00001\S* key '\S*norm\.weight' has shape \(3,\)"),
@@ -85,19 +78,8 @@ REFUSED = {
         r"00002\S* key '\S*pre_norm\.bias'",
     ),
     "head": ("radfm", BIN, without("lang_model.lm_head.weight"), r"lacks 'lang_model\.lm_head\.weight'"),
-    "resampler": ("radfm", BIN, without(f"{P}layers.1.0.to_kv.weight"), rf"lacks '{P}layers\.1\.0\.to_kv\.weight'"),
-    "vision": (
-        *("radfm", BIN, without(f"{V}transformer.layers.0.1.fn.net.3.bias")),
-        r"lacks '.*layers\.0\.1\.fn\.net\.3\.bias'",
-    ),
-    "words": ("radfm", BIN, without("lang_model.model.embed_tokens.weight"), r"lacks 'lang_model\.model\.embed_tok"),
     "latents": ("radfm", BIN, without(f"{P}latents"), rf"lacks '{P}latents'"),
-    "positions": ("radfm", BIN, without(f"{V}pos_embedding.dep_embed.weight"), r"lacks '.*dep_embed\.weight'"),
     "box head": ("radfm", BIN, put(f"{E}box_head.weight", torch.ones(2)), rf"key '{E}box_head\.weight' is unknown"),
-    "query bias": (
-        *("radfm", BIN, put("lang_model.model.layers.0.self_attn.q_proj.bias", torch.ones(2))),
-        r"'.*q_proj\.bias' is unknown",
-    ),
     "shape of projection": (
         *("radfm", BIN, put(f"{E}fc.weight", torch.ones(HIDDEN, 5))),
         rf"key '{E}fc\.weight' has shape \(32, 5\), expected \(32, 24\)",
@@ -106,10 +88,6 @@ REFUSED = {
     "shape of patch": (
         *("radfm", BIN, put(f"{V}to_patch_embedding.1.weight", torch.ones(70))),
         r"'.*embedding\.1\.weight' has shape \(70,\)",
-    ),
-    "shape of marks": (
-        *("radfm", BIN, put(f"{E}figure_token_weight", torch.ones(3, HIDDEN))),
-        r"figure_token_weight' has shape \(3, 32\)",
     ),
     "copies of words": (
         *("radfm", BIN, differing("lang_model.model.embed_tokens.weight", f"{E}weight")),
@@ -120,12 +98,9 @@ REFUSED = {
         r"config\.json has num_hidden_layers 2, the weights have 1",
     ),
     "missing in a block": ("med_flamingo", PT, without(LATE, TWIN), re.escape(LATE)),
-    "missing norm": ("med_flamingo", PT, only("perceiver.norm.bias"), r"perceiver\.norm\.bias"),
     "missing latents": ("med_flamingo", PT, only("perceiver.latents"), r"perceiver\.latents"),
-    "missing embedding": ("med_flamingo", PT, only("embed_tokens"), re.escape(EMBEDDED)),
     "no block": ("med_flamingo", PT, only("gated_cross_attn"), r"lang_encoder\.gated_cross_attn_layers"),
     "embedding of frames": ("med_flamingo", PT, put("perceiver.frame_embs", torch.zeros(1)), r"perceiver\.frame_embs"),
-    "unknown part": ("med_flamingo", PT, put("optimizer.step", torch.zeros(1)), r"optimizer\.step"),
     "unknown in a layer": ("med_flamingo", PT, put(GATE, torch.zeros(1)), re.escape(GATE)),
     "shape of norm": (
         "med_flamingo",
@@ -158,15 +133,7 @@ SWITCHES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("case", "given"),
-    [
-        (case, given)
-        for case in REFUSED
-        for given in SWITCHES[REFUSED[case][0]]
-        if (case, given) != ("missing in tower", {"vision_weights": "openai"})  # which is not read then
-    ],
-)
+@each_row("case, given", [(case, given) for case in REFUSED for given in SWITCHES[REFUSED[case][0]]])
 def test_a_checkpoint_that_is_not_exactly_right_is_refused_by_file_and_key(build, copied, case, given):
     model, file, edit, message = REFUSED[case]
     folder = copied(model, {file: edit})
@@ -244,13 +211,6 @@ def test_all_parameters_get_the_wanted_type_and_rotary_tables_stay_exact(build, 
     assert got.total == pytest.approx(wanted.total, abs=0.5)
 
 
-def test_parameters_are_built_without_memory_and_buffers_with():
-    network = on_meta(lambda: MistralForCausalLM(MistralConfig(**LANGUAGE)))
-    assert all(weight.is_meta for weight in network.parameters())
-    assert not any(buffer.is_meta for buffer in network.buffers())
-    assert not network.training
-
-
 # ---- the hub ----
 
 
@@ -285,23 +245,6 @@ def test_radfm_on_the_hub_is_an_archive(build, radfm_folder, nothing_on_the_hub,
         RadFM(device="cpu", journal=False)
     monkeypatch.setattr(published, "snapshot_download", lambda name, **_: str(radfm_folder))
     assert RadFM(device="cpu", journal=False).arguments.max_new_tokens == 200
-
-
-def test_hub_ids_are_resolved_at_load(llava_med_folder, llava_med, monkeypatch):
-    asked = []
-
-    def deliver(name, allow_patterns):
-        asked.append((name, allow_patterns[-1]))
-        return str(llava_med_folder if "llava" in name else llava_med_folder.parent / "clip")
-
-    monkeypatch.setattr(published, "snapshot_download", deliver)
-    loaded = LlavaMed(dtype="float32", device="cpu", journal="false")
-    assert asked == [
-        ("microsoft/llava-med-v1.5-mistral-7b", "*.safetensors"),
-        ("openai/clip-vit-large-patch14-336", "*.safetensors"),
-    ]
-    pairs = zip(loaded.network.parameters(), llava_med.network.parameters(), strict=True)
-    assert all(torch.equal(one, other) for one, other in pairs)
 
 
 def test_hub_weights_in_torch_format_are_the_second_choice(tmp_path, monkeypatch):
@@ -474,20 +417,3 @@ def test_beside_the_published_llama_the_published_sizes_are_demanded(med_flaming
     assert read_trained_shape(med_flamingo_folder / PT, 32) == (4, 6, LATENTS)
     with pytest.raises(CheckpointError, match="LLaMA's 1 layers"):
         read_trained_shape(med_flamingo_folder / PT, 1)
-
-
-PUBLISHED_NAMES = {
-    "perceiver.": "latents layers.N.N.norm_media.weight layers.N.N.norm_media.bias layers.N.N.norm_latents.weight "
-    "layers.N.N.norm_latents.bias layers.N.N.to_q.weight layers.N.N.to_kv.weight layers.N.N.to_out.weight "
-    "layers.N.N.N.weight layers.N.N.N.bias norm.weight norm.bias",
-    "lang_encoder.gated_cross_attn_layers.N.": "attn_gate ff_gate attn.norm.weight attn.norm.bias attn.to_q.weight "
-    "attn.to_kv.weight attn.to_out.weight ff.N.weight ff.N.bias",
-}
-
-
-@each_row("prefix", PUBLISHED_NAMES)
-def test_the_toy_has_the_published_names(med_flamingo_folder, prefix):
-    """It is drawn from our modules, whose names are the file's."""
-    names = {re.sub(r"\b\d+\b", "N", name) for name in torch.load(med_flamingo_folder / "model.pt")}
-    found = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
-    assert found == set(PUBLISHED_NAMES[prefix].split())

@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-from medtasks.model_adapters.base.batch_runner import BatchBudget, is_out_of_memory
-from medtasks.model_adapters.base.requests import plan_streams, read_requests
+from medtasks.model_adapters.base.requests import is_out_of_memory, plan_streams, read_requests
 
 from medtasks.extract.failure import failure_cause
 
@@ -48,13 +47,6 @@ def test_a_batch_too_large_for_the_memory_is_halved_and_the_size_remembered(new_
     memory.tried.clear()
     small.adapter.generate_until(small.generation())
     assert memory.sizes[0] == 8, "the next call may have other prompts"
-
-
-def test_an_automatic_batch_size_is_as_much_as_the_memory_holds(new_bench, bench, monkeypatch):
-    automatic = new_bench(batch_size="auto")
-    memory = Memory(automatic, monkeypatch, rows=7)
-    assert automatic.adapter.generate_until(automatic.generation()) == bench.adapter.generate_until(bench.generation())
-    assert memory.sizes[:2] == [12, 6]
 
 
 def test_one_huge_sample_fails_alone_and_does_not_shrink_the_others(new_bench, bench, docs, monkeypatch, log):
@@ -137,15 +129,6 @@ def test_scores_in_token_batches_keep_their_order(new_bench, bench, tokens):
     got = [loss for loss, _ in wide.adapter.loglikelihood(wide.scoring()[::-1])[::-1]]
     expected = [loss for loss, _ in bench.adapter.loglikelihood(bench.scoring())]
     assert got == pytest.approx(expected, abs=1e-9)
-
-
-def test_the_room_of_a_batch():
-    room = BatchBudget(rows=4, tokens=40)
-    assert room.takes(3, 13)
-    assert not room.takes(3, 14)
-    assert room.takes(4, 10)
-    assert not room.takes(5, 1)
-    assert BatchBudget(rows=4, tokens=None).takes(4, 10**9)
 
 
 def test_options_of_a_question_form_a_unit(bench):

@@ -154,9 +154,9 @@ def test_places_where_a_prompt_is_cut(spans, length, places):
 def test_cuts_count_the_images_before_them():
     prompts = [Encoded([1] * 200, torch.zeros(2, 3))]
     (cuts,) = find_cuts(prompts, lambda _: [(1, 70), (80, 150)]).values()
-    parts = [cuts.part(prompts[0], 0, place) for place in cuts.places]
+    parts = [cuts.part(0, place) for place in cuts.places]
     assert [(len(part.ids), len(part.pixels)) for part in parts] == [(80, 1), (150, 2)]
-    rests = [cuts.part(prompts[0], place) for place in cuts.places]
+    rests = [cuts.part(place, 200) for place in cuts.places]
     assert [(len(part.ids), part.image_keys) for part in rests] == [(120, prompts[0].image_keys[1:]), (50, ())]
 
 

@@ -1,11 +1,9 @@
 """Options that share the pass over image and prompt score as if each had its own."""
 
-import itertools
-
 import pytest
 import torch
 from medtasks.model_adapters.base.batching import Continuation, Encoded
-from medtasks.model_adapters.base.shared_scoring import group_by_prefix
+from medtasks.model_adapters.base.shared_scoring import Questions
 from medtasks.model_adapters.tiny import MedTasksTiny
 
 from ..tables import each_row
@@ -61,14 +59,6 @@ def test_every_batch_size_scores_like_one_pass_per_option(new_bench, unshared, s
     assert_pairs(got, unshared.values(), 1e-9)
 
 
-@each_row("order", itertools.islice(itertools.permutations(range(5)), 0, 120, 17))
-def test_every_order_and_choice_of_options_scores_alike(bench, unshared, order):
-    for count in (1, 2, 5):
-        options = [OPTIONS[number] for number in order[:count]]
-        expected = [unshared[doc_id, option][0] for doc_id in (0, 5, 11) for option in options]
-        assert losses(bench, bench.scoring(options, [0, 5, 11])) == pytest.approx(expected, abs=1e-9)
-
-
 def test_greedy_flags_agree_for_options_the_model_would_say(new_bench, bench):
     replies = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=6))
     doc_id = next(number for number, reply in enumerate(replies) if len(reply) == 6)
@@ -95,23 +85,6 @@ def test_options_of_one_token_need_the_prompt_only(new_bench, monkeypatch):
     assert passes.rows == [2]
 
 
-@each_row("shared", [True, False])
-def test_no_logits_over_the_whole_length(new_bench, monkeypatch, shared):
-    bench = new_bench(batch_size=60, prefix_cache=shared)
-    passes = Passes(bench, monkeypatch)
-    bench.adapter.loglikelihood(bench.scoring(OPTIONS))
-    assert max(columns for _, columns, _ in passes.logits) <= len(OPTIONS[2]) + 1
-    assert max(passes.columns) > 100
-
-
-def test_the_switch_turns_sharing_off(new_bench, monkeypatch):
-    bench = new_bench(prefix_cache=False)
-    passes = Passes(bench, monkeypatch)
-    bench.adapter.loglikelihood(bench.scoring(OPTIONS, [0, 1]))
-    assert not any(passes.cached)
-    assert sum(passes.rows) == 10
-
-
 def test_equal_prompts_with_other_images_share_nothing(new_bench, docs, monkeypatch):
     twins = [{**docs[number], "question": "Is it clear?"} for number in (0, 1, 0)]
     bench, apart = (new_bench(docs=twins, batch_size=12, prefix_cache=shared) for shared in (True, False))
@@ -136,15 +109,15 @@ def test_an_option_that_merges_with_its_prompt_is_scored_as_without_sharing(new_
         results.append(losses(bench, bench.scoring((" no", "x", "xyz", " clear"), [0, 1, 2])))
     assert results[0] == pytest.approx(results[1], abs=1e-9)
     items = [bench.adapter.encode_pair("a?", option, []) for option in (" no", "x", "xyz", " clear")]
-    assert group_by_prefix(items) == [[0, 3], [1, 2]]
+    assert Questions.of(items, bench.adapter).places == [[0, 3], [1, 2]]
 
 
-def test_images_are_told_apart_by_content():
+def test_images_are_told_apart_by_content(bench):
     def item(value, *ids):
         return Continuation(Encoded(ids, None if value is None else torch.full((1, 3), value)), 1)
 
     items = [item(0.0, 1, 2, 3), item(1.0, 1, 2, 3), item(0.0, 1, 2, 4), item(None, 1, 2, 3), item(0.0, 1, 9, 3)]
-    assert group_by_prefix(items) == [[0, 2], [1], [3], [4]]
+    assert Questions.of(items, bench.adapter).places == [[0, 2], [1], [3], [4]]
 
 
 def test_a_question_with_a_failing_option_keeps_the_others(bench, unshared):
@@ -163,7 +136,7 @@ def test_models_that_take_ids_continue_with_ids(new_bench, monkeypatch):
 
     def model_inputs(batch, before=None):
         if before is not None:
-            asked.append((batch.ids.shape[0], before.ids.shape[0], len(before.pixels)))
+            asked.append((batch.ids.shape[0], before.ids.shape[0], len(before.prompts)))
         return batch.inputs(input_ids=batch.ids)
 
     monkeypatch.setattr(bench.adapter, "model_inputs", model_inputs)

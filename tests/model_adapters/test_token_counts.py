@@ -11,8 +11,6 @@ from medtasks.model_adapters.base.generation import CountedReply
 from medtasks.extract.failure import failure_cause
 from medtasks.runs.reply_envelope import parse_loglikelihood
 
-from ..tables import each_row
-
 
 def failing(doc):
     raise OSError("gone")
@@ -75,18 +73,3 @@ def test_a_failed_score_as_json_is_read_as_failed(new_bench):
     loss, greedy = parse_loglikelihood(text)
     assert math.isnan(loss)
     assert greedy is False
-
-
-@each_row(
-    "text",
-    [
-        "{}",
-        "{",
-        '{"mean": "1", "greedy": true}',
-        '{"mean": 1.0}',
-        '{"mean": 1.0, "greedy": 1}',
-        '{"mean": true, "greedy": true}',
-    ],
-)
-def test_other_json_is_no_score(text):
-    assert math.isnan(parse_loglikelihood(text)[0])

@@ -6,7 +6,7 @@ import nibabel
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.radfm.voxels import (
+from medtasks.model_adapters.radfm.network import (
     image_volume,
     random_crop_box,
     read_volume,

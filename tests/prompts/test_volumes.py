@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from medtasks.model_adapters.radfm.voxels import read_volume
+from medtasks.model_adapters.radfm.network import read_volume
 
 from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError, SourceError

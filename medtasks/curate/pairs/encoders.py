@@ -78,7 +78,7 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
     import torch
 
     from medtasks.model_adapters.base.arguments import choose_device
-    from medtasks.model_adapters.checkpoints.reading import published_folder
+    from medtasks.model_adapters.base.checkpoints import published_folder
 
     default = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     chosen = choose_device(device, default, 1, "medtasks curate pairs")
@@ -140,7 +140,7 @@ def _encoding(device: Any, features: Callable[[Sequence[Image.Image]], Any]) -> 
 def _open_clip(folder: Path, device: Any) -> Encode:
     import torch
 
-    from medtasks.model_adapters.checkpoints.reading import CheckpointError, read_json
+    from medtasks.model_adapters.base.checkpoints import CheckpointError, read_json
 
     try:
         from open_clip import factory, transform  # type: ignore[import-untyped]  # it has no types
@@ -171,7 +171,7 @@ def _transformers(folder: Path, device: Any) -> Encode:
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
     from medtasks.metrics.neural.text_encoders import quiet
-    from medtasks.model_adapters.checkpoints.reading import CheckpointError, refuse_missing
+    from medtasks.model_adapters.base.checkpoints import CheckpointError, refuse_missing
 
     try:
         kind = AutoConfig.from_pretrained(folder).model_type
@@ -200,7 +200,7 @@ def _transformers(folder: Path, device: Any) -> Encode:
 
 def _vlm(pretrained: str, device: Any) -> Encode:
     """Run a model up to its language model, and average the inputs of that at the positions of the image."""
-    from medtasks.model_adapters.checkpoints.reading import CheckpointError
+    from medtasks.model_adapters.base.checkpoints import CheckpointError
     from medtasks.model_adapters.hf_vlm.encoding import PromptWriter, Template
     from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, load_config, load_model, load_processor
 

@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 import torch
 from PIL import Image
 from torch import nn
-from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, MistralConfig
+from transformers import LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, MistralConfig
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.net.journal import digest_of
 
-from ..base.adapter import MedicalAdapter
-from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Encoded, Spans
-from ..checkpoints.reading import (
+from .base.adapter import MedicalAdapter
+from .base.arguments import AdapterArguments, CheckpointArguments, argument
+from .base.batching import Encoded, Spans
+from .base.checkpoints import (
     CheckpointError,
     SentencePieceText,
     Stored,
@@ -34,63 +34,42 @@ from ..checkpoints.reading import (
     read_json,
     stored_tensors,
 )
-from ..checkpoints.vision import SHAPE, TOWER_KEYS, clip_batch, tower_config
+from .base.vision import SHAPE, TOWER_KEYS, clip_batch, tower_config
 
 MISTRAL = "llava_mistral"
 """``model_type`` of v1.5; v1.0's LLaMA has another."""
-_HINT = "put the published config.json there"
 _LLAMA = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps")
 # transformers' own defaults for these are not those of Mistral 7B v0.2, so they must not be left out.
 _MISTRAL = (*_LLAMA, "num_key_value_heads", "rope_theta", "sliding_window")
 _PASSED_ON = {*_MISTRAL, "max_position_embeddings", "hidden_act", "head_dim", "tie_word_embeddings"}
+_TALLER = ("model.embed_tokens.weight", "lm_head.weight")
+_STORED_PROJECTOR = "model.mm_projector."
+_STORED_TOWER = "model.vision_tower.vision_tower.vision_model."
+
+
+def read_fields(file: Path, names: Sequence[str], part: str = "") -> dict[str, Any]:
+    """Read a ``config.json`` with all fields that decide about answers, in this part of it if there is one."""
+    stored = read_json(file, "put the published config.json there")
+    for name in names:
+        if name not in stored.get(part, stored):
+            raise CheckpointError(f"{file} lacks '{name}'; take the published config.json")
+    return stored
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return ``config.json`` of a checkpoint, with all fields that decide about its answers."""
+    """Return ``config.json`` of a checkpoint; a kind or variant that is not supported is a ``CheckpointError``."""
     file = folder / "config.json"
-    stored = read_json(file, _HINT)
-    kind = stored.get("model_type")
+    kind = read_fields(file, ()).get("model_type")
     if kind not in (MISTRAL, "llava", "llava_llama"):
         raise CheckpointError(f"{file}: model_type '{kind}' is not LLaVA-Med's (llava_mistral; llava for v1.0)")
     fields = (*_MISTRAL, "mm_vision_select_layer") if kind == MISTRAL else _LLAMA
-    _demand(file, stored, (*fields, "mm_vision_tower", "mm_hidden_size"))
+    stored = read_fields(file, (*fields, "mm_vision_tower", "mm_hidden_size"))
     feature, tower = stored.get("mm_vision_select_feature", "patch"), str(stored["mm_vision_tower"])
     if feature != "patch":
         raise CheckpointError(f"{file}: mm_vision_select_feature '{feature}' is not supported")
     if "biomed" in tower.lower():
         raise CheckpointError(f"{file}: the variant with the tower '{tower}' is not supported")
     return stored
-
-
-def read_tower_config(folder: Path) -> CLIPVisionConfig:
-    """Read the geometry of a CLIP vision tower from the ``config.json`` of a whole CLIP model or of a tower alone."""
-    file = folder / "config.json"
-    stored = read_json(file, _HINT)
-    _demand(file, stored.get("vision_config", stored), SHAPE)
-    return tower_config(stored)
-
-
-def _demand(file: Path, stored: Mapping[str, Any], names: tuple[str, ...]) -> None:
-    missing = [name for name in names if name not in stored]
-    if missing:
-        raise CheckpointError(f"{file} lacks '{missing[0]}'; take the published config.json")
-
-
-def llava_config(stored: Mapping[str, Any], tower: CLIPVisionConfig, attn_implementation: str) -> LlavaConfig:
-    """Return a checkpoint's ``config.json`` as transformers' configuration; v1.5 is Mistral's, v1.0 LLaMA's."""
-    kind = MistralConfig if stored["model_type"] == MISTRAL else LlamaConfig
-    return LlavaConfig(
-        text_config=kind(**{name: stored[name] for name in _PASSED_ON & stored.keys()}),
-        vision_config=tower,
-        # Layer of the features; v1.0's code takes the last by default.
-        vision_feature_layer=int(stored.get("mm_vision_select_layer", -1)),
-        tie_word_embeddings=bool(stored.get("tie_word_embeddings", False)),
-        attn_implementation={"": attn_implementation, "text_config": attn_implementation, "vision_config": "sdpa"},
-    )
-
-
-_TALLER = ("model.embed_tokens.weight", "lm_head.weight")
-_STORED_PROJECTOR = "model.mm_projector."
 
 
 def merged_tensors(delta: Path, base: Path) -> Iterator[Stored]:
@@ -106,24 +85,21 @@ def merged_tensors(delta: Path, base: Path) -> Iterator[Stored]:
             continue
         if key.startswith(_STORED_PROJECTOR):
             yield file, key, tensor
-        elif key in base_tensors:
-            base_file, start = base_tensors[key]
-            is_taller = key in _TALLER and tensor.shape[1:] == start.shape[1:] and len(tensor) > len(start)
-            if tensor.shape != start.shape and not is_taller:
-                raise CheckpointError(
-                    f"{file}: key '{key}' has shape {tuple(tensor.shape)}, but {tuple(start.shape)} in {base_file}; "
-                    f"give base=<folder of LLaMA-7B v1>"
-                )
-            merged = tensor.clone()
-            merged[: len(start)] += start.to(tensor.dtype)
-            yield file, key, merged
-        else:
+            continue
+        if key not in base_tensors:
             raise CheckpointError(
                 f"{file}: key '{key}' has no counterpart in {base}; give base=<folder of LLaMA-7B v1>"
             )
-
-
-_STORED_TOWER = "model.vision_tower.vision_tower.vision_model."
+        base_file, start = base_tensors[key]
+        is_taller = key in _TALLER and tensor.shape[1:] == start.shape[1:] and len(tensor) > len(start)
+        if tensor.shape != start.shape and not is_taller:
+            raise CheckpointError(
+                f"{file}: key '{key}' has shape {tuple(tensor.shape)}, but {tuple(start.shape)} in {base_file}; "
+                f"give base=<folder of LLaMA-7B v1>"
+            )
+        merged = tensor.clone()
+        merged[: len(start)] += start.to(tensor.dtype)
+        yield file, key, merged
 
 
 def checkpoint_name(key: str) -> str | None:
@@ -158,18 +134,18 @@ def load_network(
             f"{path / 'config.json'}: mm_hidden_size is {stored['mm_hidden_size']}, but the vision tower is "
             f"{width} wide; give vision_tower=<folder of {stored['mm_vision_tower']}>"
         )
+    # ``linear`` (v1.0), or ``mlpNx_gelu`` for N linear layers with GELU in between; transformers knows N = 2.
+    kind, outputs = str(stored.get("mm_projector_type", "linear")), config.text_config.hidden_size
+    layers = re.fullmatch(r"mlp(\d+)x_gelu", kind)
+    if kind != "linear" and layers is None:
+        raise CheckpointError(f"config.json: mm_projector_type '{kind}' is not supported")
 
     def build() -> LlavaForConditionalGeneration:
         built = LlavaForConditionalGeneration(config)
-        # ``linear`` (v1.0), or ``mlpNx_gelu`` for N linear layers with GELU in between; transformers knows N = 2.
-        kind, outputs = str(stored.get("mm_projector_type", "linear")), config.text_config.hidden_size
-        layers = re.fullmatch(r"mlp(\d+)x_gelu", kind)
-        if kind != "linear" and layers is None:
-            raise CheckpointError(f"config.json: mm_projector_type '{kind}' is not supported")
         projector = nn.Sequential(nn.Linear(width, outputs))
         for _ in range(1, int(layers[1]) if layers else 1):
             projector.extend((nn.GELU(), nn.Linear(outputs, outputs)))
-        built.model.multi_modal_projector = projector[0] if kind == "linear" else projector
+        built.model.multi_modal_projector = projector if layers else projector[0]
         built._no_split_modules |= {"CLIPVisionModel"}  # a device map puts all of it on the first GPU
         return built
 
@@ -182,13 +158,13 @@ def load_network(
     tree = nn.ModuleDict({"projector": model.multi_modal_projector, "language_model": language})
     if tower_path is None:
         tree["vision_tower"] = model.vision_tower
-        fill(tree, path, checkpoint_name, dtype, tensors)
     else:
         fill(model.vision_tower, tower_path, by_patterns(*TOWER_KEYS, r"\1"), dtype)
-        fill(tree, path, checkpoint_name, dtype, _without_tower(tensors, model.vision_tower))
+        tensors = _without_tower(tensors, model.vision_tower)
+    fill(tree, path, checkpoint_name, dtype, tensors)
     # Layers after that of the features are removed; hidden state 0 is the input of the first layer.
-    layers = model.vision_tower.encoder.layers
-    model.vision_tower.encoder.layers = layers[: range(len(layers) + 1)[config.vision_feature_layer]]
+    blocks = model.vision_tower.encoder.layers
+    model.vision_tower.encoder.layers = blocks[: range(len(blocks) + 1)[config.vision_feature_layer]]
     return network
 
 
@@ -293,17 +269,24 @@ class LlavaMed(MedicalAdapter):
         check_device_map(arguments.device_map, self.device, self.accelerator.num_processes, self.model_id)
         folder = published_folder(arguments.pretrained, "pretrained")
         stored = read_config(folder)
-        openai = arguments.vision_weights == "openai"
+        is_v15, is_openai = stored["model_type"] == MISTRAL, arguments.vision_weights == "openai"
         tower_name = arguments.vision_tower or str(stored["mm_vision_tower"])
-        tower_folder = published_folder(tower_name, "vision_tower", weights=openai)
-        tower = read_tower_config(tower_folder)
-        config = llava_config(stored, tower, arguments.attn_implementation)
-        v15 = stored["model_type"] == MISTRAL
+        tower_folder = published_folder(tower_name, "vision_tower", weights=is_openai)
+        tower = tower_config(read_fields(tower_folder / "config.json", SHAPE, "vision_config"))
+        text_kind, attention = MistralConfig if is_v15 else LlamaConfig, arguments.attn_implementation
+        config = LlavaConfig(
+            text_config=text_kind(**{name: stored[name] for name in _PASSED_ON & stored.keys()}),
+            vision_config=tower,
+            # Layer of the features; v1.0's code takes the last by default.
+            vision_feature_layer=int(stored.get("mm_vision_select_layer", -1)),
+            tie_word_embeddings=bool(stored.get("tie_word_embeddings", False)),
+            attn_implementation={"": attention, "text_config": attention, "vision_config": "sdpa"},
+        )
         self._side, self._pad = int(tower.image_size), stored.get("image_aspect_ratio") == "pad"
         patches = (tower.image_size // tower.patch_size) ** 2
         self._prompt: InstructPrompt | ConversationPrompt = (
             InstructPrompt(folder, patches)
-            if v15
+            if is_v15
             else ConversationPrompt(folder, patches, bool(stored.get("mm_use_im_start_end", False)))
         )
         self.slot_id, self.stop_strings = self._prompt.slot_id, self._prompt.stops
@@ -315,16 +298,16 @@ class LlavaMed(MedicalAdapter):
                 f"{self._max_length}."
             )
         self._text_files = [folder / "config.json", folder / "tokenizer.model", tower_folder / "config.json"]
-        if arguments.base is not None and v15:
+        if arguments.base is not None and is_v15:
             raise AdapterArgumentError("llava_med: argument 'base' belongs to the delta of v1.0; v1.5 is complete.")
-        if arguments.base is None and not v15 and "delta" in Path(arguments.pretrained).name.lower():
+        if arguments.base is None and not is_v15 and "delta" in Path(arguments.pretrained).name.lower():
             raise AdapterArgumentError(
                 f"llava_med: '{arguments.pretrained}' looks like the delta of v1.0; give base=<folder of LLaMA-7B v1> "
                 f"too."
             )
         base = None if arguments.base is None else published_folder(arguments.base, "base")
         tensors = stored_tensors(folder) if base is None else merged_tensors(folder, base)
-        tower_weights = tower_folder if openai else None
+        tower_weights = tower_folder if is_openai else None
         network = load_network(config, stored, tensors, folder, tower_weights, arguments.torch_dtype)
         self.network = place(network, network, self.device, arguments.device_map, self.model_id)
 

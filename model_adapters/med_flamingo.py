@@ -1,0 +1,424 @@
+"""``med_flamingo``: Med-Flamingo 9B (Moor et al. 2023), images by cross-attention into LLaMA-7B.
+
+CLIP patch tokens, resampler, and LLaMA with gated cross-attention blocks between its layers, see Alayrac et al. 2022
+(Flamingo), sections 2.1 to 2.3. Trained tensors are in one file, LLaMA-7B and CLIP ViT-L/14 in their own folders. Key
+names are those of open_flamingo 0.0.2; see the issues 187 and 204 of that project for public listings.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast, get_args
+
+import torch
+from huggingface_hub import hf_hub_download
+from PIL import Image
+from torch import nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
+
+from medtasks.errors import MedTasksError
+
+from .base.adapter import MedicalAdapter
+from .base.arguments import AdapterArguments, CheckpointArguments, argument
+from .base.batching import Encoded, PaddedBatch, Spans
+from .base.checkpoints import (
+    HUB_ID,
+    CheckpointError,
+    SentencePieceText,
+    by_patterns,
+    check_device_map,
+    fill,
+    from_hub,
+    on_meta,
+    place,
+    published_folder,
+    read_json,
+    stored_tensors,
+)
+from .base.vision import TOWER_KEYS, CrossAttention, PerceiverResampler, clip_batch, feed_forward, tower_config
+
+MediaAttention = Literal["preceding", "following"]
+
+
+def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: MediaAttention) -> torch.Tensor:
+    """Return k for a position that may look at the k-th image of its row, 0 for none and on padding.
+
+    Text looks at the latest image before it under ``preceding`` (open_flamingo 2.0), under ``following`` at the next
+    one after it, or at none after the last image (open_flamingo 0.0.2). The marker ``<image>`` looks at its own image
+    either way. Ids, ``real`` (0 on padding) and result have the shape (batch, length).
+    """
+    markers = (ids == image_id) & real.bool()
+    seen = markers.cumsum(-1)
+    if mode == "following":
+        later = seen < seen[:, -1:]
+        seen = torch.where(markers, seen, torch.where(later, seen + 1, 0))
+    return seen * real.bool()
+
+
+def media_view(media: torch.Tensor | None, times: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """Return all latents of each row, and where a position may look at a latent, shape (batch, length, all latents).
+
+    Media have the shape (batch, images, latents, width), or are ``None`` without any image; times (batch, length).
+    """
+    if media is None:
+        return None, times.new_zeros((*times.shape, 0), dtype=torch.bool)
+    numbers = torch.arange(1, media.shape[1] + 1, device=times.device)
+    visible = (times[..., None] == numbers).repeat_interleave(media.shape[2], dim=-1)
+    return media.flatten(1, 2), visible
+
+
+class _MediaAttention(CrossAttention):
+    """Text asks, the latents of one image answer."""
+
+    def __init__(self, dim: int, media_dim: int) -> None:
+        super().__init__(dim, media_dim)
+        self.norm = nn.LayerNorm(dim)
+
+
+class GatedCrossAttention(nn.Module):
+    """Block in front of a LLaMA layer; a position without an image still passes through its feed-forward part."""
+
+    def __init__(self, dim: int, media_dim: int) -> None:
+        super().__init__()
+        self.attn = _MediaAttention(dim, media_dim)
+        self.attn_gate = nn.Parameter(torch.empty(1))
+        self.ff = feed_forward(dim)
+        self.ff_gate = nn.Parameter(torch.empty(1))
+
+    def forward(self, hidden: torch.Tensor, latents: torch.Tensor | None, visible: torch.Tensor) -> torch.Tensor:
+        """Return the new hidden states, shape (batch, length, dim); for the others see :func:`media_view`."""
+        if latents is not None:
+            looking = visible.any(-1, keepdim=True)
+            # Softmax over nothing is NaN: positions without an image look at everything, and their result is dropped.
+            mask = (visible | ~looking)[:, None]
+            attended = self.attn.attended(self.attn.norm(hidden), latents, mask).masked_fill(~looking, 0)
+            hidden = hidden + self.attn.to_out(attended) * self.attn_gate.tanh()
+        changed: torch.Tensor = hidden + self.ff(hidden) * self.ff_gate.tanh()
+        return changed
+
+
+MARKERS = 3
+"""Tokens added after LLaMA's vocabulary: ``<|endofchunk|>``, ``<image>``, ``<PAD>``, in this order."""
+
+
+class _Head(nn.Linear):
+    """Output matrix without rows for the markers, whose logits are minus infinity: they are never generated."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return functional.pad(super().forward(hidden), (0, MARKERS), value=-torch.inf)
+
+
+class _BlockHook:
+    """Runs a block before a layer. It refers to neither the layer nor the model, so that the model can be freed."""
+
+    def __init__(self, block: GatedCrossAttention) -> None:
+        self.block = block
+        self.view: tuple[torch.Tensor | None, torch.Tensor] | None = None
+
+    def __call__(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
+        if self.view is None:
+            raise RuntimeError("the layers of Med-Flamingo run only inside its language model")
+        if args:
+            return (self.block(args[0], *self.view), *args[1:]), kwargs
+        return args, kwargs | {"hidden_states": self.block(kwargs["hidden_states"], *self.view)}
+
+
+class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # transformers is not analysed
+    """LLaMA that is also given media, ``media_dim`` wide; some ``layers``, from 0, have a block in front.
+
+    LLaMA's ``vocab_size`` does not count the markers. For the mode see :func:`text_time`.
+    """
+
+    _no_split_modules: ClassVar[list[str]] = ["LlamaDecoderLayer", "GatedCrossAttention"]
+
+    def __init__(self, config: LlamaConfig, layers: Iterable[int], media_dim: int, mode: MediaAttention) -> None:
+        super().__init__(config)
+        self.mode = mode
+        self.model.embed_tokens = nn.Embedding(config.vocab_size + MARKERS, config.hidden_size)
+        self.lm_head = _Head(config.hidden_size, config.vocab_size, bias=False)
+        blocks = {layer: GatedCrossAttention(config.hidden_size, media_dim) for layer in layers}
+        self.gated_cross_attn_layers = nn.ModuleDict({str(layer): block for layer, block in blocks.items()})
+        self._block_hooks = [_BlockHook(block) for block in blocks.values()]
+        for layer, hook in zip(blocks, self._block_hooks, strict=True):
+            self.model.layers[layer].register_forward_pre_hook(hook, with_kwargs=True)
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        past_key_values: Any = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        media: torch.Tensor | None = None,
+        text_time: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Run LLaMA with the blocks.
+
+        Media are latents, shape (batch, images, latents, media_dim); rows with fewer images are padded. For the
+        times see :func:`text_time`; their shape is (batch, length) of the whole prompt: the size of the cache shows
+        where ``input_ids`` begin. Without times no position has an image.
+        """
+        times = torch.zeros_like(input_ids)
+        if text_time is not None:
+            start = past_key_values.get_seq_length() if past_key_values is not None else 0
+            end = start + input_ids.shape[1]
+            # A reply looks at the last image, or at none.
+            last = text_time[:, -1:] if self.mode == "preceding" else torch.zeros_like(text_time[:, -1:])
+            reply = last.expand(-1, max(end - text_time.shape[1], 0))
+            times = torch.cat((text_time, reply), dim=1)[:, start:end]
+        view = media_view(media, times)
+        for hook in self._block_hooks:
+            hook.view = view
+        try:
+            return super().forward(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                position_ids=position_ids,
+                past_key_values=past_key_values,
+                logits_to_keep=logits_to_keep,
+                **kwargs,
+            )
+        finally:
+            for hook in self._block_hooks:
+                hook.view = None
+
+
+class MedFlamingoNetwork(nn.Module):
+    """The whole model, without weights; see :class:`MedFlamingoLanguageModel`.
+
+    With ``post_norm`` patch tokens pass through CLIP's last layer norm, as under open_clip 2.23 and newer; the model
+    was trained without.
+    """
+
+    def __init__(
+        self,
+        vision: CLIPVisionConfig,
+        language: LlamaConfig,
+        layers: Iterable[int],
+        latents: int,
+        depth: int,
+        mode: MediaAttention,
+        post_norm: bool,
+    ) -> None:
+        super().__init__()
+        self.post_norm = post_norm
+        self.vision = CLIPVisionModel(vision)
+        self.perceiver = PerceiverResampler(vision.hidden_size, latents, depth)
+        self.language_model = MedFlamingoLanguageModel(language, layers, vision.hidden_size, mode)
+
+    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return the latents of images, shape (images, latents, width), for pixels of shape (images, 3, size, size)."""
+        # The class token is left out; the last hidden state has not passed the tower's last norm.
+        tokens = self.vision(pixels.to(self.perceiver.latents)).last_hidden_state[:, 1:]
+        resampled: torch.Tensor = self.perceiver(self.vision.post_layernorm(tokens) if self.post_norm else tokens)
+        return resampled
+
+
+# ---- checkpoints ----
+
+END_OF_CHUNK, IMAGE, PAD = "<|endofchunk|>", "<image>", "<PAD>"
+STOP_STRINGS = (END_OF_CHUNK, "|endofchunk|>", IMAGE, "\nQuestion:")
+"""The end marker's output row was never trained, so that the model continues with another example. The second string is
+its misspelling in MediConfusion's prompts."""
+_UNKNOWN_ID, _END_ID = 0, 2
+WEIGHTS_FILE = "model.pt"
+_BLOCKS = "lang_encoder.gated_cross_attn_layers"
+_EMBEDDING = "lang_encoder.model.embed_tokens.weight"
+# Every block is stored in the list of blocks and again under the layer that follows it.
+_BLOCK_KEY = re.compile(
+    r"lang_encoder\.(?:gated_cross_attn_layers\.(\d+)|model\.layers\.(\d+)\.gated_cross_attn_layer)\.(.+)"
+)
+_LLAMA_LAYER = (
+    r"(?:self_attn\.(?:[qkvo]_proj\.weight|rotary_emb\.inv_freq)|mlp\.(?:gate|up|down)_proj\.weight"
+    r"|(?:input|post_attention)_layernorm\.weight)"
+)
+# Parts that were frozen in training, which only full dumps hold; they come from LLaMA and CLIP.
+_FROZEN = re.compile(
+    r"vision_encoder\..+|lang_encoder\.(?:lm_head|model\.norm)\.weight|lang_encoder\.model\.rotary_emb\.inv_freq"
+    rf"|lang_encoder\.(?:model\.layers\.\d+\.decoder_layer|old_decoder_blocks\.\d+)\.{_LLAMA_LAYER}"
+)
+# LLaMA's word embedding is replaced by the trained one.
+_LLAMA_KEYS = (
+    r"model\.embed_tokens\.weight|model\.(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
+    rf"lm_head\.weight|model\.norm\.weight|model\.layers\.\d+\.{_LLAMA_LAYER}",
+)
+_LLAMA_SHAPE = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps"),
+    *("num_key_value_heads", "max_position_embeddings", "rope_theta", "rope_parameters", "rope_scaling"),
+)
+# With LLaMA-7B's 32 layers it is the published model: a block before every fourth layer, a resampler of depth 6.
+_PUBLISHED_LAYERS, _PUBLISHED_EVERY, _PUBLISHED_DEPTH = 32, 4, 6
+
+
+def canonical_key(key: str) -> str:
+    """Return a stored key in the one spelling used here: no ``module.``, blocks under the list of blocks."""
+    plain = key.removeprefix("module.")
+    match = _BLOCK_KEY.fullmatch(plain)
+    return f"{_BLOCKS}.{match[1] or match[2]}.{match[3]}" if match else plain
+
+
+def read_llama_config(folder: Path) -> LlamaConfig:
+    """Read LLaMA's sizes; token ids in published configurations are partly wrong."""
+    stored = _read_config(folder, ("llama",))
+    shape = {key: stored[key] for key in _LLAMA_SHAPE if stored.get(key) is not None}
+    return LlamaConfig(**shape, tie_word_embeddings=False, attn_implementation="sdpa")
+
+
+def _read_config(folder: Path, kinds: tuple[str, ...]) -> Mapping[str, Any]:
+    file = folder / "config.json"
+    stored = read_json(file, f"give the folder of the downloaded {kinds[0]} model")
+    if (kind := stored.get("model_type")) not in kinds:
+        raise CheckpointError(f"{file}: model_type is '{kind}', expected '{kinds[0]}'; give another folder")
+    return stored
+
+
+def read_trained_shape(file: Path, layers: int) -> tuple[int, int, int]:
+    """Return the sizes that only the trained tensors show: layers of LLaMA per block, resampler depth, latents."""
+    trained = {canonical_key(key): tuple(tensor.shape) for _, key, tensor in stored_tensors(file)}
+    before = {int(match[1]) for name in trained if (match := re.match(rf"{re.escape(_BLOCKS)}\.(\d+)\.", name))}
+    levels = {int(match[1]) for name in trained if (match := re.match(r"perceiver\.layers\.(\d+)\.", name))}
+    if not before or min(before) >= layers:
+        raise CheckpointError(f"{file} lacks '{_BLOCKS}.N' for N below LLaMA's {layers} layers; is it Med-Flamingo's?")
+    if len(trained.get("perceiver.latents", ())) != 2:
+        raise CheckpointError(f"{file} lacks 'perceiver.latents' of shape (latents, width); is it Med-Flamingo's?")
+    latents = trained["perceiver.latents"][0]
+    if layers == _PUBLISHED_LAYERS:
+        return _PUBLISHED_EVERY, _PUBLISHED_DEPTH, latents
+    return min(before) + 1, next(n for n in range(len(levels) + 1) if n not in levels), latents
+
+
+def load_network(
+    weights: Path, llama: Path, clip: Path, dtype: torch.dtype, mode: MediaAttention, post_norm: bool
+) -> MedFlamingoNetwork:
+    """Build the network and fill every parameter; LLaMA-7B and CLIP ViT-L/14 are in transformers' layout."""
+    language, vision = read_llama_config(llama), tower_config(_read_config(clip, ("clip", "clip_vision_model")))
+    if vision.hidden_act != "quick_gelu":
+        raise CheckpointError(
+            f"{clip / 'config.json'}: hidden_act is '{vision.hidden_act}', but Med-Flamingo was trained on OpenAI's "
+            f"CLIP with 'quick_gelu'; give openai/clip-vit-large-patch14"
+        )
+    every, depth, latents = read_trained_shape(weights, language.num_hidden_layers)
+    layers = range(every - 1, language.num_hidden_layers, every)
+    network = on_meta(lambda: MedFlamingoNetwork(vision, language, layers, latents, depth, mode, post_norm))
+    model = network.language_model
+
+    def trained_name(key: str) -> str | None:
+        name = canonical_key(key)
+        if _FROZEN.fullmatch(name):
+            return None
+        if name == _EMBEDDING or name.startswith(("perceiver.", f"{_BLOCKS}.")):
+            return name
+        raise KeyError(key)
+
+    # Trees with the parameter names of the files, for messages.
+    blocks = nn.ModuleDict(
+        {
+            "model": nn.ModuleDict({"embed_tokens": model.model.embed_tokens}),
+            "gated_cross_attn_layers": model.gated_cross_attn_layers,
+        }
+    )
+    fill(nn.ModuleDict({"perceiver": network.perceiver, "lang_encoder": blocks}), weights, trained_name, dtype)
+    decoder = nn.ModuleDict({"layers": model.model.layers, "norm": model.model.norm})
+    llama_tree = nn.ModuleDict({"model": decoder, "lm_head": model.lm_head})
+    fill(llama_tree, llama, by_patterns(*_LLAMA_KEYS), dtype)
+    fill(nn.ModuleDict({"vision_model": network.vision}), clip, by_patterns(*TOWER_KEYS, r"vision_model.\1"), dtype)
+    return network
+
+
+@dataclass(frozen=True)
+class MedFlamingoArguments(CheckpointArguments):
+    """The arguments of Med-Flamingo, see ``model_adapters/README.md``."""
+
+    pretrained: str = argument("med-flamingo/med-flamingo")  # ``model.pt``, its folder, or a hub id
+    llama: str = argument("yahma/llama-7b-hf")  # LLaMA-7B v1: folder in transformers' layout, or a hub id
+    clip: str = argument("openai/clip-vit-large-patch14")
+    media_attention: str = argument("preceding", choices=get_args(MediaAttention))
+    vision_post_norm: bool = argument(False)
+    bos_id: int = argument(1, least=0, most=1)
+    max_new_tokens: int = argument(32, least=1)  # length limit of a reply where the task sets none, in tokens
+
+
+class MedFlamingo(MedicalAdapter):
+    """Few-shot model: the prompt holds one ``<image>`` per image, demonstrations first."""
+
+    model_id: ClassVar[str] = "med_flamingo"
+    arguments_type: ClassVar[type[AdapterArguments]] = MedFlamingoArguments
+    arguments: MedFlamingoArguments
+    stop_strings = STOP_STRINGS
+    network: MedFlamingoNetwork
+
+    def load(self) -> None:
+        """Read tokenizer and weights."""
+        arguments = self.arguments
+        check_device_map(arguments.device_map, self.device, self.accelerator.num_processes, self.model_id)
+        llama, clip = published_folder(arguments.llama, "llama"), published_folder(arguments.clip, "clip")
+        vocabulary = read_llama_config(llama).vocab_size
+        self._markers = {text: vocabulary + number for number, text in enumerate((END_OF_CHUNK, IMAGE, PAD))}
+        self.pad_id, self.stop_ids = self._markers[PAD], (_END_ID, self._markers[END_OF_CHUNK])
+        self._text = SentencePieceText(llama / "tokenizer.model", self._markers)
+        if self._text.vocabulary != vocabulary:
+            raise MedTasksError(
+                f"{llama / 'tokenizer.model'} has {self._text.vocabulary} pieces, but config.json next to it has "
+                f"vocab_size {vocabulary}; put LLaMA's own tokenizer.model there"
+            )
+        # ``model.pt``, a folder that holds it, or a hub id to download it from.
+        name, weights = arguments.pretrained, Path(arguments.pretrained).expanduser()
+        is_local = weights.exists() or not HUB_ID.fullmatch(name)
+        weights = weights / WEIGHTS_FILE if weights.is_dir() else weights
+        if is_local and not weights.is_file():
+            raise CheckpointError(f"{weights} is missing; give pretrained=<{WEIGHTS_FILE}, its folder or a hub id>")
+        if not is_local:
+            weights = from_hub(
+                lambda: hf_hub_download(name, WEIGHTS_FILE), name, "file", f"its {WEIGHTS_FILE}", "pretrained"
+            )
+        self._mode = cast(MediaAttention, arguments.media_attention)
+        network = load_network(weights, llama, clip, arguments.torch_dtype, self._mode, arguments.vision_post_norm)
+        self.network = place(network, network.language_model, self.device, arguments.device_map, self.model_id)
+
+    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
+        """Put one ``<image>`` into the text per image; missing ones come first.
+
+        More markers than images, a marker in the reply, or a text longer than the model's context are a
+        ``MedTasksError``.
+        """
+        for marker in self._markers:
+            if marker in reply:
+                raise MedTasksError(f"the continuation holds '{marker}', which the model cannot generate")
+        missing = len(images) - text.count(IMAGE)
+        if missing < 0:
+            raise MedTasksError(
+                f"the prompt has more {IMAGE} markers ({text.count(IMAGE)}) than there are images ({len(images)})"
+            )
+        ids = [self.arguments.bos_id, *self._text.encode(IMAGE * missing + text + reply)]
+        limit = self.language_model.config.max_position_embeddings
+        if len(ids) > limit:
+            raise MedTasksError(f"the prompt has {len(ids)} tokens; the model was trained on at most {limit}")
+        size = self.network.vision.config.image_size
+        return Encoded(ids, self.prepared(images, partial(clip_batch, size=size, pad=False, crop_rounding="round")))
+
+    def image_spans(self, prompt: Encoded) -> Spans:
+        """Return the markers; if text looks at the following image, each with the text before it."""
+        marker = self._markers[IMAGE]
+        ends = [column + 1 for column, token in enumerate(prompt.ids) if token == marker]
+        if self._mode == "following":
+            return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
+        return [(end - 1, end) for end in ends]
+
+    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
+        """Return ids, latents of the prompts' images, and the number of the image that every position looks at."""
+        prompts = before or batch
+        rows = self.cached_features(prompts)
+        example = next((row for row in rows if row is not None), None)
+        padded = [] if example is None else [example[:0] if row is None else row for row in rows]
+        media = pad_sequence(padded, batch_first=True) if padded else None  # (batch, most images, latents, width)
+        times = text_time(prompts.ids, prompts.attention_mask, self._markers[IMAGE], self._mode)
+        return batch.inputs(input_ids=batch.ids, media=media, text_time=times)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text without markers and without the unknown piece, which the official demo removes too."""
+        return self._text.decode([token for token in ids if token != _UNKNOWN_ID])
