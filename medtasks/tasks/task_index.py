@@ -302,7 +302,7 @@ def _malformed_entries(entries: object, key: str, required: Sequence[str]) -> It
 
 
 def _shape(value: object) -> str:
-    return {list: "a list", dict: "a mapping"}.get(type(value), repr(value))
+    return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else repr(value)
 
 
 def names_in(value: object) -> list[str]:
