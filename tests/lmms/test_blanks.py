@@ -28,7 +28,8 @@ def test_pictures(mode):
 
 
 @each_row("directions", [((1, 0, 0), (0, 1, 0), (0, 0, 1)), TURNED])
-def test_a_volume_of_the_same_size_and_orientation(tmp_path, directions):
+def test_a_volume_of_the_same_size_and_orientation(tmp_path, monkeypatch, directions):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     path = tmp_path / "patient_5.nii.gz"
     path.write_bytes(gzip.compress(nifti(scan(1), directions)))
     blank = blank_volume(path)
