@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from medtasks.audit.comparing import compare_all, compare_task
-from medtasks.audit.equivalence_verdict import Verdict
+from medtasks.audit.comparing import Verdict, compare_all, compare_task
 from medtasks.cli.comparison_output import ComparedRuns, comparisons_as_dict, print_comparisons, verdicts_as_dict
 from medtasks.cli.output import IncludePath, JsonFile, look_into, write_json
 from medtasks.errors import MedTasksError, RepliesError, near_match

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks import __version__
-from medtasks.audit.comparing import ComparedTask, Comparison
-from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, is_equivalent, overall
+from medtasks.audit.comparing import ComparedTask, Comparison, TaskVerdict, Verdict, is_equivalent, overall
 from medtasks.audit.report import wording
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.wording import p_value

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from medtasks.audit.comparing import compare_all, compare_task, prompt_warnings
-from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, overall
+from medtasks.audit.comparing import TaskVerdict, Verdict, compare_all, compare_task, overall, prompt_warnings
 from medtasks.data.document_store import load_documents
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE

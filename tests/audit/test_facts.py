@@ -11,8 +11,8 @@ import sys
 import pytest
 
 import medtasks
-from medtasks.audit import facts as run_facts
-from medtasks.audit.facts import (
+from medtasks.audit import recording as run_facts
+from medtasks.audit.recording import (
     DEFAULTS,
     commit,
     data_fingerprints,
@@ -62,7 +62,8 @@ def test_what_is_not_installed_is_none(monkeypatch):
 
 def test_nothing_heavy_is_imported():
     code = (
-        "import sys, medtasks.cli.main; from medtasks.audit import facts as f; f.versions(); f.hardware(); f.commit();"
+        "import sys, medtasks.cli.main; from medtasks.audit import recording as f; f.versions(); f.hardware(); "
+        "f.commit();"
         "print([name for name in ('torch', 'transformers', 'datasets', 'lmms_eval') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
