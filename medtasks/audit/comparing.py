@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from medtasks.audit.run_agreement import Agreement, Overlap, agreement
-from medtasks.audit.run_values import REPEAT, Values, by_repeat, chosen_metrics, mean_values
+from medtasks.audit.run_values import REPEAT, RunValues, Values, by_repeat, chosen_metrics, mean_values
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
@@ -103,20 +103,7 @@ def compare_runs(
     tests: list[Comparison] = []
     for first, second in itertools.combinations(runs, 2):
         shared = answered[first].keys() & answered[second].keys()
-        if not shared:
-            raise RepliesError(
-                f"{first} and {second} answered no document in common, so that there is nothing to compare"
-            )
-        # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
-        before, after = (
-            mean_values(task, documents, [_only(of_run, shared) for of_run in valid[name]], chosen.values())
-            for name in (first, second)
-        )
-        if before.rules != after.rules:
-            raise RepliesError(
-                f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different "
-                f"rules read; compare runs of one kind"
-            )
+        before, after = _both_values(task, documents, {name: valid[name] for name in (first, second)}, shared, chosen)
         if unknown := [rule for rule in rules if rule not in before.rules]:
             raise unknown_name("rule", unknown[0], before.rules)
         versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
@@ -141,8 +128,25 @@ def compare_runs(
     return corrected_together({"": compared})[""]
 
 
-def _only(replies: Replies, samples: Collection[str]) -> Replies:
-    return {sample: replies[sample] for sample in replies if sample in samples}
+def _both_values(
+    task: TaskFile,
+    documents: Documents,
+    runs: Mapping[str, Sequence[Replies]],
+    shared: Collection[str],
+    metrics: Mapping[str, AnyMetric],
+) -> tuple[RunValues, RunValues]:
+    first, second = runs
+    if not shared:
+        raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
+    # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
+    replies = ([{id_: run[id_] for id_ in run if id_ in shared} for run in repeats] for repeats in runs.values())
+    before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in replies)
+    if before.rules != after.rules:
+        raise RepliesError(
+            f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different rules "
+            f"read; compare runs of one kind"
+        )
+    return before, after
 
 
 def _test(

@@ -109,7 +109,7 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
         for group in of_column:
             accuracy = {"accuracy": group.scores[0].value, "standard_error": group.scores[0].error}
             groups[column][group.name] = {"questions": group.questions, **accuracy}
-    further = {"settings": rule.settings, "failures": rule.failures, "groups": groups}
+    further: dict[str, Any] = {"settings": rule.settings, "failures": rule.failures, "groups": groups}
     further["wrong_answers"] = count_kinds(rule.wrong)
     metrics = {score.metric: score.value for score in rule.scores}
     return as_json({**head, "metrics": metrics, **{name: value for name, value in further.items() if value}})

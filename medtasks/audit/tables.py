@@ -278,6 +278,10 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
     r"""Return a text as LaTeX source; lines may break inside long names and paths of a ``breakable`` one.
 
     Letters with an accent become accent commands; what LaTeX's basic fonts lack becomes its code point.
+
+    Example:
+        >>> latex_text("50 % of a_b, é, 肺")
+        "50 \\% of a\\_b, \\'{e}, \\texttt{U+80BA}"
     """
     parts: list[str] = []
     text = unicodedata.normalize("NFC", text)

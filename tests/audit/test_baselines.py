@@ -259,15 +259,6 @@ def test_open_questions():
     assert list(by_name("multimedeval_vqa_rad", documents[3:])) == ["most frequent answer"]
 
 
-def test_an_answer_that_a_rule_takes_for_a_refusal_has_no_score():
-    found = by_name("multimedeval_vqa_rad", open_questions("I cannot tell", "I cannot tell", "CT"))
-    assert no_score(found["most frequent answer"]) == {"robust"}
-    assert "No score under robust: it reads no reply as this answer for 2 of 3 questions." in (
-        found["most frequent answer"].describes
-    )
-    assert found["most frequent answer"].scores["reference"]["open_accuracy"] == pytest.approx(2 / 3)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["medheval_visual_mm", "medheval_visual_mm_ll"])
 def test_golden_closed_questions_of_medheval(test_data, task):
@@ -335,10 +326,7 @@ def test_rotated_questions_keep_no_letter_right(sample):
         for scores in found["always A"].scores.values():
             assert (scores["mean_accuracy"], scores["worst_case"], scores["flip_rate"]) == (0.5, 0, 1)
             assert scores["invalid_rate"] == 0
-
-
-def test_other_variants_have_those_of_their_task(sample):
-    documents = load_documents("mediconfusion")
+    documents = load_documents("mediconfusion")  # other variants have those of their task
     assert by_name("mediconfusion_blind", blind(documents)) == by_name("mediconfusion", documents)
 
 

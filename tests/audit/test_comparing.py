@@ -176,16 +176,13 @@ def test_no_complete_pair_in_common(documents):
     assert found.skipped["robust", "set_accuracy"] == "has no sample with a value in both A and B"
 
 
-def test_questions_on_one_image_are_one_unit(questions):
+def test_units_and_metrics_of_questions(questions):
     runs = {"A": model(questions, 0.5, 1), "B": model(questions, 0.9, 2)}
     result = by_metric(compare_runs(choice_task(), questions, runs))["accuracy"].result
     assert (result.samples, result.units, result.test) == (60, 20, SIGN_FLIP)
     single = [{**question, "image_id": question["doc_id"]} for question in questions]
     result = by_metric(compare_runs(choice_task(), single, runs))["accuracy"].result
     assert (result.units, result.test, result.p) == (60, MCNEMAR, result.mcnemar)
-
-
-def test_metrics_asked_for(questions):
     runs = {"A": model(questions, 0.5, 1), "B": texts(questions, lambda _: "I cannot tell.")}
     found = by_metric(compare_runs(choice_task(), questions, runs, ["invalid_rate"]))
     assert list(found) == ["invalid_rate"]

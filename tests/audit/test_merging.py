@@ -114,7 +114,7 @@ def test_shards_are_one_run_to_the_last_digit(folder, sample, tmp_path):
     assert {test["difference"] for task in compared.values() for test in task["comparisons"]} == {0.0}
 
 
-def test_a_shard_says_that_it_is_one(folder):
+def test_a_shard_says_that_it_is_one(folder, capsys, tmp_path):
     content = results_of(folder / "2")
     assert all(row["alias"].endswith(" [SHARD 2/3]") for row in content["results"].values())
     assert content["groups"]["mediconfusion_all"]["alias"] == "mediconfusion_all [SHARD 2/3]"
@@ -124,10 +124,7 @@ def test_a_shard_says_that_it_is_one(folder):
     assert rows == {task: counts["effective"] for task, counts in content["n-samples"].items()}
     assert rows["mediconfusion"] == rows["mediconfusion_gd"] == 10
     assert [json.loads(line)["doc_id"] for line in samples_of(folder / "2", "many").splitlines()] == [3, 4, 5, 6]
-
-
-def test_a_task_without_rows_in_a_shard(folder, capsys, tmp_path):
-    """Two rows for three shards."""
+    # a task of two rows for three shards has none in one of them
     manifests = [read_manifests(folder / name)[0] for name in ("1", "2", "3")]
     assert [manifest.standing for manifest in manifests] == ["finished"] * 3
     rows = [manifest.tasks["few"].rows for manifest in manifests]
@@ -249,7 +246,13 @@ def test_what_is_missing_is_named(folder, shards, tmp_path):
         read_shards(shards)
 
 
-def test_rows_in_two_shards_or_in_none(shards):
+def test_repeated_shards_and_rows_in_two_shards_or_in_none(shards, tmp_path):
+    again = shutil.copytree(shards[1], tmp_path / "again")
+    assert [run.folder for run in read_shards([*shards, again])] == shards
+    (samples,) = again.rglob("*_samples_many.jsonl")
+    samples.write_text(samples.read_text().replace('"target": "A"', '"target": "B"'))
+    with pytest.raises(MedTasksError, match=r"shard 2/3 is in .* and in .*again with different samples of many"):
+        read_shards([*shards, again])
     changed(shards[2], "_run.json", lambda run: run["shard"].update(index=2))
     changed(shards[1], "_run.json", lambda run: run["shard"].update(index=3))
     assert [run.folder for run in read_shards(shards)] == [shards[0], shards[2], shards[1]]  # rows are what they are
@@ -258,29 +261,20 @@ def test_rows_in_two_shards_or_in_none(shards):
         read_shards(shards[:1])
 
 
-def test_repeated_shards(shards, tmp_path):
-    again = shutil.copytree(shards[1], tmp_path / "again")
-    assert [run.folder for run in read_shards([*shards, again])] == shards
-    (samples,) = again.rglob("*_samples_many.jsonl")
-    samples.write_text(samples.read_text().replace('"target": "A"', '"target": "B"'))
-    with pytest.raises(MedTasksError, match=r"shard 2/3 is in .* and in .*again with different samples of many"):
-        read_shards([*shards, again])
+def test_samples_that_do_not_give_the_recorded_results_and_damaged_ones(folder, shards, sample, tmp_path):
+    (results,) = shards[1].rglob("*_results.json")
+    recorded = results.read_text()
+    for task in ("mediconfusion", "many"):
 
+        def lower(found, task=task):
+            row = found["results"][task]
+            row[next(key for key in row if "," in key)] += 0.125
 
-@pytest.mark.parametrize("task", ["mediconfusion", "many"])
-def test_samples_that_do_not_give_the_recorded_results(folder, shards, sample, task, tmp_path):
-    def lower(found):
-        row = found["results"][task]
-        key = next(key for key in row if "," in key)
-        row[key] += 0.125
-
-    changed(shards[1], "_results.json", lower)
-    with pytest.raises(MedTasksError, match=f"the samples of {task} do not give the results that its runs recorded"):
-        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
-    assert not (tmp_path / "all").exists()
-
-
-def test_damaged_samples(folder, shards, sample, tmp_path):
+        changed(shards[1], "_results.json", lower)
+        wrong = f"the samples of {task} do not give the results that its runs recorded"
+        with pytest.raises(MedTasksError, match=wrong):
+            medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
+        results.write_text(recorded)
     (samples,) = shards[1].rglob("*_samples_many.jsonl")
     text = samples.read_text()
     for before, after, message in (

@@ -187,7 +187,7 @@ def test_states_of_a_dataset(home):
 def test_how_to_prepare(name, words):
     own_tasks_folder().mkdir(parents=True, exist_ok=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: mine\n")
-    expect(look(name), State.PROBLEM, "not prepared", fix=words)
+    expect(look(name), State.PROBLEM, "is not", fix=words)
 
 
 def test_private_data_show_no_name(home):
