@@ -34,7 +34,6 @@ from medtasks.tasks.task_files import including, scored_task, task_file
 Replies: TypeAlias = Sequence[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
 Folders: TypeAlias = str | Path | Sequence[str | Path]
 
-_SCORE_COLUMNS = ("task", "row", "rule", "metric", "value", "standard_error", "low", "high")
 _SHOWN_AS = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` replace
 _SAMPLE_COLUMNS = (
     *("task", "row", "doc_id", "question", "options", "target", "reply"),
@@ -58,14 +57,8 @@ class Scores:
     _reading: TaskReading = field(repr=False)
 
     def table(self) -> pd.DataFrame:
-        """Return one line per reading and metric: value, standard error, 95 % interval.
-
-        Shares are fractions, undefined numbers NaN.
-        """
-        lines: list[list[Any]] = []
-        for name, row in self.rows.items():
-            lines += _score_lines(self.task, name, row.rule, row.scores)
-        return pd.DataFrame(lines, columns=list(_SCORE_COLUMNS))
+        """Return one line per reading and metric: value, standard error, 95 % interval; shares are fractions."""
+        return _table(_score_lines(self.task, name, row.rule, row.scores) for name, row in self.rows.items())
 
     def samples(self) -> pd.DataFrame:
         """Return one line per question and reading, with the columns of :meth:`Run.samples`."""
@@ -87,18 +80,14 @@ class Run:
     _folders: Folders = field(repr=False)
 
     def table(self) -> pd.DataFrame:
-        """Return the recorded scores: one line per task, reading and metric, with the columns of :meth:`Scores.table`.
-
-        An interval uses the number of clusters where the recorded replies confirm the score.
-        """
-        lines: list[list[Any]] = []
+        """Return the recorded scores, one line per task, reading and metric; columns as of :meth:`Scores.table`."""
+        lines: list[list[list[Any]]] = []
         with _including(self._folders):
             for recorded in self._recorded.tasks.values():
                 task = _task_or_none(recorded)
                 reports, _ = rule_reports(recorded, task, read_task(recorded, task).computed if task else {})
-                for report in reports:
-                    lines += _score_lines(recorded.name, report.name, report.rule, report.scores)
-        return pd.DataFrame(lines, columns=list(_SCORE_COLUMNS))
+                lines += [_score_lines(recorded.name, report.name, report.rule, report.scores) for report in reports]
+        return _table(lines)
 
     def samples(self, task: str | None = None) -> pd.DataFrame:
         """Return one line per question and reading.
@@ -118,8 +107,7 @@ class Run:
             raise unknown_name("task", task, self._recorded.tasks)
         with _including(self._folders):
             chosen = [recorded for name, recorded in self._recorded.tasks.items() if task in (None, name)]
-            with_files = [(recorded, _task_or_none(recorded)) for recorded in chosen]
-            return _frame_of([read_task(recorded, file) for recorded, file in with_files if file is not None])
+            return _frame_of(read_task(recorded, file) for recorded in chosen if (file := _task_or_none(recorded)))
 
 
 def score(task: str, replies: Replies, *, answer_field: str | None = None, include_path: Folders = ()) -> Scores:
@@ -127,38 +115,30 @@ def score(task: str, replies: Replies, *, answer_field: str | None = None, inclu
 
     Args:
         task: Name of one of our tasks, as in ``medtasks tasks``; its dataset has to be prepared.
-        replies: Texts of the model, one of:
-
-            - a list with one reply per question, in the order of the dataset;
-            - a dict or Series from ``doc_id`` to reply, for some or all questions;
-            - a DataFrame with columns ``doc_id`` (or ``id``, the published one) and ``reply``.
-
-            None (or NaN) is a failed sample: it counts in ``failed_samples`` and in no other metric.
+        replies: Texts of the model: a list with one per question, in the order of the dataset; a dict or Series from
+            ``doc_id``; or a DataFrame with columns ``doc_id`` (or ``id``, the published one) and ``reply``. None (or
+            NaN) is a failed sample: it counts in ``failed_samples`` and in no other metric.
         answer_field: Replies are JSON objects, and only this field of each is scored. One without it is an empty reply.
         include_path: Folders with task files of your own.
 
     Raises:
         RepliesError: A reply is no text, names no question or contradicts another one, their number is wrong, or none
             has the answer field.
-        UnknownName: There is no such task.
-        DatasetNotPrepared: The dataset of the task is not prepared.
-        JudgeNotConfigured: A judge has to read the replies, and none is configured.
+        MedTasksError: There is no such task, its dataset is not prepared, or it needs a judge and none is configured.
     """
     with _including(include_path):
         chosen = scored_task(task)
         documents = task_documents(chosen)
-        by_id_ = _by_id(replies, documents)
+        by_id = _by_id(replies, documents)
         if answer_field is not None:
-            by_id_ = take_answer_field(by_id_, answer_field)
-        answered = [document for document in documents if document["doc_id"] in by_id_]
-        rows = score_replies(chosen, documents, by_id_)
-        data = task_provenance(chosen, documents)
-        samples = Samples(replies=by_id_, answered=dict.fromkeys(by_id_, ""))
-        private = is_private_task(chosen, documents)
-        reading = TaskReading(TaskRun(task), chosen, private, data, documents, samples)
-        for name, (rule, by_id) in scores_by_id(chosen, answered, by_id_).items():
-            reading.computed[name] = without_metrics(rule, by_id)
-        return Scores(task, rows, data, len(by_id_), len(documents), reading)
+            by_id = take_answer_field(by_id, answer_field)
+        answered = [document for document in documents if document["doc_id"] in by_id]
+        rows, data = score_replies(chosen, documents, by_id), task_provenance(chosen, documents)
+        samples = Samples(replies=by_id, answered=dict.fromkeys(by_id, ""))
+        reading = TaskReading(TaskRun(task), chosen, is_private_task(chosen, documents), data, documents, samples)
+        for name, (rule, scores) in scores_by_id(chosen, answered, by_id).items():
+            reading.computed[name] = without_metrics(rule, scores)
+        return Scores(task, rows, data, len(by_id), len(documents), reading)
 
 
 def read_run(folder: str | Path, *, model: str | None = None, include_path: Folders = ()) -> Run:
@@ -170,7 +150,7 @@ def read_run(folder: str | Path, *, model: str | None = None, include_path: Fold
         include_path: Folders with task files of your own that the run used.
 
     Raises:
-        MedTasksError: There is no such folder, it holds no run, or runs of several models and ``model`` is not given.
+        MedTasksError: The folder holds no run, or runs of several models and ``model`` is not given.
     """
     with _including(include_path):
         recorded = read_recorded_run(Path(folder), model)
@@ -220,7 +200,7 @@ def _including(folders: Folders) -> AbstractContextManager[None]:
 
 
 def _task_or_none(recorded: TaskRun) -> TaskFile | None:
-    """Return the task file of a recorded task; None for a group and for a task that medtasks cannot score."""
+    """Return the task file; None for a group and for a task that medtasks cannot score."""
     try:
         task = task_file(recorded.name)
     except UnknownName:
@@ -229,7 +209,6 @@ def _task_or_none(recorded: TaskRun) -> TaskFile | None:
 
 
 def _by_id(replies: Replies, documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
-    """Return replies by document id."""
     id_column = "doc_id"
     if isinstance(replies, pd.DataFrame):
         if "doc_id" not in replies.columns and {"id", "reply"} <= set(replies.columns):
@@ -261,11 +240,16 @@ def _by_id(replies: Replies, documents: Sequence[Mapping[str, Any]]) -> dict[str
     return by_id
 
 
+def _table(lines_of_rows: Iterable[list[list[Any]]]) -> pd.DataFrame:
+    columns = ("task", "row", "rule", "metric", "value", "standard_error", "low", "high")
+    return pd.DataFrame([line for lines in lines_of_rows for line in lines], columns=list(columns))
+
+
 def _score_lines(task: str, row: str, rule: str, scores: Iterable[Score]) -> list[list[Any]]:
     return [[task, row, rule, score.metric, score.value, score.error, score.low, score.high] for score in scores]
 
 
-def _frame_of(readings: Sequence[TaskReading]) -> pd.DataFrame:
+def _frame_of(readings: Iterable[TaskReading]) -> pd.DataFrame:
     lines = [line for reading in readings for line in _sample_lines(reading)]
     others = dict.fromkeys(name for line in lines for name in line if name not in _SAMPLE_COLUMNS)
     return pd.DataFrame(lines, columns=[*_SAMPLE_COLUMNS, *others]).convert_dtypes()
@@ -273,13 +257,10 @@ def _frame_of(readings: Sequence[TaskReading]) -> pd.DataFrame:
 
 def _sample_lines(reading: TaskReading) -> Iterator[dict[str, Any]]:
     paths = image_files(reading)
-    by_row = {row: list(computed.samples.values()) for row, computed in reading.computed.items()}
-    clusters = {
-        row: dict(
-            zip(reading.computed[row].samples, (score.get("cluster_id") for score in clustered(scores)), strict=True)
-        )
-        for row, scores in by_row.items()
-    }
+    clusters = {}
+    for row, computed in reading.computed.items():
+        of_scores = [score.get("cluster_id") for score in clustered(list(computed.samples.values()))]
+        clusters[row] = dict(zip(computed.samples, of_scores, strict=True))
     for item, document in zip(audit_items(reading), reading.answered, strict=True):
         doc_id = str(document["doc_id"])
         reply = reading.samples.replies.get(doc_id, Reply())

@@ -1,8 +1,7 @@
 """Scores of image-blind replies: the same answer to every question, the most frequent one, a guess.
 
 Rules read different words as an answer: a letter, an option's text, or ``2: background``. Each wording is tried until
-the task's family reads the intended answer; if none is read, the rule gets NaN and the description says why. Scores are
-those of the family's own metrics, as in a run.
+the task's family reads the intended answer; if none is read, the rule gets NaN and the description says why.
 
 No judge, labeler or other model is asked: a task whose replies a judge reads has no baselines, a rule that needs a
 labeler gets NaN, and of reports only the metrics that count words are computed.
@@ -12,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from medtasks.audit.comparing import compared_values
+from medtasks.audit.comparing import paired_values
 from medtasks.audit.report.contents import Baseline
 from medtasks.audit.run_values import Values, main_metrics
 from medtasks.audit.scoring import Documents, scores_of
@@ -25,32 +24,19 @@ from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate, mean
 from medtasks.metrics.report_metrics import metric_info
-from medtasks.stats.paired import PairedResult
+from medtasks.stats.paired import PairedResult, compare_paired
 from medtasks.tasks.task_file import TaskFile
 
 _RANDOM = ("random answer", "Chooses an option at random, each with the same chance: the exact expectation.")
 
 
-class _Misread(Exception):
-    """A rule does not read the intended answer from some replies; the message says how often."""
-
-
 def baselines(
     task: TaskFile, documents: Documents, run: Mapping[str, Mapping[str, Score]] = MappingProxyType({})
 ) -> tuple[Baseline, ...]:
-    """Return the baselines of a task on its documents.
+    """Return the baselines of a task on its documents: the family's constant replies, and a random answer.
 
-    - Options: each letter that every question has (of at most six), the most frequent answer, a random one.
-    - Classes: the most frequent one, a random one.
-    - Findings: none of them, all of them.
-    - Several right options: all of them, the most frequent one, a random one.
-    - MedHEval's closed questions: yes, no, what is most frequent, and the scores' own ``random_choice``.
-    - Open questions: yes, no, and the most frequent answer to yes/no questions and to others.
-    - Reports: the one that occurs most often, where one occurs twice, by BLEU and ROUGE alone.
-
-    Scores are by name of the row and metric, without metrics that do not depend on the replies. There are none for
-    groups, tasks whose replies a judge reads, and datasets without a published target. Baselines hold no text of a
-    credentialed dataset.
+    Scores are by name of the row and metric. There are none for groups, tasks whose replies a judge reads, and datasets
+    without a published target. They hold no text of a credentialed dataset.
 
     ``run`` are a run's scores by name of the row and document id. The constant answer that does best at the first main
     metric is tested against them, question by question: its score comes from the same questions, so that an interval of
@@ -70,16 +56,20 @@ def _constants(
     tests: list[dict[str, tuple[str, PairedResult]]] = [{} for _ in strategies]
     metrics = _metrics(task)
     for name, row in task.rows.items():
-        read = _Reader(task, row, documents, strategies)
+        by_answer = {} if needs_labeler(row) else _read(task, row, documents, strategies)
         constants: dict[int, list[Score]] = {}
         for position, strategy in enumerate(strategies):
-            try:
-                constants[position] = read.scores(strategy)
-                by_rule = evaluate(metrics, constants[position])
+            read = [by_answer[key] for key in enumerate(strategy.meant) if key in by_answer]
+            if len(read) == len(documents):
+                constants[position] = read
+                by_rule = evaluate(metrics, read)
                 scores[position][name] = {metric: float(estimate.value) for metric, estimate in by_rule.items()}
-            except _Misread as why:
-                scores[position][name] = dict.fromkeys((metric.name for metric in metrics), math.nan)
-                reasons[position].append(f" No score under {name}: {why}.")
+                continue
+            lost = len(documents) - len(read)
+            why = f"it reads no reply as this answer for {lost} of {len(documents)} questions"
+            why = "it needs a labeler, which baselines do not ask" if needs_labeler(row) else why
+            scores[position][name] = dict.fromkeys((metric.name for metric in metrics), math.nan)
+            reasons[position].append(f" No score under {name}: {why}.")
         if name in run and (tested := _best_against(task, documents, constants, run[name])) is not None:
             tests[tested[0]][name] = tested[1:]
     return [
@@ -101,9 +91,8 @@ def _best_against(
     samples = [(ids[position], cluster) for position, cluster in zip(shared, clusters, strict=True)]
 
     def values(metric: AnyMetric, scores: Sequence[Score]) -> Values:
-        return task.family.sample_values(
-            metric, task.family.settled([scores[position] for position in shared]), samples
-        )
+        settled = task.family.settled([scores[position] for position in shared])
+        return task.family.sample_values(metric, settled, samples)
 
     for metric in main_metrics(task) if shared else ():
         if not isinstance(metric, Metric):
@@ -115,67 +104,54 @@ def _best_against(
         }
         if any(means.values()):
             best = max(means, key=lambda position: sign * means[position])
-            compared = compared_values(by_constant[best], values(metric, [run.get(doc_id, {}) for doc_id in ids]))
-            return None if compared is None else (best, metric.name, compared)
+            paired = paired_values(by_constant[best], values(metric, [run.get(doc_id, {}) for doc_id in ids]))
+            return (best, metric.name, compare_paired(*paired)) if paired[0] else None
     return None
 
 
-class _Reader:
-    """Reader of intended answers by the rule of one row."""
+def _read(
+    task: TaskFile, row: Row, documents: Documents, strategies: Sequence[Strategy]
+) -> dict[tuple[int, Meant], Score]:
+    """Return scores of intended answers by position and answer, where one of their wordings is read as intended.
 
-    def __init__(self, task: TaskFile, row: Row, documents: Documents, strategies: Sequence[Strategy]) -> None:
-        """Read the replies of all strategies, document by document, as rules prepare much per question."""
-        self._task, self._row, self._documents = task, row, documents
-        self._found: dict[tuple[int, Meant], Score] = {}
-        if needs_labeler(row):
-            return
-        together = zip(*(strategy.meant for strategy in strategies), strict=True)
-        waiting = list(
-            dict.fromkeys((position, answer) for position, answers in enumerate(together) for answer in answers)
-        )
-        attempt = 0
-        while waiting:
-            attempts = [(key, reply) for key in waiting if (reply := self._reply(*key, attempt))]
-            documents = [self._documents[position] for (position, _), _ in attempts]
-            scores = scores_of(self._task, self._row, documents, [reply for _, reply in attempts])
-            for (key, _), score in zip(attempts, scores, strict=True):
-                answer = score["value"] if "value" in score else score.get("correct")
-                if key[1].value in (None, tuple(answer) if isinstance(answer, list) else answer):
-                    self._found[key] = score
-            waiting = [key for key, _ in attempts if key not in self._found]
-            attempt += 1
+    The replies of all strategies are read document by document, as rules prepare much per question.
+    """
 
-    def scores(self, strategy: Strategy) -> list[Score]:
-        """Return the scores of a strategy's replies, shape (documents,); _Misread: some are read as another answer."""
-        if needs_labeler(self._row):
-            raise _Misread("it needs a labeler, which baselines do not ask")
-        scores = [self._found.get((position, answer)) for position, answer in enumerate(strategy.meant)]
-        read = [score for score in scores if score is not None]
-        if len(read) < len(scores):
-            raise _Misread(f"it reads no reply as this answer for {len(scores) - len(read)} of {len(scores)} questions")
-        return read
-
-    def _reply(self, position: int, answer: Meant, attempt: int) -> Reply | None:
-        """Return the reply of one attempt; None if there is no other wording left."""
-        options = Sample(self._documents[position]).options
-        if self._task.compares_likelihoods:
+    def wording(position: int, answer: Meant, attempt: int) -> Reply | None:
+        options = Sample(documents[position]).options
+        if task.compares_likelihoods:
             losses = tuple(float(index != answer.option) for index in range(max(1, len(options))))
             return Reply(losses=losses) if attempt == 0 else None
-        ways, form = answer.said, self._row.option_form
+        ways, form = answer.said, row.option_form
         if form is not None and answer.option is not None and not answer.whole:
             ways = (written_options(form, options)[answer.option], *ways)
         return Reply(text=ways[attempt]) if attempt < len(ways) else None
 
+    by_answer: dict[tuple[int, Meant], Score] = {}
+    together = zip(*(strategy.meant for strategy in strategies), strict=True)
+    waiting = list(dict.fromkeys((position, answer) for position, answers in enumerate(together) for answer in answers))
+    attempt = 0
+    while waiting:
+        attempts = [(key, reply) for key in waiting if (reply := wording(*key, attempt))]
+        asked = [documents[position] for (position, _), _ in attempts]
+        for (key, _), score in zip(
+            attempts, scores_of(task, row, asked, [reply for _, reply in attempts]), strict=True
+        ):
+            answer = score["value"] if "value" in score else score.get("correct")
+            if key[1].value in (None, tuple(answer) if isinstance(answer, list) else answer):
+                by_answer[key] = score
+        waiting = [key for key, _ in attempts if key not in by_answer]
+        attempt += 1
+    return by_answer
+
 
 def _metrics(task: TaskFile) -> list[AnyMetric]:
     """Return the metrics of a baseline: for reports those that count words."""
+    of_corpus = [metric for metric in task.metrics if isinstance(metric, CorpusMetric)]
     if task.family.kind is AnswerKind.REPORT:
-        texts = [
-            metric.name for metric in task.metrics if isinstance(metric, CorpusMetric) and metric.text_field is not None
-        ]
+        texts = [metric.name for metric in of_corpus if metric.text_field is not None]
         return list(text_metrics(name for name in texts if metric_info(name).name in ("bleu", "rouge")))
-    counted = (metric for metric in task.metrics if isinstance(metric, CorpusMetric) and metric.count is not None)
-    aside = {metric.name for metric in counted}
+    aside = {metric.name for metric in of_corpus if metric.count is not None}
     return [metric for metric in task.metrics if not metric.of_questions and metric.name not in aside]
 
 
@@ -184,12 +160,8 @@ def _random(task: TaskFile, documents: Documents) -> list[Baseline]:
     if task.family.kind is AnswerKind.CLOSED:  # accuracies, with the chance of guessing right for each right answer
         accuracies = [item for item in task.metrics if isinstance(item, Metric) and item.name.startswith("acc")]
         for name, row in task.rows.items():
-            replies = [
-                Reply(losses=(0.0,) * max(1, len(Sample(item).options)))
-                if task.compares_likelihoods
-                else Reply(text="")
-                for item in documents
-            ]
+            options = [len(Sample(item).options) for item in documents] if task.compares_likelihoods else []
+            replies = [Reply(losses=(0.0,) * max(1, number)) for number in options] or [Reply(text="")] * len(documents)
             guesses = [{**item, "correct": item["random_choice"]} for item in scores_of(task, row, documents, replies)]
             scores[name] = {metric: item.value for metric, item in evaluate(accuracies, guesses).items()}
     else:

@@ -1,12 +1,12 @@
-"""Comparing runs on the samples that both answered, under every answer rule: pairing, tests and agreement.
+"""Comparing runs on the samples that both answered, under every answer rule: pairing, tests, agreement and verdict.
 
-Runs of one task, or whole runs: every task that two of them answered, corrected for all tests together. With a margin,
-scores are also tested for equivalence, and runs that were asked in different ways are refused.
+With a margin, scores are also tested for equivalence, and runs that were asked in different ways are refused.
 """
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from medtasks.runs.run import (
     samples_by_task,
 )
 from medtasks.stats.equivalence import Equivalence, equivalence
-from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, corrected
+from medtasks.stats.paired import ALPHA, PairedResult, PairedValues, compare_paired, corrected
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile, templates_in
 from medtasks.tasks.task_files import task_file, variant_of
@@ -79,26 +79,18 @@ def compare_runs(
 ) -> ComparedTask:
     """Compare every two runs of a task, under all rows or those with the names of ``rules``.
 
-    A run is its replies, or those of each of its repeats. The value of a sample is the metric of that sample alone. A
-    metric that is not the mean of these values, such as macro F1 or BLEU-4 of a corpus, is not compared. Clusters are
-    patients, else images, else documents; pairs are dyads of their images.
-
-    Failed replies are only counted. Without names of ``metrics`` the task's main ones are compared. With a ``margin``
-    equivalence is tested, too.
-
-    Raises:
-        RepliesError: Two runs answered no sample in common, were read by different rules, or do not fit the task.
-        UnknownName: There is no such metric or row.
+    A run is its replies, or those of each of its repeats; failed ones are only counted. A metric that is not the mean
+    of the values of single samples, such as macro F1, is not compared. Clusters are patients, else images, else
+    documents; pairs are dyads of their images. By default the task's main ``metrics`` are compared; with a ``margin``
+    also tested for equivalence. RepliesError: two runs answered no sample in common, or were read by different rules.
     """
     chosen = {metric.name: metric for metric in chosen_metrics(task, metrics)}
     repeats = {name: [run] if isinstance(run, Mapping) else run for name, run in runs.items()}
-    valid = {
-        name: [{id_: reply for id_, reply in replies.items() if not reply.failed} for replies in of_run]
-        for name, of_run in repeats.items()
-    }
-    answered = {
-        name: {id_: reply for replies in of_run for id_, reply in replies.items()} for name, of_run in valid.items()
-    }
+    valid: dict[str, list[Replies]] = {}
+    answered: dict[str, Replies] = {}
+    for name, of_run in repeats.items():
+        valid[name] = [{id_: reply for id_, reply in replies.items() if not reply.failed} for replies in of_run]
+        answered[name] = {id_: reply for replies in valid[name] for id_, reply in replies.items()}
 
     def hidden(sample: str) -> str:
         name, mark, number = sample.partition(REPEAT)
@@ -120,7 +112,12 @@ def compare_runs(
         number = min(len(repeats[first]), len(repeats[second]))
         a, b = (by_repeat(repeats[name][:number]) for name in (first, second))
         agreements[first, second] = agreement(a, b, number * len(documents), scores, written_id)
-        values, left_out = _comparable_values((first, second), before, after, versions)
+        values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in versions}
+        left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
+        for key, (first_values, second_values) in values.items():
+            if key not in left_out and not first_values.keys() & second_values.keys():
+                left_out[key] = f"has no sample with a value in both {first} and {second}"
+        values = {key: pair for key, pair in values.items() if key not in left_out}
         main = {metric for _, metric in values if chosen[metric].role is Role.MAIN} or chosen.keys()
         for rule, metric in values:
             test = _test((first, second), values, rule, chosen[metric], margin)
@@ -138,14 +135,11 @@ def _both_values(
     shared: Collection[str],
     metrics: Mapping[str, AnyMetric],
 ) -> tuple[RunValues, RunValues]:
-    """Return the values of two runs on the samples that both answered; RepliesError: see :func:`compare_runs`."""
     first, second = runs
     if not shared:
         raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
     # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
-    replies = (
-        [{id_: of_run[id_] for id_ in of_run if id_ in shared} for of_run in repeats] for repeats in runs.values()
-    )
+    replies = ([{id_: run[id_] for id_ in run if id_ in shared} for run in repeats] for repeats in runs.values())
     before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in replies)
     if before.rules != after.rules:
         raise RepliesError(
@@ -155,18 +149,6 @@ def _both_values(
     return before, after
 
 
-def _comparable_values(
-    runs: tuple[str, str], before: RunValues, after: RunValues, rules: Collection[str]
-) -> tuple[dict[tuple[str, str], tuple[Values, Values]], dict[tuple[str, str], str]]:
-    """Return the values of two runs by rule and metric, and the reasons for those that are not compared."""
-    values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in rules}
-    left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
-    for key, (first_values, second_values) in values.items():
-        if key not in left_out and not first_values.keys() & second_values.keys():
-            left_out[key] = f"has no sample with a value in both {runs[0]} and {runs[1]}"
-    return {key: pair for key, pair in values.items() if key not in left_out}, left_out
-
-
 def _test(
     runs: tuple[str, str],
     values: Mapping[tuple[str, str], tuple[Values, Values]],
@@ -174,7 +156,6 @@ def _test(
     metric: AnyMetric,
     margin: float | None,
 ) -> Comparison:
-    """Compare two runs in one metric under one rule; ``values`` are by both, and the p-value is not corrected."""
     paired = paired_values(*values[rule, metric.name])
     result = compare_paired(*paired)
     return Comparison(
@@ -192,11 +173,6 @@ def same_values(values: Mapping[tuple[str, str], tuple[Values, Values]], rule: s
     return "" if first == rule else first
 
 
-def compared_values(first: Values, second: Values) -> PairedResult | None:
-    """Compare two runs on the samples that have a value in both; None if there are none."""
-    return compare_paired(*paired_values(first, second)) if first.keys() & second.keys() else None
-
-
 def paired_values(first: Values, second: Values) -> PairedValues:
     """Return both runs' values and the clusters of the samples that have a value in both, shape (samples,) each."""
     shared = sorted(first.keys() & second.keys())
@@ -209,11 +185,8 @@ def compare_task(
 ) -> ComparedTask:
     """Compare runs of one task, by default in its main metrics and under all its rows.
 
-    Raises:
-        RepliesError: The task is a group, replies cannot be read, or were made on other data; with a ``margin``, the
-            runs were asked differently, or have different numbers of repeats.
-        DatasetNotPrepared: Its dataset is not there.
-        UnknownName: The task has no such metric or row.
+    RepliesError: the task is a group, replies cannot be read, or were made on other data; with a ``margin``, the runs
+    were asked differently, or have different numbers of repeats.
     """
     if task.only_harness:
         raise RepliesError(f"'{task.name}' {task.only_harness}")
@@ -239,14 +212,8 @@ def compare_all(
 ) -> tuple[dict[str, ComparedTask], dict[str, str]]:
     """Compare all tasks of ours that at least two runs answered, as one family of tests.
 
-    Sanity variants are compared with a ``margin`` only: without the image no model is better.
-
-    Returns:
-        Comparisons by task, and why a task of at least two runs was not compared.
-
-    Raises:
-        MedTasksError: A folder holds no run.
-        RepliesError: No task is in two of the runs, or none could be compared.
+    Sanity variants are compared with a ``margin`` only: without the image no model is better. Returns comparisons by
+    task, and why a task of at least two runs was not compared. RepliesError: no task could be compared.
     """
     answered = {
         name: {task for repeat in run.repeats for task in samples_by_task(repeat)} for name, run in runs.items()
@@ -303,8 +270,8 @@ def _check_same_task(task: str, files: Sequence[Path]) -> None:
 def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path]) -> tuple[str, ...]:
     """List possible differences in prompts and sampling of two runs, one sentence each.
 
-    Prompts may differ in white space and in the marks of images that some models need. RepliesError: words of the
-    prompts differ, or of their templates where prompts are not recorded.
+    RepliesError: words of the prompts differ (not white space or the marks of images), or of their templates where
+    prompts are not recorded.
     """
 
     def words(prompt: str) -> list[str]:
@@ -340,8 +307,115 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
 
 
 def _is_random(settings: Mapping[str, Any]) -> bool:
-    """Return whether generation settings sample replies at random."""
     try:
         return bool(settings.get("do_sample")) or float(settings.get("temperature") or 0) > 0
     except (TypeError, ValueError):
         return False
+
+
+class Verdict(StrEnum):
+    """A verdict on the scores of two runs, from the strongest to the weakest; a difference outweighs all."""
+
+    IDENTICAL = "identical"
+    EQUIVALENT = "equivalent within the margin"
+    SAME_ANSWERS = "same answers"
+    NOT_ENOUGH = "not enough samples to tell"
+    DIFFERENT = "different"
+
+
+def overall(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict on all tasks: different if any is, else the weakest of them."""
+    return max(verdicts, key=list(Verdict).index)
+
+
+@dataclass(frozen=True)
+class TaskVerdict:
+    """Verdict on two runs of one task, which were compared with a margin."""
+
+    task: ComparedTask
+    margin: float
+
+    @property
+    def agreement(self) -> Agreement:
+        """Agreement of the two runs."""
+        (agreement,) = self.task.agreements.values()
+        return agreement
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict; equivalence requires equivalence in every main metric, under every rule."""
+        failed = self.agreement.failed.one_sided
+        if self.agreement.all_equal and not failed:
+            return Verdict.IDENTICAL
+        if any(test.holm < ALPHA and not is_equivalent(test) for test in self.task.comparisons):
+            return Verdict.DIFFERENT
+        main = [test for test in self.task.comparisons if test.main]
+        if main and all(map(is_equivalent, main)) and not self.failures_matter:
+            return Verdict.EQUIVALENT
+        return Verdict.SAME_ANSWERS if self.scores_are_same and not failed else Verdict.NOT_ENOUGH
+
+    @property
+    def failures_matter(self) -> bool:
+        """Whether samples that failed in one run only could move a score by more than the margin."""
+        return self.agreement.failed.one_sided > self.margin * self.agreement.overlap.both
+
+    @property
+    def scores_are_same(self) -> bool:
+        """Whether all answers are equal, and with them the scores of these samples; False where no rule finds any."""
+        parts = self.agreement.answers.values()
+        all_equal = any(part.samples for part in parts) and all(part.equal == part.samples for part in parts)
+        return all_equal and not any(test.result.difference for test in self.task.comparisons)
+
+    @property
+    def explanation(self) -> str:
+        """One sentence on replies that are all equal, failures of one run, or equal answers; empty for others."""
+        failed, samples = self.agreement.failed, self.agreement.overlap.both
+        if self.failures_matter or (self.agreement.all_equal and failed.one_sided):
+            ((first, second),) = self.task.agreements
+            sides = ((failed.only_first, first), (failed.only_second, second))
+            counts = " and ".join(f"{number} in {run} only" for number, run in sides if number)
+            return f"Failures in one run ({counts}, of {samples} samples): " + (
+                "they could move a score by more than the margin, and the numbers here are of the others only; fix "
+                "the failures first, then run again with --only-failed."
+                if self.failures_matter
+                else "too few to move a score by the margin."
+            )
+        if self.agreement.all_equal:
+            of_texts = self.agreement.texts is not None
+            what = "reply is the same to the last byte" if of_texts else "likelihood is the same to the last digit"
+            return f"Every {what}."
+        return "All answers are equal, so that on these samples the scores are the same." * self.scores_are_same
+
+    @property
+    def lacking(self) -> str:
+        """One sentence on the samples that a clearer verdict takes; empty if only failures prevent it."""
+        if self.verdict not in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS):
+            return ""
+        if not self.task.comparisons:
+            return "No score of this task is a mean over samples, so that no test tells whether it is the same."
+        not_shown = [
+            (test, (test.equivalence and test.equivalence.needed) or 0)
+            for test in self.task.comparisons
+            if test.main and not is_equivalent(test)
+        ]
+        if not not_shown:
+            return ""
+        worst, number = max(not_shown, key=lambda pair: pair[1])
+        has = f"{worst.metric} ({worst.rule}) has {_counted(worst.result.samples)} values"
+        if worst.result.units < 2:
+            return f"{has}, all of one patient, image or pair, so that no test can tell."
+        if not number:
+            return (
+                f"{has}; the difference seen is as large as the margin, and more samples would tell whether it is real."
+            )
+        return f"{has}; equivalence takes about {_counted(number)}, or a wider --margin."
+
+
+def is_equivalent(test: Comparison) -> bool:
+    """Return whether a test shows equivalence."""
+    return test.equivalence is not None and test.equivalence.shown
+
+
+def _counted(number: int) -> str:
+    """Return a number of samples with two significant digits."""
+    return f"{number if number < 100 else int(float(f'{number:.2g}')):,}"

@@ -51,11 +51,7 @@ class ErrorClass(enum.StrEnum):
 
 
 def error_class(reply: str | None, value: str | None) -> ErrorClass:
-    """Return the kind of a wrong answer; ``value`` is its letter, if any.
-
-    An irrelevant response is empty, unreadable or repeats itself. The answer to a misunderstood question is several
-    options, or none of them.
-    """
+    """Return the kind of a wrong answer; ``value`` is its letter, if any."""
     if failure_cause(reply) is not None:
         return ErrorClass.FAILED
     if value is not None:
@@ -69,12 +65,7 @@ def error_class(reply: str | None, value: str | None) -> ErrorClass:
 
 
 def readable(text: str) -> bool:
-    """Return whether a text has words, or is a letter, and does not repeat the same few words.
-
-    Example:
-        >>> readable("#### 1.2.3"), readable("polyp polyp " * 40), readable("B")
-        (False, False, True)
-    """
+    """Return whether a text has words, or is a letter, and does not repeat the same few words."""
     words = [word.casefold() for word in _WORD.findall(text)]
     if not words:
         return _LETTER.search(text) is not None
@@ -94,10 +85,7 @@ class WrongAnswer:
 def wrong_answers(
     task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Mapping[str, Reply]
 ) -> list[WrongAnswer]:
-    """Return the wrong answers of a task with a metric of :data:`OF_ANSWERS`; none for another task.
-
-    Without a target, or where the published code stops, nothing is wrong.
-    """
+    """Return the wrong answers of a task with a metric of :data:`OF_ANSWERS`; none where the published code stops."""
     if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(score.get("stops") for score in scores):
         return []
     wrong = []
@@ -116,10 +104,7 @@ def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
 
 
 def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
-    """Write wrong answers, by name of the row, as CSV, with an empty column for a human's judgement.
-
-    Errors are those of :func:`write_replies`.
-    """
+    """Write wrong answers, by name of the row, as CSV, with an empty column for a human's judgement."""
     documents = [answer.document for answers in wrong.values() for answer in answers]
     own_names = list(dict.fromkeys(column for document in documents for column in own_columns(document)))
     rows = []
@@ -161,12 +146,8 @@ def write_replies(
 
 def own_columns(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the columns of a user's own file that no task reads; none for prepared data."""
-    columns = {} if "dataset" in document else document
-    return {
-        name: str(value)
-        for name, value in columns.items()
-        if isinstance(value, str | int | float) and name not in _READ
-    }
+    columns = {} if "dataset" in document else {name: document[name] for name in document if name not in _READ}
+    return {name: str(value) for name, value in columns.items() if isinstance(value, str | int | float)}
 
 
 def image_names(document: Mapping[str, Any]) -> list[str]:

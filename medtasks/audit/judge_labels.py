@@ -64,10 +64,8 @@ def write_sheet(
 ) -> tuple[int, int]:
     """Write a sheet of at most ``size`` judged replies; return the numbers that the judge called right and wrong.
 
-    Verdicts are those under ``rule``, by default the task's first. Raises:
-        RepliesError: No judge says right or wrong of single replies to the task, or the file exists.
-        UnknownName: There is no such rule.
-        MedTasksError: The file cannot be written, or the replies may not leave their folder.
+    Verdicts are those under ``rule``, by default the task's first. RepliesError: no judge says right or wrong of single
+    replies to the task, or the file exists.
     """
     if path.exists():
         raise RepliesError(f"{path} exists, and may hold labels; name another file with --out")
@@ -97,10 +95,7 @@ def write_sheet(
 
 
 def read_labels(path: Path) -> dict[str, Label]:
-    """Return the lines of a filled-in sheet by document id; any spreadsheet program's separators are read.
-
-    RepliesError: it cannot be read, or holds anything but yes or no.
-    """
+    """Return the lines of a filled-in sheet by document id; any spreadsheet program's separators are read."""
     labels = {}
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -122,31 +117,19 @@ def read_labels(path: Path) -> dict[str, Label]:
 def checked_scores(
     task: TaskFile, documents: Documents, replies: Replies, labels: Mapping[str, Label]
 ) -> dict[str, CheckedScore]:
-    """Return each row's score from a judge's verdicts, with its correction by people's labels.
-
-    RepliesError: no judge says right or wrong of single replies to the task, or no label is of one of these replies.
-    """
-    labelled = {
-        doc_id: label
-        for doc_id, label in labels.items()
-        if doc_id in replies and label.digest == digest_of(replies[doc_id].text or "")[:16]
-    }
+    """Return each row's score from a judge's verdicts, with its correction by people's labels."""
+    digests = {doc_id: digest_of(reply.text or "")[:16] for doc_id, reply in replies.items()}
+    labelled = {doc_id: label for doc_id, label in labels.items() if digests.get(doc_id) == label.digest}
     if all(math.isnan(label.right) for label in labelled.values()):
-        raise RepliesError(
-            f"no reply of this run has a label; {len(labelled)} of {len(labels)} lines are of its replies"
-        )
+        count = f"{len(labelled)} of {len(labels)} lines"
+        raise RepliesError(f"no reply of this run has a label; {count} are of its replies")
     checked = {}
     for row, verdicts in _verdicts(task, documents, replies).items():
         clusters, verdict_values = zip(*verdicts.right.values(), strict=True)
         row_labels = [labelled.get(doc_id, Label(math.nan, 1.0, "")) for doc_id in verdicts.right]
         was_judged = [doc_id in verdicts.asked for doc_id in verdicts.right]
-        judge = judged_share(
-            verdict_values,
-            [label.right for label in row_labels],
-            [label.weight for label in row_labels],
-            was_judged,
-            clusters,
-        )
+        right, weights = [label.right for label in row_labels], [label.weight for label in row_labels]
+        judge = judged_share(verdict_values, right, weights, was_judged, clusters)
         judged = math.fsum(verdict_values) / len(verdict_values)
         if verdicts.inverted:
             share = judge.corrected

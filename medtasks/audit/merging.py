@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.facts import commit, versions
-from medtasks.audit.recording import with_results
+from medtasks.audit.recording import commit, versions, with_results
 from medtasks.audit.scoring import panel_results, warn
 from medtasks.data.samples import Sample
 from medtasks.data.shards import SHARD_VARIABLE
@@ -37,14 +36,18 @@ _CODE = ("medtasks", "lmms_eval", "commit of medtasks")
 _OF_METRICS = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
 _OF_A_PROCESS = ("usage", "throughput", "start_time", "end_time", "total_evaluation_time_seconds")
 _MARK = re.compile(r" \[SHARD \d+/\d+\]")  # in the names of a shard's tables
+_OTHER_RESULTS = (
+    "do not give the results that its runs recorded, so that they cannot be joined: they hold too little, or this "
+    "version of the code is another one"
+)
 _NO_ERROR = "N/A"  # written by the harness where it computes no standard error
 
 
 def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[RunManifest, dict[str, SampleCounts]]:
     """Join the shards in folders and write the files of one run; return its manifest, and tasks that lost too many.
 
-    Nothing is written unless all shards are there, belong together (:func:`read_shards`), are of tasks that
-    ``medtasks score`` scores, and their samples give the results that each shard recorded.
+    Nothing is written unless all shards are there, belong together (:func:`read_shards`), and their samples give the
+    results that each shard recorded.
     """
     if manifest_files(output) or results_files(output):
         raise MedTasksError(f"{output} holds a run already; name a new folder for what is joined")
@@ -72,11 +75,8 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
             partial.write_text("".join(f"{line.text}\n" for line in lines), encoding="utf-8")
     results.write()
     manifest = _manifest(runs, output, results.path, content["results"])
-    lost = {
-        name: counts
-        for name, record in manifest.tasks.items()
-        if (counts := record.counts) and not limit.allows(counts)
-    }
+    counted = {name: counts for name, record in manifest.tasks.items() if (counts := record.counts)}
+    lost = {name: counts for name, counts in counted.items() if not limit.allows(counts)}
     manifest = manifest.model_copy(update={"state": RunState.WITH_FAILURES if lost else RunState.FINISHED})
     manifest.write(manifest_path(output, made))
     return manifest, lost
@@ -113,7 +113,7 @@ def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:
         if part.lines and task.family.scores_suffice:
             computed = _without_values(part.row) | _values(task, part.filters, part_scores)
             if repr(computed) != repr(dict(part.row)):
-                raise _other_results(task.name)
+                raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
     for by_filter in zip(*(scores[row] for row in sorted(scores)), strict=True):
         sentences = (metric.warning(by_filter) for metric in task.metrics if metric.warning)
         warn(filter(None, sentences), panel_results(task.metrics, by_filter))
@@ -146,13 +146,13 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Sequence[Documen
             line.document_id(documents, {})
             score = line.score
             if score is None:
-                raise _other_results(task.name)
+                raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
             score.pop("schema_version", None)
             scores.setdefault(row, []).append(score)
     if task.family.scores_suffice or not scores:
         return scores
     replies = _replies(part, scores, documents)
-    for row, score in [(row, score) for row, by_filter in scores.items() for score in by_filter]:
+    for row, score in ((row, score) for row, by_filter in scores.items() for score in by_filter):
         document, rule = documents[row], str(score.get("rule", "")).removesuffix(FENCED)
         texts = task.family.texts(Sample(document), replies[document["doc_id"]], Row(rule))
         if any(str(text) != score.get(field) for field, text in texts.items()):
@@ -182,13 +182,6 @@ def _replies(
     return saved
 
 
-def _other_results(task: str) -> MedTasksError:
-    return MedTasksError(
-        f"the samples of {task} do not give the results that its runs recorded, so that they cannot be joined: they "
-        f"hold too little, or this version of the code is another one"
-    )
-
-
 def _group_row(
     name: str, members: Sequence[str], rows: Mapping[str, Mapping[str, Any]], sizes: Mapping[str, int]
 ) -> dict[str, Any]:
@@ -213,14 +206,12 @@ def _group_row(
 
 
 def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the tasks in a group and its subgroups, or the task itself."""
     return [task for member in groups.get(name, ()) for task in _tasks_within(member, groups)] or [name]
 
 
 def _content(
     runs: Sequence[ShardRun], samples: Mapping[str, Sequence[SampleLine]], rows: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the content of the results file."""
     from lmms_eval.models.model_utils.efficiency_metrics import build_efficiency_summary
     from lmms_eval.utils import hash_string
 
@@ -256,8 +247,9 @@ def _manifest(
 ) -> RunManifest:
     """Return the manifest of all shards together, whose machine is that of the first."""
     first, manifests = runs[0].manifest, [run.manifest for run in runs]
-    records = {
-        name: with_results(name, record, results, rows.get(name, {}), output) for name, record in first.tasks.items()
+    tasks = {
+        name: with_results(name, record, results, rows.get(name, {}), output).model_copy(update={"rows": None})
+        for name, record in first.tasks.items()
     }
     return first.model_copy(
         update={
@@ -266,7 +258,7 @@ def _manifest(
             "seconds": round(sum(manifest.seconds or 0.0 for manifest in manifests), 3),
             "process": this_process(),
             "command": redacted_arguments(["medtasks", "merge", str(output), *(str(run.folder) for run in runs)]),
-            "tasks": {name: record.model_copy(update={"rows": None}) for name, record in records.items()},
+            "tasks": tasks,
             "processes": tuple(process for manifest in manifests for process in manifest.processes),
             "notices": tuple(dict.fromkeys(notice for manifest in manifests for notice in manifest.notices)),
             "settings": {name: value for name, value in first.settings.items() if name != SHARD_VARIABLE},

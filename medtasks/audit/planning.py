@@ -12,8 +12,7 @@ from medtasks.families.family import Reply
 from medtasks.metrics.metric import AnyMetric, Scale
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import Source, replies_to
-from medtasks.stats.paired import ALPHA
-from medtasks.stats.sample_size import (
+from medtasks.stats.equivalence import (
     WORKING_CORRELATION,
     design_effect,
     detectable_difference,
@@ -22,6 +21,7 @@ from medtasks.stats.sample_size import (
     non_inferiority_power,
     samples_needed,
 )
+from medtasks.stats.paired import ALPHA
 from medtasks.stats.standard_error import mean_error, mean_standard_error
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_file import TaskFile
@@ -80,9 +80,7 @@ def assumptions(
 ) -> Assumptions:
     """Estimate the properties of a comparison in a task's main metric, from its data and up to two earlier runs.
 
-    One run gives the score and the design effect, two also the discordance. Raises:
-        RepliesError: There are more runs, they share no sample, or the metric is not a share.
-        UnknownName: A run has no such rule.
+    One run gives the score and the design effect, two also the discordance.
     """
     if len(runs) > 2:
         raise RepliesError(f"a plan takes up to two earlier runs, but got {len(runs)}")
@@ -176,10 +174,8 @@ def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hash
         raise RepliesError(f"a judge reads replies to '{task.name}'; plan the task with the same pairs that needs none")
     if not task.is_computed:
         return list(task.family.independent_clusters(samples))
-    replies = {
-        sample.doc_id: Reply(losses=tuple(map(float, range(1, len(sample.options) + 1))))
-        if task.compares_likelihoods
-        else Reply(text="")
-        for sample in samples
-    }
+    replies = {sample.doc_id: Reply(text="") for sample in samples}
+    if task.compares_likelihoods:
+        options = {sample.doc_id: range(1, len(sample.options) + 1) for sample in samples}
+        replies = {doc_id: Reply(losses=tuple(map(float, numbers))) for doc_id, numbers in options.items()}
     return [cluster for cluster, _ in _values(task, documents, metric, replies, None).values()]

@@ -121,22 +121,25 @@ def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: 
 
 def _values(reading: TaskReading) -> dict[str, dict[str, float]]:
     """Return a repeat's values by row and metric: recorded ones, else those of its replies."""
-    computed = {
-        name: {score.metric: score.value for score in computed.report.scores}
-        for name, computed in reading.computed.items()
-    }
-    recorded = {
-        name: {metric: value for metric, (value, _) in row.items()}
-        for name, row in recorded_values(reading.recorded).items()
-    }
-    return {name: {**computed.get(name, {}), **recorded.get(name, {})} for name in {**computed, **recorded}}
+    values: dict[str, dict[str, float]] = {}
+    for name, computed in reading.computed.items():
+        values[name] = {score.metric: score.value for score in computed.report.scores}
+    for name, row in recorded_values(reading.recorded).items():
+        values.setdefault(name, {}).update({metric: value for metric, (value, _) in row.items()})
+    return values
 
 
 def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
     by_id, ties, failed = _majority_scores(name, readings)
-    voted = _majority_values(name, readings, by_id)
+    voted: dict[str, Score] = {}
+    task, documents = readings[0].task, readings[0].documents
+    if by_id and task.family.scores_suffice:  # else they do not follow from single scores
+        with_score = [document for document in documents if str(document["doc_id"]) in by_id]
+        ordered = {str(item["doc_id"]): by_id[str(item["doc_id"])] for item in with_score}
+        columns = list(ordered.values()) if readings[0].withheld else with_score
+        voted = {item.metric: item for item in of_scores(task, "", ordered, columns).report.scores}
     values = [_values(repeat)[name] for repeat in readings]
-    declared = {metric.name: metric for metric in readings[0].task.metrics}
+    declared = {metric.name: metric for metric in task.metrics}
     scores = [
         _score(
             declared.get(metric) or undeclared(metric),
@@ -205,17 +208,6 @@ def _score(
     replies = mean([1 / len(answers) for _, answers in questions.values()]) * within
     between = max(0.0, mean_standard_error(sorted(means)) ** 2 * len(means) - replies)
     return replace(whole, error=mean_with_error.error, low=low, high=high, between=between, within=within)
-
-
-def _majority_values(name: str, readings: Sequence[TaskReading], by_id: Mapping[str, SampleScore]) -> dict[str, Score]:
-    """Return the values of the most frequent answers; none if they do not follow from single scores."""
-    task, documents = readings[0].task, readings[0].documents
-    if not by_id or not task.family.scores_suffice:
-        return {}
-    with_score = [document for document in documents if str(document["doc_id"]) in by_id]
-    ordered = {str(item["doc_id"]): by_id[str(item["doc_id"])] for item in with_score}
-    columns = list(ordered.values()) if readings[0].withheld else with_score
-    return {item.metric: item for item in of_scores(task, "", ordered, columns).report.scores}
 
 
 def _majority_scores(name: str, readings: Sequence[TaskReading]) -> tuple[dict[str, SampleScore], int, int]:

@@ -119,12 +119,6 @@ class Agreement:
         return compared == sum(part.equal for part in (self.texts, self.likelihoods) if part is not None)
 
     @property
-    def all_answers_equal(self) -> bool:
-        """Whether every rule extracts equal answers; False where none finds an answer."""
-        parts = self.answers.values()
-        return any(part.samples for part in parts) and all(part.equal == part.samples for part in parts)
-
-    @property
     def examples(self) -> list[str]:
         """Ids of a few samples that differ most: flips at the widest margins, other answers, the earliest to part."""
         flipped = [flip.sample for flip in self.likelihoods.flips] if self.likelihoods else []

@@ -37,10 +37,7 @@ class RunValues:
 
 
 def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]:
-    """Return the metrics to compare: those asked for, or all with a standard error but the rates of unusable replies.
-
-    A report metric is all of its scores. UnknownName: the task has no such metric, or none with a standard error.
-    """
+    """Return the metrics to compare: those asked for, or all with a standard error but rates of unusable replies."""
     metrics = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
     comparable = [metric.name for metric in metrics]
     wished: set[str] = set()
@@ -68,8 +65,7 @@ def main_metrics(task: TaskFile) -> list[AnyMetric]:
 def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[AnyMetric]) -> RunValues:
     """Return the values of one run's samples under every rule; a metric that is not their mean is skipped.
 
-    Documents without a reply are left out; ``metrics`` are those of :func:`chosen_metrics`. JudgeNotConfigured: the
-    task needs a judge and none is configured.
+    Documents without a reply are left out; ``metrics`` are those of :func:`chosen_metrics`.
     """
     clusters = task.family.independent_clusters([Sample(document) for document in documents])
     answered = [pair for pair in zip(documents, clusters, strict=True) if pair[0]["doc_id"] in replies]
@@ -83,10 +79,8 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
                 values[name, metric.name] = _values(task, metric, scores, samples)
             except NotComparable as why:
                 skipped[name, metric.name], values[name, metric.name] = str(why), {}
-    by_id = {
-        name: {doc_id: score for (doc_id, _), score in zip(samples, scores, strict=True)}
-        for name, (_, scores) in rows.items()
-    }
+    ids = [doc_id for doc_id, _ in samples]
+    by_id = {name: dict(zip(ids, scores, strict=True)) for name, (_, scores) in rows.items()}
     return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped, by_id)
 
 

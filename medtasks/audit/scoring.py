@@ -1,26 +1,33 @@
-"""Scores of recorded replies under every rule of a task, without a model."""
+"""Scores of recorded replies under every rule of a task, without a model: of all samples, and of groups of them.
+
+Intervals of the groups of a column are simultaneous (Bonferroni), and each group is tested against all other samples,
+corrected for the groups (Holm): some group differs at all where the smallest of these p-values says so. Groups of less
+than :data:`LEAST_EFFECTIVE` samples are shown with their own 95 % interval and are not compared.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from medtasks.audit.error_classes import count_kinds, wrong_answers
-from medtasks.audit.groups import by_category, by_group, with_interval
-from medtasks.audit.report.contents import PairOutcomes, RuleScores, as_json
+from medtasks.audit.report.contents import Group, PairOutcomes, RuleScores, as_json
+from medtasks.audit.report.contents import Score as ReportedScore
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
+from medtasks.data.selecting import values
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, warn_once
 from medtasks.extract.extractor_registry import AnswerKind
-from medtasks.families.counts import COUNTS
+from medtasks.families.counts import COUNTS, is_failed, is_unjudged
 from medtasks.families.family import Reply, Row, labelled
-from medtasks.families.paired_choice import mean_over_pairs, paired_answers
+from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
 from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
+    Declaration,
     Estimate,
     PanelResult,
     Role,
@@ -29,9 +36,10 @@ from medtasks.metrics.metric import (
     evaluate,
     forget_computed,
 )
-from medtasks.metrics.pairs import PairedAnswer, ScoredPair, complete_pairs, count
+from medtasks.metrics.pairs import TOTAL, PairCounts, PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
-from medtasks.stats.intervals import FEW_CLUSTERS
+from medtasks.stats.intervals import FEW_CLUSTERS, LEVEL, difference_of_shares, interval
+from medtasks.stats.paired import holm
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
@@ -40,6 +48,7 @@ Replies = Mapping[str, Reply]
 
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 CATEGORIES = "categories"
+LEAST_EFFECTIVE = 20  # effective samples of a group that is compared
 
 
 def score_replies(
@@ -49,9 +58,6 @@ def score_replies(
 
     A task that compares reports may have ``report_metrics`` besides its own: names of
     :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, or keys of their scores.
-
-    RepliesError: replies are likelihoods and the task reads texts, or the other way round; or ``report_metrics`` are
-    asked of a task without reports. JudgeNotConfigured: it needs a judge. UnknownName: there is no such metric.
     """
     compares_reports = task.family.kind is AnswerKind.REPORT  # of a group, which has no family, this raises
     if report_metrics and not compares_reports:
@@ -98,25 +104,15 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
         }
         counted = {"possible_injection": int(injections.value)} if injections else {}
         return as_json({**head, **counted, "categories": categories})
-    groups = {
-        column: {
-            group.name: {
-                "questions": group.questions,
-                "accuracy": group.scores[0].value,
-                "standard_error": group.scores[0].error,
-            }
-            for group in groups
-        }
-        for column, groups in rule.groups.items()
-    }
-    further = {
-        "settings": rule.settings,
-        "failures": rule.failures,
-        "groups": groups,
-        "wrong_answers": count_kinds(rule.wrong),
-    }
-    values = {score.metric: score.value for score in rule.scores}
-    return as_json({**head, "metrics": values, **{name: value for name, value in further.items() if value}})
+    groups: dict[str, dict[str, Any]] = {column: {} for column in rule.groups}
+    for column, of_column in rule.groups.items():
+        for group in of_column:
+            accuracy = {"accuracy": group.scores[0].value, "standard_error": group.scores[0].error}
+            groups[column][group.name] = {"questions": group.questions, **accuracy}
+    further: dict[str, Any] = {"settings": rule.settings, "failures": rule.failures, "groups": groups}
+    further["wrong_answers"] = count_kinds(rule.wrong)
+    metrics = {score.metric: score.value for score in rule.scores}
+    return as_json({**head, "metrics": metrics, **{name: value for name, value in further.items() if value}})
 
 
 def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, tuple[str, list[Score]]]:
@@ -154,8 +150,7 @@ def rule_scores(
 ) -> RuleScores:
     """Aggregate the scores of samples under one rule: values, groups and outcomes of pairs.
 
-    ``columns`` group the scores, in their order: documents, or scores with the same columns. By default, ``metrics``
-    are the task's own.
+    ``columns`` group the scores, in their order: documents, or scores with the same columns.
     """
     metrics, reasons = metrics or task.metrics, count_reasons(scores)
     scores = list(task.family.settled(list(scores)))
@@ -165,8 +160,7 @@ def rule_scores(
     stopped = any(score.get("stops") for score in scores)
     why = next(score_warnings(task, columns, scores), "") if stopped else ""
     undefined = {score.metric: why for score in table if why and math.isnan(score.value)}
-    few = tuple(few_clusters(metrics, estimates))
-    whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=few)
+    whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=few_clusters(metrics, estimates))
     if not task.family.paired:
         remarks = [metric.remark(metric.selection(scores)) for metric in metrics if metric.remark]
         return replace(whole, groups=by_group(task, columns, scores), remarks=tuple(filter(None, remarks)))
@@ -182,8 +176,12 @@ def count_reasons(scores: Iterable[Score]) -> dict[str, int]:
 
 
 def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
+    def solved_of_decided(pair: ScoredPair) -> float | None:  # None if one image got its answer, or a reply is invalid
+        wrong = pair.valid and not pair.first.correct and not pair.second.correct
+        return 1.0 if pair.solved else 0.0 if wrong else None
+
     pairs = complete_pairs(answers)
-    decided = mean_over_pairs("solved_of_decided", _solved_of_decided, units=lambda _: pairs)
+    decided = mean_over_pairs("solved_of_decided", solved_of_decided, units=lambda _: pairs)
     valid = [pair for pair in pairs if pair.valid and not pair.solved]
     invalid = Counter((pair.first.value is None) + (pair.second.value is None) for pair in pairs)
     same = Counter(str(pair.first.value) for pair in valid if pair.confused)
@@ -194,15 +192,9 @@ def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
         one_invalid=invalid[1],
         both_invalid=invalid[2],
         incomplete=len({answer.pair_id for answer in answers}) - len(pairs),
-        both_wrong=sum(_solved_of_decided(pair) == 0 for pair in pairs),
+        both_wrong=sum(solved_of_decided(pair) == 0 for pair in pairs),
         solved_of_decided=with_interval(decided, decided.estimate(())),
     )
-
-
-def _solved_of_decided(pair: ScoredPair) -> float | None:
-    """Return whether a pair is solved; None if only one image got its answer, or a reply is invalid."""
-    wrong = pair.valid and not pair.first.correct and not pair.second.correct
-    return 1.0 if pair.solved else 0.0 if wrong else None
 
 
 def panel_results(metrics: Sequence[AnyMetric], scores: Scores) -> list[PanelResult]:
@@ -223,11 +215,11 @@ def score_warnings(
     yield from filter(None, warnings)
 
 
-def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> list[str]:
+def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> tuple[str, ...]:
     """Return a sentence if intervals of main metrics rest on few effective clusters.
 
-    Source of the number: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99; here degrees
-    of freedom plus one.
+    Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99; here degrees of freedom plus
+    one.
     """
     compared = [metric for metric in metrics if metric.is_compared]
     main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
@@ -237,11 +229,9 @@ def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]
         if (degrees := estimates[name].degrees) is not None and degrees + 1 < FEW_CLUSTERS
     }
     if not few:
-        return []
-    return [
-        f"Few clusters: the samples are worth {min(few.values()):.1f} patients, images or pairs of equal size, so that "
-        f"intervals of {', '.join(few)} are rough."
-    ]
+        return ()
+    worth = f"{min(few.values()):.1f} patients, images or pairs of equal size"
+    return (f"Few clusters: the samples are worth {worth}, so that intervals of {', '.join(few)} are rough.",)
 
 
 def warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
@@ -252,3 +242,130 @@ def warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
         failures = [f"{name} could not be computed: {cause}" for name, cause in panel.failures.items()]
         for sentence in (*failures, *panel.warnings):
             warn_once(f"{sentence}.")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One metric of one group, or of all samples."""
+
+    metric: Declaration
+    estimate: Estimate
+    weight: float  # samples
+
+    @property
+    def size(self) -> float:
+        return self.weight if self.estimate.effective is None else self.estimate.effective
+
+
+def by_group(
+    task: TaskFile, documents: Sequence[Mapping[str, Any]], scores: Sequence[Score]
+) -> dict[str, tuple[Group, ...]]:
+    """Return the accuracy of each group of the columns that a task names, by column and value, the largest group first.
+
+    A document with several values counts in each of their groups. There are no groups without accuracy, nor where the
+    published code stops. Both lists have shape (samples,); scores are settled (:meth:`TaskFamily.settled`).
+    """
+    accuracy = next((metric for metric in task.metrics if metric.name == "accuracy"), None)
+    if accuracy is None or any(score.get("stops") for score in scores):
+        return {}
+
+    def part(members: Sequence[Score]) -> _Part:
+        # Failed ones are in no group.
+        return _Part(accuracy, accuracy.estimate(members), sum(not is_unjudged(score) for score in members))
+
+    total = part([score for score in scores if not is_failed(score)]) if task.breakdown else None
+    by_column: dict[str, tuple[Group, ...]] = {}
+    for column in task.breakdown:
+        groups: dict[str, list[Score]] = {}
+        for document, score in zip(documents, scores, strict=True):
+            for value in () if is_failed(score) else values(document, column):
+                groups.setdefault(value, []).append(score)
+        ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+        parts = [(value, [part(members)]) for value, members in ordered]
+        by_column[column] = _compared(
+            [(value, int(parts_of_group[0].weight), parts_of_group) for value, parts_of_group in parts],
+            [total] if total else [],
+        )
+    return by_column
+
+
+def by_category(answers: Sequence[PairedAnswer], counts: Mapping[str, PairCounts]) -> tuple[Group, ...]:
+    """Return scores by medical area; a pair counts once for each of its images there, as in the benchmark."""
+    pairs = complete_pairs(answers)
+
+    def parts(name: str | None) -> list[_Part]:
+        here = [answer for answer in answers if name is None or name in answer.categories]
+        images_of = {
+            pair: sum(name is None or name in answer.categories for answer in (pair.first, pair.second))
+            for pair in pairs
+        }
+        solved = mean_over_pairs(
+            "set_accuracy",
+            lambda pair: float(pair.solved),
+            units=lambda _: pairs,
+            weights=lambda units: [float(images_of[pair]) for pair in units],
+        )
+        right = mean_over_answers(
+            "individual_accuracy", lambda answer: answer.correct, units=lambda _: answers_by_pair(here)
+        )
+        return [
+            _Part(solved, solved.estimate(()), sum(images_of.values())),
+            _Part(right, right.estimate(()), len(here)),
+        ]
+
+    names = sorted(counts.keys() - {TOTAL}, key=lambda name: (-counts[name].images, name))
+    return _compared([(name, counts[name].images, parts(name)) for name in names], parts(None))
+
+
+def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part]) -> tuple[Group, ...]:
+    """Return the groups of a column with their intervals and tests; ``totals`` are of all samples."""
+    compared = [all(part.size >= LEAST_EFFECTIVE for part in parts) for *_, parts in groups]
+    level = 1 - (1 - LEVEL) / max(1, sum(compared))
+    p_values: list[list[float]] = []
+    for position, total in enumerate(totals):
+        of_groups = [
+            _against_others(parts[position], total) if chosen else math.nan
+            for (*_, parts), chosen in zip(groups, compared, strict=True)
+        ]
+        defined = [p for p in of_groups if not math.isnan(p)]
+        # Of two groups in all, either one is tested against the other.
+        corrected = iter(defined if len(groups) == 2 else holm(defined))
+        p_values.append([p if math.isnan(p) else next(corrected) for p in of_groups])
+    return tuple(
+        Group(
+            name,
+            questions,
+            tuple(with_interval(part.metric, part.estimate, level=level if chosen else LEVEL) for part in parts),
+            compared=chosen,
+            p_holm=tuple(of_metric[position] for of_metric in p_values),
+        )
+        for position, ((name, questions, parts), chosen) in enumerate(zip(groups, compared, strict=True))
+    )
+
+
+def _against_others(part: _Part, total: _Part) -> float:
+    others = total.weight - part.weight
+    if others <= 0:
+        return math.nan
+    value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / others
+    shares = (part.estimate.value, min(max(value, 0.0), 1.0))
+    return difference_of_shares(shares, (part.size, total.size * others / total.weight), part.estimate.degrees)
+
+
+def with_interval(
+    metric: Declaration, estimate: Estimate, *, no_image: bool = False, level: float = LEVEL
+) -> ReportedScore:
+    """Return the estimate of a metric with its interval.
+
+    A 0 that follows from the lack of images, as set accuracy's where both images of a pair get one prompt, has none.
+    """
+    by_construction = no_image and metric.zero_if_blind and estimate.value == 0
+    if by_construction:
+        estimate = replace(estimate, error=math.nan)
+    share = metric.is_share(estimate.value)
+    ends = estimate.ends or interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective, level)
+    has_error = estimate.clusters is not None
+    return ReportedScore(
+        *(metric.name, estimate.value, estimate.error, *ends, share, metric.higher_is_better, has_error),
+        by_construction=by_construction,
+    )

@@ -135,10 +135,7 @@ def number_table(
 
 
 def terminal(table: Table) -> "RichTable":
-    """Return a table for the terminal.
-
-    Long names go on below: cut short, ``reference_release`` and ``reference_fixed`` would be one name.
-    """
+    """Return a table for the terminal, in which long names go on below: cut short, two of them could be one."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -171,8 +168,7 @@ def markdown(title: str, sections: Iterable[tuple[str, Sequence[Table]]]) -> str
 def latex(sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
     r"""Return sections of tables as LaTeX: ``table`` environments to ``\input``, with ``\label{tab:...}``.
 
-    Needs the packages booktabs and graphicx. Every table has its caption, warnings and notes with it, so that it may be
-    copied alone; one of more than 40 rows is several. Warnings are rows, as in :func:`markdown`.
+    Needs the packages booktabs and graphicx. One of more than 40 rows is several. Warnings are rows.
     """
     lines = [_LATEX_HEAD]
     for heading, tables in sections:
@@ -210,20 +206,17 @@ def _mark(number: int) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a code span; a bar in it must be escaped even there, because it would end the cell."""
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{_one_line(text)}{pad}{fence}".replace("|", r"\|")
+    return f"{fence}{pad}{' '.join(text.split())}{pad}{fence}".replace(
+        "|", r"\|"
+    )  # a bar would end the cell even there
 
 
 def _plain(text: str) -> str:
     """Return a text in which Markdown sees no markup; an underscore inside a word is none."""
-    escaped = re.sub(r"([\\`*\[\]|~$])|(?<![A-Za-z0-9])(_)|(_)(?![A-Za-z0-9])", r"\\\1\2\3", _one_line(text))
+    escaped = re.sub(r"([\\`*\[\]|~$])|(?<![A-Za-z0-9])(_)|(_)(?![A-Za-z0-9])", r"\\\1\2\3", " ".join(text.split()))
     return re.sub("&(?=[#A-Za-z])", "&amp;", escaped).replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _parts(table: Table) -> Iterator[tuple[Table, str, str]]:
@@ -284,8 +277,7 @@ def _latex_row(row: tuple[Cell, ...]) -> str:
 def latex_text(text: str, *, breakable: bool = False) -> str:
     r"""Return a text as LaTeX source; lines may break inside long names and paths of a ``breakable`` one.
 
-    Letters with an accent become accent commands; what LaTeX's basic fonts lack becomes its code point. White space
-    becomes a blank; invisible characters go.
+    Letters with an accent become accent commands; what LaTeX's basic fonts lack becomes its code point.
 
     Example:
         >>> latex_text("50 % of a_b, é, 肺")

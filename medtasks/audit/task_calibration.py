@@ -1,15 +1,12 @@
-"""Calibration of a run's likelihoods: from recorded losses to probabilities, keys and units.
+"""Calibration of a run's likelihoods: from recorded losses to probabilities, targets and units.
 
-The loss that is recorded of an option is its mean negative log-likelihood per token, as the harness's multiple choice
-has it. The probability of an option is ``exp(-loss)`` divided by the sum over the question's options. For options that
-are letters of one token each, these are the model's own probabilities of the letters, given that it answers with one
-of them. For options that are texts they are the scores that the answer is chosen by, made to sum to 1: the geometric
-mean of a text's token probabilities is no probability of the text. Of these there is no calibration error, only how
-well the scores tell right answers from wrong ones.
+The recorded loss of an option is its mean negative log-likelihood per token. The probability of an option is
+``exp(-loss)`` divided by the sum over the question's options. For options that are letters of one token each, these are
+the model's own probabilities. The geometric mean of a longer text's token probabilities is no probability of the text:
+of these there is no calibration error, only how well the scores tell right answers from wrong ones.
 
-All rules choose the option with the smallest loss and differ in ties alone: the first, the last, or none. Here a tie
-counts as a random choice among the tied options (:mod:`medtasks.stats.calibration`), so that all rules share one
-calibration.
+All rules choose the option with the smallest loss and differ in ties alone. Here a tie counts as a random choice among
+the tied options (:mod:`medtasks.stats.calibration`), so that all rules share one calibration.
 """
 
 import math
@@ -19,8 +16,7 @@ from typing import Any, NamedTuple
 
 from medtasks.data.samples import Sample
 from medtasks.families.family import Reply
-from medtasks.stats.auroc import roc_area
-from medtasks.stats.calibration import Calibration, ClassArea, Measure, calibration
+from medtasks.stats.calibration import Calibration, ClassArea, Measure, calibration, roc_area
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config
 
@@ -39,11 +35,10 @@ _TEXTS = (
 def task_calibration(
     task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, Reply]
 ) -> Mapping[str, Calibration]:
-    """Return the calibration of recorded likelihoods by filter name, the same for each.
+    """Return the calibration of recorded likelihoods by filter name, the same for each; empty where replies are texts.
 
-    It is empty for a task that does not compare likelihoods, and where all replies are texts. Left out and counted are
-    questions without a key, and replies that are texts, have another number of losses than the question has options,
-    or a loss that is not finite: a failed pass.
+    Left out and counted are questions without a target, and replies that are texts, have another number of losses than
+    the question has options, or a loss that is not finite: a failed pass.
     """
     if (likelihoods := _likelihoods(task, documents, replies)) is None:
         return {}
@@ -87,7 +82,7 @@ def class_areas(
 ) -> tuple[ClassArea, ...]:
     """Return the AUROC of each class against all others; none unless all questions have the same options.
 
-    Source: :func:`medtasks.stats.auroc.roc_area`. The areas of two classes are the same.
+    The areas of two classes are the same.
     """
     likelihoods = _likelihoods(task, documents, replies) or []
     if len({sample.options for sample in likelihoods}) != 1 or len({sample.target for sample in likelihoods}) < 2:

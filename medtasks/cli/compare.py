@@ -11,8 +11,16 @@ import typer
 from typer import Argument, Option
 
 from medtasks import __version__
-from medtasks.audit.comparing import ComparedTask, Comparison, compare_all, compare_task
-from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, is_equivalent, overall
+from medtasks.audit.comparing import (
+    ComparedTask,
+    Comparison,
+    TaskVerdict,
+    Verdict,
+    compare_all,
+    compare_task,
+    is_equivalent,
+    overall,
+)
 from medtasks.audit.report import wording
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.wording import difference_interval, p_value

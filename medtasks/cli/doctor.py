@@ -34,14 +34,14 @@ def doctor(
     tasks: Annotated[
         list[str] | None, Option("--task", help="Check for this task, group or tag only; repeatable.")
     ] = None,
-    verify: Annotated[bool, Option("--verify", help="Also read all prepared data, and import the harness.")] = False,
+    verify: Annotated[bool, Option("--verify", help="Also read all prepared data.")] = False,
     model_args: _ModelArgs = "",
     json_file: Annotated[Path | None, Option("--json", help="Also write the results as JSON.")] = None,
     include_path: IncludePath = None,
 ) -> None:
     """Check that everything a run needs is in place, and how to fix what is not.
 
-    Checks the harness, packages, torch and GPUs, disk, memory, credentials, names of tasks, your own task files,
+    Checks the harness, torch and GPUs, disk, memory, credentials, names of tasks, your own task files,
     prepared data, weights of metrics and the judge. Only the judge, and the served model in --model-args, are asked
     over the network. The exit code is 1 if there is a problem; warnings do not count.
     """

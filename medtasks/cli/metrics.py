@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from medtasks import __version__
 from medtasks.audit.doctor.metric_weights import WORDNET, weights_trouble
-from medtasks.audit.facts import installed_version
+from medtasks.audit.recording import installed_version
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.wording import names_by, number
 from medtasks.audit.tables import number_table

@@ -1,25 +1,19 @@
-"""Calibration of a model's likelihoods: whether its confidence matches its accuracy.
+"""Calibration of a model's likelihoods: whether its confidence matches its accuracy, and the area under ROC curves.
 
 Confidence is the largest probability. If options share it, the answer counts as the expected one of a random choice
-among them, so that no order of options helps. ``Calibration.accuracy`` therefore differs from the accuracy of a rule
-that takes the first, the last or none of tied options, and only by these ties.
+among them, so that no order of options helps.
 
 - *Expected calibration error*: mean distance between confidence and accuracy in 15 bins of equal width, weighted by
-  their samples (Guo et al., 2017, "On Calibration of Modern Neural Networks", equation 3). A value of 0 means that
-  confidences are right on average, not that they are useful. The *debiased* value subtracts the effect of noise, as
-  squares: ``sqrt(ece^2 - noise^2)``, 0 at least, where ``noise`` is the mean error of bootstrap draws whose true error
-  is 0. For 352 calibrated answers to 4 options it is 0.015 instead of 0.058 (simulated; the bootstrap's own correction,
-  ``2 ece - mean of draws``, gives 0.034), and large errors stay as they are.
+  their samples (Guo et al., 2017, "On Calibration of Modern Neural Networks", equation 3). The *debiased* value
+  subtracts the effect of noise, as squares: ``sqrt(ece^2 - noise^2)``, 0 at least, where ``noise`` is the mean error of
+  bootstrap draws whose true error is 0.
 - *Brier score*: squared distance between the probabilities of all options and the target, summed over options (Brier,
-  1950): 0 at best, 2 at worst, ``1 - 1 / k`` for k equal probabilities. With two options it is twice scikit-learn's.
+  1950): 0 at best, 2 at worst. With two options it is twice scikit-learn's.
 - *AURC*, area under the risk-coverage curve: mean over samples of the share of wrong answers among those of at least
-  the same confidence (Geifman, Uziel and El-Yaniv, 2019); 0 at best, smaller is better. Equal confidences enter
-  together.
-- *AUROC of correctness*: probability that a right answer has a larger confidence than a wrong one
-  (:mod:`medtasks.stats.auroc`); 0.5 for uninformative confidences.
+  the same confidence (Geifman, Uziel and El-Yaniv, 2019); 0 at best. Equal confidences enter together.
+- *AUROC of correctness*: probability that a right answer has a larger confidence than a wrong one (:func:`roc_area`).
 
-Scores that are no probabilities, as of texts of different length, have accuracy and the last two only: in the mean per
-token, perfectly calibrated likelihoods of whole texts have an ECE of 0.09 (2 tokens) to 0.32 (16).
+Scores that are no probabilities, as of texts of different length, have accuracy and the last two only.
 
 Intervals are over units such as patients or pairs: for accuracy that of scores (:mod:`medtasks.stats.intervals`), for
 Brier score and AURC the middle 95 % of bootstrap draws, for the calibration error see :func:`error_interval`. Units are
@@ -35,9 +29,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from medtasks.stats.auroc import roc_area
 from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
-from medtasks.stats.intervals import interval
+from medtasks.stats.intervals import EstimatedValue, interval
 from medtasks.stats.standard_error import clustered_error
 
 Sample = tuple[float, float, float]  # confidence, correctness of the answer (0 to 1), and its Brier score
@@ -49,6 +42,7 @@ _ENDS = (0.025, 0.975)
 CURVE_POINTS = 200  # most points of a coverage curve; of more, those nearest to equal steps of coverage are kept
 _ROUNDING = 12  # digits; further ones of equal probabilities may depend on the order of a sum
 _SUM_TOLERANCE = 1e-6
+_NO_SPREAD = 1e-12
 
 
 @dataclass(frozen=True)
@@ -71,11 +65,6 @@ class Answers:
         numbers = np.repeat(np.arange(len(ordered)), [len(group) for group in ordered])
         return cls(table[:, 0], table[:, 1], table[:, 2], numbers)
 
-    @property
-    def units(self) -> int:
-        """Number of units."""
-        return int(self.unit[-1]) + 1
-
     def by_confidence(self) -> tuple[Integers, Integers]:
         """Return the order from the most confident sample down, and the last position of each distinct confidence."""
         order = np.argsort(-self.confidence, kind="stable")
@@ -87,14 +76,6 @@ class Answers:
         gaps = np.zeros((len(self.unit), BINS))
         gaps[np.arange(len(self.unit)), bin_of(self.confidence)] = self.right - self.confidence
         return gaps
-
-    def calibration_error(self) -> float:
-        """Return the expected calibration error."""
-        return float(np.abs(self.gaps().sum(axis=0)).sum() / len(self.unit))
-
-    def risk_coverage_area(self) -> float:
-        """Return the area under the risk-coverage curve."""
-        return float(_areas(self, np.ones((1, len(self.unit))))[0])
 
 
 @dataclass(frozen=True)
@@ -111,18 +92,13 @@ class Draws:
 
 
 def bin_of(confidence: Floats) -> Integers:
-    """Return the bin of each confidence; a bin has its upper edge, and the first one also 0.
-
-    Example:
-        >>> bin_of(np.array([0.0, 0.2, 0.21, 1.0])).tolist()
-        [0, 2, 3, 14]
-    """
+    """Return the bin of each confidence; a bin has its upper edge, and the first one also 0."""
     return np.clip(np.ceil(confidence * BINS - _ON_AN_EDGE).astype(np.int64) - 1, 0, BINS - 1)
 
 
 def draws(answers: Answers) -> Draws:
     """Draw units and compute the measures of each resample."""
-    units, samples = answers.units, len(answers.unit)
+    units, samples = int(answers.unit[-1]) + 1, len(answers.unit)
     if units < 2:
         return Draws(*[np.array([], dtype=np.float64)] * 4)
     starts = np.searchsorted(answers.unit, np.arange(units))
@@ -216,19 +192,13 @@ def calibration(
 
     Those of a sample's options sum to 1; their number may differ between samples. ``targets`` are indices of the right
     option, ``units`` the independent units, such as patients, both of shape (samples,). Measures are NaN without
-    samples, their intervals also with a single unit. Without ``are_probabilities`` only accuracy and discrimination are
-    defined.
+    samples. Without ``are_probabilities`` only accuracy and discrimination are defined.
 
     Example:
         >>> measured = calibration([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], [0, 0, 1, 1], range(4), "", 0)
         >>> measured.accuracy.value, measured.confidence, round(measured.ece.value, 3), round(measured.brier.value, 3)
         (0.75, 0.75, 0.3, 0.25)
     """
-    if not len(probabilities) == len(targets) == len(units):
-        raise ValueError(
-            f"expected as many targets and units as samples, but got {len(targets)} and {len(units)} for "
-            f"{len(probabilities)}"
-        )
     rows = [_answer(row, target) for row, target in zip(probabilities, targets, strict=True)]
     if not rows:
         bins = _bins(np.array([]), np.array([])) if are_probabilities else ()
@@ -238,7 +208,9 @@ def calibration(
     drawn = draws(answers)
     accuracy, brier = _mean(answers.right), _mean(answers.squares)
     error = clustered_error(answers.right.tolist(), answers.unit.tolist())
-    ece, aurc = answers.calibration_error(), answers.risk_coverage_area()
+    ece = float(np.abs(answers.gaps().sum(axis=0)).sum() / len(rows))
+    aurc = float(_areas(answers, np.ones((1, len(rows))))[0])
+    debiased = math.sqrt(max(0.0, ece**2 - float(drawn.noise.mean()) ** 2)) if len(drawn.noise) else math.nan
     auroc = roc_area(answers.confidence.tolist(), answers.right.tolist(), answers.unit.tolist())
     return Calibration(
         samples=len(rows),
@@ -246,7 +218,7 @@ def calibration(
         accuracy=Measure(accuracy, *interval(accuracy, error.error, error.degrees, True, error.effective)),
         confidence=_mean(answers.confidence) if are_probabilities else math.nan,
         ece=Measure(ece, *error_interval(ece, drawn)) if are_probabilities else _UNDEFINED,
-        debiased_ece=debiased_error(ece, drawn) if are_probabilities else math.nan,
+        debiased_ece=debiased if are_probabilities else math.nan,
         brier=Measure(brier, *percentiles(drawn.brier)) if are_probabilities else _UNDEFINED,
         bins=_bins(answers.confidence, answers.right) if are_probabilities else (),
         coverage=_curve(answers),
@@ -304,27 +276,18 @@ def percentiles(drawn: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def debiased_error(value: float, drawn: Draws) -> float:
-    """Return the expected calibration error without the effect of noise; NaN for fewer than two units."""
-    if len(drawn.noise) == 0:
-        return math.nan
-    return math.sqrt(max(0.0, value**2 - float(drawn.noise.mean()) ** 2))
-
-
 def error_interval(value: float, drawn: Draws) -> tuple[float, float]:
     """Return the 95 % interval of the expected calibration error.
 
-    Noise only adds to a sum of distances: the value is too large on average (about 0.06 for a perfectly calibrated
-    model with 352 answers), each draw adds noise once more, and the middle of the draws never covers the truth of a
-    well calibrated model. Hence three steps:
+    Noise only adds to a sum of distances: the value is too large on average, each draw adds noise once more, and the
+    middle of the draws never covers the truth of a well calibrated model. Hence three steps:
 
     1. Draws are shifted down by the difference of their mean and the value.
     2. The basic interval, which mirrors the draws at the value, is joined: near 0 it reaches lower, else higher.
     3. If the value is at most the 97.5 % quantile of noise alone, the lower end is 0: perfect calibration is possible.
 
-    Simulated coverage of the true (binned) error is 92 to 98 % for 100 or more units, about 90 % for 60; the middle of
-    the draws alone covers it in 0 % of cases for a perfectly calibrated model, and in 17 % for a true error of 0.05
-    with 352 samples. The value lies between the ends, which are NaN if all draws are equal.
+    Simulated coverage of the true (binned) error is 92 to 98 % for 100 or more units, about 90 % for 60. The value lies
+    between the ends, which are NaN if all draws are equal.
     """
     low, high = percentiles(drawn.error)
     if math.isnan(low):
@@ -343,3 +306,44 @@ def _areas(answers: Answers, weights: Floats) -> Floats:
     wrong = np.cumsum(weights * (1 - answers.right[order]), axis=1)[:, last]
     risk = wrong / np.maximum(entered, 1)  # before the first sample is drawn, nothing is wrong either
     return np.asarray((np.diff(entered, axis=1, prepend=0) * risk).sum(axis=1) / entered[:, -1])
+
+
+def roc_area(scores: Sequence[float], positive: Sequence[float], clusters: Sequence[Hashable]) -> EstimatedValue:
+    """Return the area under the ROC curve of scores; the order of the samples does not matter.
+
+    ``positive`` is 1 for a positive sample and 0 for a negative one; a value between counts as that share of each. All
+    have shape (samples,). The area is the probability that a positive sample has a larger score than a negative one;
+    ties count one half. It is NaN without positives or negatives, its error with fewer than two clusters of either.
+
+    The error is that of DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, for clusters that of Obuchowski
+    (1997), Biometrics 53. The interval is Wilson's, with Satterthwaite's degrees of freedom for the two groups.
+    """
+    order = sorted(range(len(scores)), key=lambda index: (scores[index], positive[index]))
+    weights = np.array([positive[index] for index in order], dtype=np.float64)
+    totals = math.fsum(weights), math.fsum(1 - weights)
+    if not all(totals):
+        return EstimatedValue(math.nan)
+    _, values = np.unique([scores[index] for index in order], return_inverse=True)
+
+    def weight_below(weights: Floats) -> Floats:
+        """Return for each sample the weight of all with a smaller value, and half of those with the same."""
+        of_value = np.bincount(values, weights)
+        return np.asarray((np.cumsum(of_value) - of_value / 2)[values])
+
+    below, above = weight_below(1 - weights) / totals[1], 1 - weight_below(weights) / totals[0]
+    area = math.fsum(weights * below) / totals[0]
+    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
+    members = np.array([numbers[clusters[index]] for index in order])
+    groups = [int(np.unique(members[of_class > 0]).size) for of_class in (weights, 1 - weights)]
+    if min(groups) < 2:
+        return EstimatedValue(area)
+    components = weights * (below - area) / totals[0], (1 - weights) * (above - area) / totals[1]
+    sums = [np.bincount(members, component) for component in components]
+    variances = [size / (size - 1) * math.fsum(total**2) for size, total in zip(groups, sums, strict=True)]
+    shared = len(numbers) / (len(numbers) - 1) * math.fsum(sums[0] * sums[1])
+    error = math.sqrt(max(0.0, sum(variances) + 2 * shared))
+    if error < _NO_SPREAD:
+        return EstimatedValue(area, 0.0, *interval(area, 0.0, min(groups) - 1, share=True, effective=min(groups)))
+    parts = (variance**2 / (size - 1) for variance, size in zip(variances, groups, strict=True))
+    degrees = sum(variances) ** 2 / sum(parts)
+    return EstimatedValue(area, error, *interval(area, error, degrees, share=True))

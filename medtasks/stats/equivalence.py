@@ -1,4 +1,4 @@
-"""Equivalence of two models within a margin: two one-sided tests on the same samples, and the samples they need.
+"""Equivalence of two models within a margin, and planning of paired comparisons: samples, power, differences.
 
 A paired test that finds no difference shows nothing: with few samples it never finds one. Here the hypotheses are
 reversed (Schuirmann, 1987, Journal of Pharmacokinetics and Biopharmaceutics 15): models are equivalent if true
@@ -15,17 +15,24 @@ dyads, with Student's t for its degrees of freedom (:mod:`medtasks.stats.standar
 Other values: Student's t with the same standard error; if few units differ at all, which shows little of their spread,
 the error is at least that of Tango's test for the margin.
 
-Simulated at the margin, at most 6 % are called equivalent on pairs that share images (``benchmarks/intervals.py``),
-and at most 8 % in clusters (``tests/stats/test_equivalence.py``), where 5 % should be.
+Simulated at the margin, at most 6 % are called equivalent on pairs that share images (``benchmarks/intervals.py``), and
+at most 8 % in clusters (``tests/stats/test_equivalence.py``), where 5 % should be.
+
+For a plan, the power of McNemar's exact test is summed over all outcomes, and that of Tango's test for non-inferiority
+simulated with a fixed seed. Samples that share a patient or image count as fewer: their number is divided by the design
+effect.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from medtasks.stats.intervals import t_quantile
-from medtasks.stats.paired import ALPHA, POWER, exceeding
+from medtasks.stats.paired import ALPHA, POWER, SEED, exceeding
 from medtasks.stats.standard_error import Dyad, MeanError, mean_error, mean_standard_error, separate_units
 
 MARGIN = 0.01
@@ -37,6 +44,14 @@ _FEW = 50  # units that differ
 _HARDLY_ANY = 8  # as for shares (:mod:`medtasks.stats.standard_error`)
 _HALVINGS = 60
 _NO_SPREAD = 1e-12
+
+WORKING_CORRELATION = 0.2
+"""Assumed correlation of samples that share a patient or image, without a run to estimate it."""
+LARGEST_PLAN = 10_000_000
+"""Samples beyond which none are planned."""
+_SIMULATED = 4000  # comparisons per power
+_UNLIKELY = 1e-10  # outcomes left out on either side
+_STEP = 1e-4  # in which detectable differences are found
 
 
 @dataclass(frozen=True)
@@ -63,18 +78,8 @@ def equivalence(
 ) -> Equivalence:
     """Test whether two models are equivalent on the same samples; arguments as of ``compare_paired``.
 
-    The margin is above 0, in the unit of the values: 0.01 is one percentage point of a share.
-
-    Example:
-        >>> same = [0.0, 1.0] * 200
-        >>> equivalence(same, same, range(400)).shown, equivalence(same[:100], same[:100], range(100)).shown
-        (True, False)
+    There is at least one sample. The margin is above 0, in the unit of the values: 0.01 is one percentage point.
     """
-    if not first or not len(first) == len(second) == len(units) or not margin > 0:
-        raise ValueError(
-            f"expected as many values and units, at least one, and a margin above 0, got {len(first)}, {len(second)}, "
-            f"{len(units)}, {margin}"
-        )
     differences = [after - before for before, after in zip(first, second, strict=True)]
     units = separate_units(units)
     error, samples = mean_error(differences, units), len(differences)
@@ -82,7 +87,7 @@ def equivalence(
     reach = max(1.0, max(*first, *second) - min(*first, *second))
     statistic: Callable[[float], float]
     if {*first, *second} <= {0.0, 1.0}:
-        share = _effective(differences, units, error) / samples
+        share = _effective(differences, units, error) / samples  # of independent samples with the same error
         gained, lost = (sum(sign * difference > 0 for difference in differences) for sign in (1, -1))
         test, statistic = SCORE_TEST, partial(tango_statistic, share * gained, share * lost, share * samples)
     else:
@@ -134,7 +139,6 @@ def _effective(differences: Sequence[float], units: Sequence[Hashable], error: M
 
 
 def _changed(differences: Sequence[float], units: Sequence[Hashable]) -> int:
-    """Return the number of units with any difference."""
     return len({unit for unit, difference in zip(units, differences, strict=True) if abs(difference) > _NO_SPREAD})
 
 
@@ -171,3 +175,80 @@ def _needed(variance: float, samples: int, units: int, observed: float, margin: 
     if distance <= 0:
         return None
     return max(samples + 1, math.ceil((level + t_quantile(POWER, None)) ** 2 * variance / distance**2))
+
+
+def design_effect(units: Sequence[Hashable], correlation: float = WORKING_CORRELATION) -> float:
+    """Return the ratio of the variance of a mean to that of independent samples.
+
+    ``units`` are the cluster or dyad of each sample, shape (samples,), at least one; samples that share a cluster or a
+    member of dyads have the ``correlation``. Source: Kish (1965); Obuchowski (1998), Statistics in Medicine 17.
+    """
+    dyads = [frozenset((unit.first, unit.second)) if isinstance(unit, Dyad) else frozenset((unit,)) for unit in units]
+    uses, alike = Counter(member for dyad in dyads for member in dyad), Counter(dyads)
+    sharing = sum(sum(uses[member] for member in dyad) - (alike[dyad] if len(dyad) > 1 else 0) for dyad in dyads)
+    return 1 + correlation * (sharing / len(dyads) - 1)
+
+
+def independent_discordance(first: float, second: float) -> float:
+    """Return the share of samples that one model alone gets right if the answers of both are independent."""
+    return first * (1 - second) + second * (1 - first)
+
+
+def mcnemar_power(samples: int, difference: float, discordance: float, level: float) -> float:
+    """Return the power of McNemar's exact two-sided test to show a difference, in its direction.
+
+    ``difference`` and ``discordance`` are the true shares of samples: second minus first model, and those that exactly
+    one model gets right, which is at least the absolute difference. ``samples`` are independent.
+    """
+    from scipy.stats import binom  # type: ignore[import-untyped]  # scipy.stats takes half a second to import
+
+    size = abs(difference)
+    if discordance <= 0 or size > discordance + 1e-12:
+        return 0.0
+    low, high = binom.ppf([_UNLIKELY, 1 - _UNLIKELY], samples, discordance)
+    numbers = np.arange(int(low), int(high) + 1)
+    critical = binom.ppf(level / 2, numbers, 0.5)
+    critical = np.where(binom.cdf(critical, numbers, 0.5) > level / 2, critical - 1, critical)
+    lost = (discordance - size) / 2 / discordance
+    return float(binom.pmf(numbers, samples, discordance) @ binom.cdf(critical, numbers, lost))
+
+
+def non_inferiority_power(samples: int, difference: float, discordance: float, margin: float, level: float) -> float:
+    """Return the power to show that the second model is worse by less than the ``margin``, simulated.
+
+    The test is Tango's with the normal quantile, one-sided; arguments are those of :func:`mcnemar_power`.
+    """
+    gained, lost = max(0.0, (discordance + difference) / 2), max(0.0, (discordance - difference) / 2)
+    random = np.random.default_rng(SEED)
+    drawn = random.multinomial(samples, [gained, lost, max(0.0, 1 - gained - lost)], size=_SIMULATED)
+    kinds, numbers = np.unique(drawn[:, :2], axis=0, return_counts=True)
+    limit = t_quantile(1 - level, None)
+    rejected = [tango_statistic(float(more), float(less), samples, -margin) > limit for more, less in kinds]
+    return float(numbers @ np.array(rejected) / _SIMULATED)
+
+
+def samples_needed(power_of: Callable[[int], float], power: float) -> int | None:
+    """Return the number of independent samples that have a power, None beyond :data:`LARGEST_PLAN`.
+
+    The power of an exact test is not quite monotonic: some smaller number may have the power, too.
+    """
+    low, high = 1, 2
+    while power_of(high) < power:
+        low, high = high, 2 * high
+        if high > LARGEST_PLAN:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power_of(middle) >= power else (middle, high)
+    return high
+
+
+def detectable_difference(power_of: Callable[[float], float], power: float, largest: float) -> float:
+    """Return the smallest difference, up to a ``largest``, that has a power; NaN if none has."""
+    low, high = 0, math.floor(largest / _STEP)
+    if high < 1 or power_of(high * _STEP) < power:
+        return math.nan
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power_of(middle * _STEP) >= power else (middle, high)
+    return high * _STEP

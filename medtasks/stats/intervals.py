@@ -2,9 +2,9 @@
 
 A share gets the interval of Wilson (1927) for the number of independent answers that would have the same standard
 error, the *effective sample size* ``p (1 - p) / error ** 2`` (Kish, "Survey Sampling", 1965). Survey statistics uses it
-for shares of clustered samples: Korn and Graubard (1998), Survey Methodology 24, who also correct for the few units
-of the error; Dean and Pagano (2015), Journal of Survey Statistics and Methodology 3, who find Wilson's the most
-reliable of seven such intervals. It never leaves [0, 1], and is defined also if every answer is right.
+for shares of clustered samples: Korn and Graubard (1998), Survey Methodology 24, who also correct for the few units of
+the error; Dean and Pagano (2015), Journal of Survey Statistics and Methodology 3, who find Wilson's the most reliable
+of seven such intervals. It never leaves [0, 1], and is defined also if every answer is right.
 
 Any other score gets Student's interval, ``value +- t * error``. Degrees of freedom and bounds of the effective size
 come from :mod:`medtasks.stats.standard_error`.
@@ -15,12 +15,23 @@ for 40 very skewed values, such as log-normal ones (``tests/stats/test_intervals
 """
 
 import math
+from dataclasses import dataclass
 from statistics import NormalDist
 
 LEVEL = 0.95
 FEW_CLUSTERS = 10
 """Effective clusters, degrees of freedom plus one, below which tables note that an interval rests on few of them."""
 _NO_SPREAD = 1e-9  # relative to the score: a standard error of nothing but rounding
+
+
+@dataclass(frozen=True)
+class EstimatedValue:
+    """A value with its error and 95 % interval; undefined numbers are NaN."""
+
+    value: float
+    error: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
 
 
 def interval(
@@ -39,14 +50,6 @@ def interval(
 
     Ends are NaN for an undefined value or error, without a degree of freedom, and for an error of 0, except for shares
     with ``effective``. Raises a ValueError for a share that is not between 0 and 1, or a negative error.
-
-    Example:
-        >>> [round(end, 3) for end in interval(0.5, 0.0792, 39, share=True)]
-        [0.347, 0.653]
-        >>> [round(end, 3) for end in interval(1.0, 0.0, 39, share=True, effective=40)]
-        [0.907, 1.0]
-        >>> [round(end, 2) for end in interval(3.5, 0.2, 99, share=False)]
-        [3.1, 3.9]
     """
     if error < 0 or (share and (value < -_NO_SPREAD or value > 1 + _NO_SPREAD)):
         raise ValueError(f"expected a share between 0 and 1 and an error of at least 0, but got {value} and {error}")
@@ -75,10 +78,6 @@ def difference_of_shares(shares: tuple[float, float], sizes: tuple[float, float]
 
     The score test with the error of equal shares, of which Wilson's interval is the one-sample form (Newcombe, 1998,
     Statistics in Medicine 17), for effective sample sizes and with Student's t.
-
-    Example:
-        >>> round(difference_of_shares((1.0, 0.9), (20.0, 980.0), None), 2)
-        0.14
     """
     if not all(map(math.isfinite, (*shares, *sizes))) or min(sizes) <= 0 or (degrees is not None and not degrees > 0):
         return math.nan

@@ -21,18 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medtasks.stats.bootstrap import Floats
-from medtasks.stats.intervals import interval
+from medtasks.stats.intervals import EstimatedValue, interval
 from medtasks.stats.standard_error import Dyad, mean_error
-
-
-@dataclass(frozen=True)
-class EstimatedValue:
-    """A value with its 95 % interval; undefined numbers are NaN."""
-
-    value: float
-    error: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -58,12 +48,6 @@ def judged_share(
     ``labels`` are NaN for replies without one, whose ``weights`` do not count. A reply about which the judge was not
     ``asked`` has the verdict of a rule, which is taken for true. All have shape (replies,). Everything is NaN if a
     verdict of the judge has fewer than two labelled replies.
-
-    Example:
-        >>> verdicts, labels = [1, 1, 1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 0] + [float("nan")] * 2 + [0, 1] * 2
-        >>> share = judged_share(verdicts, labels, [1.0] * 10, [True] * 10, range(10))
-        >>> round(share.corrected.value, 3), round(share.sensitivity.value, 3)  # 0.6 * 0.75 + 0.4 * 0.5, 0.45 / 0.65
-        (0.65, 0.692)
     """
     verdict, label, weight = (np.asarray(values, dtype=np.float64) for values in (verdicts, labels, weights))
     is_asked = np.asarray(asked, dtype=bool)
@@ -71,7 +55,7 @@ def judged_share(
     has_label = ~np.isnan(label)
     used = [value for value in (0.0, 1.0) if (is_asked & (verdict == value)).any()]
     if not used or any((has_label & (verdict == value)).sum() < 2 for value in used):
-        nothing = EstimatedValue(*[math.nan] * 4)
+        nothing = EstimatedValue(math.nan)
         return JudgedShare(int(has_label.sum()), nothing, nothing, nothing, nothing)
     added = [(value, truth, weight[has_label & (verdict == value)].mean()) for value in used for truth in (0.0, 1.0)]
     more = np.array(added).T

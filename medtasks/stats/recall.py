@@ -26,11 +26,6 @@ def mean_recall_posterior(
 
     The order of the samples does not matter. ``right`` is 1 for a right answer and 0 for a wrong one; ``targets`` are
     the classes; all have shape (samples,). NaN for fewer than two clusters.
-
-    Example:
-        >>> right, targets = [1] * 80 + [0] * 19 + [1], [0] * 99 + [1]
-        >>> [round(value, 2) for value in mean_recall_posterior(right, targets, range(100))]
-        [0.13, 0.47, 0.92]
     """
     if len(set(clusters)) < 2:
         return math.nan, math.nan, math.nan

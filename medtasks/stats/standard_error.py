@@ -1,15 +1,12 @@
 """Standard errors of a mean at the unit that was sampled, and samples that belong together.
 
-A :class:`MeanError` has what an interval needs besides the error: degrees of freedom, and for a share the number of
-independent answers that would have the same error.
-
 Clusters, such as patients: Liang and Zeger (1986), with the correction and the degrees of freedom that Bell and
 McCaffrey (2002), Survey Methodology 28, and Imbens and Kolesár (2016), Review of Economics and Statistics 98, derive
 from the sizes of the clusters under a working correlation. Few large clusters among many small ones count as few
 clusters (Carter, Schnepel and Steigerwald, 2017, Review of Economics and Statistics 99).
 
-Dyads, such as pairs of images that other pairs share: Fafchamps and Gubert (2007), Journal of Development Economics
-83; Aronow, Samii and Assenova (2015), Political Analysis 23; degrees of freedom as above, after Tabord-Meehan (2019),
+Dyads, such as pairs of images that other pairs share: Fafchamps and Gubert (2007), Journal of Development Economics 83;
+Aronow, Samii and Assenova (2015), Political Analysis 23; degrees of freedom as above, after Tabord-Meehan (2019),
 Journal of Business and Economic Statistics 37.
 """
 
@@ -48,16 +45,8 @@ class Dyad(NamedTuple):
     second: str
 
 
-_UNDEFINED = (math.nan, math.nan, math.nan)
-
-
 def mean_standard_error(values: Sequence[float]) -> float:
-    """Return the sample standard deviation (n - 1) of independent values over the root of n; NaN for fewer than two.
-
-    Example:
-        >>> round(mean_standard_error([0, 0, 1, 1]), 4)
-        0.2887
-    """
+    """Return the sample standard deviation (n - 1) of independent values over the root of n; NaN for fewer than two."""
     if len(values) < 2:
         return float("nan")
     return float(np.std(np.asarray(values, dtype=float), ddof=1) / np.sqrt(len(values)))
@@ -77,11 +66,6 @@ def clustered_error(
     size is at most the number of values, and at most the number of clusters while fewer than 8 of them hold the rarer
     outcome: so few do not show the correlation within clusters (bounds after Korn and Graubard, 1998, Survey
     Methodology 24). NaN for fewer than two clusters.
-
-    Example:
-        >>> error = clustered_error([0.0, 0.0, 1.0, 1.0, 0.0, 1.0], "aabbcc")
-        >>> round(error.error, 4), round(error.degrees, 4), round(error.effective, 4)
-        (0.2887, 2.0, 3.0)
     """
     if len(values) != len(clusters):
         raise ValueError(f"expected one cluster per value, but got {len(clusters)} for {len(values)}")
@@ -91,11 +75,11 @@ def clustered_error(
         members[cluster].append(index)
     number = len(members)
     if number < 2:
-        return MeanError(*_UNDEFINED, number)
+        return MeanError(math.nan, math.nan, math.nan, number)
     mean, deviations, total = _deviations(values, weights)
     # Several ranks deliver samples in another order than one; fsum rounds once, so that the result is the same.
     sizes = sorted(math.fsum(weights[index] for index in indices) for indices in members.values())
-    correction, degrees = _of_sizes(np.array(sizes))
+    correction, degrees = _correction_and_degrees(np.array(sizes))
     sums = (math.fsum(deviations[index] for index in indices) for indices in members.values())
     variance = correction * math.fsum(deviation**2 for deviation in sums) / total**2
     spread = mean * (1 - mean)
@@ -114,16 +98,9 @@ def dyadic_error(
 ) -> MeanError:
     """Return the error of a (weighted) mean of values of dyads, which are independent unless they share a member.
 
-    At least the error of independent values. The members of a dyad have no order. NaN for fewer than two dyads, and
-    if each shares a member with each other.
-
-    Example:
-        >>> error = dyadic_error([1.0, 0.0, 0.0, 1.0], [("a", "b"), ("b", "c"), ("d", "e"), ("f", "g")])
-        >>> round(error.error, 4), round(error.degrees, 4)
-        (0.2887, 1.9231)
+    At least the error of independent values. The members of a dyad have no order. NaN for fewer than two dyads, and if
+    each shares a member with each other.
     """
-    if len(values) != len(dyads):
-        raise ValueError(f"expected one dyad per value, but got {len(dyads)} for {len(values)}")
     number = len(values)
     weights = [1.0] * number if weights is None else weights
     members = [frozenset(dyad) for dyad in dyads]
@@ -133,7 +110,7 @@ def dyadic_error(
     linked = sum(neighbours)
     trace = number - linked / number if number else 0.0
     if number < 2 or trace <= 0:
-        return MeanError(*_UNDEFINED, number)
+        return MeanError(math.nan, math.nan, math.nan, number)
     squares = linked - 2 * math.fsum(count**2 for count in neighbours) / number + (linked / number) ** 2
     mean, deviations, total = _deviations(values, weights)
     by_member: dict[Hashable, list[float]] = defaultdict(list)
@@ -180,7 +157,7 @@ def _deviations(values: Sequence[float], weights: Sequence[float]) -> tuple[floa
     return mean, [(value - mean) * weight for value, weight in zip(values, weights, strict=True)], total
 
 
-def _of_sizes(sizes: Floats) -> tuple[float, float]:
+def _correction_and_degrees(sizes: Floats) -> tuple[float, float]:
     """Return correction of the variance and degrees of freedom from the sizes of at least two clusters.
 
     Sums of deviations by cluster have the covariance ``K = L D L'`` with ``L = I - a 1'``, where ``a`` are the shares
@@ -201,10 +178,6 @@ def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> li
 
     A joined cluster has the least name of its members, so that names do not depend on the order. ``shared`` is None for
     samples that share nothing; both arguments have shape (samples,).
-
-    Example:
-        >>> joined_clusters(["p1", "p2", "p3"], ["atlas", "atlas", "x-ray"])
-        ['p1', 'p1', 'p3']
     """
     if not any(shared):
         return list(clusters)
@@ -220,10 +193,6 @@ def connected_components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
     """Return for each sample the position of the first one that it is connected with, directly or through others.
 
     Samples with an equal one of their ``keys`` are connected; keys and positions have shape (samples,).
-
-    Example:
-        >>> connected_components([["a"], ["b"], ["a", "c"], ["c"], []])
-        [0, 1, 0, 0, 4]
     """
     first = list(range(len(keys)))
     seen: dict[Hashable, int] = {}

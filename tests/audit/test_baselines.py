@@ -7,7 +7,6 @@ import math
 from collections import Counter
 
 import pytest
-from loguru import logger
 
 from medtasks.audit.baselines import baselines
 from medtasks.audit.scoring import rows_of, score_replies, scores_of
@@ -20,7 +19,6 @@ from medtasks.extract.failure import failed_reply
 from medtasks.extract.labels import labeler
 from medtasks.families import family
 from medtasks.families.family import Reply, needs_labeler
-from medtasks.hooks import pairs
 from medtasks.metrics.metric import evaluate
 from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_metrics import report_metric
@@ -118,49 +116,37 @@ def test_every_rule_of_medheval_reads_them(medheval, monkeypatch):
     check_tasks(MEDHEVAL)
 
 
-@pytest.mark.parametrize("task", ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"])
+@each_row("task", ["mediconfusion", "mediconfusion_gd"])
 def test_pairs(sample, task):
     documents = load_documents("mediconfusion")
-    found = by_name(task, documents)
+    found, names = by_name(task, documents), ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
     assert list(found) == ["always A", "always B", "most frequent answer", "random answer"]
     for rule in task_file(task).rows:
         for name in ("always A", "always B", "most frequent answer"):
-            assert found[name].scores[rule] == {
-                "set_accuracy": 0,
-                "individual_accuracy": 0.5,
-                "confusion": 1,
-                "invalid_rate": 0,
-            }
-        assert found["random answer"].scores[rule] == {
-            "set_accuracy": 0.25,
-            "individual_accuracy": 0.5,
-            "confusion": 0.5,
-            "invalid_rate": 0,
-        }
+            assert found[name].scores[rule] == dict(zip(names, (0, 0.5, 1, 0), strict=True))
+        assert found["random answer"].scores[rule] == dict(zip(names, (0.25, 0.5, 0.5, 0), strict=True))
+    cut = documents[:21]  # the last pair is incomplete
+    recorded = score_replies(task_file("mediconfusion"), cut, texts(cut, lambda _: "B"))
+    for rule, scores in by_name("mediconfusion", cut)["always B"].scores.items():
+        assert scores == {name: getattr(recorded[rule].categories[TOTAL], name) for name in scores}
 
 
-def test_scores_of_pairs_are_those_of_recorded_replies(sample):
-    documents = load_documents("mediconfusion")[:21]  # the last pair is incomplete
-    task = task_file("mediconfusion")
-    scored = score_replies(task, documents, texts(documents, lambda _: "B"))
-    for rule, scores in by_name("mediconfusion", documents)["always B"].scores.items():
-        total = scored[rule].categories["total"]
-        assert scores == {name: getattr(total, name) for name in scores}
+def test_tasks_and_documents_without_baselines():
+    read = {"doc_id": "1", "question": "?", "answer": "A", "options": ["x", "y"], "report": "Normal."}
+    for task in (*JUDGED, *OPEN_MEDHEVAL, "medheval"):
+        assert baselines(task_file(task), [read, {**read, "doc_id": "2"}]) == ()
+    assert baselines(task_file("gmai_mmbench_test"), [choice(1, None), choice(2, None)]) == ()
+    assert baselines(task_file("gmai_mmbench_val"), []) == ()
 
 
-def test_cut_pairs_are_not_warned_of_again(sample):
-    said = []
-    handler = logger.add(said.append)
-    documents = load_documents("mediconfusion")[:21]
-    try:
-        by_name("mediconfusion", documents)
-        assert said == []
-        pairs.set_accuracy(
-            [{"pair_id": "1", "position": 1, "image_id": "i", "target": "A", "value": "A", "categories": []}]
-        )
-    finally:
-        logger.remove(handler)
-    assert "1 pairs lack an answer to one image (cut by --limit or --offset, or failed)" in said[0]  # of a run they are
+def test_names_and_ties():
+    documents = [{**choice(n, "A"), "dataset": "mediconfusion", "options": ["yes", "no", "maybe"]} for n in range(3)]
+    assert list(by_name("multimedeval_pubmedqa", documents))[:3] == ["always yes", "always no", "always maybe"]
+    same = [{**one, "options": ["yes", "yes", "maybe"]} for one in documents]
+    assert list(by_name("gmai_mmbench_val", same))[:3] == ["always A", "always B", "always C"]
+    documents = [choice(n, "CBCBA"[n]) for n in range(5)]  # of equally frequent answers the first
+    assert by_name("gmai_mmbench_val", documents)["most frequent answer"].scores["robust"]["accuracy"] == 0.4
+    assert by_name("gmai_mmbench_val", documents) == by_name("gmai_mmbench_val", documents[::-1])
 
 
 def test_scores_of_questions_are_those_of_recorded_replies(gmai):
@@ -180,12 +166,6 @@ def test_most_frequent_among_questions_with_as_many_options(gmai):
     for task in ("gmai_mmbench_val", "gmai_mmbench_val_ll"):
         for scores in by_name(task, gmai)["most frequent answer"].scores.values():
             assert scores["accuracy"] == pytest.approx(right / len(gmai))
-
-
-def test_of_equally_frequent_answers_the_first():
-    documents = [choice(n, "CBCBA"[n]) for n in range(5)]
-    assert by_name("gmai_mmbench_val", documents)["most frequent answer"].scores["robust"]["accuracy"] == 0.4
-    assert by_name("gmai_mmbench_val", documents) == by_name("gmai_mmbench_val", documents[::-1])
 
 
 def test_an_option_that_a_rule_cannot_read_has_no_score():
@@ -279,15 +259,6 @@ def test_open_questions():
     assert list(by_name("multimedeval_vqa_rad", documents[3:])) == ["most frequent answer"]
 
 
-def test_an_answer_that_a_rule_takes_for_a_refusal_has_no_score():
-    found = by_name("multimedeval_vqa_rad", open_questions("I cannot tell", "I cannot tell", "CT"))
-    assert no_score(found["most frequent answer"]) == {"robust"}
-    assert "No score under robust: it reads no reply as this answer for 2 of 3 questions." in (
-        found["most frequent answer"].describes
-    )
-    assert found["most frequent answer"].scores["reference"]["open_accuracy"] == pytest.approx(2 / 3)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["medheval_visual_mm", "medheval_visual_mm_ll"])
 def test_golden_closed_questions_of_medheval(test_data, task):
@@ -347,22 +318,6 @@ def test_the_most_frequent_report_by_metrics_that_count_words():
     assert by_name("iu_xray_report", documents[:2]) == {}
 
 
-@each_row("task", [*JUDGED, *OPEN_MEDHEVAL])
-def test_what_a_judge_reads_has_none(task):
-    document = {"doc_id": "1", "question": "?", "answer": "A", "options": ["x", "y"], "report": "Normal."}
-    assert baselines(task_file(task), [document, {**document, "doc_id": "2"}]) == ()
-
-
-def test_without_a_published_key_or_documents():
-    documents = [choice(1, None), choice(2, None)]
-    assert baselines(task_file("gmai_mmbench_test"), documents) == ()
-    assert baselines(task_file("gmai_mmbench_val"), []) == ()
-
-
-def test_groups_have_none():
-    assert baselines(task_file("medheval"), [choice(1, "A")]) == ()
-
-
 def test_rotated_questions_keep_no_letter_right(sample):
     documents = rotated(load_documents("mediconfusion"))
     for task in ("mediconfusion_rotated", "mediconfusion_gd_rotated"):
@@ -371,10 +326,7 @@ def test_rotated_questions_keep_no_letter_right(sample):
         for scores in found["always A"].scores.values():
             assert (scores["mean_accuracy"], scores["worst_case"], scores["flip_rate"]) == (0.5, 0, 1)
             assert scores["invalid_rate"] == 0
-
-
-def test_other_variants_have_those_of_their_task(sample):
-    documents = load_documents("mediconfusion")
+    documents = load_documents("mediconfusion")  # other variants have those of their task
     assert by_name("mediconfusion_blind", blind(documents)) == by_name("mediconfusion", documents)
 
 
@@ -395,13 +347,6 @@ def test_nothing_of_a_credentialed_set_is_told_or_saved(tmp_path, monkeypatch):
     assert secret not in told
     assert "always A" in told
     assert not (tmp_path / FOLDER_NAME).exists()
-
-
-def test_short_public_options_that_never_change_are_named():
-    documents = [{**choice(n, "A"), "dataset": "mediconfusion", "options": ["yes", "no", "maybe"]} for n in range(3)]
-    assert list(by_name("multimedeval_pubmedqa", documents))[:3] == ["always yes", "always no", "always maybe"]
-    same = [{**one, "options": ["yes", "yes", "maybe"]} for one in documents]
-    assert list(by_name("gmai_mmbench_val", same))[:3] == ["always A", "always B", "always C"]
 
 
 PAIRED = ("set_accuracy", "individual_accuracy", "confusion")
@@ -477,10 +422,17 @@ def test_guesses(task, documents, metrics):
     check(task, documents, *metrics)
 
 
-def test_pairs_with_three_options():
-    assert expected_scores("mediconfusion", pair(1, options=3)) == pytest.approx(
-        {"invalid_rate": 0, "individual_accuracy": 1 / 3, "set_accuracy": 1 / 9, "confusion": 1 / 3}
-    )
+def test_guesses_without_a_formula():
+    for task, further in (
+        ("multimedeval_vqa_rad", {"answer": "left lung"}),
+        ("multimedeval_chestxray14", {"options": ["Edema", "Mass"], "labels": [0, 1]}),
+        ("medheval_visual_mm", {"options": ["Yes", "No"], "choices": "", "kind": "binary", "answer": "A"}),
+        ("gmai_mmbench_val", {"options": ["x", "y"], "answer": None}),
+    ):
+        assert expected_scores(task, [{"question": "?", **further}]) == {}
+    one_class = [{"doc_id": str(n), "options": ["cyst", "stone"], "label": 1} for n in range(3)]
+    expected = {"invalid_rate": 0, "balanced_accuracy": 0.5, "macro_auroc": 0}
+    assert expected_scores("multimedeval_bloodmnist", one_class) == expected
 
 
 @each_row("labels", [[0, 1, 2], [0, 0, 1], [0, 2, 2, 2]])
@@ -491,39 +443,6 @@ def test_guessed_classes(labels):
     ]
     names = ("balanced_accuracy", "macro_auroc", "present_class_auroc")
     check("multimedeval_bloodmnist", documents, *names, say=lambda document, index: document["options"][index])
-
-
-def test_a_single_class_has_no_auroc():
-    documents = [{"doc_id": str(n), "options": ["cyst", "stone"], "label": 1} for n in range(3)]
-    assert expected_scores("multimedeval_bloodmnist", documents) == {
-        "invalid_rate": 0,
-        "balanced_accuracy": 0.5,
-        "macro_auroc": 0,
-    }
-
-
-@each_row(
-    "task, document",
-    [
-        ("multimedeval_vqa_rad", {"question": "?", "answer": "left lung"}),
-        ("iu_xray_report", {"report": "No effusion."}),
-        ("multimedeval_chestxray14", {"options": ["Edema", "Mass"], "labels": [0, 1]}),
-        ("medheval_visual_mm", {"options": ["Yes", "No"], "choices": "", "kind": "binary", "answer": "A"}),
-        ("gmai_mmbench_val", {"options": ["x", "y"], "answer": None}),
-        ("gmai_mmbench_test", {"options": ["x", "y"], "answer": None}),
-    ],
-)
-def test_families_without_a_formula(task, document):
-    assert expected_scores(task, [document]) == {}
-
-
-def test_guessing_flips_more_often_the_more_options_there_are():
-    values = [
-        expected_scores("gmai_mmbench_val_rotated", rotated([choice(1, "A", options)]))["flip_rate"]
-        for options in (2, 3, 4)
-    ]
-    assert values == pytest.approx([1 / 2, 8 / 9, 63 / 64])
-    assert not any(map(math.isnan, values))
 
 
 def test_the_best_constant_is_tested_against_the_run_question_by_question(sample_home, monkeypatch):

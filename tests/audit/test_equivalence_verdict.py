@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from medtasks.audit.comparing import compare_all, compare_task, prompt_warnings
-from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, overall
+from medtasks.audit.comparing import TaskVerdict, Verdict, compare_all, compare_task, overall, prompt_warnings
 from medtasks.data.document_store import load_documents
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE
@@ -52,6 +51,8 @@ def test_equal_runs_are_identical_however_few(sample, tmp_path):
     assert (found.verdict, found.lacking) == (Verdict.IDENTICAL, "")
     assert found.explanation == "Every reply is the same to the last byte."
     assert {answer.equal for answer in found.agreement.answers.values()} == {found.agreement.texts.equal} == {32}
+    assert overall([Verdict.IDENTICAL, Verdict.SAME_ANSWERS, Verdict.EQUIVALENT]) is Verdict.SAME_ANSWERS
+    assert overall([Verdict.DIFFERENT, Verdict.NOT_ENOUGH]) is Verdict.DIFFERENT
 
 
 def test_flips_at_near_ties_are_equivalent(right, jitter, tmp_path):
@@ -122,11 +123,6 @@ def test_texts_that_differ_with_equal_answers(right, tmp_path):
     long = [f"{letter}. This is why." for letter in right]
     cut = compared(tmp_path, "letters", long, [f"{letter}. This" for letter in right])
     assert (cut.explanation, cut.agreement.texts.second_is_beginning) == (SAME, 800)
-
-
-def test_the_weakest_verdict_counts_unless_a_task_differs():
-    assert overall([Verdict.IDENTICAL, Verdict.SAME_ANSWERS, Verdict.EQUIVALENT]) is Verdict.SAME_ANSWERS
-    assert overall([Verdict.DIFFERENT, Verdict.NOT_ENOUGH]) is Verdict.DIFFERENT
 
 
 REFUSED = [
@@ -202,7 +198,7 @@ def without_prompts(tmp_path):
     return write
 
 
-def test_templates_count_where_no_prompt_is_recorded(without_prompts):
+def test_templates_and_sampling_count_where_no_prompt_is_recorded(without_prompts):
     task = SimpleNamespace(name="letters", compares_likelihoods=True)
     first, second, unknown = (
         without_prompts(name, {"lmms_eval_specific_kwargs": {"default": {"template": template}}} if template else {})
@@ -211,15 +207,10 @@ def test_templates_count_where_no_prompt_is_recorded(without_prompts):
     assert prompt_warnings(task, [], [first, first]) == prompt_warnings(task, [], [first, unknown]) == (UNKNOWN,)
     with pytest.raises(RepliesError, match="the runs made their prompts from different templates"):
         prompt_warnings(task, [], [first, second])
-
-
-def test_sampling_is_a_warning_of_generated_replies(without_prompts):
-    files = [
-        without_prompts("a", {}),
-        without_prompts("b", {"generation_kwargs": {"temperature": "0.7", "max_new_tokens": 4}}),
-    ]
+    drawn = {"generation_kwargs": {"temperature": "0.7", "max_new_tokens": 4}}
+    files = [without_prompts("d", {}), without_prompts("e", drawn)]
     unknown, settings, drawn = prompt_warnings(SimpleNamespace(name="letters", compares_likelihoods=False), [], files)
     assert unknown == UNKNOWN
     assert settings.endswith("(generation setting temperature, generation setting max_new_tokens)")
     assert drawn.endswith("use temperature 0")
-    assert prompt_warnings(SimpleNamespace(name="letters", compares_likelihoods=True), [], files) == (UNKNOWN,)
+    assert prompt_warnings(task, [], files) == (UNKNOWN,)

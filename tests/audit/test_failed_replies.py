@@ -183,17 +183,6 @@ def test_marks_of_cut_replies_change_no_score(name, recorded):
     assert sum(cut.reasons.values()) == 12
 
 
-def test_marks_of_cut_replies_change_no_score_of_pairs(recorded):
-    one = FAMILIES["pairs"]
-    task = one.task("robust_choice")
-    whole = score_replies(task, one.documents, recorded(one, one.replies))["rule"]
-    cut = score_replies(task, one.documents, recorded(one, [cut_reply(reply) for reply in one.replies]))["rule"]
-    assert repr((cut.categories, cut.estimates)) == repr((whole.categories, whole.estimates))
-    unsaid = ("empty", "no_match", "ambiguous")
-    assert cut.reasons["truncated"] == sum(whole.reasons.get(reason, 0) for reason in unsaid) > 1
-    assert not cut.reasons.keys() & set(unsaid)
-
-
 def test_what_a_credentialed_run_saves_can_be_scored_later():
     """Nothing of the reply is in the harness's file, so that its marks must be in ours."""
     documents = [{**doc, "dataset": "multimedeval_mednli"} for doc in FAMILIES["choice"].documents[:8]]

@@ -139,7 +139,7 @@ def test_sheets_as_other_programs_save_them(asked, tmp_path):
     assert read_labels(tmp_path / "other.csv") == read_labels(sheet)
 
 
-def test_what_cannot_be_read_or_used_is_said(asked, tmp_path):
+def test_what_cannot_be_read_or_used_is_said(asked, tmp_path, monkeypatch):
     task, sheet = asked("mediconfusion_ff"), tmp_path / "sheet.csv"
     write_sheet(sheet, task, DOCUMENTS, REPLIES, 10, None)
     with pytest.raises(RepliesError, match="exists, and may hold labels"):
@@ -162,19 +162,11 @@ def test_what_cannot_be_read_or_used_is_said(asked, tmp_path):
         write_sheet(tmp_path / "more.csv", task, DOCUMENTS, REPLIES, 10, "robust")
     with pytest.raises(RepliesError, match="no score of 'mediconfusion' is the share of replies that a judge"):
         write_sheet(tmp_path / "more.csv", task_file("mediconfusion"), DOCUMENTS, REPLIES, 10, None)
-
-
-def test_credentialed_replies_stay_where_they_are(asked, tmp_path, monkeypatch):
     task = asked("medheval_knowledge_open")
+    write_sheet(tmp_path / "half.csv", task, DOCUMENTS, REPLIES, 10, None)
+    filled(tmp_path / "half.csv", lambda row: truth(row) if int(row["doc_id"]) < 30 else "")
+    (found, *_) = checked_scores(task, DOCUMENTS, REPLIES, read_labels(tmp_path / "half.csv")).values()
+    assert (found.judge.labels, math.isnan(found.judge.corrected.value)) == (5, True)
     monkeypatch.delenv("MEDTASKS_LOG_TEXT")
     with pytest.raises(MedTasksError, match="'medheval_knowledge_open,own' is credentialed, and a sheet of judged"):
-        write_sheet(tmp_path / "sheet.csv", task, DOCUMENTS, REPLIES, 10, None)
-
-
-def test_unlabelled_verdicts_are_no_number(asked, tmp_path):
-    task, sheet = asked("medheval_knowledge_open"), tmp_path / "sheet.csv"
-    write_sheet(sheet, task, DOCUMENTS, REPLIES, 10, None)
-    filled(sheet, lambda row: truth(row) if int(row["doc_id"]) < 30 else "")
-    (found, *_) = checked_scores(task, DOCUMENTS, REPLIES, read_labels(sheet)).values()
-    assert found.judge.labels == 5
-    assert math.isnan(found.judge.corrected.value)
+        write_sheet(tmp_path / "sheet2.csv", task, DOCUMENTS, REPLIES, 10, None)

@@ -19,6 +19,7 @@ from medtasks.runs.shard_runs import read_shards
 from .. import tiny_multimedeval
 from ..lmms.conftest import GENERAL_HOOKS, GENERAL_YAML, TWO_CHOICE_YAML
 from ..recorded_runs import TINY, medtasks, record
+from ..tables import each_row
 from ..waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -113,7 +114,7 @@ def test_shards_are_one_run_to_the_last_digit(folder, sample, tmp_path):
     assert {test["difference"] for task in compared.values() for test in task["comparisons"]} == {0.0}
 
 
-def test_a_shard_says_that_it_is_one(folder):
+def test_a_shard_says_that_it_is_one(folder, capsys, tmp_path):
     content = results_of(folder / "2")
     assert all(row["alias"].endswith(" [SHARD 2/3]") for row in content["results"].values())
     assert content["groups"]["mediconfusion_all"]["alias"] == "mediconfusion_all [SHARD 2/3]"
@@ -123,10 +124,7 @@ def test_a_shard_says_that_it_is_one(folder):
     assert rows == {task: counts["effective"] for task, counts in content["n-samples"].items()}
     assert rows["mediconfusion"] == rows["mediconfusion_gd"] == 10
     assert [json.loads(line)["doc_id"] for line in samples_of(folder / "2", "many").splitlines()] == [3, 4, 5, 6]
-
-
-def test_a_task_without_rows_in_a_shard(folder, capsys, tmp_path):
-    """Two rows for three shards."""
+    # a task of two rows for three shards has none in one of them
     manifests = [read_manifests(folder / name)[0] for name in ("1", "2", "3")]
     assert [manifest.standing for manifest in manifests] == ["finished"] * 3
     rows = [manifest.tasks["few"].rows for manifest in manifests]
@@ -204,27 +202,23 @@ def test_torn_samples_of_a_newer_run_do_not_count(shards):
     assert read_shards(shards)[0].manifest.started == newer.started
 
 
-DIFFERENCES = {
-    "model": ("_run.json", lambda run: run["model"].update(fingerprint="sha256:other"), "fingerprint of the model"),
-    "data": ("_run.json", lambda run: run["tasks"]["mediconfusion"].update(fingerprint="f"), "data of mediconfusion "),
-    "commit": ("_run.json", lambda run: run.update(commit="abc"), "commit of medtasks"),
-    "version": ("_run.json", lambda run: run["versions"].update(torch="1.0"), r"version of torch \('.*' and '1.0'\)"),
-    "option": ("_run.json", lambda run: run["options"].update(gen_kwargs="temperature=1"), "--gen_kwargs"),
-    "argument": ("_run.json", lambda run: run["options"].update(model_args="seed=1"), "--model_args seed"),
-    "setting": ("_run.json", lambda run: run["settings"].update(MEDTASKS_JUDGE_MODEL="m"), "MEDTASKS_JUDGE_MODEL"),
-    "seed": ("_run.json", lambda run: run["seeds"].update(numpy=5), r"seed of numpy \('1234' and '5'\)"),
-    "task": ("_results.json", lambda found: found["versions"].update(mediconfusion=9), "version of mediconfusion"),
-    "prompt": (
-        "_results.json",
-        lambda found: found["configs"]["many"].update(doc_to_text="{{answer}}"),
-        "settings of many",
-    ),
-}
+DIFFERENCES = [
+    ("_run.json", lambda run: run["model"].update(fingerprint="sha256:other"), "fingerprint of the model"),
+    ("_run.json", lambda run: run["tasks"]["mediconfusion"].update(fingerprint="f"), "data of mediconfusion "),
+    ("_run.json", lambda run: run.update(commit="abc"), "commit of medtasks"),
+    ("_run.json", lambda run: run["versions"].update(torch="1.0"), r"version of torch \('.*' and '1.0'\)"),
+    ("_run.json", lambda run: run["options"].update(gen_kwargs="temperature=1"), "--gen_kwargs"),
+    ("_run.json", lambda run: run["options"].update(model_args="seed=1"), "--model_args seed"),
+    ("_run.json", lambda run: run["settings"].update(MEDTASKS_JUDGE_MODEL="m"), "MEDTASKS_JUDGE_MODEL"),
+    ("_run.json", lambda run: run["seeds"].update(numpy=5), r"seed of numpy \('1234' and '5'\)"),
+    ("_results.json", lambda found: found["versions"].update(mediconfusion=9), "version of mediconfusion"),
+    ("_results.json", lambda found: found["configs"]["many"].update(doc_to_text="{{answer}}"), "settings of many"),
+]
 
 
-@pytest.mark.parametrize("kind", DIFFERENCES)
-def test_shards_that_differ_are_not_joined(shards, kind):
-    name, change, said = DIFFERENCES[kind]
+@each_row("name, change, said", DIFFERENCES)
+def test_shards_that_differ_are_not_joined(folder, tmp_path, name, change, said):
+    shards = [shutil.copytree(folder / str(index), tmp_path / str(index)) for index in (1, 2, 3)]
     changed(shards[2], name, change)
     with pytest.raises(MedTasksError, match=f"shard 1/3 in .* and shard 3/3 in .* differ in {said}"):
         read_shards(shards)
@@ -253,7 +247,13 @@ def test_what_is_missing_is_named(folder, shards, tmp_path):
         read_shards(shards)
 
 
-def test_rows_in_two_shards_or_in_none(shards):
+def test_repeated_shards_and_rows_in_two_shards_or_in_none(shards, tmp_path):
+    again = shutil.copytree(shards[1], tmp_path / "again")
+    assert [run.folder for run in read_shards([*shards, again])] == shards
+    (samples,) = again.rglob("*_samples_many.jsonl")
+    samples.write_text(samples.read_text().replace('"target": "A"', '"target": "B"'))
+    with pytest.raises(MedTasksError, match=r"shard 2/3 is in .* and in .*again with different samples of many"):
+        read_shards([*shards, again])
     changed(shards[2], "_run.json", lambda run: run["shard"].update(index=2))
     changed(shards[1], "_run.json", lambda run: run["shard"].update(index=3))
     assert [run.folder for run in read_shards(shards)] == [shards[0], shards[2], shards[1]]  # rows are what they are
@@ -262,47 +262,33 @@ def test_rows_in_two_shards_or_in_none(shards):
         read_shards(shards[:1])
 
 
-def test_repeated_shards(shards, tmp_path):
-    again = shutil.copytree(shards[1], tmp_path / "again")
-    assert [run.folder for run in read_shards([*shards, again])] == shards
-    (samples,) = again.rglob("*_samples_many.jsonl")
-    samples.write_text(samples.read_text().replace('"target": "A"', '"target": "B"'))
-    with pytest.raises(MedTasksError, match=r"shard 2/3 is in .* and in .*again with different samples of many"):
-        read_shards([*shards, again])
+def test_samples_that_do_not_give_the_recorded_results_and_damaged_ones(folder, shards, sample, tmp_path):
+    (results,) = shards[1].rglob("*_results.json")
+    recorded = results.read_text()
+    for task in ("mediconfusion", "many"):
 
+        def lower(found, task=task):
+            row = found["results"][task]
+            row[next(key for key in row if "," in key)] += 0.125
 
-@pytest.mark.parametrize("task", ["mediconfusion", "many"])
-def test_samples_that_do_not_give_the_recorded_results(folder, shards, sample, task, tmp_path):
-    def lower(found):
-        row = found["results"][task]
-        key = next(key for key in row if "," in key)
-        row[key] += 0.125
-
-    changed(shards[1], "_results.json", lower)
-    with pytest.raises(MedTasksError, match=f"the samples of {task} do not give the results that its runs recorded"):
-        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
-    assert not (tmp_path / "all").exists()
-
-
-DAMAGE = {
-    "no score": ('"score": {', '"scores": {', "the samples of many do not give the results"),
-    "another question": (
-        '"sample": "3"',
-        '"sample": "8"',
-        "line 1 answers document '8', but row 3 .* is '3'",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", DAMAGE)
-def test_damaged_samples(folder, shards, sample, kind, tmp_path):
-    before, after, message = DAMAGE[kind]
+        changed(shards[1], "_results.json", lower)
+        wrong = f"the samples of {task} do not give the results that its runs recorded"
+        with pytest.raises(MedTasksError, match=wrong):
+            medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
+        results.write_text(recorded)
     (samples,) = shards[1].rglob("*_samples_many.jsonl")
-    assert before in samples.read_text()
-    samples.write_text(samples.read_text().replace(before, after))
-    with pytest.raises(MedTasksError, match=message):
-        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
-    assert not (tmp_path / "all").exists()
+    text = samples.read_text()
+    for before, after, message in (
+        ('"score": {', '"scores": {', "the samples of many do not give the results"),
+        ('"sample": "3"', '"sample": "8"', "line 1 answers document '8', but row 3 .* is '3'"),
+    ):
+        assert before in text
+        samples.write_text(text.replace(before, after))
+        with pytest.raises(MedTasksError, match=message):
+            medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
+        assert not (tmp_path / "all").exists()
+    with pytest.raises(MedTasksError, match="holds a run already"):
+        medtasks("merge", shards[0], *shards)
 
 
 def test_replies_that_the_samples_withhold_are_those_that_were_saved(tmp_path, monkeypatch):
@@ -372,13 +358,3 @@ def test_code_of_a_folder_that_results_name_does_not_run(folder, shards, sample,
     with contextlib.suppress(MedTasksError):
         medtasks("merge", tmp_path / "all", *shards, "--include_path", theirs)
     assert (tmp_path / "ran").exists()  # it is code that would run
-
-
-def test_data_that_are_not_here(folder, shards, tmp_path):
-    with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):
-        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
-
-
-def test_nothing_is_overwritten(folder, shards):
-    with pytest.raises(MedTasksError, match="holds a run already"):
-        medtasks("merge", shards[0], *shards)

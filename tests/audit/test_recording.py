@@ -50,6 +50,13 @@ def test_a_known_dataset_is_named_with_its_fingerprint(begin, sample):
     assert {len(record.fingerprint) for record in tasks.values()} == {12}
 
 
+def test_a_damaged_dataset_has_no_fingerprint(begin, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    (tmp_path / "datasets" / "mediconfusion").mkdir(parents=True)
+    (tmp_path / "datasets" / "mediconfusion" / "manifest.json").write_text("{")
+    assert begin(asked=("mediconfusion",)).manifest.tasks["mediconfusion"].fingerprint is None
+
+
 def test_the_end(begin, tmp_path):
     recording = begin()
     with recording.until_its_end():
@@ -110,7 +117,7 @@ def test_an_interruption_goes_on_to_the_caller(begin, error, why):
 def test_a_snapshot_that_the_harness_fetched(begin, monkeypatch):
     recording = begin()
     assert recording.manifest.model.fingerprint is None
-    monkeypatch.setattr("medtasks.audit.facts.snapshot_commit", lambda name, revision: "c" * 40)
+    monkeypatch.setattr("medtasks.audit.recording.snapshot_commit", lambda name, revision: "c" * 40)
     with recording.until_its_end():
         pass
     assert RunManifest.read(recording.path).model.fingerprint == f"commit:{'c' * 40}"

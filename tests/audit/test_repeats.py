@@ -185,10 +185,6 @@ def test_credentialed_texts_have_no_majority():
     found = row([hidden, hidden])
     assert found.samples == 0
     assert all(score.majority is None for score in found.scores)
-
-
-def test_repeats_that_are_all_alike_are_named():
-    one = reading(["<think>.</think>A"] * 4)
     (note,) = join([one, one], [1, 2]).notes
     assert "the seed did not reach the model" in note
 

@@ -89,6 +89,5 @@ def test_failed_samples_are_counted_and_in_no_other_number():
     assert (found.overlap, found.failed) == (Overlap(3, 1, 2, 3), Failures(0, 0, 1))
     assert (found.texts.samples, found.texts.equal, found.likelihoods) == (2, 2, None)
     assert found.all_equal
-    assert not found.all_answers_equal
     assert found.answers["robust"].samples == 1
     assert found.examples == ["A"]

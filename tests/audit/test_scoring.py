@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.audit.error_classes import ErrorClass, WrongAnswer, count_kinds, export_wrong_answers, wrong_answers
-from medtasks.audit.groups import by_group
-from medtasks.audit.scoring import rule_as_dict, score_replies, scores_of
+from medtasks.audit.scoring import by_group, rule_as_dict, score_replies
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.document_store import load_documents
 from medtasks.errors import JudgeNotConfigured, MedTasksError, RepliesError
@@ -65,13 +63,9 @@ def test_every_rule_scores_every_reply():
     assert robust.reasons["ok"] == 3
     expected = {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
     assert rule_as_dict(strict_and_robust, robust)["metrics"] == expected
-
-
-def test_documents_without_a_reply_are_left_out():
-    scores = score_replies(task(robust=Row("robust_choice")), DOCUMENTS, texts("A"))
-    assert values(scores["robust"])["accuracy"] == 1
-    assert math.isnan(scores["robust"].estimates["accuracy"].error)
-    assert rule_as_dict(task(), scores["robust"])["standard_errors"]["accuracy"] is None
+    (alone,) = score_replies(task(robust=Row("robust_choice")), DOCUMENTS, texts("A")).values()  # others are left out
+    assert values(alone)["accuracy"] == 1
+    assert rule_as_dict(task(), alone)["standard_errors"]["accuracy"] is None
 
 
 def test_option_form_reaches_the_rule():
@@ -146,12 +140,11 @@ def test_rules_differ_where_they_should(pairs):
     summary = rule_as_dict(task_file("mediconfusion"), scores["reference"])
     assert summary["categories"][TOTAL]["confusion"] is None  # NaN is no JSON
     json.loads(json.dumps(summary, allow_nan=False))
-
-
-def test_unanswered_questions_are_left_out(pairs):
     half = each(pairs[:9], lambda document: "A")
     total = score_replies(task_file("mediconfusion"), pairs, half)["reference"].categories[TOTAL]
     assert (total.images, total.pairs, total.incomplete_pairs, total.invalid) == (9, 4, 1, 0)
+    with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL"):
+        score_replies(task_file("mediconfusion_ff"), pairs, half)
 
 
 def test_replies_of_the_wrong_kind(pairs):
@@ -164,11 +157,6 @@ def test_replies_of_the_wrong_kind(pairs):
             score_replies(task_file(task), pairs, mixed)
     with pytest.raises(RepliesError, match="'mediconfusion_all' is a group"):
         score_replies(task_file("mediconfusion_all"), pairs, mixed)
-
-
-def test_free_form_needs_a_judge(pairs):
-    with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL"):
-        score_replies(task_file("mediconfusion_ff"), pairs, each(pairs, lambda document: "A"))
 
 
 def test_golden_mediconfusion_categories_have_their_published_sizes(test_data, tmp_path, monkeypatch):
@@ -237,18 +225,12 @@ def test_wrong_answers_are_sorted_into_kinds(questions, replies):
     assert kinds[ErrorClass.IRRELEVANT] == texts.count("") + texts.count("....")
     assert kinds[ErrorClass.MISUNDERSTOOD] == texts.count("A and B")
     assert sum(kinds.values()) == round((1 - values(found)["accuracy"]) * len(questions))
-    assert rule_as_dict(task_file("gmai_mmbench_val"), found)["wrong_answers"] == kinds
-
-
-def test_likelihoods_leave_the_kind_to_a_human(questions):
     score, given = {"target": "A", "value": "B", "reason": "ok"}, {"0": Reply(losses=(2.0, 1.0, 3.0))}
     (wrong,) = wrong_answers(task_file("gmai_mmbench_val_ll"), questions[:1], [score], given)
     assert (wrong.kind, wrong.reply) == (ErrorClass.FOR_A_HUMAN, "")
-
-
-def test_tasks_without_accuracy_have_no_groups(questions):
     reports = replace(task_file("iu_xray_report"), breakdown=("department",))
     assert by_group(reports, questions, [{"reason": "ok"}] * len(questions)) == {}
+    assert rule_as_dict(task_file("gmai_mmbench_val"), found)["wrong_answers"] == kinds
 
 
 def test_export_leaves_a_column_for_the_human(questions, replies, tmp_path):
@@ -270,11 +252,6 @@ def test_credentialed_text_is_not_exported(questions, tmp_path, monkeypatch):
     assert not (tmp_path / "errors.csv").exists()
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", private)
     export_wrong_answers(tmp_path / "errors.csv", [], {})
-
-
-def test_scores_have_what_is_needed(questions):
-    (score,) = scores_of(task_file("gmai_mmbench_val"), Row("robust_choice"), questions[:1], [Reply(text="A")])
-    assert {"target", "value", "reason"} <= score.keys()
 
 
 def test_no_cell_of_an_export_is_a_formula(tmp_path):

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.comparing import compare_all
-from medtasks.audit.equivalence_verdict import TaskVerdict
+from medtasks.audit.comparing import TaskVerdict, compare_all
 from medtasks.runs.run import Source
 from medtasks.stats.equivalence import MARGIN
 from medtasks.tasks.task_files import including

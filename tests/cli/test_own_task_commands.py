@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from medtasks.audit.doctor.check_results import State, scope_of
-from medtasks.audit.doctor.task_names import own_tasks
+from medtasks.audit.doctor.tasks_and_data import own_tasks
 from medtasks.audit.report.collecting import section
 from medtasks.errors import MedTasksError
 from medtasks.runs.run import TaskRun

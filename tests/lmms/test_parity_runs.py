@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from medtasks.audit.comparing import compare_all
-from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, overall
+from medtasks.audit.comparing import TaskVerdict, Verdict, compare_all, overall
 from medtasks.runs.run import Source
 
 from ..model_adapters import tiny_hf_models

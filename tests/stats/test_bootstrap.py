@@ -73,12 +73,6 @@ def test_of_a_mean_agrees_with_the_clustered_formula(seed):
     assert error > 1.1 * clustered_standard_error(values.tolist(), range(len(values)))
 
 
-def test_of_independent_answers_is_the_binomial_error():
-    answers = np.array([[1, 1]] * 30 + [[0, 1]] * 70)
-    (error,) = bootstrap_standard_errors(answers, mean_statistic, resamples=20_000)
-    assert error == pytest.approx(math.sqrt(0.3 * 0.7 / 100), rel=0.02)
-
-
 @given(table=TABLES, shuffle=st.randoms(use_true_random=False))
 def test_the_order_of_units_does_not_matter_to_the_last_digit(table, shuffle):
     def statistic(counts):
@@ -89,30 +83,13 @@ def test_the_order_of_units_does_not_matter_to_the_last_digit(table, shuffle):
     assert bootstrap_standard_errors(np.array(table), statistic, resamples=50).tolist() == expected.tolist()
 
 
-def test_the_seed_decides():
-    answers = np.array([[1, 1]] * 30 + [[0, 1]] * 70)
-    first, again = (bootstrap_standard_errors(answers, mean_statistic, seed=3) for _ in "12")
-    other = bootstrap_standard_errors(answers, mean_statistic, seed=4)
-    assert first == again != other
-
-
 def test_blocks_of_draws_do_not_change_the_result(monkeypatch):
     gold, predicted, unit = patients(2)
     contributions = sum_by_unit(count_classes(gold, predicted, 3).cells, unit.tolist())
     expected = bootstrap_standard_errors(contributions, f1_statistic, resamples=200)
     monkeypatch.setattr(bootstrap, "_LARGEST_DRAW", 300)
     assert bootstrap_standard_errors(contributions, f1_statistic, resamples=200).tolist() == expected.tolist()
-
-
-def test_every_resample_has_as_many_units():
-    seen = []
-
-    def statistic(counts):
-        seen.extend(counts[:, 1].tolist())
-        return counts[:, :1].astype(float)
-
-    bootstrap_standard_errors(np.array([[n % 3, 1] for n in range(40)]), statistic, resamples=100)
-    assert seen == [40] * 101  # and the whole
+    assert bootstrap_standard_errors(contributions, f1_statistic, 200, seed=4).tolist() != expected.tolist()
 
 
 def test_the_error_is_the_deviation_over_the_draws():
@@ -143,38 +120,18 @@ def test_draws_without_a_value_are_left_out():
     assert error == pytest.approx(np.nanstd(drawn, ddof=1), rel=0.05)
 
 
-@each_row("units", [0, 1])
-def test_fewer_than_two_units_have_no_error(units):
-    def two_metrics(counts):
-        return np.zeros((len(counts), 2))
-
-    assert np.isnan(bootstrap_standard_errors(np.ones((units, 3), dtype=int), two_metrics)).tolist() == [True, True]
-
-
 def test_equal_units_have_error_zero_and_an_undefined_metric_none():
     def statistic(counts):
         return np.stack([counts[:, 0] / 7, np.full(len(counts), np.nan)], axis=-1)
 
     errors = bootstrap_standard_errors(np.array([[1, 2]] * 5), statistic)
     assert errors.tolist() == [0.0, pytest.approx(math.nan, nan_ok=True)]
-
-
-def test_a_metric_that_is_undefined_for_the_whole_has_no_error():
-    """Even where it is defined in resamples."""
-
-    def statistic(counts):
-        return np.where(counts == 4, np.nan, counts / 3)
-
-    assert np.isnan(bootstrap_standard_errors(np.array([[0], [1], [1], [2]]), statistic)).tolist() == [True]
-
-
-def test_impossible_arguments_are_refused():
-    with pytest.raises(ValueError, match="1 dimensions"):
-        bootstrap_standard_errors(np.arange(3), mean_statistic)
-    with pytest.raises(ValueError, match="at least 2"):
-        bootstrap_standard_errors(np.ones((3, 2), dtype=int), mean_statistic, resamples=1)
-    with pytest.raises(ValueError, match="1 for 2"):
-        sum_by_unit(np.ones((2, 2), dtype=int), ["a"])
+    for units in (0, 1):
+        assert np.isnan(bootstrap_standard_errors(np.ones((units, 3), dtype=int), statistic)).all()
+    undefined = bootstrap_standard_errors(  # for the whole, even where it is defined in resamples
+        np.array([[0], [1], [1], [2]]), lambda counts: np.where(counts == 4, np.nan, counts / 3)
+    )
+    assert np.isnan(undefined).tolist() == [True]
 
 
 @given(rows=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9), st.integers(-3, 3)), max_size=25))
@@ -187,27 +144,10 @@ def test_contributions_are_added_up_by_unit(rows):
     assert sum_by_unit(table, units).tolist() == list(expected.values())
 
 
-def test_the_largest_task_is_computed_in_few_steps():
-    """One resample of samples after the other would take minutes."""
-    sizes = []
-
-    def statistic(counts):
-        sizes.append(len(counts))
-        return f1_statistic(counts)
-
-    random = np.random.default_rng(0)
-    gold = random.integers(0, 8, 11_820)
-    predicted = np.where(random.random(len(gold)) < 0.4, gold, random.integers(0, 8, len(gold)))
-    errors = bootstrap_standard_errors(count_classes(gold, predicted, 8).cells, statistic)
-    assert sum(sizes) == 1 + bootstrap.RESAMPLES
-    assert len(sizes) < 10
-    assert ((errors > 0.002) & (errors < 0.01)).all()
-
-
 # ---- rank correlation ----
 
 
-@each_row("seed", range(5))
+@each_row("seed", range(2))
 def test_it_equals_scipy_s_also_with_ties(seed):
     random = np.random.default_rng(seed)
     x, y = random.integers(8, size=50), random.integers(2, size=50)
@@ -221,8 +161,6 @@ def test_it_is_nan_without_anything_to_rank():
     assert math.isnan(rank_correlation([1], [1]))
     assert all(map(math.isnan, rank_correlation_interval([1, 2], [0, 1], ["a", "a"])))
     assert all(map(math.isnan, rank_correlation_interval([1, 2, 3], [1, 1, 1], "abc")))
-    with pytest.raises(ValueError, match="one cluster per value"):
-        rank_correlation_interval([1, 2], [0, 1], ["a"])
 
 
 def test_the_interval_of_clustered_units_holds_no_correlation_about_as_often_as_it_says():
@@ -237,8 +175,3 @@ def test_the_interval_of_clustered_units_holds_no_correlation_about_as_often_as_
         too_short += not low <= 0 <= high
     assert held >= 0.85 * runs
     assert too_short > runs - held  # what clusters are for
-
-
-def test_the_interval_says_the_same_at_every_time():
-    x, y = list(range(30)), [0, 1] * 15
-    assert rank_correlation_interval(x, y, range(30)) == rank_correlation_interval(x, y, range(30))

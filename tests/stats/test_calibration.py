@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from medtasks.stats.calibration import CURVE_POINTS, Answers, _areas, calibration, draws
 
@@ -45,26 +45,30 @@ def looped_area(probabilities, keys):
     return sum(sum(wrong[: number + 1]) / (number + 1) for number in range(len(wrong))) / len(wrong)
 
 
-@each_row("sharpness", [0.5, 1.0, 3.0])
-@each_row("options", [2, 5])
+@each_row("options, sharpness", [(2, 0.5), (5, 1.0), (2, 3.0)])
 def test_against_loops(options, sharpness):
     probabilities, keys = model(1, options=options, sharpness=sharpness)
     found = measured(probabilities, keys)
     assert found.ece.value == pytest.approx(looped_error(probabilities, keys))
     assert found.aurc.value == pytest.approx(looped_area(probabilities, keys))
     right = [row.index(max(row)) == key for row, key in zip(probabilities, keys, strict=True)]
+    assert found.auroc.value == pytest.approx(roc_auc_score(right, [max(row) for row in probabilities]))
+    assert found.auroc.low < found.auroc.value < found.auroc.high
     assert found.accuracy.value == np.mean(right)
     assert found.confidence == pytest.approx(np.mean([max(row) for row in probabilities]))
 
 
 def test_brier_score_against_scikit_learn_and_of_equal_probabilities():
-    metrics = pytest.importorskip("sklearn.metrics")
     probabilities, keys = model(3, options=2)
-    expected = metrics.brier_score_loss(keys, [row[1] for row in probabilities])
+    expected = brier_score_loss(keys, [row[1] for row in probabilities])
     assert measured(probabilities, keys).brier.value == pytest.approx(2 * expected)
     for options in (2, 3, 5):
         found = measured([[1 / options] * options] * 4, [0, 1, 0, 1])
         assert found.brier.value == pytest.approx(1 - 1 / options)
+        assert (found.ece.value, found.aurc.value, len(found.coverage)) == (
+            *(pytest.approx(abs(1 / options - found.accuracy.value)), pytest.approx(1 - 1 / options)),
+            1,
+        )
 
 
 def test_bins_have_their_upper_edge():
@@ -81,28 +85,11 @@ def test_bins_have_their_upper_edge():
         assert [one.samples for one in found.bins].index(1) == 15 // options - 1
 
 
-def test_bins_add_up_to_the_error():
-    probabilities, keys = model(4, sharpness=2.0)
-    found = measured(probabilities, keys)
-    filled = [one for one in found.bins if one.samples]
-    assert sum(one.samples for one in found.bins) == found.samples == 300
-    assert sum(one.samples * abs(one.confidence - one.accuracy) for one in filled) / 300 == pytest.approx(
-        found.ece.value
-    )
-
-
 @each_row("key", [0, 1, 2])
 def test_a_tie_counts_as_a_random_choice_among_its_options(key):
     expected = 0.5 if key < 2 else 0.0
     assert measured([[0.4, 0.4, 0.2]], [key]).accuracy.value == expected
     assert measured([[0.1 + 0.2, 0.3, 0.4 - 1e-17]], [key]).accuracy.value == float(key == 2)
-
-
-def test_a_model_without_opinion_is_calibrated():
-    found = measured([[0.25] * 4] * 8, [0] * 8)
-    assert (found.accuracy.value, found.confidence, found.ece.value) == (0.25, 0.25, 0.0)
-    assert found.aurc.value == 0.75
-    assert len(found.coverage) == 1
 
 
 def test_different_numbers_of_options():
@@ -146,14 +133,11 @@ def test_perfect_and_perfectly_wrong():
 
 
 def test_one_unit_has_no_interval_and_without_samples_nothing_is_defined():
-    for samples in (1, 5):
-        probabilities, keys = model(6, samples=samples)
-        found = measured(probabilities, keys, units=["patient"] * samples)
-        assert found.samples == samples
-        for measure in (found.accuracy, found.ece, found.brier, found.aurc):
-            assert not math.isnan(measure.value)
-            assert math.isnan(measure.low)
-            assert math.isnan(measure.high)
+    probabilities, keys = model(6, samples=5)
+    found = measured(probabilities, keys, units=["patient"] * 5)
+    assert (found.samples, math.isnan(found.debiased_ece)) == (5, True)
+    for measure in (found.accuracy, found.ece, found.brier, found.aurc):
+        assert [math.isnan(number) for number in (measure.value, measure.low, measure.high)] == [False, True, True]
     found = measured([], [], left_out=7)
     assert (found.samples, found.left_out, found.coverage, len(found.bins)) == (0, 7, (), 15)
     assert all(map(math.isnan, (found.accuracy.value, found.ece.low, found.confidence)))
@@ -165,10 +149,8 @@ def test_one_unit_has_no_interval_and_without_samples_nothing_is_defined():
         ([[0.5, 0.6]], [0], "sum to 1"),
         ([[1.5, -0.5]], [0], "sum to 1"),
         ([[math.nan, 1.0]], [0], "sum to 1"),
-        ([[]], [0], "sum to 1"),
         ([[0.5, 0.5]], [2], "index of one of 2 options"),
         ([[0.5, 0.5]], [-1], "index of one of 2 options"),
-        ([[0.5, 0.5]], [0, 1], "as many targets"),
     ],
 )
 def test_what_is_no_distribution(probabilities, keys, message):
@@ -239,8 +221,7 @@ def fewer_resamples(monkeypatch):
 
 
 @pytest.mark.usefixtures("fewer_resamples")
-@each_row("cluster", [1, 2])
-@each_row("fall", [0.0, 0.05, 0.2])
+@each_row("fall, cluster", [(0.0, 1), (0.05, 2), (0.2, 1)])
 def test_coverage(fall, cluster):
     found = list(simulated(250, 352, cluster, fall))
     spread = 0.05  # variance of the confidence: a beta distribution on half of the line
@@ -254,16 +235,7 @@ def test_coverage(fall, cluster):
     for name, value in truth.items():
         covered = [measure.low <= value <= measure.high for measure in (getattr(one, name) for one in found)]
         assert 0.91 <= np.mean(covered) <= 0.99, name
-
-
-@pytest.mark.usefixtures("fewer_resamples")
-def test_error_of_few_samples_is_too_large_and_its_interval_says_so():
-    found = [one.ece for one in simulated(60, 100, 1, 0.0)]
-    assert np.mean([one.value for one in found]) > 0.06  # the truth is 0
-    assert np.mean([one.low == 0 for one in found]) > 0.9
-    assert all(one.low <= one.value <= one.high for one in found)
-    sure = list(simulated(20, 352, 1, 0.4))
-    assert all(one.ece.low > 0.25 for one in sure)
+    assert all(one.ece.low <= one.ece.value <= one.ece.high for one in found)
 
 
 @pytest.mark.usefixtures("fewer_resamples")
@@ -274,14 +246,6 @@ def test_the_debiased_error_has_less_of_the_noise():
     assert np.mean([one.debiased_ece for one in alike]) < 0.5 * np.mean([one.ece.value for one in alike])
     wrong = np.mean([one.debiased_ece for one in simulated(60, 352, 1, 0.2)])
     assert wrong == pytest.approx(0.2, abs=0.01)
-
-
-def test_auroc_of_correctness_against_scikit_learn():
-    probabilities, keys = model(4)
-    right = [row.index(max(row)) == key for row, key in zip(probabilities, keys, strict=True)]
-    found = measured(probabilities, keys).auroc
-    assert found.value == pytest.approx(roc_auc_score(right, [max(row) for row in probabilities]))
-    assert found.low < found.value < found.high
 
 
 def test_scores_that_are_no_probabilities_have_discrimination_only():

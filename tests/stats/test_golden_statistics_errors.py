@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from medtasks.audit.groups import with_interval
+from medtasks.audit.scoring import with_interval
 from medtasks.data.samples import Sample
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.family import Reply, Row

@@ -11,7 +11,9 @@ from medtasks.stats.standard_error import (
     Dyad,
     clustered_error,
     clustered_standard_error,
+    connected_components,
     dyadic_error,
+    joined_clusters,
     mean_error,
     mean_standard_error,
     separate_units,
@@ -102,12 +104,6 @@ def test_dyads_that_share_nothing_are_independent_units():
     assert separate_units(["x", "y"]) == ["x", "y"]
 
 
-def test_the_members_of_a_dyad_have_no_order():
-    values, pairs = [1.0, 0.0, 1.0, 1.0], [("a", "b"), ("b", "c"), ("d", "a"), ("x", "y")]
-    turned = [pair if place % 2 else pair[::-1] for place, pair in enumerate(pairs)]
-    assert dyadic_error(values, pairs) == dyadic_error(values, turned)
-
-
 def test_edges():
     for values in ([], [1.0]):
         assert math.isnan(mean_standard_error(values))
@@ -117,13 +113,12 @@ def test_edges():
     assert clustered_standard_error([1.0] * 4, "aabb") == mean_standard_error([1.0] * 4) == 0
     with pytest.raises(ValueError, match="2 for 3"):
         clustered_standard_error([0.0, 1.0, 1.0], ["a", "b"])
-    with pytest.raises(ValueError, match="1 for 2"):
-        dyadic_error([0.0, 1.0], [("a", "b")])
 
 
-def test_repeating_every_answer_does_not_shrink_the_error():
-    values = [0.0, 1.0, 1.0, 0.0, 1.0]
-    assert clustered_standard_error(values * 10, list(range(5)) * 10) == pytest.approx(mean_standard_error(values))
+def test_samples_that_share_something_are_joined():
+    assert joined_clusters(["p2", "p1", "p3", "p3"], ["atlas", "atlas", "x-ray", None]) == ["p1", "p1", "p3", "p3"]
+    assert joined_clusters(["p2", "p1"], [None, None]) == ["p2", "p1"]
+    assert connected_components([["a"], ["b"], ["a", "c"], ["c"], []]) == [0, 1, 0, 0, 4]
 
 
 @each_row("seed", range(3))

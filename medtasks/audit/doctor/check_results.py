@@ -10,7 +10,7 @@ from pathlib import Path
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_lookup import own_datasets
 from medtasks.errors import MedTasksError
-from medtasks.families.family import Asks, needs_labeler
+from medtasks.families.family import needs_labeler
 from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, tasks_of
@@ -50,17 +50,14 @@ class Area(str):
     problem = partialmethod(_finding, State.PROBLEM)
 
 
-HARNESS, TASKS, PACKAGES = Area("harness"), Area("tasks"), Area("packages")
+HARNESS, TASKS = Area("harness"), Area("tasks")
 TORCH, MACHINE, CREDENTIALS, DATASETS = Area("torch"), Area("machine"), Area("credentials"), Area("datasets")
 WEIGHTS, JUDGE, MODEL = Area("weights"), Area("judge"), Area("model")
-AREAS = (HARNESS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE, MODEL)  # as shown
+AREAS = (HARNESS, TASKS, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE, MODEL)  # as shown
 
 
 def findings_of(area: str, name: str, check: Check) -> list[CheckResult]:
-    """Return the results of a check, the last one its failure if it fails.
-
-    Messages that are not our own may quote a record or a key, so that only their location is shown.
-    """
+    """Return the results of a check, the last one its failure if it fails; messages of others may quote a record."""
     findings: list[CheckResult] = []
     try:
         for finding in check():
@@ -111,15 +108,10 @@ class Scope:
     def metrics(self) -> tuple[MetricInfo, ...]:
         """Metrics of reports that the tasks compute; metrics of the user's own are not imported."""
         owners = {key: info for info in REPORT_METRICS.values() for key in info.keys}
-        lists = (task.metric_list for task in self.tasks)
-        entries = [
-            entry
-            for metric_list in lists
-            if metric_list is not None and metric_list.is_ours
-            for entry in metric_list.resolve()
-        ]
-        infos = (owners[entry["metric"]] for entry in entries if entry["metric"] in owners)
-        return tuple({info.name: info for info in infos}.values())
+        lists = [task.metric_list for task in self.tasks]
+        ours = [entries.resolve() for entries in lists if entries is not None and entries.is_ours]
+        names = [entry["metric"] for entries in ours for entry in entries]
+        return tuple({owners[name].name: owners[name] for name in names if name in owners}.values())
 
     @cached_property
     def needs_labeler(self) -> bool:
@@ -137,8 +129,3 @@ def scope_of(names: Sequence[str]) -> Scope:
     members = dict.fromkeys(task for name in names for task in tasks_of(name))
     foreign = tuple(name for name in names if not tasks_of(name))
     return Scope(tuple(names), tuple(task_file(task) for task in members), foreign)
-
-
-def asked_by(task: TaskFile) -> Asks:
-    """Return whether a task asks a judge; a group scores nothing itself."""
-    return task.family.asks if task.has_family else Asks.NOBODY

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from medtasks.audit.doctor.check_results import JUDGE, CheckResult, Scope, State, asked_by, of_error
+from medtasks.audit.doctor.check_results import JUDGE, CheckResult, Scope, State, of_error
 from medtasks.data.privacy import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, near_match
 from medtasks.families.family import Asks
@@ -32,12 +32,12 @@ _WRONG_ADDRESS = f"check {BASE_URL}; it often ends with /v1"
 
 def judge(scope: Scope) -> Iterator[CheckResult]:
     """Check the judge that the environment names, if a task asks one; only its list of models is requested."""
-    asking = [(task, asks) for task in scope.tasks if (asks := asked_by(task)) is not Asks.NOBODY]
+    asking = [task for task in scope.tasks if task.has_family and task.family.asks is not Asks.NOBODY]
     if scope.chosen and not asking:
         return
     if not is_configured():
         fix = f"export {BASE_URL}=http://127.0.0.1:8000/v1 {MODEL}=<its model>, for another machine also {API_KEY}"
-        required = ", ".join(task.name for task, asks in asking if asks is Asks.JUDGE)
+        required = ", ".join(task.name for task in asking if task.family.asks is Asks.JUDGE)
         if not scope.chosen:
             sentence = "no judge is set up, without which some tasks lack metrics and some do not run"
             yield JUDGE.note("settings", sentence, fix)
@@ -55,7 +55,7 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
         return
     where = "this machine" if settings.is_local else "another machine"
     yield JUDGE.ok("settings", f"the judge is {settings.model} at {settings.base_url}, on {where}")
-    datasets = list(dict.fromkeys(task.dataset for task, _ in asking if task.dataset))
+    datasets = list(dict.fromkeys(task.dataset for task in asking if task.dataset))
     refused = {}
     for dataset in datasets:
         try:

@@ -1,5 +1,6 @@
 """Checks of disk, memory, PyTorch and GPUs, and of the versions of the harness and other packages."""
 
+import contextlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -8,19 +9,17 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from medtasks.audit.doctor.check_results import HARNESS, MACHINE, PACKAGES, TORCH, CheckResult, Scope, State
-from medtasks.audit.facts import installed_version
-from medtasks.data.dataset_manifest import FILE_NAME
+from medtasks.audit.doctor.check_results import HARNESS, MACHINE, TORCH, CheckResult, State
+from medtasks.audit.recording import installed_version
 from medtasks.errors import one_line
-from medtasks.home import HOME_VARIABLE, dataset_folder, home
-from medtasks.lmms import AUTOLOAD_VARIABLE
+from medtasks.home import HOME_VARIABLE, home
 from medtasks.tasks.task_index import harness_folder
 
 LITTLE_DISK_GB = 5.0  # free disk, in GB (10^9 bytes), below which weights and datasets may not fit
@@ -35,38 +34,34 @@ def disks() -> Iterator[CheckResult]:
     """Check the disks of the data folder, the Hub's cache and the temporary folder."""
     from huggingface_hub.constants import HF_HOME
 
-    yield _disk("data folder", home(), HOME_VARIABLE)
-    yield _disk("Hub cache", Path(HF_HOME), "HF_HOME")
-    yield _disk("temporary folder", Path(tempfile.gettempdir()), "TMPDIR")
-
-
-def _disk(name: str, folder: Path, variable: str) -> CheckResult:
-    fix = f"make room, or export {variable}=<a folder with room>"
-    existing = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
-    if not existing.is_dir():
-        return MACHINE.problem(name, f"{existing} is a file and should be a folder", fix)
-    try:
-        with tempfile.TemporaryFile(dir=existing) as file:  # it has no name
-            file.write(b"\0")
-    except OSError as error:
-        fix = f"make {existing} writable, or export {variable}=<a folder of your own>"
-        return MACHINE.problem(name, f"{existing} cannot be written to ({error.strerror or type(error).__name__})", fix)
-    free = shutil.disk_usage(existing).free / 1e9
-    sentence = f"{free:,.1f} GB are free for {folder}"
-    return MACHINE.warning(name, sentence, fix) if free < LITTLE_DISK_GB else MACHINE.ok(name, sentence)
+    folders = ((home(), HOME_VARIABLE), (Path(HF_HOME), "HF_HOME"), (Path(tempfile.gettempdir()), "TMPDIR"))
+    for name, (folder, variable) in zip(("data folder", "Hub cache", "temporary folder"), folders, strict=True):
+        fix = f"make room, or export {variable}=<a folder with room>"
+        existing = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
+        if not existing.is_dir():
+            yield MACHINE.problem(name, f"{existing} is a file and should be a folder", fix)
+            continue
+        try:
+            with tempfile.TemporaryFile(dir=existing) as file:  # it has no name
+                file.write(b"\0")
+        except OSError as error:
+            sentence = f"{existing} cannot be written to ({error.strerror or type(error).__name__})"
+            yield MACHINE.problem(
+                name, sentence, f"make {existing} writable, or export {variable}=<a folder of your own>"
+            )
+            continue
+        free = shutil.disk_usage(existing).free / 1e9
+        sentence = f"{free:,.1f} GB are free for {folder}"
+        yield MACHINE.warning(name, sentence, fix) if free < LITTLE_DISK_GB else MACHINE.ok(name, sentence)
 
 
 def memory() -> Iterator[CheckResult]:
     """Check the free memory, at most the limit of a container."""
-    limits = [
-        int(text) for path in _CONTAINER_LIMITS if path.is_file() and (text := path.read_text().strip()).isdigit()
-    ]
+    texts = [path.read_text().strip() for path in _CONTAINER_LIMITS if path.is_file()]
+    limits = [int(text) for text in texts if text.isdigit()]
     free = min(psutil.virtual_memory().available, *limits, float("inf")) / 1e9
-    sentence = f"{free:.1f} GB of memory are free"
-    if free < LITTLE_MEMORY_GB:
-        yield MACHINE.warning("memory", sentence, "end other programs, or use a machine with more memory")
-    else:
-        yield MACHINE.ok("memory", sentence)
+    sentence, fix = f"{free:.1f} GB of memory are free", "end other programs, or use a machine with more memory"
+    yield MACHINE.ok("memory", sentence) if free >= LITTLE_MEMORY_GB else MACHINE.warning("memory", sentence, fix)
 
 
 def torch_stack() -> Iterator[CheckResult]:
@@ -86,9 +81,8 @@ def torch_stack() -> Iterator[CheckResult]:
                 devices.append((torch.cuda.get_device_name(index), *torch.cuda.mem_get_info(index)))
         except Exception as failure:  # noqa: BLE001 - drivers fail in many ways
             error = one_line(failure)
-    complaints = [
-        " ".join(str(warning.message).split()) for warning in caught if issubclass(warning.category, UserWarning)
-    ]
+    user_warnings = [warning for warning in caught if issubclass(warning.category, UserWarning)]
+    complaints = [" ".join(str(warning.message).split()) for warning in user_warnings]
     for text in complaints:
         sentence = f"torch says: {text.rstrip('.')}"
         yield TORCH.warning("GPU", sentence, "update the driver, or install a torch built for this one")
@@ -139,35 +133,15 @@ def _no_device(built_for: str) -> CheckResult:
 
 
 _HARNESS = "lmms_eval"
-_DICOM_DATASET = "multimedeval_vindr_mammo"
-
-
-def required(extra: str = "") -> list[Requirement]:
-    """Return the requirements of this package on this machine, with an extra or without; none if unknown."""
-    try:
-        requirements = map(Requirement, importlib.metadata.requires("medtasks") or [])
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    return [
-        requirement
-        for requirement in requirements
-        if requirement.marker is None or requirement.marker.evaluate({"extra": extra})
-    ]
-
-
-def harness_requirement() -> Requirement:
-    """Return the requirement of the harness."""
-    return next(filter(_is_harness, required()), Requirement(_HARNESS))
-
-
-def _is_harness(requirement: Requirement) -> bool:
-    return canonicalize_name(requirement.name) == canonicalize_name(_HARNESS)
 
 
 def harness_version() -> Iterator[CheckResult]:
     """Check that the harness is installed in a version this package was made for."""
-    requirement, tasks, installed = harness_requirement(), harness_folder(), installed_version(_HARNESS)
-    fix = f"pip install '{requirement}'"
+    requirement = Requirement(_HARNESS)
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        ours = map(Requirement, importlib.metadata.requires("medtasks") or [])
+        requirement = next((each for each in ours if canonicalize_name(each.name) == "lmms-eval"), requirement)
+    tasks, installed, fix = harness_folder(), installed_version(_HARNESS), f"pip install '{requirement}'"
     if tasks is None:
         yield HARNESS.problem("version", f"lmms-eval is not installed for {sys.executable}", fix)
     elif installed is None:
@@ -180,50 +154,3 @@ def harness_version() -> Iterator[CheckResult]:
             f"lmms-eval {installed} in {tasks.parent} does not fit {requirement.specifier}, for which medtasks was made"
         )
         yield HARNESS.problem("version", sentence, fix)
-
-
-def started(names: Collection[str]) -> Iterator[CheckResult]:
-    """Import the harness as a run does, and check that its task index holds our tasks, groups and tags."""
-    fix = f"install what it names, or all anew: pip install --force-reinstall '{harness_requirement()}'"
-    try:
-        importlib.import_module("lmms_eval.models")  # loads the plug-ins, ours among them
-        index = importlib.import_module("lmms_eval.tasks").TaskManager().all_tasks
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - plug-ins of others are imported, too
-        yield HARNESS.problem("start", f"the harness does not start ({one_line(error)})", fix)
-        return
-    missing = sorted(set(names) - set(index))
-    if missing and os.environ.get(AUTOLOAD_VARIABLE, "1") != "0":
-        few = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
-        sentence = f"{len(missing)} of {len(names)} names of ours are not in the harness's task index ({few})"
-        fix = 'fix the other findings, or name our tasks with --include_path "$(medtasks path)"'
-        yield HARNESS.problem("start", sentence, fix)
-    else:
-        yield HARNESS.ok("start", f"the harness starts and finds all {len(names)} names of ours")
-
-
-def packages(scope: Scope) -> Iterator[CheckResult]:
-    """Check the required packages, and those of the extras that a chosen task needs."""
-    extras = ["report"] if scope.chosen and scope.metrics else []
-    if scope.chosen and _DICOM_DATASET in scope.datasets and not (dataset_folder(_DICOM_DATASET) / FILE_NAME).is_file():
-        extras.append("dicom")
-    plain = required()
-    yield from _packages(
-        "required", "medtasks", State.PROBLEM, [requirement for requirement in plain if not _is_harness(requirement)]
-    )
-    for extra in extras:
-        added = [requirement for requirement in required(extra) if requirement not in plain]
-        yield from _packages(f"extra {extra}", f"medtasks[{extra}]", scope.state, added)
-
-
-def _packages(name: str, who: str, state: State, requirements: Sequence[Requirement]) -> Iterator[CheckResult]:
-    wrong: dict[str, str] = {}
-    for requirement in requirements:
-        version = installed_version(requirement.name)
-        if version is None or not requirement.specifier.contains(version, prereleases=True):
-            trouble = "not installed" if version is None else f"installed is {version}"
-            wrong[f"{requirement.name}{requirement.specifier}"] = trouble
-    if wrong:
-        sentence = f"{who} needs {', '.join(f'{package} ({words})' for package, words in wrong.items())}"
-        yield CheckResult(PACKAGES, name, state, sentence, f"pip install {' '.join(map(repr, wrong))}")
-    elif requirements:
-        yield PACKAGES.ok(name, f"all {len(requirements)} packages that {who} needs are installed")

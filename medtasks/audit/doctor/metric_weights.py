@@ -19,13 +19,13 @@ def metric_weights(scope: Scope) -> Iterator[CheckResult]:
     """Check the weights of the chosen tasks' metrics; without tasks, summarise those that are here."""
     names = _needed(scope) if scope.chosen else [*WEIGHTS, WORDNET]
     missing = {name: error for name in names if (error := weights_trouble(name))}
+    for name in names if scope.chosen else ():
+        if name in missing:
+            lacking = of_error(AREA, name, State.WARNING, missing[name])
+            yield replace(lacking, fix=f"medtasks weights fetch {name}")
+        else:
+            yield AREA.ok(name, f"{name} is here")
     if scope.chosen:
-        for name in names:
-            if name in missing:
-                lacking = of_error(AREA, name, State.WARNING, missing[name])
-                yield replace(lacking, fix=f"medtasks weights fetch {name}")
-            else:
-                yield AREA.ok(name, f"{name} is here")
         return
     sentence = f"{len(names) - len(missing)} of {len(names)} sets of weights are here"
     if missing:

@@ -1,4 +1,4 @@
-"""Check of a served model: whether it answers, sees images and thinks, and how its options can be scored.
+"""Check of a served model: whether it answers, sees images and thinks.
 
 All questions are about synthetic images; no sample of a dataset is sent.
 """
@@ -6,10 +6,10 @@ All questions are about synthetic images; no sample of a dataset is sent.
 import asyncio
 import os
 import urllib.request
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 from urllib.parse import urlsplit
 
 from loguru import logger
@@ -22,7 +22,6 @@ from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.vlm_server import VlmServer
 from medtasks.model_adapters.vlm_server.messages import ServedPrompt
-from medtasks.model_adapters.vlm_server.option_scorer import OptionScorer
 from medtasks.model_adapters.vlm_server.server_client import (
     API_KEY,
     ServerPool,
@@ -30,14 +29,12 @@ from medtasks.model_adapters.vlm_server.server_client import (
     check_arguments,
     check_given,
 )
-from medtasks.model_adapters.vlm_server.sglang import SglangScorer
 from medtasks.net import servers as addresses
 from medtasks.net.servers import Server
 from medtasks.runs.harness_options import HarnessOptions
 
 # Seconds without a byte, for a list of models and for an answer; a shorter time the user has set goes before.
 LIST_S, ANSWER_S = 5.0, 30.0
-LITTLE_CONTEXT = 4096  # tokens; an image of many models takes a thousand and more
 _MODULES = "medtasks.model_adapters"
 _NO_LIST = "check base_url= in --model-args, which often ends with /v1, or give model= where there is no list"
 _NO_THOUGHTS = 'chat_template_kwargs={"enable_thinking":false}'
@@ -45,11 +42,7 @@ _NO_THOUGHTS = 'chat_template_kwargs={"enable_thinking":false}'
 LONGEST_S = 60.0  # seconds for all answers to one point
 SIDE = 224  # pixels of a drawn image
 CHECK = "check that it runs, and base_url= and timeout= in --model-args"
-_QUESTION = "Is the disc in the {} larger than half of it?\nA) yes\nB) no\nAnswer with the letter."
-Result = TypeVar("Result")
-_LETTERS, _TEXTS = ("A", "B"), (" a small disc", " a disc that fills more than half of it")
-
-
+_QUESTION = "Is the disc in the picture larger than half of it?\nA) yes\nB) no\nAnswer with the letter."
 Record = Mapping[str, Any]
 
 
@@ -69,20 +62,14 @@ def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
     except MedTasksError as error:
         yield of_error(MODEL, "arguments", State.PROBLEM, error, "correct --model-args")
         return
-    amiss = False
     for server in servers:
         ending = f" ({urlsplit(server.base_url).netloc})" if len(servers) > 1 else ""
         for finding in _at(scope, server, model_arguments):
-            amiss |= finding.state is State.PROBLEM
-            yield replace(
-                finding, name=finding.name + ending, found=_printable(finding.found), fix=_printable(finding.fix)
+            found, fix = (
+                "".join(character for character in text if character.isprintable())  # names come from the server
+                for text in (finding.found, finding.fix)
             )
-    if len(servers) > 1 and not amiss:  # do they serve the same?
-        with _quiet():
-            try:
-                _built(model_arguments, servers[0]).clean()
-            except MedTasksError as error:
-                yield of_error(MODEL, "servers", State.PROBLEM, error)
+            yield replace(finding, name=finding.name + ending, found=found, fix=fix)
 
 
 def _at(scope: Scope, server: Server, model_arguments: Mapping[str, Any]) -> Iterator[CheckResult]:
@@ -103,24 +90,27 @@ def _at(scope: Scope, server: Server, model_arguments: Mapping[str, Any]) -> Ite
             yield of_error(MODEL, "model", State.PROBLEM, error, CHECK) if names else unlisted
             return
         try:
-            yield from _found(scope, model, names)
+            yield from _found(model, names)
         finally:
             model.clean()
 
 
-def _found(scope: Scope, model: VlmServer, names: list[str]) -> Iterator[CheckResult]:
+def _found(model: VlmServer, names: list[str]) -> Iterator[CheckResult]:
     yield _name(model, names)
-    yield _context(model)
     try:
-        first = asked(model, _reply(model, 1))
+        first = asked(model, 1)
     except MedTasksError as error:
-        yield _no_reply(model, error)
+        try:  # is it because of the image?
+            asked(model, 0, LIST_S)
+        except MedTasksError:
+            fields = "extra_body= in --model-args adds fields to a request, and null leaves one out"
+            yield of_error(MODEL, "reply", State.PROBLEM, error, f"look at the server's log; {fields}")
+            return
+        finding = of_error(MODEL, "images", State.PROBLEM, error, "serve a model that reads images")
+        yield replace(finding, found=f"a question without images is answered, with one it is not: {finding.found}")
         return
     yield _thoughts(model, first)
     yield _images(model, first)
-    compared = any(task.compares_likelihoods for task in scope.tasks)
-    if compared or scope.foreign:
-        yield from likelihoods(model, State.PROBLEM if scope.chosen and compared else State.WARNING)
 
 
 def _address(scope: Scope, server: Server) -> CheckResult:
@@ -134,15 +124,12 @@ def _address(scope: Scope, server: Server) -> CheckResult:
     cause = refusal(Destination(url, "base_url", ("base_url",), obeys), os.environ) if private else ""
     if not cause:
         return MODEL.ok("address", where)
-    _, _, fix = cause.partition("; ")
+    sentence = f"{where}; text of credentialed data ({listed(private)}) does not go there"
     state = State.PROBLEM if scope.chosen else State.NOTE
-    return CheckResult(
-        MODEL, "address", state, f"{where}; text of credentialed data ({listed(private)}) does not go there", fix
-    )
+    return CheckResult(MODEL, "address", state, sentence, cause.partition("; ")[2])
 
 
 async def _names(server: Server) -> list[str]:
-    """Return the models a server lists, none without a list; MedTasksError: something else answers."""
     pool = ServerPool([replace(server, timeout_s=min(server.timeout_s, LIST_S))], 1, 1)
     try:
         return list(await pool.models(pool.servers[0]) or ())
@@ -167,34 +154,6 @@ def _name(model: VlmServer, names: list[str]) -> CheckResult:
     return MODEL.note("model", sentence, "check model= in --model-args with the server's own documentation")
 
 
-def _context(model: VlmServer) -> CheckResult:
-    length = model.facts["max_model_len"]
-    if not isinstance(length, int):
-        fix = "look at how it was started; a question that does not fit fails by itself and is counted"
-        return MODEL.note("context", "the server does not tell how many tokens a question and its reply may take", fix)
-    sentence = f"a question with its images and reply may take {length:,} tokens"
-    if length < LITTLE_CONTEXT:
-        sentence += ", which is little: one image can take thousands, and a reply is cut to what is left"
-        return MODEL.warning("context", sentence, "serve it with a larger --max-model-len")
-    return MODEL.ok("context", sentence)
-
-
-async def _reply(model: VlmServer, images: int) -> Record:
-    reply: Record = await model.reply(drawn_prompt(model, "picture", images), GenerationSettings(max_new_tokens=32))
-    return reply
-
-
-def _no_reply(model: VlmServer, error: MedTasksError) -> CheckResult:
-    """Tell whether a question got no reply because of its image."""
-    try:
-        asked(model, _reply(model, 0), LIST_S)
-    except MedTasksError:
-        fix = "look at the server's log; extra_body= in --model-args adds fields to a request, and null leaves one out"
-        return of_error(MODEL, "reply", State.PROBLEM, error, fix)
-    finding = of_error(MODEL, "images", State.PROBLEM, error, "serve a model that reads images")
-    return replace(finding, found=f"a question without images is answered, with one it is not: {finding.found}")
-
-
 def _thoughts(model: VlmServer, reply: Record) -> CheckResult:
     in_text = "<think" in reply["text"] or "</think" in reply["text"]
     if not (reply["reasoning"] or in_text or reply["tokens"][2]):
@@ -210,7 +169,7 @@ def _thoughts(model: VlmServer, reply: Record) -> CheckResult:
 
 def _images(model: VlmServer, first: Record) -> CheckResult:
     try:
-        second = asked(model, _reply(model, 2))
+        second = asked(model, 2)
     except MedTasksError as error:
         finding = of_error(MODEL, "images", State.WARNING, error, "give it tasks with one image per question only")
         return replace(finding, found=f"one image per prompt is taken, two are not: {finding.found}")
@@ -234,79 +193,19 @@ def _quiet() -> Iterator[None]:
         logger.enable(_MODULES)
 
 
-def _printable(text: str) -> str:
-    """Remove control characters: names come from the server."""
-    return "".join(character for character in text if character.isprintable())
-
-
-@dataclass(frozen=True)
-class _Proof:
-    """Result of scoring options of one kind."""
-
-    scorer: OptionScorer | SglangScorer | None  # None if the server was not asked
-    error: MedTasksError | None
-
-
-def likelihoods(model: VlmServer, state: State) -> Iterator[CheckResult]:
-    """Check that options are scored right after the question, and by how many requests.
-
-    Texts begin with a blank, as most tasks have them, and letters do not: a template can be in the way of either.
-    """
-    texts, letters = (_proof(model, options) for options in (_TEXTS, _LETTERS))
-    if texts.error and letters.error:
-        yield of_error(MODEL, "likelihoods", state, texts.error, "run the model with --model hf_vlm")
-        return
-    for proof, kind in ((texts, "that begin with a blank"), (letters, "that begin without a blank")):
-        if proof.error:
-            finding = of_error(MODEL, "template", state, proof.error, "serve it with --enable-scale-out")
-            yield replace(finding, found=f"for options {kind}, {finding.found}")
-    scorer = texts.scorer if letters.error else letters.scorer
-    if isinstance(scorer, OptionScorer) and scorer.slow:
-        slow = "every option takes one request that reads the question anew (prompt_logprobs)"
-        fix = "a newer vLLM, with no router that drops fields before it, scores all letters in one request"
-        yield MODEL.note("likelihoods", f"{slow}: for one per question, {scorer.slow}", fix)
-    else:
-        yield MODEL.ok("likelihoods", "options are scored right after the question")
-
-
-def _proof(model: VlmServer, options: tuple[str, ...]) -> _Proof:
-    try:
-        scorer = model.new_scorer()
-    except MedTasksError as error:
-        return _Proof(None, error)
-
-    async def score() -> None:
-        for text in ("picture", "image"):  # the second question is scored as all that follow it
-            outcomes = await scorer.scores(drawn_prompt(model, text, 1), options)
-            for error in (outcome for outcome in outcomes if isinstance(outcome, MedTasksError)):
-                raise error
-
-    try:
-        asked(model, score())
-    except MedTasksError as error:
-        return _Proof(scorer, error)
-    return _Proof(scorer, None)
-
-
-def drawn_prompt(model: VlmServer, name: str, images: int) -> ServedPrompt:
-    """Return a question about synthetic images, which it calls by a name."""
+def asked(model: VlmServer, images: int, longest_s: float | None = None) -> Record:
+    """Return the reply to a question about synthetic images; MedTasksError: it takes longer than some seconds."""
     drawn = []
     for number in range(images):
         drawn.append(Image.new("RGB", (SIDE, SIDE), "black"))
         low, high = SIDE // 2 - SIDE // (3 + number), SIDE // 2 + SIDE // (3 + number)
         ImageDraw.Draw(drawn[-1]).ellipse((low, low, high, high), fill="white")
     digests = tuple(f"drawn {number}" for number in range(images))
-    return ServedPrompt(
-        model.arguments.system_prompt, (*[None] * images, _QUESTION.format(name)), tuple(drawn), digests
-    )
-
-
-def asked(model: VlmServer, work: Coroutine[Any, Any, Result], longest_s: float | None = None) -> Result:
-    """Return the result of requests to the servers; MedTasksError: they take longer than some seconds."""
-    seconds = longest_s or LONGEST_S
+    prompt = ServedPrompt(model.arguments.system_prompt, (*[None] * images, _QUESTION), tuple(drawn), digests)
+    seconds, settings = longest_s or LONGEST_S, GenerationSettings(max_new_tokens=32)
     try:
-        answer: Result = model.loop.run(asyncio.wait_for(work, seconds))
+        reply: Record = model.loop.run(asyncio.wait_for(model.reply(prompt, settings), seconds))
     except TimeoutError:
         server = model.arguments.servers[0].name
         raise MedTasksError(f"{server} did not answer within {seconds:g} s; {CHECK}") from None
-    return answer
+    return reply

@@ -6,12 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from medtasks.audit import comparing
-from medtasks.audit.comparing import ComparedTask
-from medtasks.audit.groups import with_interval
+from medtasks.audit.comparing import (
+    ComparedTask,
+    compare_all,
+    compare_task,
+    corrected_together,
+    paired_values,
+    same_values,
+)
 from medtasks.audit.report.contents import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.audit.report.task_reading import TaskReading
 from medtasks.audit.run_values import Values, main_metrics, mean_values
+from medtasks.audit.scoring import with_interval
 from medtasks.data.samples import Sample
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
@@ -75,8 +81,8 @@ def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReadin
     gains = []
     for (rule, metric), pair in values.items():
         if pair[0].keys() & pair[1].keys():
-            paired = comparing.paired_values(*pair)
-            result, same = compare_paired(*paired), comparing.same_values(values, rule, metric)
+            paired = paired_values(*pair)
+            result, same = compare_paired(*paired), same_values(values, rule, metric)
             of = (str(variant.task.variant or _DIRECT), variant.task.name, rule, metric)
             if not result.first and metric in zero_if_blind and variant.task.variant in WITHOUT_IMAGE:
                 scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
@@ -140,13 +146,11 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
     notes: dict[Path, list[str]] = {}
     for other in dict.fromkeys(others):
         runs = {"this run": run, str(other): Source(other)}
-        tasks, causes = (
-            comparing.compare_all(runs) if task is None else ({task: comparing.compare_task(task_file(task), runs)}, {})
-        )
+        tasks, causes = compare_all(runs) if task is None else ({task: compare_task(task_file(task), runs)}, {})
         notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
         compared |= {(other, name): result for name, result in tasks.items()}
     scores: dict[Path, list[ComparedScore]] = {other: [] for other in notes}
-    for (other, name), result in comparing.corrected_together(compared).items():
+    for (other, name), result in corrected_together(compared).items():
         (overlap,) = result.overlaps.values()
         if overlap.only_first or overlap.only_second:
             notes[other].append(

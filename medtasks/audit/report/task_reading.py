@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from medtasks.audit.error_classes import count_kinds, wrong_answers
-from medtasks.audit.groups import with_interval
 from medtasks.audit.report.contents import RuleScores, Score
-from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores
+from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores, with_interval
 from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of

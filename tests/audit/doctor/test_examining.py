@@ -2,13 +2,13 @@
 
 import pytest
 
-from medtasks.audit.doctor import datasets, machine
-from medtasks.audit.doctor.check_results import AREAS, HARNESS, MODEL, TORCH, CheckResult, State, asked_by, scope_of
+from medtasks.audit.doctor import machine, tasks_and_data
+from medtasks.audit.doctor.check_results import AREAS, MODEL, TORCH, CheckResult, State, findings_of, scope_of
 from medtasks.audit.doctor.examining import examine
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.families.family import Asks
+from medtasks.errors import MedTasksError
 from medtasks.home import own_tasks_folder
-from medtasks.tasks.task_files import task_file, task_files
+from medtasks.tasks.task_files import task_files
 
 from ...tables import each_row
 
@@ -17,51 +17,54 @@ KEY = "sk-canary-0123456789"
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Nothing that takes long is imported; returns the names that the harness's index was asked for."""
-    asked = []
-
-    def started(names):
-        asked.append(set(names))
-        yield HARNESS.ok("start", "it starts")
-
-    monkeypatch.setattr(machine, "started", started)
+    """Torch, which takes long, is not imported."""
     monkeypatch.setattr(machine, "torch_stack", lambda: [TORCH.ok("torch", "torch 2 can be imported")])
-    return asked
 
 
 def areas(findings):
     return list(dict.fromkeys(finding.area for finding in findings))
 
 
-def test_all_areas_in_order(quick):
+def test_areas_in_order_and_what_tasks_and_arguments_add(quick):
     found = examine()
-    wanted = [area for area in AREAS if area in areas(found)]
-    assert areas(found) == wanted
-    assert set(AREAS) - {MODEL} == set(wanted)
-    assert [
-        one for one in found if not isinstance(one, CheckResult) or (one.state is State.OK) != (one.fix == "")
-    ] == []
-    assert quick == []
-
-
-def test_served_model(quick):
+    assert areas(found) == [area for area in AREAS if area != MODEL]
+    assert [one for one in found if (one.state is State.OK) != (one.fix == "")] == []
     address = "base_url=http://127.0.0.1:9/v1"
     assert [one.name for one in examine(model_args=address) if one.area == MODEL] == ["address", "server"]
-
-
-def test_a_task_without_extras_weights_and_judge(quick):
     found = examine(["mediconfusion"])
-    assert "judge" not in areas(found)
-    assert "weights" not in areas(found)
+    assert {"judge", "weights"} & {*areas(found)} == set()
     assert [one.name for one in found if one.area == "datasets"] == ["mediconfusion"]
-    assert [one.name for one in found if one.area == "packages"] == ["required"]
 
 
-def test_verifying_starts_the_harness_with_all_our_names(quick):
-    found = examine(verify=True)
-    (names,) = quick
-    assert {"mediconfusion", "multimedeval", "multimedeval_qa"} <= names
-    assert [one.state for one in found if (one.area, one.name) == ("harness", "start")] == [State.OK]
+@each_row(
+    "error, found, fix",
+    [
+        (
+            SystemExit("canary"),
+            "this could not be checked (SystemExit at test_examining.py:",
+            "look at the named location",
+        ),
+        (MedTasksError("no disk; make room"), "no disk", "make room"),
+    ],
+)
+def test_failing_check_keeps_what_it_found_and_quotes_nothing_of_others(error, found, fix):
+    earlier = CheckResult("tasks", "first", State.OK, "it is there")
+
+    def check():
+        yield earlier
+        raise error
+
+    first, last = findings_of("tasks", "second", check)
+    assert (first, last.area, last.name, last.state) == (earlier, "tasks", "second", State.PROBLEM)
+    assert (last.found.startswith(found), last.fix.startswith(fix), "canary" in str(last)) == (True, True, False)
+
+
+def test_interruption_is_no_finding():
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        findings_of("tasks", "second", interrupted)
 
 
 def test_failing_check_costs_nothing_else(quick, monkeypatch):
@@ -71,7 +74,7 @@ def test_failing_check_costs_nothing_else(quick, monkeypatch):
         raise RuntimeError("canary of a record")
 
     monkeypatch.setattr(machine.shutil, "disk_usage", fail)
-    monkeypatch.setattr(datasets, "prepared_data", fail)
+    monkeypatch.setattr(tasks_and_data, "prepared_data", fail)
     monkeypatch.setattr(machine, "harness_version", fail)
     found = examine()
     assert {"disk", "prepared", "version"} <= {one.name for one in found if "could not be checked" in one.found}
@@ -84,7 +87,7 @@ def test_malformed_own_file_is_named_and_costs_only_what_depends_on_tasks(quick)
     own_tasks_folder().mkdir(parents=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: [")
     found = examine()
-    assert "mine.yaml" in next(one.found for one in found if (one.area, one.name) == ("tasks", "mine"))
+    assert "mine.yaml" in next(one.found for one in found if (one.area, one.name) == ("tasks", "task files"))
     assert set(areas(found)) == set(AREAS) - {MODEL}
     assert next(one for one in found if (one.area, one.name) == ("tasks", "names")).state is State.OK
 
@@ -102,65 +105,29 @@ def test_no_secret_in_any_finding(quick, monkeypatch):
     assert KEY not in str(found)
 
 
-# What the chosen tasks need
-
-
-def test_without_names_everything():
+def test_scope_without_names_is_everything():
     found = scope_of([])
-    assert not found.chosen
-    assert found.datasets == tuple(CATALOGUE)
+    assert (found.chosen, found.datasets) == (False, tuple(CATALOGUE))
     assert {task.name for task in found.tasks} == {task.name for task in task_files().values() if task.kind == "task"}
 
 
 @each_row(
-    "names, datasets",
+    "names, datasets, foreign",
     [
-        (["mediconfusion"], ["mediconfusion"]),
-        (["mediconfusion_all"], ["mediconfusion"]),
-        (["mediconfusion_gd_blind"], ["mediconfusion"]),
-        (["multimedeval_nli", "mediconfusion"], ["multimedeval_mednli", "mediconfusion"]),
-        (["mme"], []),
+        (["mediconfusion_all"], ["mediconfusion"], ()),
+        (["mediconfusion_gd_blind"], ["mediconfusion"], ()),
+        (["multimedeval_nli", "mme", "mediconfusion", "x"], ["multimedeval_mednli", "mediconfusion"], ("mme", "x")),
     ],
 )
-def test_datasets(names, datasets):
+def test_scope_of_names(names, datasets, foreign):
     found = scope_of(names)
-    assert found.chosen
-    assert list(found.datasets) == datasets
+    assert (found.chosen, list(found.datasets), found.foreign) == (True, datasets, foreign)
 
 
-def test_foreign_names():
-    assert scope_of(["mediconfusion", "mme", "multimedeval_nli", "x"]).foreign == ("mme", "x")
-
-
-def test_report_task_needs_metrics_that_are_models():
+def test_metrics_and_labeler_of_a_scope():
     metrics = {metric.name for metric in scope_of(["multimedeval_mimic_cxr_report"]).metrics}
     assert {"bleu", "meteor", "bertscore_multimedeval", "chexbert", "radgraph", "radcliq_v1_multimedeval"} <= metrics
     assert scope_of(["mediconfusion"]).metrics == ()
-
-
-@each_row(
-    "name, needed",
-    [
-        ("multimedeval_mimic_cxr_classification", True),
-        ("medheval_visual_report", True),
-        ("multimedeval_mimic_cxr_report", False),
-        ("mediconfusion", False),
-    ],
-)
-def test_labeler(name, needed):
-    assert scope_of([name]).needs_labeler is needed
-
-
-@each_row(
-    "name, need",
-    [
-        ("mediconfusion", Asks.NOBODY),
-        ("mediconfusion_ff", Asks.JUDGE),
-        ("gmai_mmbench_val_judged", Asks.JUDGE),
-        ("medheval_visual_report", Asks.JUDGE_IF_THERE),
-        ("medheval_knowledge_open", Asks.JUDGE_IF_THERE),
-        ("mediconfusion_all", Asks.NOBODY),
-    ],
-)
-def test_judge(name, need):
-    assert asked_by(task_file(name)) is need
+    labelled = ("multimedeval_mimic_cxr_classification", "medheval_visual_report")
+    others = ("multimedeval_mimic_cxr_report", "mediconfusion")
+    assert [scope_of([name]).needs_labeler for name in (*labelled, *others)] == [True, True, False, False]

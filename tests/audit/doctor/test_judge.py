@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from medtasks.audit.doctor import judge_check as checks
-from medtasks.audit.doctor.check_results import State
+from medtasks.audit.doctor.check_results import State, scope_of
 from medtasks.audit.doctor.judge_check import judge
 
 from ...local_server import LocalServer, QuietHandler, serving
@@ -79,17 +79,13 @@ def test_no_judge(scope, everything):
     assert only(judge(scope("medheval_visual_report"))).state is State.WARNING
 
 
-def test_judge_that_no_chosen_task_asks_is_not_reached_for(configured, scope):
-    assert list(judge(scope("mediconfusion"))) == []
-    assert configured.requests == []
-
-
-@pytest.mark.parametrize("listed", [MODEL, f"models/{MODEL}", f"{MODEL}:latest"])
-def test_judge_that_answers(configured, everything, listed):
-    configured.offer("other", listed)
-    expect(asked(everything), State.OK, MODEL)
-    ((method, path, headers),) = configured.requests
-    assert (method, path, headers["authorization"]) == ("GET", MODELS, f"Bearer {KEY}")
+def test_judge_that_answers(configured, everything, scope):
+    assert list(judge(scope("mediconfusion"))) == []  # no chosen task asks it
+    for listed in (MODEL, f"models/{MODEL}", f"{MODEL}:latest"):
+        configured.offer("other", listed)
+        expect(asked(everything), State.OK, MODEL)
+    requests = [(method, path, headers["authorization"]) for method, path, headers in configured.requests]
+    assert requests == [("GET", MODELS, f"Bearer {KEY}")] * 3
 
 
 def test_wrong_model(configured, everything):
@@ -101,10 +97,7 @@ def test_wrong_model(configured, everything):
         called="model",
         fix="MEDTASKS_JUDGE_MODEL",
     )
-
-
-def test_what_an_endpoint_calls_its_models_is_not_trusted(configured, everything):
-    configured.offer(f"{MODEL}\x1b[2J", f"{MODEL} {KEY}", f"{MODEL}\n")
+    configured.offer(f"{MODEL}\x1b[2J", f"{MODEL} {KEY}", f"{MODEL}\n")  # what it calls its models is not trusted
     assert asked(everything).found.endswith("among its 3")
 
 
@@ -115,46 +108,34 @@ def test_models_that_are_not_listed(configured, everything):
     expect(asked(everything), State.WARNING, "HTTP 403", called="model", fix="MEDTASKS_JUDGE_API_KEY")
 
 
-@pytest.mark.parametrize(
-    ("status", "state", "word", "fix"),
+ERROR = json.dumps({"error": {"message": f"bad key {KEY}", "code": None}})
+
+
+@each_row(
+    "status, text, state, word, name, fix",
     [
-        (401, State.PROBLEM, "HTTP 401", "MEDTASKS_JUDGE_API_KEY"),
-        (307, State.PROBLEM, "redirects", "MEDTASKS_JUDGE_BASE_URL"),
-        (429, State.WARNING, "limits the rate", "later"),
-        (429, State.PROBLEM, "quota", ""),
-        (500, State.PROBLEM, "HTTP 500", "later"),
-        (400, State.PROBLEM, "HTTP 400", "later"),
+        (401, ERROR, State.PROBLEM, "HTTP 401", "reply", "MEDTASKS_JUDGE_API_KEY"),
+        (307, ERROR, State.PROBLEM, "redirects", "reply", "MEDTASKS_JUDGE_BASE_URL"),
+        (429, ERROR, State.WARNING, "limits the rate", "reply", "later"),
+        (429, ERROR.replace("null", '"insufficient_quota"'), State.PROBLEM, "quota", "reply", ""),
+        (500, ERROR, State.PROBLEM, "HTTP 500", "reply", "later"),
+        (404, "{}", State.WARNING, "no list of models (HTTP 404)", "model", "/v1"),
+        (501, "{}", State.WARNING, "no list of models (HTTP 501)", "model", "/v1"),
+        *((200, text, State.PROBLEM, "no list of models", "reply", "") for text in ("<html>", '"text"', "null", "{}")),
     ],
 )
-def test_status(configured, everything, status, state, word, fix):
-    code = "insufficient_quota" if word == "quota" else None
-    configured.answers[MODELS] = (status, json.dumps({"error": {"message": f"bad key {KEY}", "code": code}}))
-    expect(asked(everything), state, word, called="reply", fix=fix)
-    assert len(configured.requests) == 1  # neither repeated nor redirected
-
-
-@each_row("status", [404, 405, 501])
-def test_endpoint_without_a_list_of_models_or_a_wrong_address(configured, everything, status):
-    configured.answers[MODELS] = (status, "{}")
-    expect(asked(everything), State.WARNING, f"no list of models (HTTP {status})", called="model", fix="/v1")
-    assert {method for method, *_ in configured.requests} == {"GET"}
-
-
-@each_row("text", ["<html>a page for people</html>", '"text"', "[]", "null", "{}", "{"])
-def test_what_is_no_judge(configured, everything, text):
-    configured.answers[MODELS] = (200, text)
-    expect(asked(everything), State.PROBLEM, "no list of models", called="reply")
+def test_what_is_no_answer(configured, everything, status, text, state, word, name, fix):
+    configured.requests.clear()
+    configured.answers[MODELS] = (status, text)
+    expect(asked(everything), state, word, called=name, fix=fix)
+    assert [method for method, *_ in configured.requests] == ["GET"]  # neither repeated nor redirected
 
 
 def test_slow_judge(configured, everything, monkeypatch):
     monkeypatch.setattr(checks, "TIMEOUT_S", 0.3)
     configured.answers[MODELS] = (200, None)
     expect(asked(everything), State.PROBLEM, "did not answer within 0.3 s", called="reply")
-
-
-def test_users_shorter_time_counts(configured, everything, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "0.2")
-    configured.answers[MODELS] = (200, None)
+    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "0.2")  # a shorter time of the user's counts
     assert "within 0.2 s" in asked(everything).found
 
 
@@ -181,11 +162,8 @@ def test_no_connection(configured, everything, monkeypatch):
     [
         ("MEDTASKS_JUDGE_BASE_URL", "127.0.0.1:8000"),
         ("MEDTASKS_JUDGE_BASE_URL", f"https://user:{KEY}@host/v1"),
-        ("MEDTASKS_JUDGE_BASE_URL", ""),
         ("MEDTASKS_JUDGE_MODEL", ""),
-        ("MEDTASKS_JUDGE_API_KEY", f"{KEY}\u20ac"),
         ("MEDTASKS_JUDGE_TEMPERATURE", "warm"),
-        ("MEDTASKS_JUDGE_CONCURRENCY", "0"),
     ],
 )
 def test_impossible_settings(configured, everything, monkeypatch, name, value):
@@ -212,34 +190,17 @@ def remote(configured, monkeypatch):
     return answered
 
 
-def test_remote_judge_may_not_see_credentialed_data(remote, scope):
-    found = list(judge(scope("medheval_visual_report")))
-    refused = only(found, "access")
-    assert refused.state is State.PROBLEM
-    assert "'medheval_visual_report' is credentialed" in refused.found
+def test_remote_judge_and_credentialed_data(remote, scope, monkeypatch):
+    refused = only(judge(scope("medheval_visual_report")), "access")
+    expect(refused, State.PROBLEM, "'medheval_visual_report' is credentialed")
     assert "MEDTASKS_TRUSTED_JUDGE=https://judge.example:443" in refused.fix
     assert remote == []  # a judge that no chosen task may ask is left alone
-
-
-def test_remote_judge_may_see_public_data(remote, scope):
     assert [one.state for one in judge(scope("mediconfusion_ff"))] == [State.OK, State.OK]
-    assert len(remote) == 1
-
-
-def test_remote_judge_without_tasks(remote, everything):
-    from medtasks.audit.doctor.check_results import scope_of
-
     found = list(judge(scope_of([])))
-    assert only(found, "access").state is State.NOTE
-    assert "medheval_knowledge_open" in only(found, "access").found
+    expect(only(found, "access"), State.NOTE, "medheval_knowledge_open")
     assert only(found, "reply").state is State.OK
-
-
-def test_trusted_judge(remote, scope, monkeypatch):
+    assert len(remote) == 2
     monkeypatch.setenv("MEDTASKS_TRUSTED_JUDGE", REMOTE)
     assert [one.state for one in judge(scope("medheval_visual_report"))] == [State.OK, State.OK]
-
-
-def test_malformed_trust(remote, scope, monkeypatch):
     monkeypatch.setenv("MEDTASKS_TRUSTED_JUDGE", "judge.example")
     expect(only(judge(scope("medheval_visual_report")), "access"), State.PROBLEM, "MEDTASKS_TRUSTED_JUDGE")

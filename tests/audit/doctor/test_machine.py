@@ -1,6 +1,7 @@
-"""Disk, memory, and torch with what is built against it and GPUs: fake modules in place of real ones."""
+"""Version of the harness, disk, memory, and torch with what is built against it: fake modules in place of real ones."""
 
 import errno
+import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from medtasks.audit.doctor import machine
 from medtasks.audit.doctor.check_results import State
-from medtasks.audit.doctor.machine import disks, memory, torch_stack
+from medtasks.audit.doctor.machine import disks, harness_version, memory, torch_stack
 
 from ...tables import each_row
 from .conftest import expect, only
@@ -50,55 +51,40 @@ def free(monkeypatch):
     )
 
 
-def test_disks(free):
-    free(50)
-    found = list(disks())
-    assert [one.name for one in found] == NAMES
-    assert {one.state for one in found} == {State.OK}
-    assert "50.0 GB are free" in found[0].found
-
-
 @each_row("gb, state", [(4.9, State.WARNING), (5.0, State.OK)])
-def test_little_room(free, gb, state):
+def test_disks(free, gb, state):
     free(gb)
     found = list(disks())
-    assert [one.state for one in found] == [state] * 3
-    assert (
-        state is State.OK or [word for word in ("MEDTASKS_HOME", "HF_HOME", "TMPDIR") if word not in str(found)] == []
-    )
+    assert [(one.name, one.state) for one in found] == [(name, state) for name in NAMES]
+    assert f"{gb} GB are free" in found[0].found
+    assert state is State.OK or all(word in str(found) for word in ("MEDTASKS_HOME", "HF_HOME", "TMPDIR"))
 
 
-def test_data_folder_that_is_not_there_is_not_made(free, tmp_path, monkeypatch):
+def test_data_folder_that_is_not_there_or_a_file(free, tmp_path, monkeypatch):
     free(50)
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "not" / "yet"))
     assert only(disks(), "data folder").state is State.OK
-    assert os.listdir(tmp_path) == []
-
-
-def test_data_folder_that_is_a_file(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "file"))
+    assert os.listdir(tmp_path) == []  # it is not made
+    (tmp_path / "not").write_text("")
     assert only(disks(), "data folder").state is State.PROBLEM
 
 
-@each_row("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
-def test_data_folder_that_cannot_be_written_to(tmp_path, monkeypatch, number):
+def test_data_folder_that_cannot_be_written_to(tmp_path, monkeypatch):
     real = tempfile.TemporaryFile
 
     def refuse(*arguments, dir=None, **rest):
         if str(dir) == str(tmp_path):
-            raise OSError(number, os.strerror(number))
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         return real(*arguments, dir=dir, **rest)
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    expect(only(disks(), "data folder"), State.PROBLEM, os.strerror(number), fix="MEDTASKS_HOME")
+    expect(only(disks(), "data folder"), State.PROBLEM, os.strerror(errno.EROFS), fix="MEDTASKS_HOME")
 
 
 @each_row(
     "available, limit, state, words",
     [
-        (32, None, State.OK, "32.0 GB"),
         (3.9, None, State.WARNING, "3.9 GB"),
         (64, 2, State.WARNING, "2.0 GB"),
         (8, 64, State.OK, "8.0 GB"),
@@ -115,18 +101,7 @@ def test_memory(tmp_path, monkeypatch, available, limit, state, words):
 def stack(monkeypatch, tmp_path):
     """Findings on a fake stack, on a machine with or without an NVIDIA driver."""
 
-    def look(
-        version="2.9.0+cu130",
-        vision="__version__ = '0.24.0+cu130'",
-        cuda="'13.0'",
-        gpus=0,
-        free=70,
-        before="pass",
-        uses=True,
-        driver=False,
-        torch=None,
-        visible=None,
-    ):
+    def look(vision="__version__ = '0.24.0+cu130'", uses=True, driver=False, torch=TORCH, visible=None, **fields):
         if driver:
             (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
             (tmp_path / "nvidia-smi").chmod(0o755)
@@ -134,12 +109,9 @@ def stack(monkeypatch, tmp_path):
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        fields = {"version": version, "cuda": cuda, "gpus": gpus, "free": free, "before": before}
-        modules = {
-            "torch": TORCH.format(**fields) if torch is None else torch,
-            "torchvision": vision,
-            "transformers": TRANSFORMERS.format(uses=uses),
-        }
+        usual = {"version": "2.9.0+cu130", "cuda": "'13.0'", "gpus": 0, "free": 70, "before": "pass"}
+        torch = torch.format(**{**usual, **fields})
+        modules = {"torch": torch, "torchvision": vision, "transformers": TRANSFORMERS.format(uses=uses)}
         monkeypatch.syspath_prepend(tmp_path)
         for name, source in modules.items():
             (tmp_path / f"{name}.py").write_text(source)
@@ -159,8 +131,7 @@ def test_gpus(stack):
 
 def test_torch_that_cannot_be_imported(stack):
     found = stack(torch="raise OSError('libcudart.so.13: cannot open shared object file')")
-    assert only(found, "torch").state is State.PROBLEM
-    assert "libcudart" in only(found, "torch").found
+    expect(only(found, "torch"), State.PROBLEM, "libcudart")
     assert not any(one.name.startswith("GPU") for one in found)
 
 
@@ -190,3 +161,30 @@ def test_module_that_is_not_installed(stack, monkeypatch, name, states):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda wanted: None if wanted == name else real(wanted))
     assert [one.state for one in stack() if one.name == name] == states
+
+
+@each_row(
+    "installed, state",
+    [
+        ("0.7.3", State.OK),
+        ("0.7.9.dev1", State.OK),
+        ("0.7.2", State.PROBLEM),
+        ("0.8.0", State.PROBLEM),
+        (None, State.WARNING),
+    ],
+)
+def test_version_of_the_harness(monkeypatch, installed, state):
+    monkeypatch.setattr(machine, "installed_version", lambda name: installed)
+    fix = "" if state is State.OK else "pip install 'lmms_"
+    found = expect(only(harness_version()), state, installed or "", fix=fix)
+    assert "<0.8,>=0.7.3" in found.found + found.fix
+
+
+def test_no_harness_and_no_metadata(monkeypatch):
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", missing)
+    monkeypatch.setattr(machine, "harness_folder", lambda: None)
+    found = expect(only(harness_version()), State.PROBLEM, "lmms-eval is not installed")
+    assert found.fix == "pip install 'lmms_eval'"

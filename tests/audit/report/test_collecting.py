@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from medtasks.audit.groups import with_interval
 from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import RuleScores, RunReport, TaskReport, report_as_dict
 from medtasks.audit.report.report_tables import summary_table
 from medtasks.audit.report.task_reading import of_scores
 from medtasks.audit.run_values import main_metrics
-from medtasks.audit.scoring import PAIR_METRICS, score_replies
+from medtasks.audit.scoring import PAIR_METRICS, score_replies, with_interval
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options

@@ -1,32 +1,128 @@
-"""Checks of prepared data, the Hub's token, and access of others to replies and patients' records."""
+"""Checks of task names and files, of prepared data, of the Hub's token, and of who may see replies and records.
+
+Of two tasks with one name the harness silently takes the first.
+"""
 
 import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
-from medtasks.audit.doctor.check_results import CREDENTIALS, DATASETS, CheckResult, Scope, State, findings_of, of_error
+from medtasks.audit.doctor.check_results import (
+    CREDENTIALS,
+    DATASETS,
+    TASKS,
+    CheckResult,
+    Scope,
+    State,
+    findings_of,
+    of_error,
+)
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.dataset_lookup import own_datasets, prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
 from medtasks.data.document_store import open_documents
 from medtasks.data.privacy import access_of, is_private
 from medtasks.data.schema import SPLIT
-from medtasks.errors import MedTasksError, ModelRefused, listed
-from medtasks.home import dataset_folder, datasets_folder, home, open_to_others
+from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
+from medtasks.home import dataset_folder, datasets_folder, home, open_to_others, own_tasks_folder
 from medtasks.lmms.remote_models import TRUSTED, Destination, credentialed, refusal, trusted_model
 from medtasks.net.journal import FOLDER_NAME
 from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
+from medtasks.tasks.documents import task_documents, task_problems, unknown_keys
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_files
+from medtasks.tasks.task_index import harness_folder, index_tasks, mapping_in, names_in, tasks_folder
+from medtasks.tasks.task_variants import listed_changes, twin_changes
 
+_HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
 _SHOWN = 2
 
 
-def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
-    """Check the datasets of the chosen tasks; without tasks, those that are prepared.
+def collisions(scope: Scope) -> Iterator[CheckResult]:
+    """Check that the harness has none of our names, or of the chosen tasks', and the user none of ours."""
+    ours = own_names()
+    if scope.chosen:
+        ours = (ours & {*scope.names}) | {task.name for task in scope.tasks}
+    harness = harness_folder()
+    if harness is None:
+        yield TASKS.problem("names", "lmms-eval has no folder of tasks", "pip install --force-reinstall lmms_eval")
+        return
+    taken = {name: path for name, path in _named(harness).items() if name in ours}
+    for name, path in taken.items():
+        sentence = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
+        yield TASKS.problem(name, sentence, f"rename it in {path}, or where medtasks has it")
+    for name, path in index_tasks([own_tasks_folder()]).paths.items():
+        if name in shipped_names():
+            sentence = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
+            yield TASKS.problem(name, sentence, f"rename it in {path}")
+    if not taken:
+        yield TASKS.ok("names", f"no task of lmms-eval has one of the names of ours ({len(ours)})")
 
-    To ``verify``, read everything and compare it with the manifest, as ``medtasks data verify`` does.
-    """
+
+def foreign_names(scope: Scope) -> Iterator[CheckResult]:
+    """Check that the chosen names that are not ours are tasks of the harness."""
+    harness = harness_folder()
+    harness_names = _named(harness) if scope.foreign and harness else {}
+    ours = [*task_files(), *(tag for task in task_files().values() for tag in task.tags)]
+    for name in scope.foreign:
+        if name in harness_names:
+            sentence = f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
+            yield TASKS.note(name, sentence, f"try it: lmms_eval --tasks {name} --limit 1")
+        else:
+            sentence = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, ours)}"
+            yield TASKS.problem(name, sentence, "medtasks tasks lists ours")
+
+
+def own_tasks(scope: Scope) -> Iterator[CheckResult]:
+    """Check the files of the user's own tasks, their hooks, rules, metrics and first prompt, and their samples."""
+
+    def check(task: TaskFile) -> Iterator[CheckResult]:
+        for key in unknown_keys(task):
+            sentence = f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
+            yield TASKS.warning(task.name, sentence, "correct it, or remove it")
+        problems = list(task_problems(task))
+        for problem in problems:
+            yield of_error(TASKS, task.name, State.PROBLEM, MedTasksError(problem), f"correct {task.path}")
+        if not problems:
+            number = (
+                "" if task.dataset or task.only_harness else f"; all {len(task_documents(task))} samples can be asked"
+            )
+            yield TASKS.ok(task.name, f"hooks, rules and the first prompt of '{task.name}' are in order{number}")
+
+    for task in scope.tasks:
+        if task.kind == "task" and not task.is_shipped:
+            yield from findings_of(TASKS, task.name, partial(check, task))
+
+
+def own_names() -> set[str]:
+    """Return the names of our tasks, groups and tags, with those of the user that can be read."""
+    return {*shipped_names(), *_named(own_tasks_folder())}
+
+
+def shipped_names() -> set[str]:
+    """Return the names of our tasks, groups and tags, also of tasks that follow from another one's file."""
+    index = index_tasks([tasks_folder()])
+    made = [changes for path in index.paths.values() for changes in listed_changes(path)]
+    for name, config in index.configs.items():
+        if "few_shot" in mapping_in(config, "metadata"):
+            made.append(twin_changes(name, config))
+    tags = {tag for changes in made for tag in names_in(changes.get("tag"))}
+    return {*_named(tasks_folder()), *(changes["task"] for changes in made), *tags}
+
+
+def _named(folder: Path) -> dict[str, Path]:
+    """Return the file of each task, group and tag in a folder, as the harness indexes them."""
+    index = index_tasks([folder])
+    tagged = {task for task, config in index.configs.items() if "class" not in config}  # a class has no tags
+    tags = {tag: [index.paths[task] for task in tasks if task in tagged] for tag, tasks in index.members.items()}
+    return {**{tag: paths[0] for tag, paths in tags.items() if paths}, **index.paths}
+
+
+def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
+    """Check the datasets of the chosen tasks; without tasks, those prepared. ``verify`` compares with the manifests."""
     here = [name for name in scope.datasets if (dataset_folder(name) / FILE_NAME).is_file()]
     for name in scope.datasets if scope.chosen else here:
         yield from findings_of(DATASETS, name, partial(_dataset, name, verify=verify))
@@ -42,7 +138,7 @@ def _command(name: str) -> str:
     info = CATALOGUE.get(name)
     if info is None or info.access is Access.PUBLIC:
         return preparing_again(name)
-    if info.access is Access.GATED and info.source.startswith(HUB):
+    if info.access is Access.GATED and info.source.startswith(_HUB):
         return (
             f"accept the terms on {info.source}, then: medtasks data prepare {name} (--source DIR if you have a copy)"
         )
@@ -93,13 +189,10 @@ def _few(name: str, form: str, notes: Sequence[str]) -> str:
     return form.format("; ".join(notes[:_SHOWN]) + (" ..." if len(notes) > _SHOWN else ""))
 
 
-HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
-
-
 def hub_token(scope: Scope) -> Iterator[CheckResult]:
     """Check that there is a token, if a dataset that is not prepared can only be downloaded with one."""
     infos = (CATALOGUE[name] for name in scope.datasets if name in CATALOGUE)
-    gated = (info for info in infos if info.access is Access.GATED and info.source.startswith(HUB))
+    gated = (info for info in infos if info.access is Access.GATED and info.source.startswith(_HUB))
     sources = sorted({info.source for info in gated if not (dataset_folder(info.name) / FILE_NAME).is_file()})
     if not sources:
         return

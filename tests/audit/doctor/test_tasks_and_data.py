@@ -1,0 +1,298 @@
+"""Names that collide, every state a dataset can be in, the Hub's token, and who may see replies and records."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from medtasks.audit.doctor import tasks_and_data
+from medtasks.audit.doctor.check_results import Scope, State
+from medtasks.audit.doctor.tasks_and_data import (
+    collisions,
+    foreign_names,
+    hub_token,
+    own_names,
+    prepared_data,
+    readable_replies,
+    remote_models,
+)
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.dataset_manifest import Manifest
+from medtasks.home import dataset_folder, own_tasks_folder
+from medtasks.home import home as home_folder
+from medtasks.net.journal import FOLDER_NAME as JOURNAL
+from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
+from medtasks.runs.logged_samples import save_reply
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_file, task_files
+
+from ...tables import each_row
+from .conftest import expect, only
+
+NAME = "mediconfusion"
+PRIVATE, PUBLIC = "multimedeval_mimic_cxr_report", "multimedeval_vqa_rad"
+TOKEN = "hf_canary0123456789"
+TRUSTED = "MEDTASKS_TRUSTED_MODEL"
+
+# Names of tasks
+
+
+@pytest.fixture
+def harness(tmp_path, monkeypatch):
+    """Write task files of a harness that has no others; each text is a file of its own."""
+
+    def write(*texts, name="deep/er/{}.yaml"):
+        tasks = tmp_path / "lmms_eval" / "tasks"
+        shutil.rmtree(tasks, ignore_errors=True)
+        monkeypatch.setattr(tasks_and_data, "harness_folder", lambda: tasks)
+        for number, text in enumerate(texts):
+            path = tasks / name.format(number)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return path
+
+    return write
+
+
+def taken(scope):
+    return [found.name for found in collisions(scope) if found.state is State.PROBLEM]
+
+
+def test_installed_harness_has_none_of_our_names(everything):
+    tasks = task_files()
+    names = {*tasks, *(tag for task in tasks.values() for tag in task.tags)}
+    assert own_names() == names  # those that have no file of their own, too
+    expect(only(collisions(everything)), State.OK, f"names of ours ({len(names)})")
+
+
+@each_row(
+    "text, name",
+    [
+        ("task: mediconfusion\ndataset_path: x\n", "mediconfusion"),
+        ("group: multimedeval\ntask:\n- a\n- b\n", "multimedeval"),
+        ("task: a\ntag:\n- b\n- multimedeval_qa\n", "multimedeval_qa"),
+        ("task: a\ngroup: [gmai_mmbench]\n", "gmai_mmbench"),
+        ("task: iu_xray_report\nclass: !function a.B\n", "iu_xray_report"),
+        ("task: a\nprocess_results: !function utils.f\ntag: &t multimedeval_qa\n", "multimedeval_qa"),
+        ("task: medevalkit_pmc_vqa_ll\n", "medevalkit_pmc_vqa_ll"),  # of variants.yml, as is the next
+        ("task: a\ntag: medevalkit_reasoning\n", "medevalkit_reasoning"),
+        ("task: multimedeval_slake_5shot\n", "multimedeval_slake_5shot"),
+    ],
+)
+def test_collision(harness, everything, text, name):
+    path = harness("task: mme\n", text)
+    found = only(collisions(everything))
+    assert (found.name, found.state, str(path) in found.found, str(path) in found.fix) == (
+        *(name, State.PROBLEM),
+        *(True, True),
+    )
+
+
+@each_row(
+    "text",
+    [
+        "task: my-mediconfusion\n",
+        "task: a\ndescription: unlike mediconfusion\n",
+        "# task: mediconfusion\ntask: a\n",
+        "group: a\ntask: [mediconfusion]\n",  # selects ours and defines nothing
+        "task: a\nclass: b\ntag: multimedeval_qa\n",  # a Python task has no tags
+        "task: mediconfusion\n  broken: [\n",
+    ],
+)
+def test_no_collision(harness, everything, text):
+    harness(text)
+    assert only(collisions(everything)).state is State.OK
+
+
+def test_collisions_of_chosen_tasks_and_of_the_users(harness, everything, scope, monkeypatch):
+    harness("task: mediconfusion\ntag: multimedeval_qa\n", "task: multimedeval_mine\n")
+    assert taken(scope("mediconfusion_all")) == ["mediconfusion"]
+    assert taken(scope("multimedeval_qa")) == ["multimedeval_qa"]
+    assert taken(scope("iu_xray_report")) == []
+    own_tasks_folder().mkdir(parents=True)
+    (own_tasks_folder() / "mine.yaml").write_text("task: multimedeval_mine\n")
+    assert set(taken(everything)) == {"mediconfusion", "multimedeval_qa", "multimedeval_mine"}
+    for name in ("mediconfusion", "medevalkit_pmc_vqa_ll"):
+        (own_tasks_folder() / "mine.yaml").write_text(f"task: {name}\n")
+        harness("task: mme\n")
+        expect(
+            only(found for found in collisions(everything) if found.state is State.PROBLEM), State.PROBLEM, "mine.yaml"
+        )
+        assert taken(everything) == [name]
+    monkeypatch.setattr(tasks_and_data, "harness_folder", lambda: None)
+    expect(only(collisions(everything)), State.PROBLEM, fix="pip install")
+
+
+def test_foreign_names(harness, scope):
+    harness("task: mme\ntag: their_tag\n")
+    found = list(foreign_names(scope("mme", "mediconfusoin", "mediconfusion", "their_tag")))
+    assert [(one.name, one.state) for one in found] == [
+        *(("mme", State.NOTE), ("mediconfusoin", State.PROBLEM), ("their_tag", State.NOTE))
+    ]
+    assert "did you mean 'mediconfusion'?" in found[1].found
+
+
+# Prepared data
+
+
+@pytest.fixture
+def home(sample_home, tmp_path, monkeypatch):
+    """A copy of the drawn sample to break."""
+    shutil.copytree(sample_home, tmp_path / "home")
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+
+
+def change(folder=NAME, /, **fields):
+    path = dataset_folder(folder) / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def look(name=NAME, verify=False):
+    """The finding on the dataset of a task."""
+    task = TaskFile(name, "task", own_tasks_folder() / f"{name}.yaml", "", dataset=name)
+    return only(prepared_data(Scope((name,), (task,)), verify=verify), name)
+
+
+def test_states_of_a_dataset(home):
+    expect(look(), State.WARNING, "drawn sample", fix="medtasks data prepare mediconfusion")
+    change(sample=False)
+    fingerprint = Manifest.read(dataset_folder(NAME)).fingerprint
+    expect(look(), State.OK, "is prepared", "32 questions", fingerprint)
+    expect(look(verify=True), State.OK, "is verified", "32 questions", fingerprint)
+    picture = next((dataset_folder(NAME) / "images").rglob("*.jpg"))
+    picture.write_bytes(picture.read_bytes() + b"\0")
+    assert look().state is State.OK
+    expect(look(verify=True), State.PROBLEM, "1 difference", picture.name)
+    change(complete=False, left_out=["pair 3: no image", "pair 4: no image", "pair 5: no image"])
+    expect(look(), State.WARNING, "incomplete (pair 3: no image; pair 4: no image ...)")
+    change(rows=352)
+    expect(look(), State.PROBLEM, "holds 32 questions, and its manifest says 352")
+    (table,) = (dataset_folder(NAME) / "test").glob("*.arrow")
+    table.write_bytes(b"nothing of the kind")
+    expect(look(), State.PROBLEM, "damaged")
+    (dataset_folder(NAME) / "manifest.json").write_text("{")
+    expect(look(), State.PROBLEM, "damaged", fix="medtasks data prepare mediconfusion")
+
+
+@each_row(
+    "name, words",
+    [
+        ("mediconfusion", "medtasks data prepare mediconfusion"),
+        ("multimedeval_mednli", "--source DIR, with the data from https://physionet.org"),
+        ("gmai_mmbench_val", "accept the terms on https://huggingface.co"),
+        ("mine", "--from-folder DIR"),
+    ],
+)
+def test_how_to_prepare(name, words):
+    own_tasks_folder().mkdir(parents=True, exist_ok=True)
+    (own_tasks_folder() / "mine.yaml").write_text("task: mine\n")
+    expect(look(name), State.PROBLEM, "is not", fix=words)
+
+
+def test_private_data_show_no_name(home):
+    own = "multimedeval_canaryward"
+    shutil.move(dataset_folder(NAME), dataset_folder(own))
+    fields = {"name": own, "sample": False, "complete": False, "access": "credentialed"}
+    change(own, **fields, left_out=["canary-patient-7.jpg is gone"])
+    assert "canary-patient" not in str(expect(look(own), State.WARNING, "incomplete"))
+    for picture in (dataset_folder(own) / "images").rglob("*.jpg"):
+        picture.unlink()
+    found = expect(look(own, verify=True), State.PROBLEM, "differences from what was prepared")
+    assert ".jpg" not in str(found)
+
+
+def test_part_and_its_whole(home):
+    shutil.copytree(dataset_folder(NAME), dataset_folder("part"))
+    change("part", name="part", sample=False, selected_from=NAME)
+    assert look("part").state is State.OK
+    change("part", rows=5)
+    assert look("part").fix == "medtasks data select mediconfusion ... --as part"
+    shutil.rmtree(dataset_folder(NAME))
+    assert expect(look("part"), State.PROBLEM, NAME).fix
+
+
+def test_several_datasets(home, everything, monkeypatch):
+    found = list(prepared_data(everything, verify=False))
+    assert [(one.name, one.state) for one in found] == [(NAME, State.WARNING), ("not prepared", State.NOTE)]
+    assert f"of {len(CATALOGUE)} datasets {len(CATALOGUE) - 1} are not prepared" in found[1].found
+
+    def fail(name):
+        raise MemoryError("canary")
+
+    monkeypatch.setattr(tasks_and_data, "open_documents", fail)
+    tasks = (task_file("mediconfusion"), task_file("multimedeval_medqa"))
+    first, second = prepared_data(Scope(("a",), tasks), verify=False)
+    assert (first.state, "MemoryError" in first.found, "canary" in first.found) == (State.PROBLEM, True, False)
+    assert "not prepared" in second.found
+
+
+# Who may see what
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch, tmp_path):
+    """No token, address and proxy but those a test names."""
+    names = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OPENAI_API_BASE", "OPENAI_BASE_URL", TRUSTED)
+    proxies = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy")
+    for name in (*names, *proxies):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
+
+
+def test_hub_token(scope, everything, monkeypatch):
+    assert only(hub_token(everything)).state is State.NOTE
+    expect(only(hub_token(scope("gmai_mmbench_val"))), State.WARNING, "GMAI-MMBench", fix="hf auth login")
+    assert list(hub_token(scope("mediconfusion", "multimedeval_cbis_ddsm_mass"))) == []
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert TOKEN not in str(expect(only(hub_token(scope("gmai_mmbench_val"))), State.OK))
+    monkeypatch.delenv("HF_TOKEN")
+    dataset_folder("gmai_mmbench_val").mkdir(parents=True)
+    (dataset_folder("gmai_mmbench_val") / "manifest.json").write_text("{}")
+    assert list(hub_token(scope("gmai_mmbench_val"))) == []
+
+
+@each_row(
+    "name, file_mode, folder_mode, state",
+    [
+        (REPLIES, 0o644, 0o755, State.WARNING),
+        (JOURNAL, 0o640, 0o710, State.WARNING),
+        (f"datasets/{PRIVATE}", 0o604, 0o701, State.WARNING),
+        (REPLIES, 0o600, 0o755, State.OK),
+        (REPLIES, 0o644, 0o700, State.OK),
+    ],
+)
+def test_permissions(name, file_mode, folder_mode, state):
+    file = home_folder() / name / "task" / "run.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}\n")
+    file.chmod(file_mode)
+    file.parent.chmod(folder_mode)
+    file.parents[1].chmod(0o755)
+    fix = "chmod -R go= " if state is State.WARNING else ""
+    expect(only(readable_replies()), state, called=Path(name).name, fix=fix)
+    shutil.rmtree(home_folder() / name)
+
+
+def test_replies_as_they_are_saved_and_public_data():
+    dataset_folder(PUBLIC).mkdir(parents=True)
+    (dataset_folder(PUBLIC) / "manifest.json").touch(0o644)
+    assert list(readable_replies()) == []
+    assert save_reply({"doc_id": "1", "dataset": "mediconfusion"}, "A")
+    assert only(readable_replies()).state is State.OK
+
+
+def test_models_that_may_see_credentialed_data(scope, monkeypatch):
+    assert list(remote_models(scope(PRIVATE))) == []
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
+    assert list(remote_models(scope(PUBLIC))) == []
+    proxy = expect(only(remote_models(scope(PRIVATE))), State.WARNING, "the proxy that HTTP_PROXY names")
+    assert "add 127.0.0.1 to NO_PROXY" in proxy.fix
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    assert list(remote_models(scope(PRIVATE))) == []
+    monkeypatch.setenv(TRUSTED, "http://api.vendor.invalid")
+    expect(only(remote_models(scope(PRIVATE))), State.NOTE, "http://api.vendor.invalid:80", PRIVATE, called=TRUSTED)
+    for malformed in ("yes", "api.vendor.invalid", "http://user:PLANTED@api.vendor.invalid"):
+        monkeypatch.setenv(TRUSTED, malformed)
+        found = expect(only(remote_models(scope(PRIVATE))), State.PROBLEM, called=TRUSTED, fix="http(s)://host")
+        assert "PLANTED" not in str(found)
