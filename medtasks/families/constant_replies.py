@@ -127,12 +127,7 @@ def answer_strategies(
 
 
 def most_frequent(targets: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return the most frequent target of each group, of equally frequent ones the least.
-
-    Example:
-        >>> most_frequent([("yes/no", "A"), ("yes/no", "B"), ("other", "C")])
-        {'yes/no': 'A', 'other': 'C'}
-    """
+    """Return the most frequent target of each group, of equally frequent ones the least."""
     counts: dict[Any, Counter[Any]] = defaultdict(Counter)
     for group, target in targets:
         counts[group][target] += 1

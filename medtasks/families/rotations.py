@@ -40,13 +40,6 @@ def rotated_questions(scores: Scores) -> list[RotatedQuestion]:
       another answer than any option. A question without a valid reply has no value, or a model that never answers would
       look like one that never changes its mind
     - ``invalid_rate``: share of invalid replies
-
-    Example:
-        >>> facts = {"rotation_of": "q", "cluster_id": "patient", "rotations": 2}
-        >>> first = {**facts, "rotation": 0, "right": 1.0, "value": "A"}
-        >>> second = {**facts, "rotation": 1, "right": 0.0, "value": "B"}
-        >>> rotated_questions([first, second])[0].values["worst_case"]
-        0.0
     """
     by_question: dict[str, dict[int, Score]] = defaultdict(dict)
     for score in scores:

@@ -28,10 +28,6 @@ def filled(template: str, values: Mapping[str, Any], fields: Collection[str], co
 
     Raises MedTasksError for a template that is damaged, has an unknown name or a word in single braces: ``complaint``,
     the cause, the nearest name, and the ``fields`` it may name.
-
-    Example:
-        >>> filled("Q: {{ question | upper }}", {"question": "{a}?"}, ["question"], "it is wrong")
-        'Q: {A}?'
     """
     from jinja2 import TemplateError
 
@@ -61,10 +57,6 @@ def written_options(form: str | None, options: Sequence[str]) -> list[str]:
 
     A form is a template with ``text``, ``letter`` (A, B, ...), ``lower`` (a, b, ...) and ``number`` (from 1); any other
     name raises MedTasksError.
-
-    Example:
-        >>> written_options("{{ number }}: {{ text }}", ["adipose", "background"])
-        ['1: adipose', '2: background']
     """
     if form is None:
         return list(options)

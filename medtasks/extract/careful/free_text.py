@@ -28,12 +28,6 @@ def report_text(reply: str | None, sample: Sample) -> Answer:
 
     A blank reply is scored as the empty text; MultiMedEval at d9ac283 crashes on it, and v0.1.0 scored the words
     "Invalid Response" instead. Half of a surrogate pair, which no tokenizer takes, becomes the replacement character.
-
-    Example:
-        >>> report_text("No effusion.", Sample({})).value
-        'No effusion.'
-        >>> report_text(None, Sample({})).reason
-        <Reason.EMPTY: 'empty'>
     """
     text = (reply or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if failure_cause(text) is not None:
@@ -46,12 +40,6 @@ def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released code does: whole for the judge, stripped of characters for all else.
 
     For labels, a reply that would become empty is not stripped, and a text of fewer than ten characters is replaced.
-
-    Example:
-        >>> medheval_open_reference("Assistant: no effusion.", Sample({})).facts["compared"]
-        ' no effusion.'
-        >>> medheval_open_reference("Atelectasis", Sample({})).facts
-        {'judged': 'Atelectasis', 'labelled': 'No report generated.', 'compared': 'elec'}
     """
     text = answered_text(reply)
     whole = "" if isinstance(text, Reason) else text
@@ -64,12 +52,7 @@ def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
 
 @extractor("medheval_open_strict", AnswerKind.FREE_TEXT, "MedHEval, open answers without reasoning")
 def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
-    """Read a reply without reasoning and without a leading "Assistant:", the same text for every metric.
-
-    Example:
-        >>> medheval_open_strict("<think>A shadow?</think>Assistant: Atelectasis, stable", Sample({})).value
-        'Atelectasis, stable'
-    """
+    """Read a reply without reasoning and without a leading "Assistant:", the same text for every metric."""
     text = answered_text(reply)
     if not isinstance(text, Reason):
         answer = without_thoughts(text)

@@ -150,11 +150,6 @@ def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
     Source: ``VQA.evaluate`` in ``multimedeval/task_families.py`` of https://github.com/corentin-ryr/MultiMedEval.
 
     The value is the cleaned reply; one without words is ``empty`` and scores 0, as in the reference.
-
-    Example:
-        >>> answer = multimedeval_vqa_head("The image shows No", Sample({"answer": "No"}))
-        >>> answer.facts["closed"], answer.facts["correct"], answer.facts["token_recall"], answer.value
-        (True, True, 1.0, 'image shows no')
     """
     target = _cleaned_target(sample.document["answer"])
     closed = is_closed(target)
@@ -184,14 +179,6 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
 
     For an open question, words in a denied statement match only words that the target denies, too: "no pneumonia" has
     nothing of "pneumonia". Right is three quarters of the target's words, as for the reference. Refusals are invalid.
-
-    Example:
-        >>> robust_vqa("There is no evidence of pneumonia.", Sample({"answer": "pneumonia"})).facts["token_recall"]
-        0.0
-        >>> robust_vqa("Yes and no.", Sample({"answer": "yes"})).facts["correct"]
-        False
-        >>> robust_vqa("Hepatitis A.", Sample({"answer": "hepatitis A"})).facts["correct"]
-        True
     """
     words = target_words(sample.document["answer"])
     if is_closed(" ".join(words)):

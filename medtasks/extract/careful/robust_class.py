@@ -174,19 +174,7 @@ _BOTH_SIDES = re.compile(
 
 @extractor("robust_class", AnswerKind.CHOICE, "numbers, grades and names, read with care", spaced_words, version=2)
 def robust_class(reply: str, sample: Sample) -> Answer:
-    """Read the class of an image; options are names without numbers, none at all two classes with unknown names.
-
-    Example:
-        >>> masses = Sample({"options": ["benign", "malignant", "benign without callback"]})
-        >>> robust_class("2: malignant", masses).value
-        'B'
-        >>> robust_class("Benign without a callback.", masses).value
-        'C'
-        >>> robust_class("It is not malignant.", masses).reason.value
-        'no_match'
-        >>> robust_class("BI-RADS category 4", Sample({"options": ["1", "2", "3", "4", "5"]})).value
-        'D'
-    """
+    """Read the class of an image; options are names without numbers, none at all two classes with unknown names."""
     classes = class_choices(sample.options or ("", ""))
     text = classes.without_echo(reply)
     if not text:

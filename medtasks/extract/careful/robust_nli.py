@@ -62,13 +62,6 @@ def robust_nli(reply: str, sample: Sample) -> Answer:
 
     The sample's options are the words "entailment", "contradiction" and "neutral" in the order of the letters; a
     relation that is no option is ``no_match``.
-
-    Example:
-        >>> sample = Sample({"options": ["entailment", "neutral"]})
-        >>> robust_nli("The second sentence is neither entailed nor contradicted.", sample).value
-        'B'
-        >>> robust_nli("Not entailment.", sample).reason.value
-        'no_match'
     """
     following = _NEXT.search(reply, 1)
     text = _QUESTION.sub(" ", reply[: following.start()] if following else reply)

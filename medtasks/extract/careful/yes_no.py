@@ -117,12 +117,6 @@ def verdicts(text: str) -> set[str]:
 
     It is the final answer if one is declared; else the verdicts that the reply begins with, declares, or gives in a
     sentence of their own. The "no" of "no significant difference" is never a verdict.
-
-    Example:
-        >>> verdicts("Yes, no significant difference was found.")
-        {'yes'}
-        >>> verdicts("No significant difference was found.")
-        set()
     """
 
     def verdict(match: re.Match[str], text: str) -> set[str]:
@@ -152,14 +146,6 @@ def is_unsure(text: str) -> bool:
 
 def yes_no(reply: str | None, question: str = "") -> Answer:
     """Read "yes" or "no" from a reply to a closed question; with its text, statements about what it asks are read, too.
-
-    Example:
-        >>> yes_no("No, the lungs are clear. Yes-men may differ.").value
-        'no'
-        >>> yes_no("There is no fracture.").reason.value
-        'no_match'
-        >>> yes_no("There is no fracture.", "Is there a fracture?").value
-        'no'
     """
     text = own_words(reply)
     if isinstance(text, Reason):
@@ -210,13 +196,6 @@ def robust_yes_no_maybe(reply: str, sample: Sample) -> Answer:
 
     The sample's options are the words "yes", "no" and "maybe" in the order of the letters; a verdict that is no option
     is ``no_match``.
-
-    Example:
-        >>> sample = Sample({"options": ["yes", "no", "maybe"]})
-        >>> robust_yes_no_maybe("No. Yes-men were not asked.", sample).value
-        'B'
-        >>> robust_yes_no_maybe("No significant difference was seen.", sample).reason.value
-        'no_match'
     """
     text = own_part(reply)
     if not text:  # nothing but the instruction

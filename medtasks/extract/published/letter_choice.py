@@ -35,12 +35,6 @@ def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
     Newlines become spaces, the reply is cut at single spaces, and a letter counts when one of the pieces is the letter
     in one of nine exact spellings. Exactly one of A and B must count. Case matters; ``(A)``, ``**A**`` and ``a`` are
     invalid, and the article of ``A normal brain`` is read as the letter.
-
-    Example:
-        >>> mediconfusion_reference("The answer is A.", Sample({})).value
-        'A'
-        >>> mediconfusion_reference("(A)", Sample({})).reason.value
-        'no_match'
     """
     pieces = set(reply.replace("\n", " ").split(" "))
     return Answer.only([name for name, tokens in _TOKENS.items() if pieces & tokens])
@@ -63,25 +57,13 @@ _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
 
 @extractor("vlmevalkit_2024_06", AnswerKind.CHOICE, "GMAI-MMBench's paper: a lone letter, else text", given_text)
 def vlmevalkit_2024_06(reply: str, sample: Sample) -> Answer:
-    """Read an option, of at most 26, as for the published GMAI-MMBench numbers, which count invalid as wrong.
-
-    Example:
-        >>> sample = Sample({"options": ["polyp", "ulcer"]})
-        >>> vlmevalkit_2024_06("B is what the image shows, I would say", sample).value
-        'B'
-    """
+    """Read an option, of at most 26, as for the published GMAI-MMBench numbers, which count invalid as wrong."""
     return _vlmevalkit(reply, sample.options, newest=False)
 
 
 @extractor("vlmevalkit_2026_06", AnswerKind.CHOICE, "VLMEvalKit at 2cf2a36: a last letter, else text", given_text)
 def vlmevalkit_2026_06(reply: str, sample: Sample) -> Answer:
-    """Read an option as the newest version does.
-
-    Example:
-        >>> sample = Sample({"options": ["cardiomegaly", "edema", "nodule"]})
-        >>> vlmevalkit_2026_06("The answer is cardiomegaly", sample).value
-        'C'
-    """
+    """Read an option as the newest version does."""
     return _vlmevalkit(reply, sample.options, newest=True)
 
 
@@ -122,26 +104,13 @@ _TURN = re.compile(r"</think>\s*<answer>")
 
 @extractor("medvlthinker_choice", AnswerKind.CHOICE, "MedVLThinker at evaluation: first <answer>, alone", given_text)
 def medvlthinker_choice(reply: str, sample: Sample) -> Answer:
-    """Read the option that is the whole answer: its letter, its text, or both as ``B. text``.
-
-    Example:
-        >>> sample = Sample({"options": ["liver", "spleen"]})
-        >>> medvlthinker_choice("<think>A?</think><answer>spleen</answer>", sample).value
-        'B'
-        >>> medvlthinker_choice("The answer is B", sample).reason.value
-        'no_match'
-    """
+    """Read the option that is the whole answer: its letter, its text, or both as ``B. text``."""
     return _medvlthinker(first_answer(reply), sample)
 
 
 @extractor("medvlthinker_choice_regraded", AnswerKind.CHOICE, "MedVLThinker's tables, also 'answer is'", given_text)
 def medvlthinker_choice_regraded(reply: str, sample: Sample) -> Answer:
-    """Read the option as the later pass for the tables does.
-
-    Example:
-        >>> medvlthinker_choice_regraded("The answer is B", Sample({"options": ["liver", "spleen"]})).value
-        'B'
-    """
+    """Read the option as the later pass for the tables does."""
     return _medvlthinker(last_answer(reply), sample)
 
 
@@ -160,12 +129,7 @@ def first_answer(reply: str) -> str:
 
 
 def last_answer(reply: str) -> str:
-    r"""Return the first line of the last ``<answer>``, else the text after a lead-in, without tags.
-
-    Example:
-        >>> last_answer("<answer>\nB\nsure</answer>"), last_answer("Answer: A\nThe final answer: (B)")
-        ('B', '(B)')
-    """
+    """Return the first line of the last ``<answer>``, else the text after a lead-in, without tags."""
     if contents := tag_contents(reply, "answer"):
         text = re.split(r"[\n\r]", contents[-1].strip())[0]
     else:
@@ -197,12 +161,7 @@ _UNWANTED = ("I understand", "A through J", "A through E", "A through D")
 
 @extractor("medxpertqa_authors", AnswerKind.CHOICE, "MedXpertQA's authors: first capital letter", given_text)
 def medxpertqa_authors(reply: str, sample: Sample) -> Answer:
-    """Read a direct answer.
-
-    Example:
-        >>> medxpertqa_authors("Among A through C, the answer is (B)", Sample({"options": ["x", "y", "z"]})).value
-        'B'
-    """
+    """Read a direct answer."""
     name = first_letter(reply, len(sample.options))
     return Answer.ok(name) if name else Answer.invalid(Reason.NO_MATCH)
 

@@ -99,12 +99,7 @@ def _letters(number: int) -> tuple[str, ...]:
 
 
 def read_reply(reply: str, options: int, *, release: bool = False) -> tuple[str, str]:
-    """Return the key of a reply, maybe a letter or an option's line, and the text to compare by similarity.
-
-    Example:
-        >>> read_reply("The answer is: B", 4)
-        (' b', ': b')
-    """
+    """Return the key of a reply, maybe a letter or an option's line, and the text to compare by similarity."""
     answer, letters = reply.lower(), _letters(options)
     if not (release and ("boxed" in answer or "<answer>" in answer)):
         first, *_, last = ["", *answer.split("\n\n")][1:] * 2

@@ -49,14 +49,7 @@ def is_open(sample: Sample) -> bool:
 
 @extractor("medevalkit_mmmu", AnswerKind.CHOICE, "MedEvalKit for MMMU; open answers never right", answered_text)
 def medevalkit_mmmu(reply: str, sample: Sample) -> Answer:
-    """Read a reply as MedEvalKit does.
-
-    Example:
-        >>> medevalkit_mmmu("I see both (A) and (B)", Sample({"options": ["liver", "spleen"]})).value
-        'B'
-        >>> medevalkit_mmmu("liver", Sample({"options": ["liver", "spleen"]})).facts["draws"]
-        2
-    """
+    """Read a reply as MedEvalKit does."""
     return _read(reply, sample, list)
 
 
@@ -84,14 +77,7 @@ def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
 
 @extractor("mmmu_pro", AnswerKind.CHOICE, "MMMU-Pro's authors at f7446ce; else a seeded draw", answered_text)
 def mmmu_pro(reply: str, sample: Sample) -> Answer:
-    r"""Read a reply as MMMU-Pro's authors do.
-
-    Example:
-        >>> mmmu_pro("A or B?\nAnswer: (B)", Sample({"options": ["liver", "spleen"]})).value
-        'B'
-        >>> mmmu_pro("B\n", Sample({"options": ["liver", "spleen"]})).facts["draws"]
-        2
-    """
+    """Read a reply as MMMU-Pro's authors do."""
     _, declares, declared = reply.rpartition("Answer:")
     named = [name for name in _letters(sample.options) if declares and name in declared]
     forms = (("({})", "({})"), ("{} ", " {} "), ("{}.", " {} "))  # of several letters with a dot, the first is taken
@@ -142,12 +128,7 @@ def _letters(options: Sequence[str]) -> list[str]:
 
 
 def open_answers(response: str) -> list[Prediction]:
-    """Return the candidates for an open question's answer: texts in lower case, and numbers rounded to two decimals.
-
-    Example:
-        >>> sorted(open_answers("The result is 12.14 mg"), key=str)
-        [12.14, '12.14 mg']
-    """
+    """Return the candidates for an open question's answer: texts in lower case, and numbers rounded to two decimals."""
     text = response.strip().strip(".").lower()
     *parts, last = text.split("\n")
     keys = [*(_key(part, _LEADS) for part in parts), _key(last, (*_LEADS, "="))]

@@ -15,10 +15,6 @@ _LEADS = ("**answer**:", "**answer**", "*answer*:", "**answer:**", "answer is", 
 
 def boxed(text: str) -> str:
     r"""Return the content of the last ``\boxed{...}``, stripped, or :data:`NO_BOX` if it is missing or does not close.
-
-    Example:
-        >>> boxed(r"so $\boxed{\text{B}}$"), boxed("B")
-        ('\\text{B}', 'None')
     """
     start = text.rfind(_BOX)
     if start < 0:
@@ -52,12 +48,7 @@ def declared_answer(reply: str | None) -> str:
 
 
 def parsed_reply(reply: str) -> str:
-    r"""Return the answer that a reply declares, in lower case and not stripped.
-
-    Example:
-        >>> parsed_reply("The answer is (B)."), parsed_reply("My boxed answer: B")
-        (' (b).', 'None')
-    """
+    """Return the answer that a reply declares, in lower case and not stripped."""
     text = reply.lower()
     text = boxed(text) if "boxed" in text else tagged(text, "answer")
     for lead in _LEADS:

@@ -83,12 +83,6 @@ def medevalkit_vqa(reply: str | None, sample: Sample) -> Answer:
 
     Box or tag, lower case, stripped, the text after the last lead such as "answer:". A closed question is right if
     exactly one of the substrings "yes" and "no" occurs and is the answer, so "It is normal." says no.
-
-    Example:
-        >>> medevalkit_vqa("It is abnormal.", Sample({"answer": "No"})).facts["correct"]
-        True
-        >>> medevalkit_vqa("Answer: ct", Sample({"answer": "CT"})).facts["correct"]
-        False
     """
     return _read(reply, sample, slake=False, head=True)
 
@@ -107,13 +101,7 @@ def medevalkit_vqa_fixed(reply: str | None, sample: Sample) -> Answer:
 
 @extractor("medevalkit_slake", AnswerKind.KIT_QUESTION, "MedEvalKit at 9b12e3b, SLAKE: closed answers by equality")
 def medevalkit_slake(reply: str | None, sample: Sample) -> Answer:
-    """Score as MedEvalKit does for SLAKE, where a closed question is right if the reply without dots is the answer.
-
-    Example:
-        >>> sample = Sample({"answer": "Yes", "answer_type": "CLOSED"})
-        >>> medevalkit_slake("Yes.", sample).facts["correct"], medevalkit_slake("Answer: Yes", sample).facts["correct"]
-        (True, False)
-    """
+    """Score as MedEvalKit does for SLAKE, where a closed question is right if the reply without dots is the answer."""
     return _read(reply, sample, slake=True, head=True)
 
 
@@ -128,10 +116,6 @@ def medevalkit_vqa_release(reply: str | None, sample: Sample) -> Answer:
     """Score as MedEvalKit's first release does for VQA-RAD and PathVQA, where a judge reads every open answer.
 
     Tag, then box, lower case, stripped, and all from the first full stop on cut off. It has no measures of texts.
-
-    Example:
-        >>> medevalkit_vqa_release("Yes. It is.", Sample({"answer": "yes"})).facts["correct"]
-        True
     """
     if failure_cause(reply) is not None:
         return _without(Reason.ADAPTER_FAILED, sample)
@@ -166,13 +150,6 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     language; both or neither is invalid. Any other question is right if the reply, or its declared answer, has the same
     words in the same order (:func:`~medtasks.extract.careful.open_text.stated_words`). Measures compare these words.
     Refusals are invalid.
-
-    Example:
-        >>> sample = Sample({"answer": "不是", "answer_type": "CLOSED", "question": "这是肺吗?"})
-        >>> [robust_kit_vqa(reply, sample).facts["correct"] for reply in ("No.", "不是。", "是的", "答案：不是")]
-        [True, True, False, True]
-        >>> robust_kit_vqa("The answer is the Left Lung.", Sample({"answer": "left lung"})).facts["correct"]
-        True
     """
     raw = given_text(reply)
     if isinstance(raw, Reason):

@@ -62,12 +62,6 @@ def listed_options(choices: str) -> tuple[str, ...]:
 
     A label is a capital with a colon or full stop that follows no letter or digit, or any capital with a closing
     bracket, even that of "(CT)". Of several texts with the same label the last counts.
-
-    Example:
-        >>> listed_options("A. Left, B. Right")
-        ('A. Left', 'B. Right')
-        >>> listed_options("A. Computed tomography (CT), B. MRI (no ECA)")
-        ('A)', 'B. MRI (no EC')
     """
     labelled = _labelled(choices)
     return tuple(labelled[label] for label in itertools.takewhile(labelled.__contains__, _LETTERS))
@@ -96,11 +90,6 @@ def medheval_reference(reply: str | None, sample: Sample) -> Answer:
 
     It needs the sample's ``kind``, ``choices`` and ``gold``. Facts: ``target``, the letter read from the published
     answer; ``correct``, possible even for an invalid answer; and ``counted``.
-
-    Example:
-        >>> asked = Sample({"kind": "binary", "choices": "", "gold": "Yes"})
-        >>> medheval_reference("I'm sorry, I can't help with that.", asked).facts["correct"]
-        True
     """
     text, document, counted = reply or "", sample.document, Counted.SCORED
     value: str | None
@@ -125,15 +114,7 @@ _gold_index = lru_cache(maxsize=8192)(most_similar)
 
 @extractor("medheval_strict", AnswerKind.CLOSED, "MedHEval, closed questions, read with care", version=3)
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
-    """Read a reply with care, and compare it with ``answer``; a yes/no question's text explains statements.
-
-    Example:
-        >>> asked = Sample({"kind": "binary", "question": "Is there a mass?", "options": ["Yes", "No"], "answer": "A"})
-        >>> medheval_strict("I'm sorry, I can't help with that.", asked).reason.value
-        'refused'
-        >>> medheval_strict("Yes, in the left lobe.", asked).facts["correct"]
-        True
-    """
+    """Read a reply with care, and compare it with ``answer``; a yes/no question's text explains statements."""
     if sample.document["kind"] != BINARY:
         # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
         text = (reply or "").strip().casefold()

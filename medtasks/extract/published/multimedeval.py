@@ -79,14 +79,10 @@ def clean_head(text: str) -> str:
 
 
 def clean_v0_1_0(text: str) -> str:
-    r"""Clean a text as MultiMedEval v0.1.0 did.
+    """Clean a text as MultiMedEval v0.1.0 did.
 
     Lower case; newlines become blanks; outer whitespace stripped, then ASCII punctuation replaced by blanks; runs of
     blanks become one. So one blank may lead or trail, and other whitespace stays. The result may be empty or a blank.
-
-    Example:
-        >>> clean_v0_1_0("(B) It's 1.2cm\n")
-        ' b it s 1 2cm'
     """
     return _BLANKS.sub(" ", text.lower().replace("\n", " ").strip().translate(_PUNCTUATION_TO_BLANK))
 
@@ -129,10 +125,6 @@ def closest_option(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answ
 
     Options are in the form that the task compares, such as "A Aortic arch" for MedQA and "a: Aortic arch." for MedMCQA.
     A tie goes to the first; ``empty`` if cleaning leaves no word, ``no_match`` if every option scores 0.
-
-    Example:
-        >>> closest_option(clean_head("Answer: b"), ["A aorta", "B kidney"], clean_head).value
-        'B'
     """
     if not cleaned.strip():
         return Answer.invalid(Reason.EMPTY)
@@ -143,12 +135,7 @@ def closest_option(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answ
 
 @_in_both_versions("multimedeval_class", AnswerKind.CHOICE, "images", "highest BLEU-1, else the first class")
 def closest_class(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
-    """Read the class of an image: as an option, for example "1: adipose", and the first class if no word agrees.
-
-    Example:
-        >>> [closest_class(reply, ["1: adipose", "2: mucus"], clean_head).value for reply in ("mucus", "2", "")]
-        ['B', 'A', 'A']
-    """
+    """Read the class of an image: as an option, for example "1: adipose", and the first class if no word agrees."""
     answer = closest_option(cleaned, options, clean)
     return Answer.ok(letter(0)) if answer.value is None and options else answer
 
@@ -159,10 +146,6 @@ def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> 
 
     ``empty`` if cleaning leaves no word, ``no_match`` without any of the three. A colon or a star, which the newer
     cleaner leaves, makes another word.
-
-    Example:
-        >>> most_frequent_word("no there is no effect yes", ["yes", "no", "maybe"], clean_head).value
-        'B'
     """
     if not cleaned.strip():
         return Answer.invalid(Reason.EMPTY)
@@ -174,15 +157,7 @@ def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> 
 
 @extractor("multimedeval_nli", AnswerKind.CHOICE, "MultiMedEval, MedNLI: the one label in the reply", given_text)
 def multimedeval_nli(reply: str, sample: Sample) -> Answer:
-    """Read the one label whose text occurs in the reply, not cleaned, also inside words (the same in v0.1.0).
-
-    Example:
-        >>> labels = Sample({"options": ["entailment", "contradiction", "neutral"]})
-        >>> multimedeval_nli("They are contradictions.", labels).value
-        'B'
-        >>> str(multimedeval_nli("Entailment", labels).reason)
-        'no_match'
-    """
+    """Read the one label whose text occurs in the reply, not cleaned, also inside words (the same in v0.1.0)."""
     return Answer.only([letter(index) for index, label in enumerate(sample.options) if label in reply])
 
 
@@ -191,10 +166,6 @@ def close_labels(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer
     """Read several labels: those whose BLEU-1 against the reply is above one half; none for an empty reply.
 
     BLEU-1 is the share of the reply's words that the label has, so "Edema" names a label and "Edema, Mass" names none.
-
-    Example:
-        >>> [close_labels(reply, ["Edema", "Mass"], clean_head).value for reply in ("mass", "edema mass")]
-        [(0, 1), (0, 0)]
     """
     scores = _references(clean, tuple(options)).scores(cleaned)
     return Answer.ok(tuple(int(score > _THRESHOLD) for score in scores))

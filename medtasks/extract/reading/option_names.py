@@ -66,10 +66,6 @@ def options_named(text: str, options: Sequence[str]) -> set[int]:
     """Return the options whose words occur in ``text``, without those only found inside a longer one or denied.
 
     One-word options such as "no" or "normal" are not searched: they occur in too many sentences.
-
-    Example:
-        >>> options_named("Aspirin is contraindicated; give heparin.", ["Aspirin", "Heparin"])
-        {1}
     """
     words = f" {normalised(text)} "
     spans = []
@@ -207,11 +203,6 @@ def class_names(options: tuple[str, ...]) -> ClassNames:
     """Return the names, parts and acronyms by which classes can be called.
 
     Options are such as "Melanoma (MEL)", "femur-left" or "Collecting Duct, Connecting Tubule".
-
-    Example:
-        >>> names = class_names(("Melanoma (MEL)", "Nevus (NEV)"))
-        >>> [mention.what for mention in names.mentions("MEL, not a nevus")]
-        [0, 1]
     """
     full = tuple(_stems(_BRACKET.sub(" ", option)) for option in options)
     aliases, acronyms = [], []

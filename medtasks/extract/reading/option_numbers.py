@@ -40,12 +40,7 @@ _NEAR = 160  # characters from the name of a scale to its grade
 
 
 def only_numbers(text: str) -> list[int]:
-    """Return the numbers of a reply without other content: "2", "(2).", "Option 2", "2 and 5", "two".
-
-    Example:
-        >>> only_numbers("Option (2)."), only_numbers("2 mm")
-        ([2], [])
-    """
+    """Return the numbers of a reply without other content: "2", "(2).", "Option 2", "2 and 5", "two"."""
     plain = re.sub(r"[\W_]+", " ", text).strip().casefold()
     if plain in _CARDINALS:
         return [_CARDINALS.index(plain)]
@@ -60,12 +55,7 @@ def numbers_at(text: str, start: int = 0) -> tuple[list[int], int]:
 
 
 def numbers_called(text: str) -> list[Mention[int]]:
-    """Return the options called by number: "option 2", "the second option", else "(2)".
-
-    Example:
-        >>> [number.what for number in numbers_called("Option 2, 5 mm from the border")]
-        [2]
-    """
+    """Return the options called by number: "option 2", "the second option", else "(2)"."""
     mentions = [Mention(value, *match.span(1)) for match in _CALLED.finditer(text) for value in _digits(match[1])]
     for pattern, spelled in ((_SPELLED, _CARDINALS), (_RANKED, ORDINALS)):
         mentions += [Mention(spelled.index(match[1].casefold()), *match.span(1)) for match in pattern.finditer(text)]
@@ -76,10 +66,6 @@ def grades_called(text: str) -> list[Mention[int]]:
     """Return the grades of a scale: "BI-RADS 4a", "category IV", "the level in this image is 2".
 
     A grade is returned once for every word that names its scale.
-
-    Example:
-        >>> [number.what for number in grades_called("BI-RADS category IV; a 2 mm mass")]
-        [4, 4]
     """
     grades = set()
     for scale in _SCALE.finditer(text):

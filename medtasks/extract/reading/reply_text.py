@@ -67,18 +67,10 @@ def answered_text(reply: str | None) -> str | Reason:
 
 
 def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
-    r"""Return the model's answer, never empty, or the reason why there is no text to read.
+    """Return the model's answer, never empty, or the reason why there is no text to read.
 
     The reason is ``empty``, ``adapter_failed`` or ``truncated`` (the reply ended while still reasoning).
     Of JSON only the answer's field is read, whatever the object is cut to.
-
-    Example:
-        >>> own_words("<think>It may be A.</think>**B**\n\nQuestion: What else?")
-        'B'
-        >>> own_words("$\\boxed{\\text{Ｂ}}$</s> A")
-        'B'
-        >>> own_words("<think>It may be").value
-        'truncated'
     """
     raw = given_text(reply)
     if isinstance(raw, Reason):
@@ -131,11 +123,6 @@ def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
     """Return the reply without ``<think>`` blocks, or None when one is still open at the end.
 
     The first end closes a block, with ``nested`` that which belongs to its beginning.
-
-    Example:
-        >>> text = "<think>One. <think>Two.</think> A"
-        >>> without_thoughts(text), without_thoughts(text, nested=True)
-        ('  A', None)
     """
     outside: list[str] = []
     depth = end = 0
@@ -201,12 +188,7 @@ def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Rea
 
 
 def last_box(text: str) -> str:
-    r"""Return the content, stripped, of the last ``\boxed{...}`` that closes and is not blank; else an empty text.
-
-    Example:
-        >>> last_box(r"\boxed{A} or $\boxed{\text{B}}$, \boxed{ }, \boxed{C")
-        '\\text{B}'
-    """
+    r"""Return the content, stripped, of the last ``\boxed{...}`` that closes and is not blank; else an empty text."""
     braces: list[int] = []
     boxes: dict[int, int] = {}  # start and end of each content
     for brace in _BRACE.finditer(text):
