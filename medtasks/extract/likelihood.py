@@ -10,8 +10,7 @@ import math
 from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 
 
 def most_likely(losses: Sequence[float]) -> list[int]:

@@ -7,8 +7,7 @@ from operator import itemgetter
 from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent, option_strategies
 from medtasks.families.counts import (
     INVALID_RATE,

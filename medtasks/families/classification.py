@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind
-from medtasks.extract.labels.labeler import from_labels
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
+from medtasks.extract.labeler import from_labels
 from medtasks.families.choice import ACCURACY, is_right
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
 from medtasks.families.counts import (

@@ -16,8 +16,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
-from medtasks.extract.answer import Answer
-from medtasks.extract.extractor_registry import AnswerKind, extractor_of
+from medtasks.extract.extractor_registry import Answer, AnswerKind, extractor_of
 from medtasks.extract.published.medheval_closed import Counted, judged, listed_options
 from medtasks.families.choice import ACCURACY
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent

@@ -7,7 +7,7 @@ reported next to all of them. The same holds for replies that a judge or labeler
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.metrics.metric import CorpusMetric, Metric, Role, Scores, counting
 
 _VOID = frozenset({Reason.EMPTY, Reason.TRUNCATED})  # replies without content, also those cut before they had any

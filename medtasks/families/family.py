@@ -13,8 +13,7 @@ from typing import Any, ClassVar, TypeGuard
 
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor_of
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.failure import (
     NO_TEXT,
     cut_reply,
@@ -23,8 +22,8 @@ from medtasks.extract.failure import (
     without_cut_mark,
     without_reasoning,
 )
-from medtasks.extract.labels.labeler import NAME as CHEXBERT_LABELS
-from medtasks.extract.labels.labeler import Labels, label_replies
+from medtasks.extract.labeler import NAME as CHEXBERT_LABELS
+from medtasks.extract.labeler import Labels, label_replies
 from medtasks.extract.reading.reply_text import Reasoned, split_reasoning
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options

@@ -22,9 +22,8 @@ import numpy as np
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, MedTasksError
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor_of
-from medtasks.extract.labels.labeler import chosen_findings, label_texts
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
+from medtasks.extract.labeler import chosen_findings, label_texts
 from medtasks.families.classification import estimates_of
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, answered, judge_failed_rate
 from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Row, TaskFamily

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer
+from medtasks.extract.extractor_registry import Answer
 from medtasks.families.choice import ACCURACY, SingleChoice, is_right
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped

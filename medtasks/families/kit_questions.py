@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.published.medevalkit_vqa import is_closed_question
 from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY
 from medtasks.families.constant_replies import Strategy, answer_strategies

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.published.multimedeval import clean_head
 from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered

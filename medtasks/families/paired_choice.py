@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Answer
+from medtasks.extract.extractor_registry import Answer
 from medtasks.families.constant_replies import Strategy, option_strategies
 from medtasks.families.counts import (
     INVALID_RATE,

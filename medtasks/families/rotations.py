@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.data.variants import published_position
-from medtasks.extract.answer import Answer
-from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.extract.extractor_registry import Answer, AnswerKind
 from medtasks.families.choice import list_strategies
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped

@@ -24,7 +24,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample, letter
 from medtasks.data.variants import COLUMN
 from medtasks.errors import MedTasksError
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.published.medevalkit_mmmu import is_open
 from medtasks.extract.reading.reply_text import own_words
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed

@@ -16,9 +16,8 @@ from medtasks.extract.published.letter_choice import (
     last_answer,
     named_options,
 )
-from medtasks.extract.published.medevalkit_choice import kit_answer, most_similar
+from medtasks.extract.published.medevalkit_choice import boxed, kit_answer, most_similar, parsed_reply, tagged
 from medtasks.extract.published.medevalkit_mmmu import declared_answer, is_open_right, open_answers, parsed_option
-from medtasks.extract.published.medevalkit_text import boxed, parsed_reply, tagged
 from medtasks.metrics.metric import mean
 
 from .reading import recorded

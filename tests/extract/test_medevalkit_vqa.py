@@ -1,7 +1,7 @@
 """MedEvalKit's rules for short answers, and the careful reader's."""
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.published.medevalkit_vqa import (
     medevalkit_slake,
     medevalkit_slake_fixed,

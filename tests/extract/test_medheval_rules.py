@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.published.medheval_closed import (
     Counted,
     listed_options,

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import failed_reply
 from medtasks.judges.mediconfusion_judge import (
     INSTRUCTION,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medtasks.extract.labels.labeler import Finding
+from medtasks.extract.labeler import Finding
 from medtasks.metrics.chest_findings import LABEL_CELLS, component_ratio, label_cells, label_ratios
 from medtasks.stats.bootstrap import values_with_errors
 

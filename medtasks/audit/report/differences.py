@@ -24,8 +24,7 @@ from medtasks.audit.run_values import Values, main_metrics, mean_values
 from medtasks.data.samples import Sample
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
-from medtasks.extract.answer import Reason
-from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
 from medtasks.metrics.metric import Metric, Role
 from medtasks.metrics.metric import Score as SampleScore

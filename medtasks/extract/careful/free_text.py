@@ -11,8 +11,7 @@ word, from both ends: "Atelectasis" becomes "elec" and "stable" becomes "ble".
 import re
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.reply_text import answered_text, without_thoughts
 

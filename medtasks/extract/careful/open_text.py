@@ -11,14 +11,12 @@ from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.yes_no import is_unsure, yes_no
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.multimedeval import NUMBERS, clean_head
 from medtasks.extract.reading.negation import Stance, clauses, stance
-from medtasks.extract.reading.option_names import words
-from medtasks.extract.reading.option_numbers import ORDINALS
+from medtasks.extract.reading.option_names import ORDINALS, words
 from medtasks.extract.reading.reply_text import own_words
 from medtasks.metrics.bleu import bleu1
 from medtasks.metrics.overlaps import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap

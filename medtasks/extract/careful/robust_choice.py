@@ -24,8 +24,7 @@ from functools import lru_cache
 
 from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.negation import Stance, clauses, stances_of
 from medtasks.extract.reading.option_letters import (
     LEADS,
@@ -178,8 +177,7 @@ def _read_own(text: str, sample: Sample) -> Answer:
 
 @extractor("robust_kit_choice", AnswerKind.CHOICE, "robust_choice; letters as options, Chinese", own_words, version=3)
 def robust_kit_choice(reply: str, sample: Sample) -> Answer:
-    """Read as :func:`robust_choice`, but also an option's letter with a letter as its text, and Chinese declarations.
-    """
+    """Read as :func:`robust_choice`, also an option's letter with a letter as its text, and Chinese declarations."""
     named = {letter_of(index): normalised(option) for index, option in enumerate(sample.options)}
     label = _LABELLED.fullmatch(reply)
     if label and named.get(label[1].upper(), "") == normalised(label[2]) != "":

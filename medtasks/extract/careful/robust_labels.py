@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
 from medtasks.extract.reading.option_names import equal_option, options_named
 from medtasks.extract.reading.reply_text import is_unable, own_words, refuses, spaced_words

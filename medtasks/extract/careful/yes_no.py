@@ -14,11 +14,10 @@ import re
 from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
-from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
+from medtasks.extract.reading.negation import Mention, Stance, clauses, stance, stances
 from medtasks.extract.reading.option_names import normalised, words
-from medtasks.extract.reading.reply_text import SENTENCES, is_unable, own_words
+from medtasks.extract.reading.reply_text import SENTENCES, declared, is_unable, own_words
 
 _SURE = (
     r"(?:(?:(?:most|very|quite)\s+)?(?:likely|probably|definitely|certainly|absolutely|clearly|generally|overall|"
@@ -145,8 +144,7 @@ def is_unsure(text: str) -> bool:
 
 
 def yes_no(reply: str | None, question: str = "") -> Answer:
-    """Read "yes" or "no" from a reply to a closed question; with its text, statements about what it asks are read, too.
-    """
+    """Read "yes" or "no" from a reply to a closed question; its text makes statements readable."""
     text = own_words(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
@@ -212,3 +210,99 @@ def worded_option(read: set[str], options: Sequence[str]) -> Answer | None:
     if len(read) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
     return Answer.only([letter(index) for index, option in enumerate(options) if normalised(option) in read])
+
+
+# ---- the logical relation of two sentences ----
+#
+# It is declared ("the relationship is neutral") or leading ("Contradiction: ..."), else the one relation that the text
+# affirms, in any form ("entailed"). "Neither entailment nor contradiction" and "no clear logical relationship" are
+# neutral; "not entailment" alone names none. The question's list of the three words does not count.
+
+_FORMS = {
+    "entailment": r"entail(?:s|ed|ing|ments?)?",
+    "contradiction": r"contradict(?:s|ed|ing|ions?|ory)?",
+    "neutral": r"neutral(?:ity)?",
+}
+_RELATION = re.compile("|".join(rf"(?P<{name}>\b{form}\b)" for name, form in _FORMS.items()), re.IGNORECASE)
+_ANY = rf"[\"'(]*(?:{'|'.join(_FORMS.values())})[\"')]*"
+_OR = r"(?:\s*[,/|]\s*(?:(?:or|and)\s+)?|\s+or\s+)(?:an?\s+)?"
+_LIST = re.compile(rf"\b(?:an?\s+)?{_ANY}{_OR}{_ANY}{_OR}{_ANY}", re.IGNORECASE)
+_QUESTION = re.compile(
+    r"(?:determine the logical relationship[^.?]{0,250}\.\s*)?"
+    r"does the second sentence logically follow.{0,250}?\(neutral\)\W*",
+    re.IGNORECASE | re.DOTALL,
+)
+_NEXT = re.compile(r"\n\s*Sentence 1\s*:")
+_FOLLOWS = re.compile(r"\bfollows?\s+(?:logically\s+)?from\b", re.IGNORECASE)
+_WORDS = r"(?:\s+[\w'-]+){0,4}?"
+_POSITIVE = r"(?:entail\w*|follows?|support\w*|confirm\w*|impl(?:y|ies|ied))"
+_NOR = rf",?\s+(?:nor|or|and (?:also )?(?:not|neither|does not|doesn't|is not|isn't))\b{_WORDS}"
+_NEITHER = re.compile(
+    rf"(?:\b(?:neither|not|nor|no)|n't)\b{_WORDS}\s+(?:{_POSITIVE}{_WORDS}{_NOR}\s+contradict\w*|"
+    rf"contradict\w*{_WORDS}{_NOR}\s+{_POSITIVE})|"
+    r"\bno (?:clear |direct |obvious )?(?:logical )?(?:relationship|relation|connection)\b",
+    re.IGNORECASE,
+)
+_HEADING = r"(?:relationship|relation|answer|label|inference|classification|verdict|conclusion|category|prediction)"
+_SAYS = r"[\"']?(?:\s+between [^.:;\n]{0,100}?)?\s*(?:(?:is|are|was|would be|should be|can be|must be)\b|:|=|->|→)"
+_WAY = (
+    r"[\s\"'(]*(?:(?:best|most likely|likely|probably|described as|classified as|characterized as|one of|that of|of|"
+    r"an?|the|thus)\b[\s\"'(]*)*"
+)
+_LEADS = tuple(
+    re.compile(rf"{lead}{_WAY}(?={_RELATION.pattern})", re.IGNORECASE)
+    for lead in (
+        rf"\bfinal\s+{_HEADING}{_SAYS}",
+        rf"\b{_HEADING}{_SAYS}",
+        rf"\b(?:it|this|sentences){_SAYS}",
+    )
+)
+_OPENING = re.compile(rf"{_WAY}", re.IGNORECASE)
+_OPENED = re.compile(r"[\"')\]]*\s*(?:$|[.,;:!?(\n]|[-–—]\s|(?:because|since|as|for|given)\b)", re.IGNORECASE)
+_JOINT = re.compile(
+    rf"[\"')]*\s*(?:,|/|\bor\b|\band\b)\s*(?:or\s+)?(?:an?\s+)?(?={_ANY}\W*(?:$|[.,;\n]))", re.IGNORECASE
+)
+
+
+@extractor("robust_nli", AnswerKind.CHOICE, "relation of two sentences, read with care", own_words, version=2)
+def robust_nli(reply: str, sample: Sample) -> Answer:
+    """Read the logical relation of two sentences (MedNLI).
+
+    The sample's options are the words "entailment", "contradiction" and "neutral" in the order of the letters; a
+    relation that is no option is ``no_match``.
+    """
+    following = _NEXT.search(reply, 1)
+    text = _QUESTION.sub(" ", reply[: following.start()] if following else reply)
+    text = _LIST.sub(
+        lambda match: " " if len({word.what for word in _mentions(match[0])}) == len(_FORMS) else match[0], text
+    ).strip()
+    if text != reply and not re.search(r"\w", text):
+        return Answer.invalid(Reason.AMBIGUOUS)
+    text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", text))
+    relations = declared(_LEADS, text, lambda lead: _relations_at(text, lead.end()))
+    opening = _OPENING.match(text)
+    start = opening.end() if opening else 0
+    word = _RELATION.match(text, start)
+    if not relations and word and (_OPENED.match(text, word.end()) or _JOINT.match(text, word.end())):
+        relations = _relations_at(text, start)
+    if not relations and is_unable(text):
+        return Answer.invalid(Reason.REFUSED)
+    by_stance = stances(text, _mentions)
+    relations = relations or by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]
+    return worded_option(relations, sample.options) or Answer.invalid(Reason.NO_MATCH)
+
+
+def _mentions(text: str) -> list[Mention[str]]:
+    return [Mention(match.lastgroup or "", *match.span()) for match in _RELATION.finditer(text)]
+
+
+def _relations_at(text: str, start: int) -> set[str]:
+    """Return the relation named at ``start`` and those joined to it by "or"."""
+    relations: set[str] = set()
+    while word := _RELATION.match(text, start):
+        relations.add(word.lastgroup or "")
+        joint = _JOINT.match(text, word.end())
+        if joint is None:
+            break
+        start = joint.end()
+    return relations

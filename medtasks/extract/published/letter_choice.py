@@ -19,9 +19,8 @@ import re
 from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
-from medtasks.extract.published.medevalkit_text import tag_contents
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
+from medtasks.extract.published.medevalkit_choice import tag_contents
 from medtasks.extract.reading.reply_text import given_text
 
 _SPELLINGS = ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')

@@ -16,11 +16,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.robust_choice import robust_kit_choice
-from medtasks.extract.extractor_registry import AnswerKind, extractor
-from medtasks.extract.published.medevalkit_choice import NO_LETTER
-from medtasks.extract.published.medevalkit_text import boxed, declared_answer, tagged
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
+from medtasks.extract.published.medevalkit_choice import NO_LETTER, boxed, declared_answer, tagged
 from medtasks.extract.reading.reply_text import answered_text, own_words
 
 OTHER = "other"

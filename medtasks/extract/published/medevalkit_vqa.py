@@ -15,12 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.open_text import DENIED, open_reply, stated_words, target_words
 from medtasks.extract.careful.yes_no import yes_no
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.published.medevalkit_text import NO_BOX, boxed, declared_answer, parsed_reply, tagged
+from medtasks.extract.published.medevalkit_choice import NO_BOX, boxed, declared_answer, parsed_reply, tagged
 from medtasks.extract.reading.option_names import normalised
 from medtasks.extract.reading.reply_text import SENTENCES, given_text, own_words, without_thoughts
 from medtasks.metrics.medevalkit_texts import MEASURES, compared

@@ -29,10 +29,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.robust_choice import robust_choice
 from medtasks.extract.careful.yes_no import yes_no
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
 
 BINARY = "binary"  # kind of a yes/no question; others have options

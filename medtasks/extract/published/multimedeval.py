@@ -16,8 +16,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.reply_text import answered_text, given_text
 from medtasks.metrics.bleu import References
 

@@ -92,6 +92,7 @@ def whole_option(option: str) -> re.Pattern[str]:
 Name = TypeVar("Name", bound=Hashable)
 
 _WORD = re.compile(r"[^\W_]+(?:['’]s\b)?")
+ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _ARTICLES = frozenset({"a", "an", "the"})
 _STEMS = {"nevi": "nevus", "keratoses": "keratosis", "leucocyte": "leukocyte", "tumour": "tumor"}
 _JOINED = re.compile(r"\bcall[- ]backs?\b", re.IGNORECASE)

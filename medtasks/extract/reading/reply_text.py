@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from medtasks.data.safe_parsing import parse_json
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failure_cause
 
 T = TypeVar("T")

@@ -20,8 +20,7 @@ from typing import Any, Protocol, cast
 
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, MedTasksError, WeightsMissing, warn_once
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.reply_text import given_text
 from medtasks.metrics.chest_findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
