@@ -24,9 +24,8 @@ from medtasks.metrics.overlaps import TokenOverlap, closed_correct, is_closed, o
 DENIED = "not:"
 
 _WORD = re.compile(
-    r"\d+(?:st|nd|rd|th)\b|(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.])\.\d+|\d+(?:\.\d+)?)|"
+    r"(?i)\d+(?:st|nd|rd|th)\b|(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.])\.\d+|\d+(?:\.\d+)?)|"
     r"[^\W\d_][^\W_]*(?:['’][^\W\d_]+)?",
-    re.IGNORECASE,
 )
 _XRAY = re.compile(r"\bx[ -]ray(?=s?\b)", re.IGNORECASE)
 _RANKS = ("1st", "2nd", "3rd", *(f"{rank}th" for rank in range(4, 11)))
@@ -50,19 +49,16 @@ _UNDENIABLE = frozenset(map(_spelled, (
 _NOUN_FOLLOWS = re.compile(r"\s+(?!(?:and|or|vs|versus|is|was|because)\b)[^\W_]", re.IGNORECASE)
 _SENTENCE_STARTS = re.compile(r"(?:^|[.!?:;\n])[\s\"'(]*$")
 _LABELLED = re.compile(
-    r"\b(?:type|grade|stage|class|category|group|vitamin|hepatitis|ha?emophilia|influenza|factor|level|segment|figure|"
+    r"(?i)\b(?:type|grade|stage|class|category|group|vitamin|hepatitis|ha?emophilia|influenza|factor|level|segment|figure|"
     r"fig|panel|image|part|option|choice|label|lesion)\s+[\"'(]?$",
-    re.IGNORECASE,
 )
 _SELF = re.compile(
-    r"\W*(?:i|we)(?:'m|'d)?\s+(?:\w+ly\s+)?(?:do not|don't|am not|cannot|can't|could not|couldn't|unable|not|"
+    r"(?i)\W*(?:i|we)(?:'m|'d)?\s+(?:\w+ly\s+)?(?:do not|don't|am not|cannot|can't|could not|couldn't|unable|not|"
     r"am unable)\b",
-    re.IGNORECASE,
 )
 _ADVICE = re.compile(
-    r"\b(?:please|consult\w*|recommend\w*|upload|share|if you|could you|can you|let me know|happy to|feel free|seek|"
-    r"provide (?:me|more|a|the|additional)|language model|(?:health|medical) professional)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:please|consult\w*|recommend\w*|upload|share|if you|could you|can you|let me know|happy to|feel free|"
+    r"seek|provide (?:me|more|a|the|additional)|language model|(?:health|medical) professional)\b",
 )
 
 

@@ -44,8 +44,8 @@ _OTHER = r"\s*(?:,|/|&|\band\b|\bor\b|\bto\b|[-–])\s*(?:and\s+|or\s+)?(?:optio
 _LIST = rf"{_BRACKETED}(?:{_OTHER}{_BRACKETED})*"
 _KIND = r"(?:options?|choices?|class(?:es)?|labels?|categor(?:y|ies)|numbers?|no\.|answers?|#)"
 _ONLY = re.compile(
-    rf"\W*(?:(?:the|it is|it's|between|either|both)\s+)?(?:{_KIND}\W*)?({_LIST}|{_BRACKETED}(?:\s+{_BRACKETED})+)\W*",
-    re.IGNORECASE,
+    rf"(?i)\W*(?:(?:the|it is|it's|between|either|both)\s+)?(?:{_KIND}\W*)?"
+    rf"({_LIST}|{_BRACKETED}(?:\s+{_BRACKETED})+)\W*",
 )
 _AT_START = re.compile(rf"(?:{_KIND}\s*)?({_LIST})", re.IGNORECASE)
 _CALLED = re.compile(rf"(?<!\w){_KIND}\s*+(?:number|no\.|#)?\s*+:?\s*+({_LIST})", re.IGNORECASE)
@@ -123,16 +123,12 @@ _FILLER = re.compile(
 )
 _SCALE_FILLER = re.compile(rf"(?:{_FILLER.pattern}|\b(?:bi-?rads|grade|level|category)\b)*", re.IGNORECASE)
 _SIGN = re.compile(
-    r"[)\]\"'\s]*(?:[:.,=)\-–—]|\bis\b|\bwhich is\b|\bcorresponds to\b)?[\s\"'(\[]*(?:(?:an?|the)\s)?", re.IGNORECASE
+    r"(?i)[)\]\"'\s]*(?:[:.,=)\-–—]|\bis\b|\bwhich is\b|\bcorresponds to\b)?[\s\"'(\[]*(?:(?:an?|the)\s)?"
 )
-_ALSO = re.compile(
-    r"[)\]\"']*\s*(?:[,/&(:]|\b(?:and|or|versus|vs\.?)\b)\s*(?:(?:or|and)\s+)?(?:(?:an?|the)\s+)?", re.IGNORECASE
-)
+_ALSO = re.compile(r"(?i)[)\]\"']*\s*(?:[,/&(:]|\b(?:and|or|versus|vs\.?)\b)\s*(?:(?:or|and)\s+)?(?:(?:an?|the)\s+)?")
 _NUMBER_AFTER = re.compile(r"\s*[(\[,:-]\s*(?:option|class|number|#)?\s*(\d{1,2})\s*(?:[)\]]|$)", re.IGNORECASE)
 _NUMBER_ENDS = re.compile(r"[)\]\"']*(?:\s*[:.)\],]|\s+[-–—]\s|\s*$|\s*\n|\s*\(|\s+(?:because|since|due)\b)")
-_NAME_ENDS = re.compile(
-    r"[)\]\"']*\s*(?:$|[.,;:!?)(\n]|[-–—]\s|(?:because|since|as|for|given|which|due|is)\b)", re.IGNORECASE
-)
+_NAME_ENDS = re.compile(r"(?i)[)\]\"']*\s*(?:$|[.,;:!?)(\n]|[-–—]\s|(?:because|since|as|for|given|which|due|is)\b)")
 _GRADE_NAME = re.compile(r"\s*(\D*?)\s*(\d{1,2})\s*")
 _NEAR = 300  # characters in which an answer begins
 
@@ -239,16 +235,14 @@ _NOUN = (
 )
 _DECLARED = leads(_NOUN)
 _CHOOSING = re.compile(
-    r"(?<!not )(?<!n't )(?<!if )(?<!whether )\b(?:corresponds? (?:best |most closely )?to|belongs? to|"
+    r"(?i)(?<!not )(?<!n't )(?<!if )(?<!whether )\b(?:corresponds? (?:best |most closely )?to|belongs? to|"
     r"classif(?:y|ied)(?: it| this)? as|(?:diagnosed|identified|labell?ed|rated|graded|assessed) as|"
     r"(?:rate|grade|assess) (?:it|this) as|(?:i|i'd|i would|i will) (?:choose|select|pick|say|guess|go with))\b",
-    re.IGNORECASE,
 )
 _NEGATIVE = re.compile(r"\(?\bnegative\b\)?", re.IGNORECASE)  # the name of BI-RADS 1
 _MARKER = re.compile(r"(?:^|\s)\(?(\d{1,2})[.):]\s")
 _BOTH_SIDES = re.compile(
-    r"\b(?:left\s*(?:and|or|/|&)\s*(?:the\s+)?right|right\s*(?:and|or|/|&)\s*(?:the\s+)?left|both|bilateral)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:left\s*(?:and|or|/|&)\s*(?:the\s+)?right|right\s*(?:and|or|/|&)\s*(?:the\s+)?left|both|bilateral)\b",
 )
 
 

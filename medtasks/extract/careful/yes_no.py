@@ -43,25 +43,21 @@ _LINK = (
 _DECLARED = (
     re.compile(rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}{_WORD}", re.IGNORECASE),
     re.compile(
-        rf"\b(?:{_NOUN}{_LINK}|(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)"
+        rf"(?i)\b(?:{_NOUN}{_LINK}|(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)"
         rf"(?:\s+that)?)\W*{_SURE}{_WORD}",
-        re.IGNORECASE,
     ),
 )
 _SECOND = re.compile(
-    r"\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)\n]|\s+(?:or|and)\b)",
-    re.IGNORECASE,
+    r"(?i)\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)\n]|\s+(?:or|and)\b)",
 )
 _ECHO = re.compile(
-    r"(?:please\s+)?answer (?:the |this )?(?:following )?question with (?:either )?[\"']?yes[\"']?,? (?:or )?"
+    r"(?i)(?:please\s+)?answer (?:the |this )?(?:following )?question with (?:either )?[\"']?yes[\"']?,? (?:or )?"
     r"[\"']?no[\"']?(?:,? or [\"']?maybe[\"']?)?\W*",
-    re.IGNORECASE,
 )
 # "No, I cannot answer that" declines, "No, I cannot see a fracture" does not.
 _OWN_LIMIT = re.compile(
-    r"\bi(?:'m| am)? (?:cannot|can't|can not|unable to|not able to)\s+(?:\w+ly\s+)?(?:answer|help|assist|provide|"
+    r"(?i)\bi(?:'m| am)? (?:cannot|can't|can not|unable to|not able to)\s+(?:\w+ly\s+)?(?:answer|help|assist|provide|"
     r"determine|tell|say|interpret|view|analy[sz]e|assess|diagnose)\b",
-    re.IGNORECASE,
 )
 _UNSURE = re.compile(r"\W*(?:i(?: a|')m )?(?:not (?:really |quite )?(?:sure|certain)|unsure)\b", re.IGNORECASE)
 _IT_IS = r"(?:it|there|this|that|they) (?:is|are|does|do|has|have)"
@@ -74,20 +70,18 @@ _SHORT = {
 }
 _ASKS = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b", re.IGNORECASE)
 _NOT_SIMPLE = re.compile(
-    r"\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b", re.IGNORECASE
+    r"(?i)\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b"
 )
 _PART = r"(?:chest|brain|head|abdom\w+|pelvi\w+|spine|neck|lung|liver|hist\w+|patholog\w+|axial|mri?|ct|x-?ray)"
 # The whole image is no part of what is asked about it: "in the chest x-ray".
 _IMAGE = re.compile(
-    rf"\b(?:(?:in|on|from|according to|based on)\s+)?(?:the|this|that|an?)\s+((?:ab)?normal\s+)?(?:{_PART}\s+){{0,3}}"
-    r"(?:images?|pictures?|photo\w*|x-?rays?|radiographs?|scans?|films?|studies|study|slides?|mri|ct)\b",
-    re.IGNORECASE,
+    rf"(?i)\b(?:(?:in|on|from|according to|based on)\s+)?(?:the|this|that|an?)\s+((?:ab)?normal\s+)?"
+    rf"(?:{_PART}\s+){{0,3}}(?:images?|pictures?|photo\w*|x-?rays?|radiographs?|scans?|films?|studies|study|slides?|mri|ct)\b",
 )
 # Clauses about images in general, or about what is not said.
 _NO_STATEMENT = re.compile(
-    r"\b(?:would|typically|usually|generally|sometimes|some cases|used (?:to|for)|whether|if|"
+    r"(?i)\b(?:would|typically|usually|generally|sometimes|some cases|used (?:to|for)|whether|if|"
     r"not (?:\w+ly )?(?:mention|state|specif|describ|provid)\w*|(?:difficult|hard) to)\b",
-    re.IGNORECASE,
 )
 # Words that do not tell one question about an image from another.
 _FILLERS = frozenset(
@@ -238,10 +232,9 @@ _WORDS = r"(?:\s+[\w'-]+){0,4}?"
 _POSITIVE = r"(?:entail\w*|follows?|support\w*|confirm\w*|impl(?:y|ies|ied))"
 _NOR = rf",?\s+(?:nor|or|and (?:also )?(?:not|neither|does not|doesn't|is not|isn't))\b{_WORDS}"
 _NEITHER = re.compile(
-    rf"(?:\b(?:neither|not|nor|no)|n't)\b{_WORDS}\s+(?:{_POSITIVE}{_WORDS}{_NOR}\s+contradict\w*|"
+    rf"(?i)(?:\b(?:neither|not|nor|no)|n't)\b{_WORDS}\s+(?:{_POSITIVE}{_WORDS}{_NOR}\s+contradict\w*|"
     rf"contradict\w*{_WORDS}{_NOR}\s+{_POSITIVE})|"
     r"\bno (?:clear |direct |obvious )?(?:logical )?(?:relationship|relation|connection)\b",
-    re.IGNORECASE,
 )
 _HEADING = r"(?:relationship|relation|answer|label|inference|classification|verdict|conclusion|category|prediction)"
 _SAYS = r"[\"']?(?:\s+between [^.:;\n]{0,100}?)?\s*(?:(?:is|are|was|would be|should be|can be|must be)\b|:|=|->|→)"
@@ -259,9 +252,7 @@ _LEADS = tuple(
 )
 _OPENING = re.compile(rf"{_WAY}", re.IGNORECASE)
 _OPENED = re.compile(r"[\"')\]]*\s*(?:$|[.,;:!?(\n]|[-–—]\s|(?:because|since|as|for|given)\b)", re.IGNORECASE)
-_JOINT = re.compile(
-    rf"[\"')]*\s*(?:,|/|\bor\b|\band\b)\s*(?:or\s+)?(?:an?\s+)?(?={_ANY}\W*(?:$|[.,;\n]))", re.IGNORECASE
-)
+_JOINT = re.compile(rf"(?i)[\"')]*\s*(?:,|/|\bor\b|\band\b)\s*(?:or\s+)?(?:an?\s+)?(?={_ANY}\W*(?:$|[.,;\n]))")
 
 
 @extractor("robust_nli", AnswerKind.CHOICE, "relation of two sentences, read with care", own_words, version=2)

@@ -20,8 +20,7 @@ _THOUGHT_MARK = re.compile(r"(?P<begins><think(?:ing)?>(?:\s*<think(?:ing)?>)*)|
 _TURN_END = re.compile(r"<\|(?:endofchunk|endoftext|end_of_text|end|im_end|eot_id)\|>|</s>", re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<(/)?answer>", re.IGNORECASE)
 _MARKUP = re.compile(
-    r"[*_`#]+|</[a-z]+>|(?<!\w)<[a-z]+>|<br>|<\|[a-z_]+\|>|\\(?:boxed|fbox|text|textbf|mathrm|mathbf)\b|\\(?=[()\[\]])|[{}$]",
-    re.IGNORECASE,
+    r"(?i)[*_`#]+|</[a-z]+>|(?<!\w)<[a-z]+>|<br>|<\|[a-z_]+\|>|\\(?:boxed|fbox|text|textbf|mathrm|mathbf)\b|\\(?=[()\[\]])|[{}$]",
 )
 _QUOTES = str.maketrans(
     dict.fromkeys("“”„«»「」", '"') | dict.fromkeys("‘’", "'") | {"【": "[", "】": "]", "。": ".", "、": ","}
@@ -48,8 +47,7 @@ _UNABLE = (
 )
 _INABILITY = re.compile(_UNABLE, re.IGNORECASE)
 _REFUSAL = re.compile(
-    rf"{_UNABLE}|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b",
-    re.IGNORECASE,
+    rf"(?i){_UNABLE}|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b",
 )
 SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")  # separators of sentences
 
