@@ -16,7 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, MedTasksError, WeightsMissing, warn_once
@@ -34,16 +34,12 @@ Labels = Mapping[str, Finding | None]
 _building = threading.Lock()
 
 
+Labeler = Callable[[Sequence[str]], Sequence[Mapping[str, Finding]]]
+"""Returns for each text, passed unchanged, a :class:`Finding` per name of :data:`CONDITIONS`."""
+
+
 class _TextError(Exception):
     """A failure of a labeler that one of the texts may have caused."""
-
-
-class Labeler(Protocol):
-    """Reads the conditions that texts mention."""
-
-    def __call__(self, texts: Sequence[str]) -> Sequence[Mapping[str, Finding]]:
-        """Return for each text, passed unchanged, a :class:`Finding` per name of :data:`CONDITIONS`."""
-        ...
 
 
 def labeler() -> Labeler:

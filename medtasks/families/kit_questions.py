@@ -48,7 +48,6 @@ class Protocol:
     adds_verdicts: bool = False  # the judge reads closed answers, too, and one that it calls right counts once more
 
 
-_SOUND = Protocol()
 PROTOCOLS: Mapping[str, Protocol] = {
     "medevalkit_vqa": Protocol(divides_twice=True, published=True),
     "medevalkit_path_vqa": Protocol(divides_twice=True, published=True, voids_closed=True),
@@ -60,7 +59,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
 
 def protocol_of(rule: str) -> Protocol:
     """Return the protocol of a rule as a score names it."""
-    return PROTOCOLS.get(rule.removesuffix(FENCED), _SOUND)
+    return PROTOCOLS.get(rule.removesuffix(FENCED), Protocol())
 
 
 _WHOLE = "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
@@ -92,7 +91,6 @@ def _warning(scores: Scores) -> str:
 
 
 def _of_kind(*, closed: bool) -> Callable[[Scores], Scores]:
-    """Return the selection of closed or open questions that were answered and, where a judge reads them, judged."""
     return _numbered(lambda scores: judged([score for score in scores if score["closed"] is closed]))
 
 

@@ -16,8 +16,6 @@ from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.reply_text import answered_text, without_thoughts
 
 NO_REPORT = "No report generated."  # what the reference labels in place of a report of fewer than ten characters
-
-_SHORTEST_REPORT = 10
 _LABEL = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
 
 
@@ -44,7 +42,7 @@ def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
     whole = "" if isinstance(text, Reason) else text
     stripped = whole.strip("Assistant:")  # noqa: B005 - this is the published behaviour
     labelled = stripped or whole
-    labelled = labelled if len(labelled) >= _SHORTEST_REPORT else NO_REPORT
+    labelled = labelled if len(labelled) >= 10 else NO_REPORT
     # The judge's text is most often the same as in strict, so that one verdict serves both.
     return _answer(text, whole.strip(), labelled, stripped)
 
@@ -61,7 +59,6 @@ def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
 
 
 def _answer(text: str | Reason, judged: str, labelled: str, compared: str) -> Answer:
-    """Return the texts for a judge, for the labeler of chest findings, and for text metrics."""
     facts = {"judged": judged, "labelled": labelled, "compared": compared}
     if isinstance(text, Reason) or not text.strip():
         return Answer.invalid(text if isinstance(text, Reason) else Reason.EMPTY, **facts)

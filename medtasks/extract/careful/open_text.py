@@ -110,7 +110,6 @@ def _denied(text: str, mentions: Iterable[tuple[int, int, int]]) -> Iterator[int
 
 
 def _is_article(text: str, match: re.Match[str], shouting: bool) -> bool:
-    """Return whether a word is an "a" that belongs to the noun after it."""
     before = text[max(0, match.start() - 20) : match.start()]
     if match[0] not in ("a", "A") or _NOUN_FOLLOWS.match(text, match.end()) is None or _LABELLED.search(before):
         return False
@@ -132,20 +131,14 @@ def open_reply(reply: str | None) -> tuple[str | None, Reason]:
     return ("; ".join(stated), Reason.OK) if stated else (None, Reason.REFUSED)
 
 
-@lru_cache(maxsize=4096)
-def _cleaned_target(target: str) -> str:
-    return clean_head(target.strip())  # not so replies; outer blanks decide whether some marks join or part words
-
-
 @extractor("multimedeval_vqa_head", AnswerKind.OPEN, "MultiMedEval at d9ac283: words shared with the target")
 def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
-    """Score as MultiMedEval does at d9ac283: tokens are the distinct words of the cleaned texts.
-
-    Source: ``VQA.evaluate`` in ``multimedeval/task_families.py`` of https://github.com/corentin-ryr/MultiMedEval.
+    """Score as ``VQA.evaluate`` in MultiMedEval's ``multimedeval/task_families.py`` at d9ac283 does.
 
     The value is the cleaned reply; one without words is ``empty`` and scores 0, as in the reference.
     """
-    target = _cleaned_target(sample.document["answer"])
+    # Replies are not stripped: outer blanks decide whether some marks join or part words.
+    target = clean_head(sample.document["answer"].strip())
     closed = is_closed(target)
     if failure_cause(reply) is not None:
         return _invalid(Reason.ADAPTER_FAILED, closed=closed)
@@ -158,9 +151,9 @@ def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
     return _compared(cleaned, target, overlap, closed=closed, correct=correct)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # many replies are compared with a target
 def target_words(target: str) -> tuple[str, ...]:
-    """Return the :func:`stated_words` of a target, which many replies are compared with."""
+    """Return the :func:`stated_words` of a target."""
     return tuple(stated_words(target))
 
 

@@ -51,24 +51,12 @@ from medtasks.extract.reading.reply_text import SENTENCES, declared, own_words, 
 
 _LABEL = re.compile(r"[\s\"'(\[]*(?:option\s+)?[a-z][)\]\"']*\s*(?:[:.)=\-–,]|\s(?=\())\s*", re.IGNORECASE)
 _ARTICLE = re.compile(r"[\s\"'(\[]*(?:(?:an?|the|to)\s+)?", re.IGNORECASE)
-_ANY_PRAISE = re.compile(PRAISE, re.IGNORECASE)
 _CORRECT = re.compile(
     r"(?i)\b(?:(?:correct|true)(?=\s*(?:$|[^\w\s]|(?:answer|option|choice|because|since|as)\b))|yes\b|"
     r"(?:right|best) (?:answer|option|choice)\b)",
 )
 _CONCLUSION = re.compile(r"(?i)\n\s*(?:\n|(?:so|thus|therefore|hence|overall|in conclusion|the\b[^\n]{0,20} answer)\b)")
 _NEAR = 400  # characters from a lead-in in which the option's text begins and ends
-
-
-def declared_options(text: str, options: Sequence[str]) -> set[int]:
-    """Return the options whose text is declared: "the answer is warfarin", "Answer: (b) Heparin"."""
-
-    def read(lead: re.Match[str]) -> set[int]:
-        near = text[lead.end() : lead.end() + _NEAR]
-        label = _LABEL.match(near)
-        return _beginning(near, options) or (_beginning(near[label.end() :], options) if label else set())
-
-    return declared(LEADS, text, read)
 
 
 def _beginning(near: str, options: Sequence[str]) -> set[int]:
@@ -92,13 +80,13 @@ def _beginning(near: str, options: Sequence[str]) -> set[int]:
     return begun if len(begun) == 1 else set()
 
 
-def chosen_options(text: str, options: Sequence[str]) -> set[int]:
+def _chosen_options(text: str, options: Sequence[str]) -> set[int]:
     """Return the options that are a sentence of the reply or are called the best: "Warfarin. It is", "B is correct"."""
     sentences = [equal_option(sentence, options) for sentence in SENTENCES.split(text)]
     named = [
         index for index, option in enumerate(options) if normalised(option) and not lacks(text, normalised(option))
     ]
-    parts = clauses(text) if named and _ANY_PRAISE.search(text) else []
+    parts = clauses(text) if named and re.search(PRAISE, text, re.IGNORECASE) else []
     praised = {index for index in named if parts and Stance.AFFIRMED in stances_of(_praised(options[index]), parts)}
     return {index for index in sentences if index is not None} | praised
 
@@ -196,8 +184,14 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     closing = _CLOSING.search(text)
     if closing and (last := _read(closing[1], letters, options)).reason in (Reason.OK, Reason.AMBIGUOUS):
         return last
+
+    def option_after(lead: re.Match[str]) -> set[int]:  # "the answer is warfarin", "Answer: (b) Heparin"
+        near = text[lead.end() : lead.end() + _NEAR]
+        label = _LABEL.match(near)
+        return _beginning(near, options) or (_beginning(near[label.end() :], options) if label else set())
+
     claims = without_names(text, letters)
-    stated = declared_letters(claims, letters) | {letters[index] for index in declared_options(text, options)}
+    stated = declared_letters(claims, letters) | {letters[index] for index in declared(LEADS, text, option_after)}
     if stated and not _FINAL.search(text):
         stated |= only_letters(text.split("\n")[0], letters)
     corrections = list(_CORRECTION.finditer(claims)) if stated else []
@@ -210,7 +204,7 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     leading = leading_letters(remainder, letters) | correct
     if leading:
         return _settle(leading, text, letters, options)
-    chosen = {letters[index] for index in chosen_options(text, options)}
+    chosen = {letters[index] for index in _chosen_options(text, options)}
     if not chosen and refuses(text):
         return Answer.invalid(Reason.REFUSED)
     if not chosen and not names_alternatives(remainder, letters):

@@ -49,9 +49,10 @@ _ONLY = re.compile(
 )
 _AT_START = re.compile(rf"(?:{_KIND}\s*)?({_LIST})", re.IGNORECASE)
 _CALLED = re.compile(rf"(?<!\w){_KIND}\s*+(?:number|no\.|#)?\s*+:?\s*+({_LIST})", re.IGNORECASE)
-_SPELLED = re.compile(rf"\b(?:option|choice|number)\s+({'|'.join(_CARDINALS)})\b", re.IGNORECASE)
-_RANKED = re.compile(rf"\b({'|'.join(ORDINALS)})\s+(?:option|choice)\b", re.IGNORECASE)
-_IN_BRACKETS = re.compile(r"\((\d{1,2})\)")
+_SPELLED = (
+    (re.compile(rf"\b(?:option|choice|number)\s+({'|'.join(_CARDINALS)})\b", re.IGNORECASE), _CARDINALS),
+    (re.compile(rf"\b({'|'.join(ORDINALS)})\s+(?:option|choice)\b", re.IGNORECASE), ORDINALS),
+)
 _SCALE = re.compile(r"\b(?:bi[\s-]?rads|grade|stage|level|severity|score|category|class|label)(?![a-z])", re.IGNORECASE)
 _FILL = (
     r"(?:bi[\s-]?rads|level|category|grade|score|assessment|classification|class|stage|rating|label|of|is|was|be|would|in|"
@@ -62,10 +63,9 @@ _GRADE = re.compile(
     rf"\b({'|'.join(reversed(_ROMAN[1:]))}|(?i:iii?|iv|vi))\b(?!\s+[a-z]|')|\b((?i:{'|'.join(_CARDINALS[:7])}))\b)"
     rf"(?:{_OTHER}(\d)(?!\w|[.]\d))?",
 )
-_GRADE_NEAR = 160  # characters from the name of a scale to its grade
 
 
-def only_numbers(text: str) -> list[int]:
+def _only_numbers(text: str) -> list[int]:
     """Return the numbers of a reply without other content: "2", "(2).", "Option 2", "2 and 5", "two"."""
     plain = re.sub(r"[\W_]+", " ", text).strip().casefold()
     if plain in _CARDINALS:
@@ -83,9 +83,9 @@ def numbers_at(text: str, start: int = 0) -> tuple[list[int], int]:
 def numbers_called(text: str) -> list[Mention[int]]:
     """Return the options called by number: "option 2", "the second option", else "(2)"."""
     mentions = [Mention(value, *match.span(1)) for match in _CALLED.finditer(text) for value in _digits(match[1])]
-    for pattern, spelled in ((_SPELLED, _CARDINALS), (_RANKED, ORDINALS)):
+    for pattern, spelled in _SPELLED:
         mentions += [Mention(spelled.index(match[1].casefold()), *match.span(1)) for match in pattern.finditer(text)]
-    return mentions or [Mention(int(match[1]), *match.span(1)) for match in _IN_BRACKETS.finditer(text)]
+    return mentions or [Mention(int(match[1]), *match.span(1)) for match in re.finditer(r"\((\d{1,2})\)", text)]
 
 
 def grades_called(text: str) -> list[Mention[int]]:
@@ -95,7 +95,7 @@ def grades_called(text: str) -> list[Mention[int]]:
     """
     grades = set()
     for scale in _SCALE.finditer(text):
-        match = _GRADE.match(text, scale.end(), scale.end() + _GRADE_NEAR)
+        match = _GRADE.match(text, scale.end(), scale.end() + 160)
         if match:
             word = match[2] or match[3] or ""
             spelled = _ROMAN if word.upper() in _ROMAN else _CARDINALS
@@ -104,11 +104,6 @@ def grades_called(text: str) -> list[Mention[int]]:
             if match[4]:
                 grades.add(Mention(int(match[4]), scale.start(), match.end()))
     return sorted(grades, key=lambda number: (number.start, number.what))
-
-
-def without_scale(text: str, low: int, high: int) -> str:
-    """Remove the mention of a whole scale, as in "(from 1 to 5)"."""
-    return re.sub(rf"\(?\b(?:from\s+|between\s+)?{low}\s*(?:to|and|[-–]|through)\s*{high}\b\)?", " ", text)
 
 
 def _digits(text: str) -> list[int]:
@@ -205,7 +200,8 @@ class ClassChoices:
     def without_echo(self, text: str) -> str:
         """Remove a repetition of all options, with or without numbers, and of the whole scale of grades."""
         if self.grades:
-            text = without_scale(text, min(self.grades), max(self.grades))
+            low, high = min(self.grades), max(self.grades)
+            text = re.sub(rf"\(?\b(?:from\s+|between\s+)?{low}\s*(?:to|and|[-–]|through)\s*{high}\b\)?", " ", text)
         listed = [r"[\W_]+".join(re.findall(r"[^\W_]+", option)) for option in self.options]
         if not all(listed):
             return text.strip()
@@ -279,7 +275,7 @@ def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
 
 def _stated(text: str, classes: ClassChoices) -> set[int]:
     """Return the classes that are the whole reply, else those that it declares, else those that it begins with."""
-    numbers = only_numbers(text)
+    numbers = _only_numbers(text)
     if numbers and not (classes.shifted and len(numbers) > 1):  # "(2) 1" is option 2, grade 1
         return classes.positions(numbers)
     mentions = classes.names.mentions(text)

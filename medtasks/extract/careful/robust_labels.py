@@ -73,7 +73,7 @@ _FINDING = re.compile(
 )
 
 
-def findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
+def _findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
     """Return the labels named in a clause, in order; of expressions that contain one another only the longest."""
     matches = [
         (match.start(), -match.end(), label)
@@ -122,7 +122,6 @@ _ALL_NORMAL = re.compile(
     r"(?i)(?:there (?:is|are)\s+)?(?:no findings?|none|normal)|(?:an?\s+|the\s+)?(?:chest\s+)?(?:x-?ray|radiograph|"
     r"image|film|study|picture|exam\w*)\s+(?:is|appears|looks)\s+(?:completely\s+|entirely\s+)?(?:normal|unremarkable)",
 )
-_NO_FINDING = "nofinding"
 
 
 @extractor("robust_labels", AnswerKind.LABELS, "findings, read with care", spaced_words, version=2)
@@ -141,11 +140,11 @@ def _read(text: str, options: tuple[str, ...]) -> Answer:
     final = [part for part in _FINAL.split(text)[1:] if part.strip()]
     # The item is the name of a label, not the denial of what follows.
     text = _NO_FINDING_ITEM.sub("normal. ", final[-1] if final else text)
-    is_none = [re.sub(r"[\W_]+", "", name).casefold() == _NO_FINDING for name in options]
+    is_none = [re.sub(r"[\W_]+", "", name).casefold() == "nofinding" for name in options]
     names = ["" if none else name for none, name in zip(is_none, options, strict=True)]
     by_stance: dict[Stance, set[int]] = {kind: set() for kind in Stance}
     for clause in clauses(text):
-        for finding in findings_named(clause, names):
+        for finding in _findings_named(clause, names):
             inside = re.search(r"\bnot\b|n't", clause[finding.start : finding.end])
             by_stance[Stance.DENIED if inside else stance(clause, finding.start, finding.end)].add(finding.what)
     affirmed = by_stance[Stance.AFFIRMED]

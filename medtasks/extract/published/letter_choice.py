@@ -24,7 +24,6 @@ from medtasks.extract.published.medevalkit_choice import tag_contents
 from medtasks.extract.reading.reply_text import given_text
 
 _SPELLINGS = ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')
-_TOKENS = {name: {spelling.replace("L", name) for spelling in _SPELLINGS} for name in ("A", "B")}
 
 
 @extractor("mediconfusion_reference", AnswerKind.CHOICE, "MediConfusion's published parser, exactly", given_text)
@@ -36,7 +35,7 @@ def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
     invalid, and the article of ``A normal brain`` is read as the letter.
     """
     pieces = set(reply.replace("\n", " ").split(" "))
-    return Answer.only([name for name, tokens in _TOKENS.items() if pieces & tokens])
+    return Answer.only([name for name in "AB" if any(spelling.replace("L", name) in pieces for spelling in _SPELLINGS)])
 
 
 # ---- VLMEvalKit ----
@@ -50,14 +49,13 @@ _REFUSALS = (
     "Cannot determine the answer",
 )
 _TO_BLANKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
-_LAST_WORDS = 4
 _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
 
 
 @extractor("vlmevalkit_2024_06", AnswerKind.CHOICE, "GMAI-MMBench's paper: a lone letter, else text", given_text)
 def vlmevalkit_2024_06(reply: str, sample: Sample) -> Answer:
     """Read an option, of at most 26, as for the published GMAI-MMBench numbers, which count invalid as wrong."""
-    return _vlmevalkit(reply, sample.options, newest=False)
+    return _vlmevalkit(reply, sample.options)
 
 
 @extractor("vlmevalkit_2026_06", AnswerKind.CHOICE, "VLMEvalKit at 2cf2a36: a last letter, else text", given_text)
@@ -66,14 +64,14 @@ def vlmevalkit_2026_06(reply: str, sample: Sample) -> Answer:
     return _vlmevalkit(reply, sample.options, newest=True)
 
 
-def _vlmevalkit(reply: str, options: Sequence[str], *, newest: bool) -> Answer:
+def _vlmevalkit(reply: str, options: Sequence[str], *, newest: bool = False) -> Answer:
     letters = [letter(index) for index in range(len(options))]
     if NO_REPLY not in reply:  # else the reference goes on: an option whose text the message contains is chosen
         if any(refusal in reply for refusal in _REFUSALS):
             return Answer.invalid(Reason.REFUSED)
         words = spoken_words(reply)
         named = [name for name in letters if name in words]
-        if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - _LAST_WORDS):
+        if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - 4):
             return Answer.ok(named[0])
         if not named and NO_OPTION in words:
             return Answer.invalid(Reason.NO_MATCH)
@@ -97,14 +95,12 @@ def spoken_words(text: str) -> list[str]:
 _LEADS = tuple(
     re.compile(rf"{lead}\s*(.*)\s*", re.IGNORECASE) for lead in ("answer:", "answer is:", "answer is", "is:")
 )
-_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
-_TURN = re.compile(r"</think>\s*<answer>")
 
 
 @extractor("medvlthinker_choice", AnswerKind.CHOICE, "MedVLThinker at evaluation: first <answer>, alone", given_text)
 def medvlthinker_choice(reply: str, sample: Sample) -> Answer:
     """Read the option that is the whole answer: its letter, its text, or both as ``B. text``."""
-    return _medvlthinker(first_answer(reply), sample)
+    return _medvlthinker([*tag_contents(reply, "answer"), reply][0].strip(), sample)
 
 
 @extractor("medvlthinker_choice_regraded", AnswerKind.CHOICE, "MedVLThinker's tables, also 'answer is'", given_text)
@@ -121,19 +117,13 @@ def _medvlthinker(answer: str, sample: Sample) -> Answer:
     return Answer.ok(target if target in named else named[0])  # of options with the same text each is right
 
 
-def first_answer(reply: str) -> str:
-    """Return the content of the first ``<answer>``, else the whole reply, stripped."""
-    contents = tag_contents(reply, "answer")
-    return (contents[0] if contents else reply).strip()
-
-
 def last_answer(reply: str) -> str:
     """Return the first line of the last ``<answer>``, else the text after a lead-in, without tags."""
     if contents := tag_contents(reply, "answer"):
         text = re.split(r"[\n\r]", contents[-1].strip())[0]
     else:
         text = next((matches[-1] for lead in _LEADS if (matches := lead.findall(reply))), reply)
-    for tag in _TAGS:
+    for tag in ("<think>", "</think>", "<answer>", "</answer>"):
         text = text.replace(tag, "")
     return text.strip()
 
@@ -145,43 +135,34 @@ def named_options(answer: str, options: Sequence[str]) -> list[int]:
     return [index for index, names in enumerate(forms) if plain in [name.strip().lower() for name in names]]
 
 
-def format_reward(reply: str) -> float:
-    """Return 1 for a reply that is exactly ``<think>...</think> <answer>...</answer>``, else 0."""
-    framed = reply.startswith("<think>") and reply.endswith("</answer>")
-    return float(framed and _TURN.search(reply, len("<think>"), len(reply) - len("</answer>")) is not None)
-
-
 # ---- MedXpertQA's authors ----
 
+# Ends of the prompt, which a reply may repeat: for a direct answer, and for the second turn after reasoning.
 DIRECT, REASONED = "Among A through {last}, the answer is", "Therefore, among A through {last}, the answer is"
-"""Ends of the prompt, which a reply may repeat: for a direct answer, and for the second turn after reasoning."""
-_UNWANTED = ("I understand", "A through J", "A through E", "A through D")
 
 
 @extractor("medxpertqa_authors", AnswerKind.CHOICE, "MedXpertQA's authors: first capital letter", given_text)
 def medxpertqa_authors(reply: str, sample: Sample) -> Answer:
     """Read a direct answer."""
-    name = first_letter(reply, len(sample.options))
-    return Answer.ok(name) if name else Answer.invalid(Reason.NO_MATCH)
+    return first_letter(reply, len(sample.options), DIRECT)
 
 
 @extractor("medxpertqa_authors_cot", AnswerKind.CHOICE, "MedXpertQA's authors, answers of a second turn", given_text)
 def medxpertqa_authors_cot(reply: str, sample: Sample) -> Answer:
     """Read the answer that a second turn asks for."""
-    name = first_letter(reply, len(sample.options), REASONED)
-    return Answer.ok(name) if name else Answer.invalid(Reason.NO_MATCH)
+    return first_letter(reply, len(sample.options), REASONED)
 
 
-def first_letter(reply: str, options: int, trigger: str = DIRECT) -> str | None:
-    """Return the first of the options' letters after a trigger, else after "answer is"; None without any."""
+def first_letter(reply: str, options: int, trigger: str) -> Answer:
+    """Return the first of the options' letters after a trigger, else after "answer is"."""
     if not options:
-        return None
+        return Answer.invalid(Reason.NO_MATCH)
     letters, text = [letter(index) for index in range(options)], reply
     for lead in (trigger.format(last=letters[-1]), " answer is "):
         if lead in text:
             text = text.split(lead)[1].strip()
             break
-    for phrase in _UNWANTED:
+    for phrase in ("I understand", "A through J", "A through E", "A through D"):
         text = text.replace(phrase, "")
     match = re.search(rf"\b(?:{'|'.join(map(re.escape, letters))})\b", text)
-    return match[0] if match else None
+    return Answer.ok(match[0]) if match else Answer.invalid(Reason.NO_MATCH)

@@ -21,17 +21,11 @@ from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extr
 from medtasks.extract.published.medevalkit_choice import NO_LETTER, boxed, declared_answer, tagged
 from medtasks.extract.reading.reply_text import answered_text, own_words
 
-OTHER = "other"
-"""The value of an answer to an open question that is not the gold."""
-OPEN = "open"
-"""The question type of open questions."""
+OTHER = "other"  # value of an answer to an open question that is not the gold
 
 Prediction = str | float
 
-_ENDS = ",.!?;:'"
-_FEWEST_WORDS = 6  # of a reply in which options' texts are looked for
 _LEADS = ("could be ", "so ", "is ", "thus ", "therefore ", "final ", "answer ", "result ")
-_TRIVIAL = frozenset(":,.!?;'")
 # With thousands, in scientific notation, and others. A number begins with its first digit.
 _NUMBERS = (
     re.compile(r"-?\b\d{1,3}(?:,\d{3})+\b"),
@@ -42,7 +36,7 @@ _NUMBERS = (
 
 def is_open(sample: Sample) -> bool:
     """Return whether a question's type is open."""
-    return bool(sample.document.get("question_type") == OPEN)
+    return bool(sample.document.get("question_type") == "open")
 
 
 @extractor("medevalkit_mmmu", AnswerKind.CHOICE, "MedEvalKit for MMMU; open answers never right", answered_text)
@@ -108,13 +102,13 @@ def _last_option(text: str, options: Sequence[str], forms: Sequence[tuple[str, s
 
     A form has two patterns: one to find a letter, one to find its last position.
     """
-    for mark in _ENDS:
+    for mark in ",.!?;:'":
         text = text.strip(mark)
     text, letters = f" {text} ", _letters(options)
     for form, position in forms:
         if named := [name for name in letters if form.format(name) in text]:
             return max(named, key=lambda name: text.rfind(position.format(name)))
-    if len(text.split()) >= _FEWEST_WORDS:
+    if len(text.split()) > 5:
         positions = [text.lower().rfind(option.lower()) for option in options]
         if max(positions, default=-1) >= 0:
             return letters[positions.index(max(positions))]
@@ -130,7 +124,7 @@ def open_answers(response: str) -> list[Prediction]:
     text = response.strip().strip(".").lower()
     *parts, last = text.split("\n")
     keys = [*(_key(part, _LEADS) for part in parts), _key(last, (*_LEADS, "="))]
-    texts = [key for key in keys if key and key not in _TRIVIAL] or [text]
+    texts = [key for key in keys if key and key not in tuple(":,.!?;'")] or [text]
     numbers = [number for key in texts for pattern in _NUMBERS for number in pattern.findall(key)]
     return list(dict.fromkeys(answer for candidate in (*texts, *numbers) for answer in _normalised(candidate)))
 

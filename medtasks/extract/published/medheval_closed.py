@@ -37,10 +37,8 @@ from medtasks.extract.failure import failure_cause
 BINARY = "binary"  # kind of a yes/no question; others have options
 YES, NO = "A", "B"  # letters of the options Yes and No
 
-_LETTERS = "ABCDEF"
 _LABEL = re.compile(r"(?<!\w)[A-Z][:.]|[A-Z]\)")
 _DENIALS = frozenset(("No", "no", "not"))
-_UNKNOWN_OPTIONS = ("",) * 6  # MedHEval has at most six
 
 
 class Counted(enum.StrEnum):
@@ -51,11 +49,6 @@ class Counted(enum.StrEnum):
     AVERAGED = "averaged"  # not scored, but it counts as many times as the average question of its cell
 
 
-def says_yes(text: str) -> bool:
-    """Return whether a reply or a published answer counts as yes because it does not say no."""
-    return _DENIALS.isdisjoint(text.partition(".")[0].replace(",", "").split(" "))
-
-
 def listed_options(choices: str) -> tuple[str, ...]:
     """Return the options in a published text, label included, from A up to the first missing letter.
 
@@ -63,7 +56,7 @@ def listed_options(choices: str) -> tuple[str, ...]:
     bracket, even that of "(CT)". Of several texts with the same label the last counts.
     """
     labelled = _labelled(choices)
-    return tuple(labelled[label] for label in itertools.takewhile(labelled.__contains__, _LETTERS))
+    return tuple(labelled[label] for label in itertools.takewhile(labelled.__contains__, "ABCDEF"))
 
 
 @lru_cache(maxsize=8192)
@@ -94,7 +87,10 @@ def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     value: str | None
     target: str | None
     if document["kind"] == BINARY:
-        value, target = (YES if says_yes(words) else NO for words in (text, document["gold"]))
+        value, target = (
+            YES if _DENIALS.isdisjoint(words.partition(".")[0].replace(",", "").split(" ")) else NO
+            for words in (text, document["gold"])
+        )
     else:
         options = listed_options(document["choices"])
         indices = most_similar(options, text), _gold_index(options, document["gold"])
@@ -120,7 +116,7 @@ def medheval_strict(reply: str | None, sample: Sample) -> Answer:
         same = [index for index, option in enumerate(sample.options) if text and option.casefold() == text]
         if len(same) == 1:
             return judged(Answer.ok(letter(same[0])), sample)
-        options = sample.options or _UNKNOWN_OPTIONS
+        options = sample.options or ("",) * 6  # MedHEval has at most six
         return judged(robust_choice(reply, replace(sample, written_options=options)), sample)
     answer = yes_no(reply, sample.question)
     return judged(Answer.ok({"yes": YES, "no": NO}[answer.value]) if answer.value else answer, sample)

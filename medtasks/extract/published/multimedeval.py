@@ -11,9 +11,8 @@ published numbers for questions and image classification rest on the older one; 
 
 import re
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from types import MappingProxyType
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
@@ -21,16 +20,11 @@ from medtasks.extract.reading.reply_text import answered_text, given_text
 from medtasks.metrics.bleu import References
 
 _MARKS = frozenset(';/[]"{}()=+\\_-><@`,?!')
-_COMMA_IN_NUMBER = re.compile(r"\d,\d")
-_PERIOD = re.compile(r"\.(?!\d)")
-# The reference passes a regular expression flag, whose value is 32, where the number of replacements belongs.
-_MOST_PERIODS = 32
 _COUNTED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 NUMBERS = {"none": "0"} | {word: str(value) for value, word in enumerate(_COUNTED)}
 _ARTICLES = frozenset(("a", "an", "the"))
 
 _PUNCTUATION_TO_BLANK = str.maketrans(dict.fromkeys(string.punctuation, " "))
-_BLANKS = re.compile(" +")
 # The reference's table ``contractions``. Every entry but one restores a single apostrophe, so the full forms suffice;
 # the other removes one. Left out are four entries with a capital, which never match lower case, and two without effect.
 _FULL_FORMS = """
@@ -42,14 +36,15 @@ they'd they'd've they'll they're they've 'twas wasn't we'd've we've weren't what
 where'd where's where've who'd who'd've who'll who's who've why'll why're why's won't would've wouldn't wouldn't've
 y'all y'all'd've y'all'll you'd you'd've you'll you're you've
 """
-_RESTORED = {
-    word[:position] + word[position + 1 :]: word
-    for word in _FULL_FORMS.split()
-    for position, character in enumerate(word)
-    if character == "'"
-}
-CONTRACTIONS: Mapping[str, str] = MappingProxyType({**_RESTORED, "somebody'd": "somebodyd"})
-"""Full forms of words that lost an apostrophe."""
+CONTRACTIONS = (
+    {  # full forms of words that lost an apostrophe
+        word[:position] + word[position + 1 :]: word
+        for word in _FULL_FORMS.split()
+        for position, character in enumerate(word)
+        if character == "'"
+    }
+    | {"somebody'd": "somebodyd"}
+)
 
 
 def clean_head(text: str) -> str:
@@ -67,12 +62,13 @@ def clean_head(text: str) -> str:
         ''
     """
     text = text.lower()
-    number = _COMMA_IN_NUMBER.search(text) is not None
+    number = re.search(r"\d,\d", text) is not None
     replacements = {
         ord(mark): "" if number or f"{mark} " in text or f" {mark}" in text else " "
         for mark in _MARKS.intersection(text)
     }
-    words = _PERIOD.sub("", text.translate(replacements), count=_MOST_PERIODS).split()
+    # The reference passes a regular expression flag, whose value is 32, where the number of replacements belongs.
+    words = re.sub(r"\.(?!\d)", "", text.translate(replacements), count=32).split()
     numbered = (NUMBERS.get(word, word) for word in words)
     return " ".join(CONTRACTIONS.get(word, word) for word in numbered if word not in _ARTICLES)
 
@@ -83,25 +79,21 @@ def clean_v0_1_0(text: str) -> str:
     Lower case; newlines become blanks; outer whitespace stripped, then ASCII punctuation replaced by blanks; runs of
     blanks become one. So one blank may lead or trail, and other whitespace stays. The result may be empty or a blank.
     """
-    return _BLANKS.sub(" ", text.lower().replace("\n", " ").strip().translate(_PUNCTUATION_TO_BLANK))
+    return re.sub(" +", " ", text.lower().replace("\n", " ").strip().translate(_PUNCTUATION_TO_BLANK))
 
 
 Cleaner = Callable[[str], str]
 Rule = Callable[[str, Sequence[str], Cleaner], Answer]  # cleaned reply, options as the task compares them, cleaner
 
-_VERSIONS: dict[str, tuple[Cleaner, str]] = {
-    "head": (clean_head, "cleaner at d9ac283"),
-    "v0_1_0": (clean_v0_1_0, "cleaner of v0.1.0"),
-}
 _WORDS = ("yes", "no", "maybe")  # of equally frequent words the earlier counts
-_THRESHOLD = 0.5
 
 
 def _in_both_versions(name: str, kind: AnswerKind, of: str, summary: str) -> Callable[[Rule], Rule]:
-    """Register a rule with each cleaner."""
-
     def register(rule: Rule) -> Rule:
-        for version, (clean, cleaner) in _VERSIONS.items():
+        for version, clean, cleaner in (
+            ("head", clean_head, "cleaner at d9ac283"),
+            ("v0_1_0", clean_v0_1_0, "cleaner of v0.1.0"),
+        ):
 
             def extract(reply: str, sample: Sample, clean: Cleaner = clean) -> Answer:
                 return rule(clean(reply), sample.options, clean)
@@ -167,4 +159,4 @@ def close_labels(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer
     BLEU-1 is the share of the reply's words that the label has, so "Edema" names a label and "Edema, Mass" names none.
     """
     scores = _references(clean, tuple(options)).scores(cleaned)
-    return Answer.ok(tuple(int(score > _THRESHOLD) for score in scores))
+    return Answer.ok(tuple(int(score > 0.5) for score in scores))
