@@ -212,7 +212,7 @@ class MultiLabel(TaskFamily):
         *_panel_metrics(MULTILABEL_METRICS, _MULTILABEL, _LABELS, judged),
         replace(INVALID_RATE, selection=judged),
         judge_failed_rate(
-            "The labeler failed for {share} of {answered} replies; they are left out of the other metrics.",
+            "The labeler failed for {share} of {answered} replies; they are left out of the other metrics."
         ),
         *LABELLED_SAMPLE_COUNTS,
     )

@@ -185,10 +185,7 @@ class KnowledgeQuestions(JudgedText):
         }
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
-        return {
-            "reference": PrivateText(sample.document["answer"]),
-            "compared": PrivateText(answer.facts["compared"]),
-        }
+        return {"reference": PrivateText(sample.document["answer"]), "compared": PrivateText(answer.facts["compared"])}
 
 
 def _chair(aspect: str) -> tuple[AnyMetric, ...]:

@@ -25,7 +25,7 @@ DENIED = "not:"
 
 _WORD = re.compile(
     r"(?i)\d+(?:st|nd|rd|th)\b|(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.])\.\d+|\d+(?:\.\d+)?)|"
-    r"[^\W\d_][^\W_]*(?:['’][^\W\d_]+)?",
+    r"[^\W\d_][^\W_]*(?:['’][^\W\d_]+)?"
 )
 _XRAY = re.compile(r"\bx[ -]ray(?=s?\b)", re.IGNORECASE)
 _RANKS = ("1st", "2nd", "3rd", *(f"{rank}th" for rank in range(4, 11)))
@@ -50,15 +50,15 @@ _NOUN_FOLLOWS = re.compile(r"\s+(?!(?:and|or|vs|versus|is|was|because)\b)[^\W_]"
 _SENTENCE_STARTS = re.compile(r"(?:^|[.!?:;\n])[\s\"'(]*$")
 _LABELLED = re.compile(
     r"(?i)\b(?:type|grade|stage|class|category|group|vitamin|hepatitis|ha?emophilia|influenza|factor|level|segment|figure|"
-    r"fig|panel|image|part|option|choice|label|lesion)\s+[\"'(]?$",
+    r"fig|panel|image|part|option|choice|label|lesion)\s+[\"'(]?$"
 )
 _SELF = re.compile(
     r"(?i)\W*(?:i|we)(?:'m|'d)?\s+(?:\w+ly\s+)?(?:do not|don't|am not|cannot|can't|could not|couldn't|unable|not|"
-    r"am unable)\b",
+    r"am unable)\b"
 )
 _ADVICE = re.compile(
     r"(?i)\b(?:please|consult\w*|recommend\w*|upload|share|if you|could you|can you|let me know|happy to|feel free|"
-    r"seek|provide (?:me|more|a|the|additional)|language model|(?:health|medical) professional)\b",
+    r"seek|provide (?:me|more|a|the|additional)|language model|(?:health|medical) professional)\b"
 )
 
 

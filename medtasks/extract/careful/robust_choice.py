@@ -53,7 +53,7 @@ _LABEL = re.compile(r"[\s\"'(\[]*(?:option\s+)?[a-z][)\]\"']*\s*(?:[:.)=\-–,]|
 _ARTICLE = re.compile(r"[\s\"'(\[]*(?:(?:an?|the|to)\s+)?", re.IGNORECASE)
 _CORRECT = re.compile(
     r"(?i)\b(?:(?:correct|true)(?=\s*(?:$|[^\w\s]|(?:answer|option|choice|because|since|as)\b))|yes\b|"
-    r"(?:right|best) (?:answer|option|choice)\b)",
+    r"(?:right|best) (?:answer|option|choice)\b)"
 )
 _CONCLUSION = re.compile(r"(?i)\n\s*(?:\n|(?:so|thus|therefore|hence|overall|in conclusion|the\b[^\n]{0,20} answer)\b)")
 _NEAR = 400  # characters from a lead-in in which the option's text begins and ends
@@ -130,11 +130,11 @@ def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tup
 _QUESTION = re.compile(r"\bWhat is the correct answer\?\s*", re.IGNORECASE)
 _FINAL = re.compile(r"\bfinal\s+(?:answer|choice|option)", re.IGNORECASE)
 _CLOSING = re.compile(
-    r"(?i)\n\W*(?:(?:the|so|thus|therefore|hence|my|final|correct|best)\b[, ]*)*answer\s*(?:is\s*)?:\s*(\S[^\n]*)\Z",
+    r"(?i)\n\W*(?:(?:the|so|thus|therefore|hence|my|final|correct|best)\b[, ]*)*answer\s*(?:is\s*)?:\s*(\S[^\n]*)\Z"
 )
 _CORRECTION = re.compile(
     r"(?i)\b(?:wait|actually|on second thoughts?|correction|re-?(?:consider|evaluat|examin|check)\w*|mistake|"
-    r"however)\b",
+    r"however)\b"
 )
 _IN_CHINESE = re.compile(
     r"(?:答案(?:应该|应当|应)?(?:是|为|选|:)|(?<![不别未])选(?!项)(?:择)?(?:的是|是|为|:)?)\s*:?\s*(?:选项)?\s*[(\[\"']*"

@@ -45,7 +45,7 @@ _LIST = rf"{_BRACKETED}(?:{_OTHER}{_BRACKETED})*"
 _KIND = r"(?:options?|choices?|class(?:es)?|labels?|categor(?:y|ies)|numbers?|no\.|answers?|#)"
 _ONLY = re.compile(
     rf"(?i)\W*(?:(?:the|it is|it's|between|either|both)\s+)?(?:{_KIND}\W*)?"
-    rf"({_LIST}|{_BRACKETED}(?:\s+{_BRACKETED})+)\W*",
+    rf"({_LIST}|{_BRACKETED}(?:\s+{_BRACKETED})+)\W*"
 )
 _AT_START = re.compile(rf"(?:{_KIND}\s*)?({_LIST})", re.IGNORECASE)
 _CALLED = re.compile(rf"(?<!\w){_KIND}\s*+(?:number|no\.|#)?\s*+:?\s*+({_LIST})", re.IGNORECASE)
@@ -61,7 +61,7 @@ _FILL = (
 _GRADE = re.compile(
     rf"(?:[?\s:=(\"'®-]++(?:(?i:{_FILL})\b)?)*?[?\s:=(\"'®-]*+(?:(?<![\d.])(\d)(?i:[abc])?(?!\w|[.,/]\d|\s*-?\s*(?!o){_UNIT})|"
     rf"\b({'|'.join(reversed(_ROMAN[1:]))}|(?i:iii?|iv|vi))\b(?!\s+[a-z]|')|\b((?i:{'|'.join(_CARDINALS[:7])}))\b)"
-    rf"(?:{_OTHER}(\d)(?!\w|[.]\d))?",
+    rf"(?:{_OTHER}(\d)(?!\w|[.]\d))?"
 )
 
 
@@ -233,12 +233,12 @@ _DECLARED = leads(_NOUN)
 _CHOOSING = re.compile(
     r"(?i)(?<!not )(?<!n't )(?<!if )(?<!whether )\b(?:corresponds? (?:best |most closely )?to|belongs? to|"
     r"classif(?:y|ied)(?: it| this)? as|(?:diagnosed|identified|labell?ed|rated|graded|assessed) as|"
-    r"(?:rate|grade|assess) (?:it|this) as|(?:i|i'd|i would|i will) (?:choose|select|pick|say|guess|go with))\b",
+    r"(?:rate|grade|assess) (?:it|this) as|(?:i|i'd|i would|i will) (?:choose|select|pick|say|guess|go with))\b"
 )
 _NEGATIVE = re.compile(r"\(?\bnegative\b\)?", re.IGNORECASE)  # the name of BI-RADS 1
 _MARKER = re.compile(r"(?:^|\s)\(?(\d{1,2})[.):]\s")
 _BOTH_SIDES = re.compile(
-    r"(?i)\b(?:left\s*(?:and|or|/|&)\s*(?:the\s+)?right|right\s*(?:and|or|/|&)\s*(?:the\s+)?left|both|bilateral)\b",
+    r"(?i)\b(?:left\s*(?:and|or|/|&)\s*(?:the\s+)?right|right\s*(?:and|or|/|&)\s*(?:the\s+)?left|both|bilateral)\b"
 )
 
 

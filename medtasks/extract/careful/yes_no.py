@@ -44,20 +44,20 @@ _DECLARED = (
     re.compile(rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}{_WORD}", re.IGNORECASE),
     re.compile(
         rf"(?i)\b(?:{_NOUN}{_LINK}|(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)"
-        rf"(?:\s+that)?)\W*{_SURE}{_WORD}",
+        rf"(?:\s+that)?)\W*{_SURE}{_WORD}"
     ),
 )
 _SECOND = re.compile(
-    r"(?i)\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)\n]|\s+(?:or|and)\b)",
+    r"(?i)\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)\n]|\s+(?:or|and)\b)"
 )
 _ECHO = re.compile(
     r"(?i)(?:please\s+)?answer (?:the |this )?(?:following )?question with (?:either )?[\"']?yes[\"']?,? (?:or )?"
-    r"[\"']?no[\"']?(?:,? or [\"']?maybe[\"']?)?\W*",
+    r"[\"']?no[\"']?(?:,? or [\"']?maybe[\"']?)?\W*"
 )
 # "No, I cannot answer that" declines, "No, I cannot see a fracture" does not.
 _OWN_LIMIT = re.compile(
     r"(?i)\bi(?:'m| am)? (?:cannot|can't|can not|unable to|not able to)\s+(?:\w+ly\s+)?(?:answer|help|assist|provide|"
-    r"determine|tell|say|interpret|view|analy[sz]e|assess|diagnose)\b",
+    r"determine|tell|say|interpret|view|analy[sz]e|assess|diagnose)\b"
 )
 _UNSURE = re.compile(r"\W*(?:i(?: a|')m )?(?:not (?:really |quite )?(?:sure|certain)|unsure)\b", re.IGNORECASE)
 _IT_IS = r"(?:it|there|this|that|they) (?:is|are|does|do|has|have)"
@@ -76,12 +76,12 @@ _PART = r"(?:chest|brain|head|abdom\w+|pelvi\w+|spine|neck|lung|liver|hist\w+|pa
 # The whole image is no part of what is asked about it: "in the chest x-ray".
 _IMAGE = re.compile(
     rf"(?i)\b(?:(?:in|on|from|according to|based on)\s+)?(?:the|this|that|an?)\s+((?:ab)?normal\s+)?"
-    rf"(?:{_PART}\s+){{0,3}}(?:images?|pictures?|photo\w*|x-?rays?|radiographs?|scans?|films?|studies|study|slides?|mri|ct)\b",
+    rf"(?:{_PART}\s+){{0,3}}(?:images?|pictures?|photo\w*|x-?rays?|radiographs?|scans?|films?|studies|study|slides?|mri|ct)\b"
 )
 # Clauses about images in general, or about what is not said.
 _NO_STATEMENT = re.compile(
     r"(?i)\b(?:would|typically|usually|generally|sometimes|some cases|used (?:to|for)|whether|if|"
-    r"not (?:\w+ly )?(?:mention|state|specif|describ|provid)\w*|(?:difficult|hard) to)\b",
+    r"not (?:\w+ly )?(?:mention|state|specif|describ|provid)\w*|(?:difficult|hard) to)\b"
 )
 # Words that do not tell one question about an image from another.
 _FILLERS = frozenset(
@@ -234,7 +234,7 @@ _NOR = rf",?\s+(?:nor|or|and (?:also )?(?:not|neither|does not|doesn't|is not|is
 _NEITHER = re.compile(
     rf"(?i)(?:\b(?:neither|not|nor|no)|n't)\b{_WORDS}\s+(?:{_POSITIVE}{_WORDS}{_NOR}\s+contradict\w*|"
     rf"contradict\w*{_WORDS}{_NOR}\s+{_POSITIVE})|"
-    r"\bno (?:clear |direct |obvious )?(?:logical )?(?:relationship|relation|connection)\b",
+    r"\bno (?:clear |direct |obvious )?(?:logical )?(?:relationship|relation|connection)\b"
 )
 _HEADING = r"(?:relationship|relation|answer|label|inference|classification|verdict|conclusion|category|prediction)"
 _SAYS = r"[\"']?(?:\s+between [^.:;\n]{0,100}?)?\s*(?:(?:is|are|was|would be|should be|can be|must be)\b|:|=|->|→)"
@@ -244,11 +244,7 @@ _WAY = (
 )
 _LEADS = tuple(
     re.compile(rf"{lead}{_WAY}(?={_RELATION.pattern})", re.IGNORECASE)
-    for lead in (
-        rf"\bfinal\s+{_HEADING}{_SAYS}",
-        rf"\b{_HEADING}{_SAYS}",
-        rf"\b(?:it|this|sentences){_SAYS}",
-    )
+    for lead in (rf"\bfinal\s+{_HEADING}{_SAYS}", rf"\b{_HEADING}{_SAYS}", rf"\b(?:it|this|sentences){_SAYS}")
 )
 _OPENING = re.compile(rf"{_WAY}", re.IGNORECASE)
 _OPENED = re.compile(r"[\"')\]]*\s*(?:$|[.,;:!?(\n]|[-–—]\s|(?:because|since|as|for|given)\b)", re.IGNORECASE)

@@ -38,20 +38,20 @@ class Stance(enum.Enum):
 _VERB = re.compile(
     r"(?i)\b(?:is|are|was|were|has|have|had|does|did|can|cannot|could|may|might|will|would|should|shows?|showed|reveals?|"
     r"demonstrates?|suggests?|indicates?|appears?|seems?|looks?|contains?|remains?|represents?|corresponds?|depicts?|"
-    r"displays?|exhibits?|seen|noted|present|identified|visible|observed|evident|positive for)\b|(?<=[a-z])'s\s|n't\b",
+    r"displays?|exhibits?|seen|noted|present|identified|visible|observed|evident|positive for)\b|(?<=[a-z])'s\s|n't\b"
 )
 _SUBJECT = re.compile(r"(?:the|this|that|there|it|these|those|we|i|he|she|they)\b", re.IGNORECASE)
 _DEGREE = re.compile(
-    r"(?i)(?:mild|mildly|moderate|moderately|severe|severely|small|large|trace|minimal|marked|bilateral|left|right|normal)\b",
+    r"(?i)(?:mild|mildly|moderate|moderately|severe|severely|small|large|trace|minimal|marked|bilateral|left|right|normal)\b"
 )
 _SENTENCE = re.compile(
     r"(?i)(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bDr)\.(?!\w)|[!;]|(?<=\?)\s|(?<!\bno)(?<!\bnot)(?<!\bof)(?<!\bor)(?<!\band)"
     r"(?<!\bany)(?<!\bfor)(?<!\bwithout)(?<!\bis)(?<!\bare)(?<!\bthe)(?<!\ba)(?<!,)[ \t]*\n|"
-    r"(?<=[:=|–—-] no)\n|\n(?=\s*(?:[-•*–]|\(?\d{1,2}[.):]\s))",
+    r"(?<=[:=|–—-] no)\n|\n(?=\s*(?:[-•*–]|\(?\d{1,2}[.):]\s))"
 )
 _CONTRAST = re.compile(
     r"(?i),?\s*\b(?:but|however|although|though|yet|whereas|while|except(?: for)?|apart from|aside from|other than|"
-    r"despite|nevertheless|instead(?! of)|because|since)\b",
+    r"despite|nevertheless|instead(?! of)|because|since)\b"
 )
 _JOINT = re.compile(r",\s*(?:and\s+|or\s+|nor\s+)?|\s+and\s+", re.IGNORECASE)
 
@@ -65,17 +65,17 @@ _UNRESOLVED = rf"{_CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?(?:excluded?|ruled?[ -]out)"
 _OPEN_BEFORE = re.compile(
     rf"(?i)\b(?:{_UNRESOLVED}|to (?:rule out|exclude)|r/o|evaluat\w+ for|assess\w* for|screen\w* for|whether|if|"
     rf"risk of|(?<!no )history of|h/o|differential|no new|"
-    rf"{_CANNOT}\s+(?:be\s+)?(?:determin|tell|say|assess|confirm|answer)\w*)\b",
+    rf"{_CANNOT}\s+(?:be\s+)?(?:determin|tell|say|assess|confirm|answer)\w*)\b"
 )
 _OPEN_AFTER = re.compile(rf"\b{_UNRESOLVED}\b", re.IGNORECASE)
 _HEDGED_BEFORE = re.compile(
     r"(?i)\b(?:may|might|could|perhaps|maybe|presumably|possibly|probably|concern\w* (?:for|about|of)|suspicious for|"
-    r"suspicion (?:of|for)|worrisome for|questionable for|question of|suggestion of|suspect|favou?rs?|consider)\b",
+    r"suspicion (?:of|for)|worrisome for|questionable for|question of|suggestion of|suspect|favou?rs?|consider)\b"
 )
 _HEDGED_NOUN = re.compile(r"\b(?:possible|probable|questionable|suspected|presumed|borderline)\s", re.IGNORECASE)
 _HEDGED_AFTER = re.compile(
     r"(?i)\b(?:(?:is|are|was|were)\s+(?:also\s+)?(?:possible|probable|questionable|suspected|uncertain|equivocal)|"
-    r"(?:may|might|could)\s+(?:also\s+)?be\s+(?:present|seen|there))\b",
+    r"(?:may|might|could)\s+(?:also\s+)?be\s+(?:present|seen|there))\b"
 )
 _DENIED_BEFORE = re.compile(
     rf"(?i)\bno(?!t|\w|\s+(?:doubt|question)\b|\s+{_WORDS}(?:changes?|increase|decrease|improvement|worsening|progression)\b)|"
@@ -84,18 +84,18 @@ _DENIED_BEFORE = re.compile(
     r"(?:rul(?:ed|es|ing) out|exclud(?:es|ed|ing)|eliminat(?:es?|ed|ing))(?!\s*(?:$|[.,)]|by\b))|"
     r"rather than|instead of|as opposed to|fails? to|argu\w+ against|"
     r"cannot (?:see|identify|detect|find|visuali[sz]e|appreciate)|(?:un|less )likely|resolved|"
-    r"resolution of)\b|n't\b",
+    r"resolution of)\b|n't\b"
 )
 _DENIED_AFTER = re.compile(
     rf"(?i)(?:\bnot|n't|\bnever)\s+(?!only\b)(?:\w+ly\s+)?(?:be(?:en)?\s+)?{_SEEN}|"
     r"\b(?:absent|unlikely|less likely|negative(?!\s+for)|no longer|(?<!not )resolved|incorrect|wrong|"
     r"contraindicated|denied)\b|"
-    r"\b(?:ruled out|excluded|eliminated)(?=\s*(?:$|[.,)]|by\b|with\b|and\b|on\b|as\b))",
+    r"\b(?:ruled out|excluded|eliminated)(?=\s*(?:$|[.,)]|by\b|with\b|and\b|on\b|as\b))"
 )
 _VALUE_NO = re.compile(
     r"(?i)\s*[\"']?\s*(?:[:=(|]|[-–—]\s)\s*[\"'(]?\s*"
     r"(?:(?:no|n)\b(?!\s+\w)|(?:none|absent|not \w+|false)\b|negative\b(?!\s+for)|0\b(?!\.\d))|"
-    r"\s+no(?=\s*(?:$|[,;.|]))|\s*\(\s*[-–]\s*\)",
+    r"\s+no(?=\s*(?:$|[,;.|]))|\s*\(\s*[-–]\s*\)"
 )
 _VALUE_UNSURE = re.compile(r"\s*[:=(]\s*(?:uncertain|unsure|unclear|possible|maybe|unknown|n/a)\b", re.IGNORECASE)
 _PREFIX = re.compile(r"\b(?:non|pre|no|not|anti)[- ]?$|\[\s*\]\s?$", re.IGNORECASE)
@@ -105,10 +105,7 @@ _ASKED = re.compile(r"\s?\(?\?")
 _CLOSED = re.compile(r"[^(]*\)")  # a signal inside brackets ends with them
 _NEXT_ITEM = re.compile(r".*?(?:,|\band\b)", re.IGNORECASE | re.DOTALL)
 _OR = re.compile(r"\b(?:or|nor)\b", re.IGNORECASE)
-_SIGNALS = (
-    *(_OPEN_BEFORE, _OPEN_AFTER, _HEDGED_BEFORE, _HEDGED_NOUN, _HEDGED_AFTER),
-    *(_DENIED_BEFORE, _DENIED_AFTER),
-)
+_SIGNALS = (*(_OPEN_BEFORE, _OPEN_AFTER, _HEDGED_BEFORE, _HEDGED_NOUN, _HEDGED_AFTER), *(_DENIED_BEFORE, _DENIED_AFTER))
 _REACH = 300  # characters; no statement is longer, and broken models repeat "no" thousands of times
 _PLURAL = re.compile(r"\b(?:and|or|nor|are|were|have|both|neither)\b", re.IGNORECASE)
 

@@ -72,7 +72,7 @@ def declared_letters(text: str, letters: Sequence[str]) -> set[str]:
     """Return letters declared as the answer; a final answer overrules an earlier one."""
     group = _class_of(letters)
     target = re.compile(
-        rf"(?i)(?:{NOUN}\s*:?\s*)?{_OPEN}({group}){_CLOSE}(?!\s*,\s*{group}{_CLOSE}\s*(?:$|[.,;])){_END}{_also(group)}",
+        rf"(?i)(?:{NOUN}\s*:?\s*)?{_OPEN}({group}){_CLOSE}(?!\s*,\s*{group}{_CLOSE}\s*(?:$|[.,;])){_END}{_also(group)}"
     )
     after_text = re.compile(rf"\(({group})\)|\b(?:option|choice)\s+({group})\b", re.IGNORECASE)
 
