@@ -124,9 +124,9 @@ def extractor(
 _MODULES = (
     *("published.letter_choice", "careful.robust_choice", "careful.robust_class", "careful.yes_no"),
     *("published.multimedeval", "careful.open_text"),
-    *("labeler", "careful.robust_labels", "careful.free_text"),
+    *("labeler", "careful.robust_labels"),
     *("published.medheval_closed", "published.medevalkit_choice", "published.medevalkit_mmmu"),
-    *("published.medevalkit_vqa", "likelihood"),
+    "published.medevalkit_vqa",
 )
 _TITLES: Mapping[AnswerKind | None, str] = {
     AnswerKind.LABELS: "label rule",

@@ -24,8 +24,12 @@ from medtasks.judges.judge_client import judge_for
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Selection, mean
 from medtasks.metrics.overlaps import token_overlap
 
-LEVELS = ("image", "box", "mask", "contour")
-"""Granularity of a question. The spelling in the file is not documented; the word decides."""
+LEVELS = (
+    "image",
+    "box",
+    "mask",
+    "contour",
+)  # granularity: the word decides, the spelling is not documented
 ACCURACY = "Share of questions answered rightly."
 CLOSED_ACCURACY = "Share of closed questions answered rightly."
 
@@ -195,10 +199,7 @@ class MultiSelect(TaskFamily):
 
 
 def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]:
-    """Return the strategies that list all options, and the one that is most often right.
-
-    ``value`` returns the value in the score for a list of options, by sample and indices.
-    """
+    """Return the strategies that list all options, and the one most often right; ``value`` is that of the score."""
     frequent = most_frequent(
         (len(sample.options), target) for sample in samples for target in sample.document["answers"]
     )

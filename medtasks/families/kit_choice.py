@@ -26,10 +26,7 @@ _NO_OPTIONS = "no_options"
 
 
 def settled(scores: Scores) -> Scores:
-    """Return the scores of a whole run with the options that the published code draws for unreadable replies.
-
-    Source: ``parse_multi_choice_response`` of MMMU, with Python's generator seeded as MedEvalKit does.
-    """
+    """Return the scores of a run with the draws of MMMU's ``parse_multi_choice_response``, seeded as by MedEvalKit."""
 
     def position(score: Score) -> list[tuple[bool, int, str]]:  # by subject and number: ``validation_Pharmacy_12``
         parts = re.split(r"(\d+)", str(score["sample"]))

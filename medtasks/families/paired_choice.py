@@ -74,8 +74,7 @@ def _incomplete_warning(scores: Scores) -> str:
     )
 
 
-Answers = tuple[PairedAnswer, ...]
-"""One or two answers to one pair."""
+Answers = tuple[PairedAnswer, ...]  # one or two, to one pair
 
 
 def mean_over_pairs(name: str, of: Callable[[ScoredPair], float | None], **declared: Any) -> Metric[ScoredPair]:

@@ -61,7 +61,6 @@ def rotated_questions(scores: Scores) -> list[RotatedQuestion]:
 
 
 def _published(sample: Sample, indices: Sequence[int]) -> list[str]:
-    """Return the letters that options have in the published order."""
     rotation, options = sample.document["rotation"], len(sample.options)
     return sorted(letter(published_position(index, rotation, options)) for index in indices)
 

@@ -37,10 +37,7 @@ _CELL = 32_767  # characters, more do not fit into one
 
 
 def write_spreadsheet(scores: Scores, path: Path) -> None:
-    """Write the questions with their predictions, in the order of the questions.
-
-    Raises OSError, or MedTasksError where the questions are not there any more.
-    """
+    """Write the questions with their predictions, in order; raises OSError or MedTasksError."""
     from openpyxl import Workbook
     from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 
@@ -73,10 +70,7 @@ def write_answers(scores: Scores, path: Path) -> None:
 
 
 def submission_rows(scores: Scores, write: Callable[[Scores, Path], None], ending: str) -> float:
-    """Write a new file below ``$MEDTASKS_HOME/submissions`` and return its number of rows; NaN if that fails.
-
-    Files of a sanity variant lie apart, lest they are sent in for the task's.
-    """
+    """Write a file below ``$MEDTASKS_HOME/submissions``, apart for a variant, and return its rows; NaN if it fails."""
     if not scores:
         return math.nan
     dataset, variant = str(scores[0]["dataset"]), scores[0].get(COLUMN)

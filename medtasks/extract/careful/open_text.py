@@ -17,7 +17,7 @@ from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.multimedeval import NUMBERS, clean_head
 from medtasks.extract.reading.negation import Stance, clauses, stance
 from medtasks.extract.reading.option_names import ORDINALS, words
-from medtasks.extract.reading.reply_text import own_words
+from medtasks.extract.reading.reply_text import answered_text, own_words, without_thoughts
 from medtasks.metrics.bleu import bleu1
 from medtasks.metrics.overlaps import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
 
@@ -69,12 +69,6 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
     in digits, "third" as "3rd"; numbers without thousands separators and trailing zeros; a unit apart from its number;
     "x-ray" as one word. The letter A stays as a name: at the end, before a mark, "and" or "is", after a noun such as
     "type", and as a capital within a sentence. Only words ``of_interest``, by default all, are checked for denial.
-
-    Example:
-        >>> stated_words("The mass is 1.20cm, but there is no effusion.")
-        ['mass', 'is', '1.2', 'cm', 'but', 'there', 'is', 'no', 'not:effusion']
-        >>> stated_words("Lesion A"), stated_words("A lesion")
-        (['lesion', 'a'], ['lesion'])
     """
     text = _XRAY.sub("xray", unicodedata.normalize("NFKC", text))
     spoken, shouting = [], text.isupper()
@@ -133,10 +127,7 @@ def open_reply(reply: str | None) -> tuple[str | None, Reason]:
 
 @extractor("multimedeval_vqa_head", AnswerKind.OPEN, "MultiMedEval at d9ac283: words shared with the target")
 def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
-    """Score as ``VQA.evaluate`` in MultiMedEval's ``multimedeval/task_families.py`` at d9ac283 does.
-
-    The value is the cleaned reply; one without words is ``empty`` and scores 0, as in the reference.
-    """
+    """Score as ``VQA.evaluate`` of MultiMedEval at d9ac283; a reply without words is ``empty`` and scores 0."""
     # Replies are not stripped: outer blanks decide whether some marks join or part words.
     target = clean_head(sample.document["answer"].strip())
     closed = is_closed(target)
@@ -191,3 +182,53 @@ def _compared(text: str, target: str, overlap: TokenOverlap, *, closed: bool, co
 
 def _invalid(reason: Reason, *, closed: bool) -> Answer:
     return Answer.invalid(reason, closed=closed, correct=False, bleu_1=0.0, token_f1=0.0, token_recall=0.0)
+
+
+# ---- reports, and answers to MedHEval's open questions: judged, labelled and compared as texts ----
+#
+# Sources, all in ``code/evaluation`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980: ``run_chair.py`` and
+# ``run_all_metrics.py`` in ``report_eval``, ``generation_metrics.py`` and ``knowledge_hallucination_score.py`` in
+# ``open_ended_evaluation``. Before labels and text metrics the reference calls ``strip("Assistant:")``, which removes
+# all these characters, not the word, from both ends: "Atelectasis" becomes "elec" and "stable" becomes "ble".
+
+NO_REPORT = "No report generated."  # what the reference labels in place of a report of fewer than ten characters
+_ASSISTANT = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
+
+
+@extractor("report_text", AnswerKind.REPORT, "the reply as it stands, for metrics of report texts")
+def report_text(reply: str | None, sample: Sample) -> Answer:
+    """Return the reply as a report; half of a surrogate pair, which no tokenizer takes, becomes a replacement."""
+    text = (reply or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if failure_cause(text) is not None:
+        return Answer.invalid(Reason.ADAPTER_FAILED)
+    return Answer.ok(text) if text.strip() else Answer.invalid(Reason.EMPTY)
+
+
+@extractor("medheval_open_reference", AnswerKind.FREE_TEXT, "MedHEval, open answers at 7f7d980, cut at both ends")
+def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
+    """Read a reply as released: whole for the judge, stripped of characters for all else."""
+    text = answered_text(reply)
+    whole = "" if isinstance(text, Reason) else text
+    stripped = whole.strip("Assistant:")  # noqa: B005 - this is the published behaviour
+    labelled = stripped or whole
+    labelled = labelled if len(labelled) >= 10 else NO_REPORT
+    # The judge's text is most often the same as in strict, so that one verdict serves both.
+    return _texts(text, whole.strip(), labelled, stripped)
+
+
+@extractor("medheval_open_strict", AnswerKind.FREE_TEXT, "MedHEval, open answers without reasoning")
+def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
+    """Read a reply without reasoning and without a leading "Assistant:", the same text for every metric."""
+    text = answered_text(reply)
+    if not isinstance(text, Reason):
+        answer = without_thoughts(text)
+        text = Reason.TRUNCATED if answer is None else _ASSISTANT.sub("", answer).strip()
+    content = "" if isinstance(text, Reason) else text
+    return _texts(text, content, content, content)
+
+
+def _texts(text: str | Reason, judged: str, labelled: str, compared: str) -> Answer:
+    facts = {"judged": judged, "labelled": labelled, "compared": compared}
+    if isinstance(text, Reason) or not text.strip():
+        return Answer.invalid(text if isinstance(text, Reason) else Reason.EMPTY, **facts)
+    return Answer.ok(judged, **facts)

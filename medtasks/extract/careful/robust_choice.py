@@ -97,10 +97,7 @@ def _praised(option: str) -> re.Pattern[str]:
 
 
 def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tuple[set[str], str] | None:
-    """Read lines on one option each: the letters that they call correct, and the reply without them; None without any.
-
-    A reply that begins with one option and then goes through them all has answered before.
-    """
+    """Read lines on one option each: the letters they call correct, and the reply without them; None without any."""
     label = re.compile(
         rf"^[ \t]*(?:[-•*]\s*)?(?:option\s+)?[(\[\"']*([{letters[0]}-{letters[-1]}])[)\]\"']*\s*[.:)–-][ \t]*\S",
         re.IGNORECASE | re.MULTILINE,

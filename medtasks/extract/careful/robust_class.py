@@ -89,10 +89,7 @@ def numbers_called(text: str) -> list[Mention[int]]:
 
 
 def grades_called(text: str) -> list[Mention[int]]:
-    """Return the grades of a scale: "BI-RADS 4a", "category IV", "the level in this image is 2".
-
-    A grade is returned once for every word that names its scale.
-    """
+    """Return the grades of a scale, one for every word that names it: "BI-RADS 4a", "category IV"."""
     grades = set()
     for scale in _SCALE.finditer(text):
         match = _GRADE.match(text, scale.end(), scale.end() + 160)
@@ -154,11 +151,7 @@ class ClassChoices:
         return self.grades.index(number) if number in self.grades else NO_OPTION
 
     def at(self, text: str, start: int = 0, *, leading: bool = False) -> set[int]:
-        """Return the classes named at ``start``, after fillers such as "most likely a": number, name, or both.
-
-        Several are joined by "or", or are a number and a name that contradict each other. ``leading`` words must be set
-        off from the rest.
-        """
+        """Return the classes named at ``start`` after fillers; ``leading`` words must be set off from the rest."""
         near = text[start : start + _NEAR]
         filler = (_SCALE_FILLER if self.grades and not self.shifted else _FILLER).match(near)
         begin = filler.end() if filler else 0
@@ -291,7 +284,6 @@ def _stated(text: str, classes: ClassChoices) -> set[int]:
 
 
 def _called(text: str, classes: ClassChoices) -> set[int]:
-    """Return classes called by number or grade and not denied."""
     named = set()
     for clause in clauses(text):
         called = [(classes.position(number.what), number) for number in numbers_called(clause)]

@@ -126,11 +126,7 @@ _ALL_NORMAL = re.compile(
 
 @extractor("robust_labels", AnswerKind.LABELS, "findings, read with care", spaced_words, version=2)
 def robust_labels(reply: str, sample: Sample) -> Answer:
-    """Read the labels that a reply gives to a chest image.
-
-    The sample's options are label names, such as "Pleural Effusion" or "Pleural_Thickening". A label "No Finding" is
-    present if the reply calls the image normal and affirms no other label.
-    """
+    """Read the labels of an image; "No Finding" is present if the reply calls it normal and affirms no other label."""
     return _read(reply, tuple(sample.options))
 
 
@@ -162,12 +158,9 @@ def _read(text: str, options: tuple[str, ...]) -> Answer:
 
 # ---- options that a reply lists, for questions with several right ones ----
 #
-# GMAI-MMBench asks for letters separated by commas and does not publish its rule, so this is our own:
-# 1. the whole reply, or its declared answer ("the correct answers are A and C", "Answer: A,C"), is a list of letters;
-# 2. lines that begin with a letter, unless they repeat every option;
-# 3. named or bracketed letters ("options A and D", "(A), (D)");
-# 4. the texts of options, unless denied.
-# A refusal lists nothing.
+# GMAI-MMBench asks for letters separated by commas and does not publish its rule, so this is our own: the whole reply,
+# or its declared answer, is a list of letters ("Answer: A,C"); else lines that begin with a letter, unless they repeat
+# every option; named or bracketed letters ("options A and D", "(A), (D)"); or texts of options. A refusal lists none.
 
 _LETTER = r"[\"'(\[]*(?<![A-Za-z])[A-Za-z](?![A-Za-z'])[\"')\].:]*"
 _BETWEEN = r"\s*+(?:,?\s*+(?:and|&)\s++|[,;/+]\s*+|(?<=\s))"

@@ -106,11 +106,7 @@ def own_part(text: str) -> str:
 
 
 def verdicts(text: str) -> set[str]:
-    """Return the verdicts a reply gives: of ``yes``, ``no`` and ``maybe``, several if it contradicts itself.
-
-    It is the final answer if one is declared; else the verdicts that the reply begins with, declares, or gives in a
-    sentence of their own. The "no" of "no significant difference" is never a verdict.
-    """
+    """Return the verdicts, of ``yes``, ``no`` and ``maybe``, that a reply declares, begins with, or has alone."""
 
     def verdict(match: re.Match[str], text: str) -> set[str]:
         """Return the verdict of a match, and a second one next to it ("yes and no", "maybe not")."""
@@ -184,11 +180,7 @@ def _content(text: str) -> list[Mention[str]]:
 
 @extractor("robust_yes_no_maybe", AnswerKind.CHOICE, "verdict on a question, read with care", own_words, version=2)
 def robust_yes_no_maybe(reply: str, sample: Sample) -> Answer:
-    """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
-
-    The sample's options are the words "yes", "no" and "maybe" in the order of the letters; a verdict that is no option
-    is ``no_match``.
-    """
+    """Read a verdict (PubMedQA); options are words in the order of the letters."""
     text = own_part(reply)
     if not text:  # nothing but the instruction
         return Answer.invalid(Reason.AMBIGUOUS)
@@ -253,11 +245,7 @@ _JOINT = re.compile(rf"(?i)[\"')]*\s*(?:,|/|\bor\b|\band\b)\s*(?:or\s+)?(?:an?\s
 
 @extractor("robust_nli", AnswerKind.CHOICE, "relation of two sentences, read with care", own_words, version=2)
 def robust_nli(reply: str, sample: Sample) -> Answer:
-    """Read the logical relation of two sentences (MedNLI).
-
-    The sample's options are the words "entailment", "contradiction" and "neutral" in the order of the letters; a
-    relation that is no option is ``no_match``.
-    """
+    """Read the logical relation of two sentences (MedNLI); options are words in the order of the letters."""
     following = _NEXT.search(reply, 1)
     text = _QUESTION.sub(" ", reply[: following.start()] if following else reply)
     text = _LIST.sub(
@@ -284,7 +272,6 @@ def _mentions(text: str) -> list[Mention[str]]:
 
 
 def _relations_at(text: str, start: int) -> set[str]:
-    """Return the relation named at ``start`` and those joined to it by "or"."""
     relations: set[str] = set()
     while word := _RELATION.match(text, start):
         relations.add(word.lastgroup or "")

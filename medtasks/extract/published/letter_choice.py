@@ -1,20 +1,20 @@
-"""Published rules for the letter of the chosen option: MediConfusion, VLMEvalKit, MedVLThinker, MedXpertQA's authors.
+"""Published rules for the chosen option: MediConfusion, VLMEvalKit, MedVLThinker, MedXpertQA's authors; likelihoods.
 
-- MediConfusion: ``clean_up_manual`` of https://github.com/AIF4S/MediConfusion at a3045b0. It also reads letters that
-  greedy decoding and prefix scoring produce.
+- MediConfusion: ``clean_up_manual`` of https://github.com/AIF4S/MediConfusion at a3045b0, also for letters that greedy
+  decoding and prefix scoring produce.
 - VLMEvalKit: ``vlmeval/utils/matching_util.py`` of https://github.com/open-compass/VLMEvalKit at c6bdffd (2024-03-19,
-  in use until 2025-04) and 2cf2a36 (2026-06-25): a lone letter, else an option's text. The next steps, a judge and a
-  random choice, are left out, as in GMAI-MMBench's paper. Since 2025 a lone letter counts only among the last four
-  words, and a text only in a reply at most twice as long as all options together; since 2026-06-17 ``answer is``
-  followed by one of a, b, c, d counts, whatever follows, so that "the answer is cardiomegaly" is read as C.
-- MedVLThinker: ``eval/run_offline_inference.py``, ``analysis/regrade_eval_results.py`` and ``train/my_reward.py`` of
-  https://github.com/UCSC-VLAA/MedVLThinker at a3163b1. The majority of several replies is in
-  :mod:`medtasks.audit.repeats`.
+  in use until 2025-04) and 2cf2a36 (2026-06-25): a lone letter, else an option's text, without the judge and the random
+  choice after it, as in GMAI-MMBench's paper. Since 2025 a lone letter counts only among the last four words, and a
+  text only in a reply at most twice as long as all options; since 2026-06-17 ``answer is`` followed by a, b, c or d
+  counts, whatever follows, so that "the answer is cardiomegaly" is read as C.
+- MedVLThinker: ``eval/run_offline_inference.py`` and ``analysis/regrade_eval_results.py`` of
+  https://github.com/UCSC-VLAA/MedVLThinker at a3163b1.
 - MedXpertQA: ``answer_cleansing`` in ``eval/utils.py`` and ``eval/config/prompt_templates.py`` of
-  https://github.com/TsinghuaC3I/MedXpertQA at f21247d, for replies without examples: the first capital letter on its
-  own. With ten options "I would choose C" is I.
+  https://github.com/TsinghuaC3I/MedXpertQA at f21247d, without examples: the first capital letter on its own. With ten
+  options "I would choose C" is I.
 """
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -166,3 +166,39 @@ def first_letter(reply: str, options: int, trigger: str) -> Answer:
         text = text.replace(phrase, "")
     match = re.search(rf"\b(?:{'|'.join(map(re.escape, letters))})\b", text)
     return Answer.ok(match[0]) if match else Answer.invalid(Reason.NO_MATCH)
+
+
+# ---- likelihoods: the mean negative log-likelihood of each option's tokens ----
+#
+# MediConfusion's prefix score is the geometric mean of the token probabilities, so the smaller mean loss is the larger
+# score. Its code counts NaN, a failed forward pass, as option B; here the sample failed.
+
+
+def most_likely(losses: Sequence[float]) -> list[int]:
+    """Return the indices of the options with the smallest loss; none if a loss is NaN."""
+    if not losses or any(map(math.isnan, losses)):
+        return []
+    return [index for index, loss in enumerate(losses) if loss == min(losses)]
+
+
+def _chosen(losses: Sequence[float], position: int) -> Answer:
+    best = most_likely(losses)
+    return Answer.ok(letter(best[position])) if best else Answer.invalid(Reason.ADAPTER_FAILED)
+
+
+@extractor("greedy_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the first")
+def greedy_reference(losses: Sequence[float], sample: Sample) -> Answer:
+    """Choose the most likely option; a tie goes to the first."""
+    return _chosen(losses, 0)
+
+
+@extractor("prefix_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the last")
+def prefix_reference(losses: Sequence[float], sample: Sample) -> Answer:
+    """Choose the most likely option; a tie goes to the last."""
+    return _chosen(losses, -1)
+
+
+@extractor("untied", AnswerKind.LIKELIHOODS, "most likely option, a tie is no answer")
+def untied(losses: Sequence[float], sample: Sample) -> Answer:
+    """Choose the most likely option; a tie is ``ambiguous``."""
+    return Answer.invalid(Reason.AMBIGUOUS) if len(most_likely(losses)) > 1 else _chosen(losses, 0)

@@ -124,7 +124,7 @@ def _compared(key: str, text: str, lines: tuple[str, ...], gold: str | None) -> 
         chosen = lines.index(key)
         right = key == gold or (gold is not None and gold in letters and lines[letters.index(gold)] == key)
     else:
-        fallback, chosen = key != gold, most_similar(lines, text)
+        fallback, chosen = key != gold, most_similar(lines, text) or 0
         right = key == gold or gold in (letters[chosen], lines[chosen])
     return (gold if gold is not None and right and gold in letters else letters[chosen]).upper(), fallback, right
 
@@ -154,11 +154,8 @@ def read_reply(reply: str, options: int, *, release: bool = False) -> tuple[str,
 
 
 @lru_cache(maxsize=2**17)  # several rows read the same replies
-def most_similar(lines: tuple[str, ...], text: str) -> int:
-    """Return the index of the first of the lines most similar to a text by difflib; 0 if none is similar at all.
-
-    Lines that share too few characters with the text are skipped.
-    """
+def most_similar(lines: tuple[str, ...], text: str) -> int | None:
+    """Return the index of the first of the lines most similar to a text by difflib; None if none is at all."""
     matcher = SequenceMatcher(None)
     matcher.set_seq2(text)
     characters = Counter(text)
@@ -177,7 +174,7 @@ def most_similar(lines: tuple[str, ...], text: str) -> int:
         ratio = matcher.ratio()
         if ratio > highest or (ratio == highest > 0.0 and index < best):
             best, highest = index, ratio
-    return best
+    return best if highest > 0.0 else None
 
 
 _counted = lru_cache(maxsize=4096)(Counter[str])

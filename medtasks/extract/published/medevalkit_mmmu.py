@@ -1,11 +1,9 @@
 r"""MedEvalKit's rule for MMMU, the parser of MMMU's authors after ``<answer>`` or a box; and MMMU-Pro's own rule.
 
 If the parser finds no option, the reference draws one at random, depending on the replies to all earlier questions. An
-extractor only gives the number of options to draw from, the fact ``draws``.
-
-The target of an open question, and the value of its right answer, is
-:data:`~medtasks.extract.published.medevalkit_choice.NO_LETTER`; that of a wrong one is :data:`OTHER`. At 9b12e3b open
-replies are not parsed: each of their characters is compared with the whole gold.
+extractor only gives the number of options to draw from, the fact ``draws``. At 9b12e3b open replies are not parsed:
+each of their characters is compared with the whole gold. The target of an open question, and the value of its right
+answer, is :data:`~medtasks.extract.published.medevalkit_choice.NO_LETTER`.
 
 Source: ``utils/MMMU/eval_utils.py`` and ``eval_val.py`` of https://github.com/alibaba-damo-academy/MedEvalKit at
 9b12e3b; ``mmmu/utils/eval_utils.py`` and, at f7446ce, ``mmmu-pro/evaluate.py`` of
@@ -98,10 +96,7 @@ def parsed_option(response: str, options: Sequence[str]) -> str | None:
 
 
 def _last_option(text: str, options: Sequence[str], forms: Sequence[tuple[str, str]]) -> str | None:
-    """Return the last letter in the first form that occurs, else the option whose text comes last in a longer reply.
-
-    A form has two patterns: one to find a letter, one to find its last position.
-    """
+    """Return the last letter in the first form (to find it, and its last position) that occurs, else the last text."""
     for mark in ",.!?;:'":
         text = text.strip(mark)
     text, letters = f" {text} ", _letters(options)

@@ -99,10 +99,7 @@ for _name, _slake, _head, _summary in (
 
 @extractor("medevalkit_vqa_release", AnswerKind.KIT_QUESTION, "MedEvalKit's release 1de51eb: up to the first full stop")
 def medevalkit_vqa_release(reply: str | None, sample: Sample) -> Answer:
-    """Score as MedEvalKit's first release does for VQA-RAD and PathVQA, where a judge reads every open answer.
-
-    Tag, then box, lower case, stripped, and all from the first full stop on cut off. It has no measures of texts.
-    """
+    """Score as the first release, where a judge reads all open answers: tag, then box, up to the first full stop."""
     if failure_cause(reply) is not None:
         return _without(Reason.ADAPTER_FAILED, sample)
     text = declared_answer(reply).lower().strip().split(".")[0]

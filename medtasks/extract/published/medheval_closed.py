@@ -3,28 +3,25 @@
 Source: ``code/evaluation/close_ended_evaluation`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980. Reply and
 published answer go through the same rule and are compared.
 
-Yes/no: the text up to its first full stop, without commas, cut at single blanks. If one of the pieces is exactly
-``No``, ``no`` or ``not`` it says no, else yes. Nothing is invalid: refusals, ``NO``, ``Nope`` and ``Cannot tell`` say
-yes, and so do the published answers ``B. No`` and ``Cannot be determined``.
+Yes/no: the text up to its first full stop, without commas, cut at single blanks, says no if a piece is exactly ``No``,
+``no`` or ``not``, else yes. So refusals, ``NO``, ``Nope`` and the published ``B. No`` say yes; nothing is invalid.
 
-Options: the published text of the options is cut at labels (see :func:`listed_options`), and the option is chosen whose
-text, label included, is most similar to the whole reply, so that a lone letter may become another option. A reply and a
-published answer that are both like no option are equal, which is right. A question without an option B has no score of
-its own and counts like the average question with options of its source and type.
+Options: the published text is cut at labels (see :func:`listed_options`); chosen is the option, label included, that is
+most similar to the whole reply, so that a lone letter may become another option. A reply and a published answer that
+are both like no option are equal, which is right. A question without an option B counts like the average question with
+options of its source and type.
 
-By a slip the evaluator calls all replies wrong if the last one of the file is empty, else an empty one says yes. As no
-score may depend on the order of the questions, the last reply counts as not empty here.
+By a slip the evaluator calls all replies wrong if the last one of the file is empty. As no score may depend on the
+order of the questions, the last reply counts as not empty here.
 
-The careful rule, ``medheval_strict``, uses :func:`medtasks.extract.careful.yes_no.yes_no` and
-:mod:`medtasks.extract.careful.robust_choice`. Invalid is wrong. A question whose published answer names no single
-option is left out of the accuracies.
+The careful rule, ``medheval_strict``, uses :func:`medtasks.extract.careful.yes_no.yes_no` and ``robust_choice``.
+Invalid is wrong; a question whose published answer names no single option is in no accuracy.
 """
 
-import difflib
 import enum
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -33,6 +30,7 @@ from medtasks.extract.careful.robust_choice import robust_choice
 from medtasks.extract.careful.yes_no import yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
+from medtasks.extract.published.medevalkit_choice import most_similar
 
 BINARY = "binary"  # kind of a yes/no question; others have options
 YES, NO = "A", "B"  # letters of the options Yes and No
@@ -66,16 +64,6 @@ def _labelled(choices: str) -> Mapping[str, str]:
     return {choices[start]: choices[start:end].strip(", ") for start, end in pieces}
 
 
-def most_similar(options: Sequence[str], text: str) -> int | None:
-    """Return the index of the option most similar to a text, the earliest of equally similar ones.
-
-    Similarity is ``difflib``'s ratio with the option as its first sequence; None if it is 0 for all.
-    """
-    ratios = [difflib.SequenceMatcher(None, option, text).ratio() for option in options]
-    best = max(ratios, default=0.0)
-    return ratios.index(best) if best > 0 else None
-
-
 @extractor("medheval_reference", AnswerKind.CLOSED, "MedHEval at 7f7d980: yes unless it says no; most similar option")
 def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released evaluator does.
@@ -93,7 +81,7 @@ def medheval_reference(reply: str | None, sample: Sample) -> Answer:
         )
     else:
         options = listed_options(document["choices"])
-        indices = most_similar(options, text), _gold_index(options, document["gold"])
+        indices = (most_similar(options, words) for words in (text, document["gold"]))
         value, target = (None if index is None else letter(index) for index in indices)
         counted = Counted.SCORED if "B" in _labelled(document["choices"]) else Counted.AVERAGED
     failed = failure_cause(text) is not None
@@ -102,9 +90,6 @@ def medheval_reference(reply: str | None, sample: Sample) -> Answer:
         unread = Reason.NO_MATCH if text.strip() else Reason.EMPTY
         return Answer.invalid(Reason.ADAPTER_FAILED if failed else unread, **facts)
     return Answer.ok(value, **facts)
-
-
-_gold_index = lru_cache(maxsize=8192)(most_similar)
 
 
 @extractor("medheval_strict", AnswerKind.CLOSED, "MedHEval, closed questions, read with care", version=3)

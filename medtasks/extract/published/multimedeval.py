@@ -54,12 +54,6 @@ def clean_head(text: str) -> str:
     anywhere, else replaced by blanks; the first 32 periods not before a digit deleted; number words up to ten in
     digits; articles dropped, also the letter A alone; apostrophes of contractions restored; single blanks. Colons,
     apostrophes, ``*``, ``#``, ``%``, ``&`` and others stay. The result may be empty.
-
-    Example:
-        >>> clean_head("The mass measures 1.2cm, dont biopsy (yet).")
-        "mass measures 1.2cm don't biopsy yet"
-        >>> clean_head("A")
-        ''
     """
     text = text.lower()
     number = re.search(r"\d,\d", text) is not None
@@ -112,11 +106,7 @@ def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
 
 @_in_both_versions("multimedeval_option", AnswerKind.CHOICE, "questions", "highest BLEU-1")
 def closest_option(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
-    """Read the answer to a question (MedQA, MedMCQA, MMLU): the option with the highest BLEU-1 against the reply.
-
-    Options are in the form that the task compares, such as "A Aortic arch" for MedQA and "a: Aortic arch." for MedMCQA.
-    A tie goes to the first; ``empty`` if cleaning leaves no word, ``no_match`` if every option scores 0.
-    """
+    """Read the first option with the highest BLEU-1 against the reply, in the form that the task compares."""
     if not cleaned.strip():
         return Answer.invalid(Reason.EMPTY)
     scores = _references(clean, tuple(options)).scores(cleaned)
@@ -133,11 +123,7 @@ def closest_class(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answe
 
 @_in_both_versions("multimedeval_yes_no_maybe", AnswerKind.CHOICE, "PubMedQA", "most frequent of yes, no, maybe")
 def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
-    """Read the word that the cleaned reply has most often, in a tie yes before no before maybe.
-
-    ``empty`` if cleaning leaves no word, ``no_match`` without any of the three. A colon or a star, which the newer
-    cleaner leaves, makes another word.
-    """
+    """Read the word that the cleaned reply has most often, in a tie yes before no before maybe."""
     if not cleaned.strip():
         return Answer.invalid(Reason.EMPTY)
     tokens = cleaned.split(" ")  # only at blanks: the older cleaner leaves tabs, and "yes\tno" is neither yes nor no
@@ -154,9 +140,6 @@ def multimedeval_nli(reply: str, sample: Sample) -> Answer:
 
 @_in_both_versions("multimedeval_labels", AnswerKind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half")
 def close_labels(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
-    """Read several labels: those whose BLEU-1 against the reply is above one half; none for an empty reply.
-
-    BLEU-1 is the share of the reply's words that the label has, so "Edema" names a label and "Edema, Mass" names none.
-    """
+    """Read the labels whose BLEU-1, the share of the reply's words that the label has, is above one half."""
     scores = _references(clean, tuple(options)).scores(cleaned)
     return Answer.ok(tuple(int(score > 0.5) for score in scores))

@@ -25,10 +25,7 @@ NOUN = r"(?:answer|choice|option|response|selection|diagnosis)"
 
 
 def leads(noun: str) -> tuple[re.Pattern[str], ...]:
-    """Return patterns of declarations of an answer ("the answer is", "Diagnosis:"), strong ones first.
-
-    A heading such as "each option:" or "Differential diagnosis:" declares nothing, least of all on the next line.
-    """
+    """Return patterns of leads ("the answer is", "Diagnosis:"), strong ones first; not headings ("each option:")."""
     link = (
         r"(?:\s+(?:based on|given|considering|according to|for|to|in|among|from|of|here|that|which)\b"
         r"[^.:;?!\n]{0,100}?)?[\"']?\s*(?:\b(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*"

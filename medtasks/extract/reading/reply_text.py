@@ -116,10 +116,7 @@ def json_field(text: str, name: str) -> str | None:
 
 
 def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
-    """Return the reply without ``<think>`` blocks, or None when one is still open at the end.
-
-    The first end closes a block, with ``nested`` that which belongs to its beginning.
-    """
+    """Return the reply without ``<think>`` blocks, None if one is still open; ``nested``: each needs its own end."""
     outside: list[str] = []
     depth = end = 0
     for mark in _THOUGHT_MARK.finditer(reply):  # in one pass: models that loop write thousands of them
