@@ -11,9 +11,9 @@ import pytest
 
 from medtasks.data.samples import Sample
 from medtasks.data.variants import rotated
+from medtasks.extract import labeler
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.labels import labeler
 from medtasks.families import submission, text_metrics
 from medtasks.families.family import Reply, Row, TaskFamily
 from medtasks.families.family_registry import HOOKS, family_of

@@ -15,7 +15,7 @@ from typing import Any
 
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.reply_text import own_words, refuses
 from medtasks.families.counts import is_failed

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from medtasks.extract.likelihood import most_likely
+from medtasks.extract.published.letter_choice import most_likely
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import Score
 

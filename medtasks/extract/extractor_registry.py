@@ -1,16 +1,65 @@
-"""Extractors: functions from a reply and its sample to an answer, registered by name and version."""
+"""Answers, and extractors: functions from a reply and its sample to an answer, registered by name and version."""
 
 import enum
 import functools
 import importlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from medtasks.data.samples import Sample
 from medtasks.errors import unknown_name
-from medtasks.extract.answer import Answer, Reason
+
+
+class Reason(enum.StrEnum):
+    """Why a reply has, or has not, a value."""
+
+    OK = "ok"
+    EMPTY = "empty"
+    AMBIGUOUS = "ambiguous"
+    REFUSED = "refused"
+    NO_MATCH = "no_match"
+    TRUNCATED = "truncated"
+    ADAPTER_FAILED = "adapter_failed"
+    JUDGE_FAILED = "judge_failed"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Value and facts read from a reply; see :class:`AnswerKind`.
+
+    ``value`` is ``None``, and ``reason`` is not ``Reason.OK``, if the reply has no valid answer, which is not the same
+    as wrong, nor as no label at all; labels are a tuple of 0 and 1. An invalid answer has facts, too.
+    """
+
+    value: Any
+    reason: Reason
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if (self.value is None) == (self.reason is Reason.OK):
+            raise ValueError(f"an answer has a value exactly when its reason is ok, got {self.value!r}, {self.reason}")
+        if isinstance(self.value, tuple) and not set(self.value) <= {0, 1}:
+            raise ValueError(f"label values are 0 or 1, got {self.value!r}")
+
+    @classmethod
+    def ok(cls, value: Any, **facts: Any) -> "Answer":
+        """Return a valid answer."""
+        return cls(value, Reason.OK, facts)
+
+    @classmethod
+    def only(cls, values: Collection[Any]) -> "Answer":
+        """Return a valid answer for a single value; none is ``no_match``, several are ``ambiguous``."""
+        if len(values) == 1:
+            return cls.ok(*values)
+        return cls.invalid(Reason.AMBIGUOUS if values else Reason.NO_MATCH)
+
+    @classmethod
+    def invalid(cls, reason: Reason, **facts: Any) -> "Answer":
+        """Return an answer without a value."""
+        return cls(None, reason, facts)
+
 
 Extract = Callable[[Any, Sample], Answer]
 Reader = Callable[[str | None], str | Reason]
@@ -74,10 +123,10 @@ def extractor(
 # Imported at the first look-up; names are listed in this order.
 _MODULES = (
     *("published.letter_choice", "careful.robust_choice", "careful.robust_class", "careful.yes_no"),
-    *("careful.robust_nli", "published.multimedeval", "careful.open_text"),
-    *("labels.labeler", "careful.robust_labels", "careful.free_text"),
+    *("published.multimedeval", "careful.open_text"),
+    *("labeler", "careful.robust_labels"),
     *("published.medheval_closed", "published.medevalkit_choice", "published.medevalkit_mmmu"),
-    *("published.medevalkit_vqa", "likelihood"),
+    "published.medevalkit_vqa",
 )
 _TITLES: Mapping[AnswerKind | None, str] = {
     AnswerKind.LABELS: "label rule",

@@ -27,14 +27,7 @@ NO_TEXT = failed_reply("the model gave no text")
 
 
 def failure_cause(reply: str | None) -> str | None:
-    """Return the cause if ``reply`` marks a failed sample, else ``None``.
-
-    Example:
-        >>> failure_cause("[LMMS_EVAL_REQUEST_FAILED after 5 retries] Connection error.")
-        '[LMMS_EVAL_REQUEST_FAILED after 5 retries] Connection error.'
-        >>> failure_cause("The request failed.") is None
-        True
-    """
+    """Return the cause if ``reply`` marks a failed sample, else ``None``."""
     stripped = (reply or "").strip()
     if stripped.startswith(_FAILED):
         return stripped.removeprefix(_FAILED).lstrip()
@@ -58,13 +51,6 @@ def reasoned_reply(reasoning: str, text: str) -> str:
 
 
 def without_reasoning(reply: str) -> tuple[str, str]:
-    """Return the text of a reply that has no mark of a cut, and the reasoning before it.
-
-    Example:
-        >>> without_reasoning(reasoned_reply('"A"? <no>', "B"))
-        ('B', '"A"? <no>')
-        >>> without_reasoning("B")
-        ('B', '')
-    """
+    """Return the text of a reply that has no mark of a cut, and the reasoning before it."""
     match = _REASONING.match(reply)
     return (reply[match.end() :], json.loads(match[1])) if match else (reply, "")

@@ -7,8 +7,7 @@ from operator import itemgetter
 from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent, option_strategies
 from medtasks.families.counts import (
     INVALID_RATE,
@@ -25,8 +24,12 @@ from medtasks.judges.judge_client import judge_for
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Selection, mean
 from medtasks.metrics.overlaps import token_overlap
 
-LEVELS = ("image", "box", "mask", "contour")
-"""Granularity of a question. The spelling in the file is not documented; the word decides."""
+LEVELS = (
+    "image",
+    "box",
+    "mask",
+    "contour",
+)  # granularity: the word decides, the spelling is not documented
 ACCURACY = "Share of questions answered rightly."
 CLOSED_ACCURACY = "Share of closed questions answered rightly."
 
@@ -196,10 +199,7 @@ class MultiSelect(TaskFamily):
 
 
 def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]:
-    """Return the strategies that list all options, and the one that is most often right.
-
-    ``value`` returns the value in the score for a list of options, by sample and indices.
-    """
+    """Return the strategies that list all options, and the one most often right; ``value`` is that of the score."""
     frequent = most_frequent(
         (len(sample.options), target) for sample in samples for target in sample.document["answers"]
     )

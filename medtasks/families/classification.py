@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind
-from medtasks.extract.labels.labeler import from_labels
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
+from medtasks.extract.labeler import from_labels
 from medtasks.families.choice import ACCURACY, is_right
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
 from medtasks.families.counts import (
@@ -106,12 +105,10 @@ _LABELS = Panel(
     _label_panel,
 )
 
-FEW_IMAGES = 10
-"""Images of a class below which values and intervals of means over classes depend on single images."""
+FEW_IMAGES = 10  # of a class, below which values and intervals of means over classes depend on single images
 
 
 def _images_by_class(scores: Scores) -> dict[str, int]:
-    """Return the number of images of each class or finding in the target, by its letter."""
     numbers: Counter[int] = Counter()
     scored = answered(scores)
     for target in (score["target"] for score in scored):
@@ -120,14 +117,12 @@ def _images_by_class(scores: Scores) -> dict[str, int]:
     return {letter(number): numbers[number] for number in range(classes)}
 
 
-def images_per_class(scores: Scores) -> str:
-    """Return the number of images per class or finding, in one sentence; empty without scores."""
+def _images_per_class(scores: Scores) -> str:
     listed = ", ".join(f"{name} {number}" for name, number in _images_by_class(scores).items())
     return f"Images per class: {listed}." if listed else ""
 
 
-def rare_classes(scores: Scores) -> str:
-    """Return a warning of classes with few images, but not of those without any; empty if there are none."""
+def _rare_classes(scores: Scores) -> str:
     rare = {name: number for name, number in _images_by_class(scores).items() if 0 < number < FEW_IMAGES}
     if not rare:
         return ""
@@ -146,7 +141,7 @@ def _panel_metrics(
         for name, description in zip(names, descriptions, strict=True)
     ]
     # Macro F1 carries the remarks for all of them.
-    return replace(metrics[0], warning=rare_classes, remark=images_per_class), *metrics[1:]
+    return replace(metrics[0], warning=_rare_classes, remark=_images_per_class), *metrics[1:]
 
 
 class Classification(TaskFamily):
@@ -213,7 +208,7 @@ class MultiLabel(TaskFamily):
         *_panel_metrics(MULTILABEL_METRICS, _MULTILABEL, _LABELS, judged),
         replace(INVALID_RATE, selection=judged),
         judge_failed_rate(
-            "The labeler failed for {share} of {answered} replies; they are left out of the other metrics.",
+            "The labeler failed for {share} of {answered} replies; they are left out of the other metrics."
         ),
         *LABELLED_SAMPLE_COUNTS,
     )

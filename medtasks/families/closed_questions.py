@@ -1,11 +1,9 @@
-"""MedHEval's closed questions: yes/no and options mixed.
+"""MedHEval's closed questions, yes/no and options mixed, next to blind models under the same rule.
 
-Next to the model's scores are those of three blind models under the same rule and on the same questions: one that
-always says "Yes", one that always says "No", and the expected score of one that names an option at random.
-
-MedHEval's released evaluator averages per source of images and type of hallucination, and weights each average by all
-its questions, also by those it had to skip. So a skipped question counts like the average one of its cell of source,
-type and kind of question. The careful way is to leave it out. Both are weighted means.
+Blind are one that always says "Yes", one that always says "No", and the expected score of an option at random.
+MedHEval's evaluator averages per source of images and type of hallucination, and weights each average by all its
+questions, also by those it had to skip: a skipped question counts like the average one of its cell of source, type and
+kind. The careful way is to leave it out. Both are weighted means.
 """
 
 import json
@@ -16,8 +14,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
-from medtasks.extract.answer import Answer
-from medtasks.extract.extractor_registry import AnswerKind, extractor_of
+from medtasks.extract.extractor_registry import Answer, AnswerKind, extractor_of
 from medtasks.extract.published.medheval_closed import Counted, judged, listed_options
 from medtasks.families.choice import ACCURACY
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
@@ -25,21 +22,15 @@ from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
 from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
 
-YES = "A"
-"""Letter of the option Yes."""
-
+YES = "A"  # letter of the option
 _BINARY = "binary"
 _STRICT = "medheval_strict"  # reads likelihoods, too
-_BLIND = ("always_yes", "always_no", "random_choice")
 _CELL = ("source", "hallucination", "kind")
 _QUESTION = ("question", "kind", "choices", "options", "answer", "gold")  # columns that blind scores depend on
 
 
 def _weights(scores: Scores) -> list[float]:
-    """Return each question's weight: 0 for one without a score, else 1 and its part of the averaged ones.
-
-    Averaged questions of a cell without any scored one do not count.
-    """
+    """Return each question's weight: 0 for one without a score, else 1 and its part of its cell's averaged ones."""
     cells = [(score["counted"], tuple(score[name] for name in _CELL)) for score in scores]
     sizes = Counter(cells)
     return [
@@ -81,7 +72,7 @@ _RATES: tuple[AnyMetric, ...] = (
             of=_scored(name),
             weights=_weights,
         )
-        for name in _BLIND
+        for name in ("always_yes", "always_no", "random_choice")
     ),
     Metric(
         "unscored_rate",

@@ -49,10 +49,7 @@ def lettered(sample: Sample, index: int) -> Meant:
 
 
 def option_strategies(samples: Sequence[Sample]) -> list[Strategy]:
-    """Return each letter that every question has, of at most six, and the most frequent answer.
-
-    The list is empty where a target is unknown.
-    """
+    """Return each letter that every question has, of at most six, and the most frequent answer, of known targets."""
     same = len({len(sample.options) for sample in samples}) == 1
     among = "of these questions" if same else "of the questions with as many options"
     describes = f"Answers the letter that is most often right {among}."
@@ -92,10 +89,7 @@ def most_frequent_option(name: str, describes: str, samples: Sequence[Sample], m
 def answer_strategies(
     samples: Sequence[Sample], cleaned: Callable[[str], str], kind_of: Callable[[Sample], Any] | None = None
 ) -> list[Strategy]:
-    """Return "yes", "no" and the most frequent answers to each kind of question; none where a target is unknown.
-
-    Targets are the same if ``cleaned`` makes them so. Without ``kind_of`` there are yes/no questions and others.
-    """
+    """Return "yes", "no" and the most frequent answer to each kind of question, of targets as ``cleaned``."""
     targets = [str(sample.document["answer"]) for sample in samples if sample.document.get("answer") is not None]
     if len(targets) < len(samples):
         return []
@@ -127,12 +121,7 @@ def answer_strategies(
 
 
 def most_frequent(targets: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return the most frequent target of each group, of equally frequent ones the least.
-
-    Example:
-        >>> most_frequent([("yes/no", "A"), ("yes/no", "B"), ("other", "C")])
-        {'yes/no': 'A', 'other': 'C'}
-    """
+    """Return the most frequent target of each group, of equally frequent ones the least."""
     counts: dict[Any, Counter[Any]] = defaultdict(Counter)
     for group, target in targets:
         counts[group][target] += 1

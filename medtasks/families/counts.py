@@ -7,10 +7,8 @@ reported next to all of them. The same holds for replies that a judge or labeler
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.metrics.metric import CorpusMetric, Metric, Role, Scores, counting
-
-_VOID = frozenset({Reason.EMPTY, Reason.TRUNCATED})  # replies without content, also those cut before they had any
 
 
 def is_failed(score: Mapping[str, Any]) -> bool:
@@ -30,14 +28,11 @@ def answered(scores: Scores) -> Scores:
 
 def was_asked(score: Mapping[str, Any]) -> bool:
     """Return whether a judge was asked about the reply; replies without content need none."""
-    return bool(score.get("asked", score["reason"] not in _VOID))
+    return bool(score.get("asked", score["reason"] not in (Reason.EMPTY, Reason.TRUNCATED)))
 
 
 def judged(scores: Scores) -> Scores:
-    """Return the scores of answered samples without those that a judge failed to read, and none if it read nothing.
-
-    Replies that need no judge, such as empty ones, must not represent all the others that it was asked about.
-    """
+    """Return the scores of answered samples without those that a judge failed to read, and none if it read nothing."""
     selected = answered(scores)
     asked_about = [score for score in selected if was_asked(score)]
     if asked_about and all(map(is_unjudged, asked_about)):
@@ -46,10 +41,7 @@ def judged(scores: Scores) -> Scores:
 
 
 def unstopped(selection: Callable[[Scores], Scores]) -> Callable[[Scores], Scores]:
-    """Return a selection of a row's scores that is empty where the published code gives no number for the row.
-
-    Scores of such a rule have ``stops``: None, or why the code stops at this sample.
-    """
+    """Return a selection that is empty where the published code stops (``stops`` of any score) and gives no number."""
     return lambda scores: [] if any(score.get("stops") for score in scores) else selection(scores)
 
 
@@ -80,10 +72,7 @@ JUDGE_FAILED_RATE = "Share of replies that a judge or a labeler failed to read."
 def judge_failed_rate(
     sentence: str, of: Callable[[Mapping[str, Any]], float] = is_unjudged, *, say_if_all: bool = False
 ) -> Metric[dict[str, Any]]:
-    """Return the share of replies that a judge or a labeler failed to read, with a warning where it failed for some.
-
-    The sentence has the fields ``{failed}``, ``{answered}`` and ``{share}``; ``say_if_all``: also where it read none.
-    """
+    """Return the share of unread replies; the warning has {failed}, {answered}, {share}; ``say_if_all``: of all."""
 
     def warning(scores: Scores) -> str:
         selected = answered(scores)
@@ -104,7 +93,6 @@ def judge_failed_rate(
 
 
 def _number(name: str, holds: Callable[[Mapping[str, Any]], bool], description: str) -> CorpusMetric:
-    """Return the metric that counts the samples of which something holds."""
     higher_is_better = None if name == "scored_samples" else False
     return counting(
         name, lambda scores: sum(map(holds, scores)), higher_is_better=higher_is_better, description=description

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, TypeGuard
 
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor_of
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.failure import (
     NO_TEXT,
     cut_reply,
@@ -23,8 +22,8 @@ from medtasks.extract.failure import (
     without_cut_mark,
     without_reasoning,
 )
-from medtasks.extract.labels.labeler import NAME as CHEXBERT_LABELS
-from medtasks.extract.labels.labeler import Labels, label_replies
+from medtasks.extract.labeler import NAME as CHEXBERT_LABELS
+from medtasks.extract.labeler import Labels, label_replies
 from medtasks.extract.reading.reply_text import Reasoned, split_reasoning
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
@@ -32,14 +31,9 @@ from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import PATIENT_IMAGE, AnyMetric, CorpusMetric, Metric, Score, Scores
 from medtasks.stats.standard_error import joined_clusters
 
-FENCED = "_fenced"
-"""Ending of a rule's name in scores of replies that the judge got between marks."""
-LIKELIHOOD_EXTRACTOR = "untied"
-"""Extractor for likelihoods where a task's file names none."""
-NO_OPTION = "none"
-"""A list of options without any."""
-
-_VOID = frozenset({Reason.EMPTY, Reason.NO_MATCH, Reason.AMBIGUOUS})
+FENCED = "_fenced"  # ending of a rule's name in scores of replies that the judge got between marks
+LIKELIHOOD_EXTRACTOR = "untied"  # for likelihoods where a task's file names none
+NO_OPTION = "none"  # a list of options without any
 
 
 class Column(Enum):
@@ -199,7 +193,8 @@ class TaskFamily(ABC):
         score["reason"] = str(score["reason"])
         if reply.cut:
             score["cut"] = True  # one without an answer had no room for it
-            score["reason"] = str(Reason.TRUNCATED) if score["reason"] in _VOID else score["reason"]
+            is_void = score["reason"] in (Reason.EMPTY, Reason.NO_MATCH, Reason.AMBIGUOUS)
+            score["reason"] = str(Reason.TRUNCATED) if is_void else score["reason"]
         return score
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
@@ -216,11 +211,7 @@ class TaskFamily(ABC):
         return {}
 
     def settled(self, scores: Scores) -> Scores:
-        """Return the scores of a whole run with values that depend on all of them, such as draws in their order.
-
-        Scores that are settled already stay the same object. Metrics settle their scores; whoever looks at parts of a
-        run, or at single scores, has to do it before.
-        """
+        """Return the scores of a whole run with values that depend on all; settled ones stay the same object."""
         return scores
 
     def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
@@ -260,10 +251,7 @@ class TaskFamily(ABC):
         return f"{rule.name}{FENCED * row.fenced} v{rule.version}"
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Describe the answer read from a reply, for a person.
-
-        The score may be of an earlier version; the value is that of a metric of texts where the score has none.
-        """
+        """Describe the answer read from a reply, for a person; the value is that of a metric of texts."""
         answer, target = score.get("value"), score.get("target")
         right = None if target is None or "value" not in score else answer == target  # without a verdict is no value
         return ReadAnswer(None if answer is None else str(answer), str(score.get("reason", "")), right, value)

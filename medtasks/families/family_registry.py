@@ -26,7 +26,7 @@ NAMED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "pairs.process_results": ("paired_choice", "PAIRED_CHOICE"),
         "free_form.process_results": ("paired_choice", "FREE_FORM"),
         "closed_questions.process_results": ("closed_questions", "CLOSED_QUESTIONS"),
-        "open_questions.process_results": ("open_questions", "OPEN_QUESTIONS"),
+        "open_questions.process_results": ("kit_questions", "OPEN_QUESTIONS"),
         "multi_answer.process_results": ("choice", "MULTI_SELECT"),
         "classification.process_results": ("classification", "CLASSIFICATION"),
         "multilabel.process_results": ("classification", "MULTI_LABEL"),

@@ -1,15 +1,12 @@
 """MedHEval's open tasks: verdicts of judges and a labeler on answers and reports, and metrics of their words.
 
-Knowledge questions: ``knowledge_rate`` is the paper's K, the share of answers that its judge does not call right;
-``hallucination_score`` is the repository's, from 0 to 5. An empty answer is not right and gets 5 without asking.
-
-Reports: ``chair_judge_*`` is the paper's CHAIR, from the components that a judge counts; ``chair_label`` the
-repository's, from labels (:mod:`medtasks.metrics.chest_findings`). A silent model mentions nothing wrong: read them
-next to ``mentions_*``. A report without text mentions nothing, without asking.
+``knowledge_rate`` is the paper's K, the share of answers that its judge does not call right; ``hallucination_score`` is
+the repository's, from 0 to 5; an empty answer is not right and gets 5 without asking. ``chair_judge_*`` is the paper's
+CHAIR, from the components that a judge counts; ``chair_label`` the repository's, from labels. A silent model mentions
+nothing wrong: read them next to ``mentions_*``.
 
 For all of these lower is better. A judge that fails says nothing about the model: its metric leaves the reply out and
-is NaN without any other reply, and ``judge_failed_rate`` is reported. A labeler that is missing or fails costs its own
-metrics.
+is NaN without any other reply, and ``judge_failed_rate`` is reported. A labeler that fails costs its own metrics.
 """
 
 from abc import abstractmethod
@@ -22,9 +19,8 @@ import numpy as np
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, MedTasksError
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor_of
-from medtasks.extract.labels.labeler import chosen_findings, label_texts
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
+from medtasks.extract.labeler import chosen_findings, label_texts
 from medtasks.families.classification import estimates_of
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, answered, judge_failed_rate
 from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
@@ -62,11 +58,7 @@ _TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name
 
 
 def _with_verdict(name: str) -> Callable[[Scores], Scores]:
-    """Return the selection of scores that hold a verdict.
-
-    Replies that need no judge, such as empty ones, have theirs without one. They must not represent all replies when
-    the judge read none of the others: then there is no verdict at all.
-    """
+    """Return the selection of scores with a verdict; empty if the judge read none of those that it was asked about."""
 
     def selected(scores: Scores) -> Scores:
         candidates = answered(scores)
@@ -186,10 +178,7 @@ class KnowledgeQuestions(JudgedText):
         }
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
-        return {
-            "reference": PrivateText(sample.document["answer"]),
-            "compared": PrivateText(answer.facts["compared"]),
-        }
+        return {"reference": PrivateText(sample.document["answer"]), "compared": PrivateText(answer.facts["compared"])}
 
 
 def _chair(aspect: str) -> tuple[AnyMetric, ...]:
@@ -254,7 +243,6 @@ def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
 
 
 def _labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
-    """Return the findings of each text that could be labelled, and why others could not."""
     filled = sorted(text for text in texts if text.strip())
     findings = dict.fromkeys(texts - set(filled), _NO_FINDINGS)
     failures: list[Exception] = []

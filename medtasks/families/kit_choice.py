@@ -13,51 +13,44 @@ from dataclasses import replace
 from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer
+from medtasks.extract.extractor_registry import Answer
 from medtasks.families.choice import ACCURACY, SingleChoice, is_right
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Column, Reply, Row
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, mean
 
-SEED = 42
-"""Of the draws, as MedEvalKit sets it before each dataset."""
 _DRAWS = "draws"  # number of options to draw from; removed by the draw
-_FACTS = ("fallback", "stops", _DRAWS)
-_NUMBERS = re.compile(r"(\d+)")
+_NO_OPTIONS = "no_options"
+"""Why a question is in no score where options are compared by likelihood."""
 
 
 def settled(scores: Scores) -> Scores:
-    """Return the scores of a whole run with the options that the published code draws for unreadable replies.
+    """Return the scores of a run with the draws of MMMU's ``parse_multi_choice_response``, seeded as by MedEvalKit."""
 
-    Source: ``parse_multi_choice_response`` of MMMU, with Python's generator seeded as MedEvalKit does.
-    """
-
-    def position(score: Score) -> list[tuple[bool, int, str]]:
-        """Return the order among all samples: by subject and number, as in ``validation_Pharmacy_12``."""
-        parts = _NUMBERS.split(str(score["sample"]))
+    def position(score: Score) -> list[tuple[bool, int, str]]:  # by subject and number: ``validation_Pharmacy_12``
+        parts = re.split(r"(\d+)", str(score["sample"]))
         return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
     waiting = sorted((score for score in scores if _DRAWS in score), key=position)
     if not waiting:
         return scores
-    chance = random.Random(SEED)
+    chance = random.Random(42)  # as MedEvalKit sets it before each dataset
     drawn = {id(score): chance.choice([letter(index) for index in range(score[_DRAWS])]) for score in waiting}
-    return [
-        {**{name: value for name, value in score.items() if name != _DRAWS}, "value": drawn[id(score)]}
-        if id(score) in drawn
-        else score
-        for score in scores
-    ]
 
+    def with_draw(score: Score) -> Score:
+        rest = {name: value for name, value in score.items() if name != _DRAWS}
+        return {**rest, "value": drawn[id(score)]} if id(score) in drawn else score
 
-def _answered(scores: Scores) -> Scores:
-    """Return the scores of answered samples, with their draws."""
-    return _with_options(settled(answered(scores)))
+    return [with_draw(score) for score in scores]
 
 
 def _with_options(scores: Scores) -> Scores:
     return [score for score in scores if score["reason"] != _NO_OPTIONS]
+
+
+def _answered(scores: Scores) -> Scores:
+    return _with_options(settled(answered(scores)))
 
 
 def _warning(scores: Scores) -> str:
@@ -73,8 +66,6 @@ def _warning(scores: Scores) -> str:
     )
 
 
-_NO_OPTIONS = "no_options"
-"""Why a question is in no score where options are compared by likelihood."""
 _COUNTED = unstopped(_answered)
 _ACCURACY: Metric[Score] = Metric(
     "accuracy",
@@ -111,7 +102,7 @@ class KitChoice(SingleChoice):
         return settled(scores)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
-        facts = {name: answer.facts[name] for name in _FACTS if name in answer.facts}
+        facts = {name: answer.facts[name] for name in ("fallback", "stops", _DRAWS) if name in answer.facts}
         target = answer.facts.get("target", sample.document.get("answer"))
         return {"target": target, "value": answer.value, **facts}
 
@@ -126,8 +117,7 @@ class KitChoice(SingleChoice):
             return []
         frequent = most_frequent((len(sample.options), sample.target) for sample in with_target)
 
-        def option(sample: Sample, index: int) -> Meant:
-            """Mean an option; anything where there are none."""
+        def option(sample: Sample, index: int) -> Meant:  # anything where there are no options
             return lettered(sample, index) if index < len(sample.options) else Meant((letter(index),))
 
         most = tuple(option(sample, frequent.get(len(sample.options), 0)) for sample in samples)

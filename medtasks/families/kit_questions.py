@@ -1,13 +1,12 @@
-"""Short answers to closed and open questions under MedEvalKit's protocol, without and with its judge.
+"""Short answers to closed and open questions: overlaps with the target, and MedEvalKit's protocol, also with its judge.
 
 A closed question is right or wrong by rule. An open one is right where its answer is the same text or, with the judge,
 where the judge says so. Errors are clustered by patient or image; a metric over questions of which there are none is
-NaN. Any document with a question and an answer will do; its column ``answer_type`` may say what is closed.
+NaN, where MultiMedEval prints 0.
 
 Rules that reproduce published code put its numbers together as it does: see :class:`Protocol`. Where it raises, the
-score says so in ``stops``, and no metric under that rule has a value. The rule that fixes its arithmetic, and the
-careful one, count each question once and have the judge read open answers alone. Published code divides by the numbers
-of open and of closed questions before it writes anything: without an answer to one of them, it gives no number at all.
+score says so in ``stops``, and no metric under that rule has a value; without an answer to an open or to a closed
+question it divides by zero. The rule that fixes its arithmetic, and the careful one, count each question once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.published.medevalkit_vqa import is_closed_question
+from medtasks.extract.published.multimedeval import clean_head
 from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY
 from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.counts import (
@@ -49,7 +48,6 @@ class Protocol:
     adds_verdicts: bool = False  # the judge reads closed answers, too, and one that it calls right counts once more
 
 
-_SOUND = Protocol()
 PROTOCOLS: Mapping[str, Protocol] = {
     "medevalkit_vqa": Protocol(divides_twice=True, published=True),
     "medevalkit_path_vqa": Protocol(divides_twice=True, published=True, voids_closed=True),
@@ -61,7 +59,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
 
 def protocol_of(rule: str) -> Protocol:
     """Return the protocol of a rule as a score names it."""
-    return PROTOCOLS.get(rule.removesuffix(FENCED), _SOUND)
+    return PROTOCOLS.get(rule.removesuffix(FENCED), Protocol())
 
 
 _WHOLE = "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
@@ -93,7 +91,6 @@ def _warning(scores: Scores) -> str:
 
 
 def _of_kind(*, closed: bool) -> Callable[[Scores], Scores]:
-    """Return the selection of closed or open questions that were answered and, where a judge reads them, judged."""
     return _numbered(lambda scores: judged([score for score in scores if score["closed"] is closed]))
 
 
@@ -228,4 +225,50 @@ class JudgedKitQuestions(KitQuestions):
         }
 
 
-FAMILY, JUDGED_QUESTIONS = KitQuestions(), JudgedKitQuestions()
+# ---- open questions: overlap with the target, and accuracy of closed and open ones ----
+
+
+def _of_questions(name: str, *, closed: bool | None = None) -> Callable[[Score], float | None]:
+    return lambda score: float(score[name]) if closed in (None, score["closed"]) else None
+
+
+class OpenQuestions(TaskFamily):
+    """Questions without options; scores hold numbers only, as question, target and reply may come from a record."""
+
+    name = "open questions"
+    columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
+    kind = AnswerKind.OPEN
+    asked_for = AskedFor.PHRASE
+    extractor = "robust_vqa"
+    metrics: Sequence[AnyMetric] = (
+        *(
+            Metric(name, selection=answered, role=role, description=description, of=_of_questions(field, closed=closed))
+            for name, role, field, closed, description in (
+                ("bleu_1", Role.PART, "bleu_1", None, "BLEU-1 of the reply, mean over questions."),
+                ("token_f1", Role.PART, "token_f1", None, "F1 of the words shared with the target."),
+                ("token_recall", Role.PART, "token_recall", None, "Share of the target's words that the reply has."),
+                ("closed_accuracy", Role.MAIN, "correct", True, "Share of closed questions answered rightly."),
+                ("open_recall", Role.MAIN, "token_recall", False, "Token recall of open questions."),
+                ("open_accuracy", Role.PART, "correct", False, "Share of open questions answered rightly."),
+            )
+        ),
+        INVALID_RATE,
+        *SAMPLE_COUNTS,
+    )
+
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
+        return {name: answer.facts[name] for name in ("closed", "correct", "bleu_1", "token_f1", "token_recall")}
+
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+        """Describe the reply; only a closed question is right or wrong."""
+        text = (reply.text or "").strip() if score["reason"] == Reason.OK else None
+        if score["closed"]:
+            return ReadAnswer(text, score["reason"], bool(score["correct"]))
+        return ReadAnswer(text, score["reason"], None, score["bleu_1"])
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """Mean words: to questions whose target is yes or no as much as to others."""
+        return answer_strategies(samples, lambda target: clean_head(target.strip()))
+
+
+FAMILY, JUDGED_QUESTIONS, OPEN_QUESTIONS = KitQuestions(), JudgedKitQuestions(), OpenQuestions()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Answer
+from medtasks.extract.extractor_registry import Answer
 from medtasks.families.constant_replies import Strategy, option_strategies
 from medtasks.families.counts import (
     INVALID_RATE,
@@ -74,8 +74,7 @@ def _incomplete_warning(scores: Scores) -> str:
     )
 
 
-Answers = tuple[PairedAnswer, ...]
-"""One or two answers to one pair."""
+Answers = tuple[PairedAnswer, ...]  # one or two, to one pair
 
 
 def mean_over_pairs(name: str, of: Callable[[ScoredPair], float | None], **declared: Any) -> Metric[ScoredPair]:

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor_of
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS
 from medtasks.families.family import Column, ReadAnswer, Reply, Row, TaskFamily

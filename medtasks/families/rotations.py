@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.data.variants import published_position
-from medtasks.extract.answer import Answer
-from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.extract.extractor_registry import Answer, AnswerKind
 from medtasks.families.choice import list_strategies
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
@@ -40,13 +39,6 @@ def rotated_questions(scores: Scores) -> list[RotatedQuestion]:
       another answer than any option. A question without a valid reply has no value, or a model that never answers would
       look like one that never changes its mind
     - ``invalid_rate``: share of invalid replies
-
-    Example:
-        >>> facts = {"rotation_of": "q", "cluster_id": "patient", "rotations": 2}
-        >>> first = {**facts, "rotation": 0, "right": 1.0, "value": "A"}
-        >>> second = {**facts, "rotation": 1, "right": 0.0, "value": "B"}
-        >>> rotated_questions([first, second])[0].values["worst_case"]
-        0.0
     """
     by_question: dict[str, dict[int, Score]] = defaultdict(dict)
     for score in scores:
@@ -69,7 +61,6 @@ def rotated_questions(scores: Scores) -> list[RotatedQuestion]:
 
 
 def _published(sample: Sample, indices: Sequence[int]) -> list[str]:
-    """Return the letters that options have in the published order."""
     rotation, options = sample.document["rotation"], len(sample.options)
     return sorted(letter(published_position(index, rotation, options)) for index in indices)
 

@@ -24,7 +24,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample, letter
 from medtasks.data.variants import COLUMN
 from medtasks.errors import MedTasksError
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.published.medevalkit_mmmu import is_open
 from medtasks.extract.reading.reply_text import own_words
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed
@@ -37,10 +37,7 @@ _CELL = 32_767  # characters, more do not fit into one
 
 
 def write_spreadsheet(scores: Scores, path: Path) -> None:
-    """Write the questions with their predictions, in the order of the questions.
-
-    Raises OSError, or MedTasksError where the questions are not there any more.
-    """
+    """Write the questions with their predictions, in order; raises OSError or MedTasksError."""
     from openpyxl import Workbook
     from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 
@@ -73,10 +70,7 @@ def write_answers(scores: Scores, path: Path) -> None:
 
 
 def submission_rows(scores: Scores, write: Callable[[Scores, Path], None], ending: str) -> float:
-    """Write a new file below ``$MEDTASKS_HOME/submissions`` and return its number of rows; NaN if that fails.
-
-    Files of a sanity variant lie apart, lest they are sent in for the task's.
-    """
+    """Write a file below ``$MEDTASKS_HOME/submissions``, apart for a variant, and return its rows; NaN if it fails."""
     if not scores:
         return math.nan
     dataset, variant = str(scores[0]["dataset"]), scores[0].get(COLUMN)

@@ -17,25 +17,14 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from jinja2.sandbox import SandboxedEnvironment
 
-IMAGE = "image"
-"""Name of the placeholder of an image."""
-_SINGLE_BRACES = re.compile(r"(?<!\{)\{(\w+)\}(?!\})")
-_OPTION_FIELDS = ("text", "letter", "lower", "number")
+IMAGE = "image"  # name of the placeholder of an image
 
 
 def filled(template: str, values: Mapping[str, Any], fields: Collection[str], complaint: str) -> str:
-    """Fill in a template, keeping every blank and newline.
-
-    Raises MedTasksError for a template that is damaged, has an unknown name or a word in single braces: ``complaint``,
-    the cause, the nearest name, and the ``fields`` it may name.
-
-    Example:
-        >>> filled("Q: {{ question | upper }}", {"question": "{a}?"}, ["question"], "it is wrong")
-        'Q: {A}?'
-    """
+    """Fill in a template, or raise MedTasksError: ``complaint``, the cause, the nearest name and the ``fields``."""
     from jinja2 import TemplateError
 
-    names, single = {*fields, *values}, _SINGLE_BRACES.findall(template)
+    names, single = {*fields, *values}, re.findall(r"(?<!\{)\{(\w+)\}(?!\})", template)
     try:
         if single:
             raise ValueError(f"'{single[0]}' is in single braces, write {{{{ {single[0]} }}}}")
@@ -57,22 +46,15 @@ def names_in_template(template: str) -> frozenset[str]:
 
 
 def written_options(form: str | None, options: Sequence[str]) -> list[str]:
-    """Write options the way a rule compares them; without a form the bare texts.
-
-    A form is a template with ``text``, ``letter`` (A, B, ...), ``lower`` (a, b, ...) and ``number`` (from 1); any other
-    name raises MedTasksError.
-
-    Example:
-        >>> written_options("{{ number }}: {{ text }}", ["adipose", "background"])
-        ['1: adipose', '2: background']
-    """
+    """Write options by a template with ``text``, ``letter``, ``lower`` and ``number`` (from 1), else as they are."""
     if form is None:
         return list(options)
     complaint = f"option form {form!r} is not usable"
     names = [(letter(index), index + 1) for index in range(len(options))]
+    fields = ("text", "letter", "lower", "number")
     return [
-        filled(form, {"text": text, "letter": name, "lower": name.lower(), "number": at}, _OPTION_FIELDS, complaint)
-        for text, (name, at) in zip(options, names, strict=True)
+        filled(form, dict(zip(fields, (text, name, name.lower(), number), strict=True)), fields, complaint)
+        for text, (name, number) in zip(options, names, strict=True)
     ]
 
 

@@ -3,6 +3,7 @@
 import math
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from medtasks.stats.standard_error import clustered_standard_error
 # cluster, target, reply, and the file of the saved reply: another run tries failed metrics again
 TextRow = tuple[str, PrivateText, PrivateText, str | None]
 
-_OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # torch's own is not worth an import here
 NO_MEAN = "is no mean over samples"
 
 
@@ -28,18 +28,10 @@ class NotComparable(Exception):
 def text_metrics(
     keys: Iterable[str], reply: str = "reply", *, without_error: Collection[str] = ()
 ) -> tuple[CorpusMetric, ...]:
-    """Return the metrics of some keys of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, computed together.
-
-    ``reply`` is the field of scores that holds the reply; that of the target is ``reference``. ``without_error`` are
-    the keys without a standard error. A key that no metric gives raises UnknownName.
-    """
+    """Return metrics by key, computed together; ``reply`` is the field of scores with the reply."""
     keys = tuple(keys)
     names = tuple(dict.fromkeys(metric_info(key).name for key in keys))
-
-    def compute(rows: Sequence[TextRow]) -> PanelResult:
-        return compare_texts(names, rows)
-
-    panel = Panel(text_row(reply), compute, lambda row: (row[0], row[1].text, row[2].text))
+    panel = Panel(text_row(reply), partial(compare_texts, names), lambda row: (row[0], row[1].text, row[2].text))
     return tuple(
         CorpusMetric(
             key,
@@ -61,10 +53,7 @@ def text_row(reply: str) -> Callable[[Mapping[str, Any]], TextRow]:
 
 
 def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
-    """Score texts, shape (n,), with metrics of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, by name.
-
-    Without any, everything is NaN.
-    """
+    """Score texts, shape (n,), with metrics of :data:`~medtasks.metrics.report_metrics.REPORT_METRICS`, by name."""
     estimates: dict[str, Estimate] = {}
     failures: dict[str, str] = {}
     settings: dict[str, Mapping[str, str]] = {}
@@ -87,11 +76,7 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
 
 
 def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = False) -> list[tuple[Score, float]]:
-    """Return the value of each sample under a metric of :func:`text_metrics`; none where it has none.
-
-    Metrics that share its computation are not computed. Raises NotComparable where it cannot be computed or, with
-    ``only_of_means``, is not the mean of the values.
-    """
+    """Return each sample's value; raises NotComparable without any, or with ``only_of_means`` if it is no mean."""
     assert metric.text_field is not None
     selected = list(metric.selection(scores))
     rows = list(map(text_row(metric.text_field), selected))
@@ -122,7 +107,7 @@ def _cause(error: Exception) -> str:
         return str(error).rstrip(".")
     if isinstance(error, ImportError):
         return f"{error}; run: pip install 'medtasks[report]'"
-    if type(error).__name__ in _OUT_OF_MEMORY:
+    if type(error).__name__ in ("OutOfMemoryError", "MemoryError"):  # torch's own is not worth an import here
         return f"the memory did not suffice; free the GPU, or set {DEVICE_VARIABLE}=cpu"
     frames = traceback.extract_tb(error.__traceback__)
     location = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""

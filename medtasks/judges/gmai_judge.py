@@ -16,8 +16,7 @@ from types import MappingProxyType
 
 from medtasks.data.samples import Sample, letter
 from medtasks.errors import unknown_name
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor_of
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.published.letter_choice import NO_OPTION, NO_REPLY, spoken_words
 from medtasks.home import packaged_facts
 from medtasks.judges.fence import shown_to_judge

@@ -12,7 +12,7 @@ either. Both share the judge's first reply, so that their order does not matter.
 import re
 from functools import partial
 
-from medtasks.extract.published.medevalkit_text import tagged
+from medtasks.extract.published.medevalkit_choice import tagged
 from medtasks.home import packaged_facts
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.judge_client import Judge

@@ -10,7 +10,7 @@ samples its judge at temperature 0.7 without a seed; ours follows ``JudgeSetting
 import re
 from collections.abc import Sequence
 
-from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.home import packaged_facts

@@ -12,7 +12,7 @@ from lmms_eval.api.filter import Filter
 
 from medtasks.errors import unknown_name
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
-from medtasks.extract.labels.labeler import label_replies
+from medtasks.extract.labeler import label_replies
 from medtasks.families.family import Row, needs_labeler
 from medtasks.families.templates import written_options
 from medtasks.runs.reply_envelope import enveloped, opened, parse_loglikelihood

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from medtasks.errors import MedTasksError
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 
 DEFAULT_LIMIT = "1%"
 

@@ -15,8 +15,8 @@ from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.samples import Sample
 from medtasks.data.variants import blind, rotated
+from medtasks.extract import labeler
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.labels import labeler
 from medtasks.families import family
 from medtasks.families.family import Reply, needs_labeler
 from medtasks.metrics.metric import evaluate

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Answer
-from medtasks.extract.extractor_registry import extractor_of
-from medtasks.extract.labels.labeler import chosen_findings, label_texts
+from medtasks.extract.extractor_registry import Answer, extractor_of
+from medtasks.extract.labeler import chosen_findings, label_texts
 from medtasks.metrics.chest_findings import Finding
 
 

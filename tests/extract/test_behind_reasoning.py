@@ -5,8 +5,7 @@ from medtasks.extract.reading.reply_text import split_reasoning
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.closed_questions import CLOSED_QUESTIONS
 from medtasks.families.family import Reply, Row
-from medtasks.families.kit_questions import FAMILY
-from medtasks.families.open_questions import OPEN_QUESTIONS
+from medtasks.families.kit_questions import FAMILY, OPEN_QUESTIONS
 from medtasks.families.paired_choice import PAIRED_CHOICE
 
 from ..tables import each_row

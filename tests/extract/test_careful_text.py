@@ -6,8 +6,8 @@ Single replies are in ``readings/``.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.extract.answer import Reason
 from medtasks.extract.careful.yes_no import yes_no
+from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.reading.negation import Stance, clauses, stance
 
 from ..growth import assert_linear

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from medtasks.audit.error_classes import error_class
 from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of, extractors
 from medtasks.extract.failure import failed_reply, failure_cause
 from medtasks.extract.reading.reply_text import split_reasoning
 from medtasks.judges.fence import addresses_judge

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.extract.answer import Reason
-from medtasks.extract.careful.free_text import NO_REPORT
+from medtasks.extract.careful.open_text import NO_REPORT
+from medtasks.extract.extractor_registry import Reason
 
 from ..tables import each_row, rows_in
 from .reading import reading

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from medtasks.data.samples import Sample
-from medtasks.extract.published.medevalkit_vqa import medevalkit_slake, medevalkit_slake_fixed
+from medtasks.extract.extractor_registry import extractor_of
+
+medevalkit_slake, medevalkit_slake_fixed = (extractor_of(f"medevalkit_slake{end}").extract for end in ("", "_fixed"))
 
 RECORDED = {
     **{f"bleu{order}": f"bleu_{order}" for order in range(1, 5)},

@@ -6,10 +6,10 @@ import textwrap
 import pytest
 
 from medtasks.errors import LabelerError
-from medtasks.extract.answer import Reason
+from medtasks.extract import labeler as labeler_module
+from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.labels import labeler as labeler_module
-from medtasks.extract.labels.labeler import CONDITIONS, Finding, from_labels, label_replies, label_texts, labeler
+from medtasks.extract.labeler import CONDITIONS, Finding, from_labels, label_replies, label_texts, labeler
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import chexbert_network as network_module
 from medtasks.metrics.neural.chexbert import Chexbert
@@ -21,7 +21,7 @@ chexbert_labels = reading("chexbert_labels")
 
 NAMES = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
 KEYWORDS = """
-    from medtasks.extract.labels.labeler import CONDITIONS, Finding
+    from medtasks.extract.labeler import CONDITIONS, Finding
 
     built, calls = [], []
 
@@ -111,10 +111,10 @@ def test_without_a_labeler_one_warning_says_what_to_do(warnings):
     ("named", "cause"),
     [
         ("no_such_module_at_all:factory", "cannot be built: ModuleNotFoundError: No module named"),
-        ("medtasks.extract.labels.labeler:chexbert", "cannot be built: AttributeError"),
-        ("medtasks.extract.labels.labeler", "not of the form module:factory"),
+        ("medtasks.extract.labeler:chexbert", "cannot be built: AttributeError"),
+        ("medtasks.extract.labeler", "not of the form module:factory"),
         (":factory", "not of the form module:factory"),
-        ("medtasks.extract.labels.labeler:_origin", "cannot be built: TypeError"),
+        ("medtasks.extract.labeler:_origin", "cannot be built: TypeError"),
         ("builtins:list", "returned a list"),
     ],
 )
@@ -163,9 +163,7 @@ def test_an_error_costs_its_sample_alone_and_is_logged_without_the_text(install,
     ],
 )
 def test_a_result_that_does_not_fit_is_no_label(install, warnings, given, cause):
-    install(
-        f"from medtasks.extract.labels.labeler import CONDITIONS\n\ndef factory():\n    return lambda texts: {given}"
-    )
+    install(f"from medtasks.extract.labeler import CONDITIONS\n\ndef factory():\n    return lambda texts: {given}")
     assert chexbert_labels(REPLY, NAMES).reason is Reason.JUDGE_FAILED
     assert len(warnings) == 1
     assert cause in warnings[0]

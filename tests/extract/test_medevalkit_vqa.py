@@ -1,17 +1,14 @@
 """MedEvalKit's rules for short answers, and the careful reader's."""
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Reason
-from medtasks.extract.published.medevalkit_vqa import (
-    medevalkit_slake,
-    medevalkit_slake_fixed,
-    medevalkit_vqa,
-    medevalkit_vqa_fixed,
-    medevalkit_vqa_release,
-    robust_kit_vqa,
-)
+from medtasks.extract.extractor_registry import Reason, extractor_of
+from medtasks.extract.published.medevalkit_vqa import medevalkit_vqa_release, robust_kit_vqa
 
 from ..tables import each_row, rows_in
+
+medevalkit_vqa, medevalkit_vqa_fixed, medevalkit_slake, medevalkit_slake_fixed = (
+    extractor_of(f"medevalkit_{rule}").extract for rule in ("vqa", "vqa_fixed", "slake", "slake_fixed")
+)
 
 
 def asked(answer, question="", answer_type=None):

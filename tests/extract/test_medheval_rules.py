@@ -6,14 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
+from medtasks.extract.published.medevalkit_choice import most_similar
 from medtasks.extract.published.medheval_closed import (
     Counted,
     listed_options,
     medheval_reference,
     medheval_strict,
-    most_similar,
-    says_yes,
 )
 
 from ..tables import each_row
@@ -67,14 +66,16 @@ SAYS_YES = {
 
 @each_row(("text", "yes"), rows(SAYS_YES))
 def test_what_counts_as_yes(text, yes):
-    assert says_yes(text) is yes
+    said = medheval_reference(text, Sample({"kind": "binary", "choices": "", "gold": "Yes"})).value
+    assert (said == "A") is yes
 
 
 @given(st.text())
 def test_denial_in_the_first_sentence_alone_decides(text):
     first = text.split(".")[0]
     pieces = "".join(letter for letter in first if letter != ",").split(" ")
-    assert says_yes(text) == (not any(piece in ("No", "no", "not") for piece in pieces))
+    target = medheval_reference("Yes", Sample({"kind": "binary", "choices": "", "gold": text})).facts["target"]
+    assert (target == "A") == (not any(piece in ("No", "no", "not") for piece in pieces))
 
 
 @each_row(
@@ -97,11 +98,29 @@ def test_options_as_released(choices, options):
 
 
 def test_most_similar_option():
-    assert most_similar(["A. Liver", "B. Heart"], "heart") == 1
-    assert most_similar(["A. Liver", "B. Liver"], "Liver") == 0  # a tie goes to the first
-    assert most_similar(["A. Liver"], "") is None
-    assert most_similar(["A. Liver"], "777") is None
-    assert most_similar([], "Liver") is None
+    assert (
+        most_similar(
+            (
+                "A. Liver",
+                "B. Heart",
+            ),
+            "heart",
+        )
+        == 1
+    )
+    assert (
+        most_similar(
+            (
+                "A. Liver",
+                "B. Liver",
+            ),
+            "Liver",
+        )
+        == 0
+    )  # a tie goes to the first
+    assert most_similar(("A. Liver",), "") is None
+    assert most_similar(("A. Liver",), "777") is None
+    assert most_similar((), "Liver") is None
 
 
 def test_letters_go_through_the_same_rule():

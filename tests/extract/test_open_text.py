@@ -11,9 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Reason
 from medtasks.extract.careful.open_text import DENIED, stated_words
-from medtasks.extract.extractor_registry import AnswerKind, extractor_of
+from medtasks.extract.extractor_registry import AnswerKind, Reason, extractor_of
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.published.multimedeval import clean_head
 from medtasks.metrics.overlaps import token_overlap

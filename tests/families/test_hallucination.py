@@ -6,7 +6,7 @@ import math
 import pytest
 
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, LabelerError
-from medtasks.extract.labels.labeler import CONDITIONS, Finding
+from medtasks.extract.labeler import CONDITIONS, Finding
 from medtasks.families import hallucination
 from medtasks.families.hallucination import (
     COMPONENT_REPORTS,

@@ -7,7 +7,7 @@ import pytest
 from medtasks.audit.error_classes import wrong_answers
 from medtasks.audit.scoring import score_replies
 from medtasks.errors import JudgeNotConfigured, UnknownName
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.families import choice
 from medtasks.families.choice import GROUPED_CHOICE, JUDGED_CHOICE
 from medtasks.families.family import Reply

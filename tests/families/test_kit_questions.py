@@ -8,7 +8,7 @@ import pytest
 from medtasks.audit.scoring import score_replies
 from medtasks.data.samples import Sample
 from medtasks.errors import JudgeRefused
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.families import kit_questions
 from medtasks.families.family import Reply, Row
 from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from medtasks.families.open_questions import OPEN_QUESTIONS
+from medtasks.families.kit_questions import OPEN_QUESTIONS
 from medtasks.stats.standard_error import mean_standard_error
 
 from ..tables import each_row

@@ -3,7 +3,7 @@ import random
 import pytest
 
 from medtasks.errors import UnknownName
-from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import failed_reply
 from medtasks.judges.gmai_judge import PROMPT_VERSIONS, judge_prompt, match_reply, parse_choice
 from medtasks.judges.judge_client import CORRECTION

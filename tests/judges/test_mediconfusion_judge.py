@@ -1,6 +1,6 @@
 import pytest
 
-from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import failed_reply
 from medtasks.judges.mediconfusion_judge import (
     INSTRUCTION,

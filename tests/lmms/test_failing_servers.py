@@ -12,7 +12,7 @@ import pytest
 
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.cli.data import write_sample_home
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.families.family import Reply
 from medtasks.lmms.earlier_replies import KeptReplies

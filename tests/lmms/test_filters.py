@@ -11,7 +11,7 @@ from lmms_eval.filters import build_filter_ensemble
 
 from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
-from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.family import Reply, Row

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from medtasks.extract.labels.labeler import Finding
+from medtasks.extract.labeler import Finding
 from medtasks.metrics.chest_findings import LABEL_CELLS, component_ratio, label_cells, label_ratios
 from medtasks.stats.bootstrap import values_with_errors
 

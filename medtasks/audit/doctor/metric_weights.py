@@ -7,7 +7,7 @@ from dataclasses import replace
 from medtasks.audit.doctor.check_results import WEIGHTS as AREA
 from medtasks.audit.doctor.check_results import CheckResult, Scope, State, of_error
 from medtasks.errors import MedTasksError
-from medtasks.extract.labels.labeler import VARIABLE as LABELER
+from medtasks.extract.labeler import VARIABLE as LABELER
 from medtasks.metrics.meteor import load_wordnet
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_path
 from medtasks.metrics.report_metrics import REPORT_METRICS

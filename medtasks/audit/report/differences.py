@@ -21,8 +21,7 @@ from medtasks.audit.scoring import with_interval
 from medtasks.data.samples import Sample
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
-from medtasks.extract.answer import Reason
-from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
 from medtasks.metrics.metric import Metric, Role
 from medtasks.metrics.metric import Score as SampleScore

@@ -10,7 +10,7 @@ from typing import TypeVar
 from medtasks.audit.error_classes import ErrorClass
 from medtasks.audit.report.contents import PairOutcomes, Score, TaskReport, Thinking
 from medtasks.audit.tables import NOT_DEFINED
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 
 INTERVALS = "Brackets hold 95 % intervals."
 BY_CONSTRUCTION = (

@@ -11,24 +11,21 @@ from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.yes_no import is_unsure, yes_no
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.multimedeval import NUMBERS, clean_head
 from medtasks.extract.reading.negation import Stance, clauses, stance
-from medtasks.extract.reading.option_names import words
-from medtasks.extract.reading.option_numbers import ORDINALS
-from medtasks.extract.reading.reply_text import own_words
+from medtasks.extract.reading.option_names import ORDINALS, words
+from medtasks.extract.reading.reply_text import answered_text, own_words, without_thoughts
 from medtasks.metrics.ngram_metrics import bleu1
 from medtasks.metrics.overlaps import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
 
 DENIED = "not:"
 
 _WORD = re.compile(
-    r"\d+(?:st|nd|rd|th)\b|(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.])\.\d+|\d+(?:\.\d+)?)|"
-    r"[^\W\d_][^\W_]*(?:['’][^\W\d_]+)?",
-    re.IGNORECASE,
+    r"(?i)\d+(?:st|nd|rd|th)\b|(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.])\.\d+|\d+(?:\.\d+)?)|"
+    r"[^\W\d_][^\W_]*(?:['’][^\W\d_]+)?"
 )
 _XRAY = re.compile(r"\bx[ -]ray(?=s?\b)", re.IGNORECASE)
 _RANKS = ("1st", "2nd", "3rd", *(f"{rank}th" for rank in range(4, 11)))
@@ -52,19 +49,16 @@ _UNDENIABLE = frozenset(map(_spelled, (
 _NOUN_FOLLOWS = re.compile(r"\s+(?!(?:and|or|vs|versus|is|was|because)\b)[^\W_]", re.IGNORECASE)
 _SENTENCE_STARTS = re.compile(r"(?:^|[.!?:;\n])[\s\"'(]*$")
 _LABELLED = re.compile(
-    r"\b(?:type|grade|stage|class|category|group|vitamin|hepatitis|ha?emophilia|influenza|factor|level|segment|figure|"
-    r"fig|panel|image|part|option|choice|label|lesion)\s+[\"'(]?$",
-    re.IGNORECASE,
+    r"(?i)\b(?:type|grade|stage|class|category|group|vitamin|hepatitis|ha?emophilia|influenza|factor|level|segment|figure|"
+    r"fig|panel|image|part|option|choice|label|lesion)\s+[\"'(]?$"
 )
 _SELF = re.compile(
-    r"\W*(?:i|we)(?:'m|'d)?\s+(?:\w+ly\s+)?(?:do not|don't|am not|cannot|can't|could not|couldn't|unable|not|"
-    r"am unable)\b",
-    re.IGNORECASE,
+    r"(?i)\W*(?:i|we)(?:'m|'d)?\s+(?:\w+ly\s+)?(?:do not|don't|am not|cannot|can't|could not|couldn't|unable|not|"
+    r"am unable)\b"
 )
 _ADVICE = re.compile(
-    r"\b(?:please|consult\w*|recommend\w*|upload|share|if you|could you|can you|let me know|happy to|feel free|seek|"
-    r"provide (?:me|more|a|the|additional)|language model|(?:health|medical) professional)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:please|consult\w*|recommend\w*|upload|share|if you|could you|can you|let me know|happy to|feel free|"
+    r"seek|provide (?:me|more|a|the|additional)|language model|(?:health|medical) professional)\b"
 )
 
 
@@ -75,12 +69,6 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
     in digits, "third" as "3rd"; numbers without thousands separators and trailing zeros; a unit apart from its number;
     "x-ray" as one word. The letter A stays as a name: at the end, before a mark, "and" or "is", after a noun such as
     "type", and as a capital within a sentence. Only words ``of_interest``, by default all, are checked for denial.
-
-    Example:
-        >>> stated_words("The mass is 1.20cm, but there is no effusion.")
-        ['mass', 'is', '1.2', 'cm', 'but', 'there', 'is', 'no', 'not:effusion']
-        >>> stated_words("Lesion A"), stated_words("A lesion")
-        (['lesion', 'a'], ['lesion'])
     """
     text = _XRAY.sub("xray", unicodedata.normalize("NFKC", text))
     spoken, shouting = [], text.isupper()
@@ -116,7 +104,6 @@ def _denied(text: str, mentions: Iterable[tuple[int, int, int]]) -> Iterator[int
 
 
 def _is_article(text: str, match: re.Match[str], shouting: bool) -> bool:
-    """Return whether a word is an "a" that belongs to the noun after it."""
     before = text[max(0, match.start() - 20) : match.start()]
     if match[0] not in ("a", "A") or _NOUN_FOLLOWS.match(text, match.end()) is None or _LABELLED.search(before):
         return False
@@ -138,25 +125,11 @@ def open_reply(reply: str | None) -> tuple[str | None, Reason]:
     return ("; ".join(stated), Reason.OK) if stated else (None, Reason.REFUSED)
 
 
-@lru_cache(maxsize=4096)
-def _cleaned_target(target: str) -> str:
-    return clean_head(target.strip())  # not so replies; outer blanks decide whether some marks join or part words
-
-
 @extractor("multimedeval_vqa_head", AnswerKind.OPEN, "MultiMedEval at d9ac283: words shared with the target")
 def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
-    """Score as MultiMedEval does at d9ac283: tokens are the distinct words of the cleaned texts.
-
-    Source: ``VQA.evaluate`` in ``multimedeval/task_families.py`` of https://github.com/corentin-ryr/MultiMedEval.
-
-    The value is the cleaned reply; one without words is ``empty`` and scores 0, as in the reference.
-
-    Example:
-        >>> answer = multimedeval_vqa_head("The image shows No", Sample({"answer": "No"}))
-        >>> answer.facts["closed"], answer.facts["correct"], answer.facts["token_recall"], answer.value
-        (True, True, 1.0, 'image shows no')
-    """
-    target = _cleaned_target(sample.document["answer"])
+    """Score as ``VQA.evaluate`` of MultiMedEval at d9ac283; a reply without words is ``empty`` and scores 0."""
+    # Replies are not stripped: outer blanks decide whether some marks join or part words.
+    target = clean_head(sample.document["answer"].strip())
     closed = is_closed(target)
     if failure_cause(reply) is not None:
         return _invalid(Reason.ADAPTER_FAILED, closed=closed)
@@ -169,9 +142,9 @@ def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
     return _compared(cleaned, target, overlap, closed=closed, correct=correct)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # many replies are compared with a target
 def target_words(target: str) -> tuple[str, ...]:
-    """Return the :func:`stated_words` of a target, which many replies are compared with."""
+    """Return the :func:`stated_words` of a target."""
     return tuple(stated_words(target))
 
 
@@ -184,14 +157,6 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
 
     For an open question, words in a denied statement match only words that the target denies, too: "no pneumonia" has
     nothing of "pneumonia". Right is three quarters of the target's words, as for the reference. Refusals are invalid.
-
-    Example:
-        >>> robust_vqa("There is no evidence of pneumonia.", Sample({"answer": "pneumonia"})).facts["token_recall"]
-        0.0
-        >>> robust_vqa("Yes and no.", Sample({"answer": "yes"})).facts["correct"]
-        False
-        >>> robust_vqa("Hepatitis A.", Sample({"answer": "hepatitis A"})).facts["correct"]
-        True
     """
     words = target_words(sample.document["answer"])
     if is_closed(" ".join(words)):
@@ -217,3 +182,53 @@ def _compared(text: str, target: str, overlap: TokenOverlap, *, closed: bool, co
 
 def _invalid(reason: Reason, *, closed: bool) -> Answer:
     return Answer.invalid(reason, closed=closed, correct=False, bleu_1=0.0, token_f1=0.0, token_recall=0.0)
+
+
+# ---- reports, and answers to MedHEval's open questions: judged, labelled and compared as texts ----
+#
+# Sources, all in ``code/evaluation`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980: ``run_chair.py`` and
+# ``run_all_metrics.py`` in ``report_eval``, ``generation_metrics.py`` and ``knowledge_hallucination_score.py`` in
+# ``open_ended_evaluation``. Before labels and text metrics the reference calls ``strip("Assistant:")``, which removes
+# all these characters, not the word, from both ends: "Atelectasis" becomes "elec" and "stable" becomes "ble".
+
+NO_REPORT = "No report generated."  # what the reference labels in place of a report of fewer than ten characters
+_ASSISTANT = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
+
+
+@extractor("report_text", AnswerKind.REPORT, "the reply as it stands, for metrics of report texts")
+def report_text(reply: str | None, sample: Sample) -> Answer:
+    """Return the reply as a report; half of a surrogate pair, which no tokenizer takes, becomes a replacement."""
+    text = (reply or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if failure_cause(text) is not None:
+        return Answer.invalid(Reason.ADAPTER_FAILED)
+    return Answer.ok(text) if text.strip() else Answer.invalid(Reason.EMPTY)
+
+
+@extractor("medheval_open_reference", AnswerKind.FREE_TEXT, "MedHEval, open answers at 7f7d980, cut at both ends")
+def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
+    """Read a reply as released: whole for the judge, stripped of characters for all else."""
+    text = answered_text(reply)
+    whole = "" if isinstance(text, Reason) else text
+    stripped = whole.strip("Assistant:")  # noqa: B005 - this is the published behaviour
+    labelled = stripped or whole
+    labelled = labelled if len(labelled) >= 10 else NO_REPORT
+    # The judge's text is most often the same as in strict, so that one verdict serves both.
+    return _texts(text, whole.strip(), labelled, stripped)
+
+
+@extractor("medheval_open_strict", AnswerKind.FREE_TEXT, "MedHEval, open answers without reasoning")
+def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
+    """Read a reply without reasoning and without a leading "Assistant:", the same text for every metric."""
+    text = answered_text(reply)
+    if not isinstance(text, Reason):
+        answer = without_thoughts(text)
+        text = Reason.TRUNCATED if answer is None else _ASSISTANT.sub("", answer).strip()
+    content = "" if isinstance(text, Reason) else text
+    return _texts(text, content, content, content)
+
+
+def _texts(text: str | Reason, judged: str, labelled: str, compared: str) -> Answer:
+    facts = {"judged": judged, "labelled": labelled, "compared": compared}
+    if isinstance(text, Reason) or not text.strip():
+        return Answer.invalid(text if isinstance(text, Reason) else Reason.EMPTY, **facts)
+    return Answer.ok(judged, **facts)

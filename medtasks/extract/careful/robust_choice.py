@@ -24,8 +24,7 @@ from functools import lru_cache
 
 from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.negation import Stance, clauses, stances_of
 from medtasks.extract.reading.option_letters import (
     LEADS,
@@ -52,27 +51,12 @@ from medtasks.extract.reading.reply_text import SENTENCES, declared, own_words, 
 
 _LABEL = re.compile(r"[\s\"'(\[]*(?:option\s+)?[a-z][)\]\"']*\s*(?:[:.)=\-–,]|\s(?=\())\s*", re.IGNORECASE)
 _ARTICLE = re.compile(r"[\s\"'(\[]*(?:(?:an?|the|to)\s+)?", re.IGNORECASE)
-_ANY_PRAISE = re.compile(PRAISE, re.IGNORECASE)
 _CORRECT = re.compile(
-    r"\b(?:(?:correct|true)(?=\s*(?:$|[^\w\s]|(?:answer|option|choice|because|since|as)\b))|yes\b|"
-    r"(?:right|best) (?:answer|option|choice)\b)",
-    re.IGNORECASE,
+    r"(?i)\b(?:(?:correct|true)(?=\s*(?:$|[^\w\s]|(?:answer|option|choice|because|since|as)\b))|yes\b|"
+    r"(?:right|best) (?:answer|option|choice)\b)"
 )
-_CONCLUSION = re.compile(
-    r"\n\s*(?:\n|(?:so|thus|therefore|hence|overall|in conclusion|the\b[^\n]{0,20} answer)\b)", re.IGNORECASE
-)
+_CONCLUSION = re.compile(r"(?i)\n\s*(?:\n|(?:so|thus|therefore|hence|overall|in conclusion|the\b[^\n]{0,20} answer)\b)")
 _NEAR = 400  # characters from a lead-in in which the option's text begins and ends
-
-
-def declared_options(text: str, options: Sequence[str]) -> set[int]:
-    """Return the options whose text is declared: "the answer is warfarin", "Answer: (b) Heparin"."""
-
-    def read(lead: re.Match[str]) -> set[int]:
-        near = text[lead.end() : lead.end() + _NEAR]
-        label = _LABEL.match(near)
-        return _beginning(near, options) or (_beginning(near[label.end() :], options) if label else set())
-
-    return declared(LEADS, text, read)
 
 
 def _beginning(near: str, options: Sequence[str]) -> set[int]:
@@ -96,13 +80,13 @@ def _beginning(near: str, options: Sequence[str]) -> set[int]:
     return begun if len(begun) == 1 else set()
 
 
-def chosen_options(text: str, options: Sequence[str]) -> set[int]:
+def _chosen_options(text: str, options: Sequence[str]) -> set[int]:
     """Return the options that are a sentence of the reply or are called the best: "Warfarin. It is", "B is correct"."""
     sentences = [equal_option(sentence, options) for sentence in SENTENCES.split(text)]
     named = [
         index for index, option in enumerate(options) if normalised(option) and not lacks(text, normalised(option))
     ]
-    parts = clauses(text) if named and _ANY_PRAISE.search(text) else []
+    parts = clauses(text) if named and re.search(PRAISE, text, re.IGNORECASE) else []
     praised = {index for index in named if parts and Stance.AFFIRMED in stances_of(_praised(options[index]), parts)}
     return {index for index in sentences if index is not None} | praised
 
@@ -113,14 +97,7 @@ def _praised(option: str) -> re.Pattern[str]:
 
 
 def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tuple[set[str], str] | None:
-    r"""Read lines on one option each: the letters that they call correct, and the reply without them; None without any.
-
-    A reply that begins with one option and then goes through them all has answered before.
-
-    Example:
-        >>> discussion("A. Aspirin: wrong\nB. Heparin: correct\nSo B.", "AB", ["Aspirin", "Heparin"])
-        ({'B'}, 'So B.')
-    """
+    """Read lines on one option each: the letters they call correct, and the reply without them; None without any."""
     label = re.compile(
         rf"^[ \t]*(?:[-•*]\s*)?(?:option\s+)?[(\[\"']*([{letters[0]}-{letters[-1]}])[)\]\"']*\s*[.:)–-][ \t]*\S",
         re.IGNORECASE | re.MULTILINE,
@@ -150,12 +127,11 @@ def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tup
 _QUESTION = re.compile(r"\bWhat is the correct answer\?\s*", re.IGNORECASE)
 _FINAL = re.compile(r"\bfinal\s+(?:answer|choice|option)", re.IGNORECASE)
 _CLOSING = re.compile(
-    r"\n\W*(?:(?:the|so|thus|therefore|hence|my|final|correct|best)\b[, ]*)*answer\s*(?:is\s*)?:\s*(\S[^\n]*)\Z",
-    re.IGNORECASE,
+    r"(?i)\n\W*(?:(?:the|so|thus|therefore|hence|my|final|correct|best)\b[, ]*)*answer\s*(?:is\s*)?:\s*(\S[^\n]*)\Z"
 )
 _CORRECTION = re.compile(
-    r"\b(?:wait|actually|on second thoughts?|correction|re-?(?:consider|evaluat|examin|check)\w*|mistake|however)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:wait|actually|on second thoughts?|correction|re-?(?:consider|evaluat|examin|check)\w*|mistake|"
+    r"however)\b"
 )
 _IN_CHINESE = re.compile(
     r"(?:答案(?:应该|应当|应)?(?:是|为|选|:)|(?<![不别未])选(?!项)(?:择)?(?:的是|是|为|:)?)\s*:?\s*(?:选项)?\s*[(\[\"']*"
@@ -166,17 +142,7 @@ _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNOREC
 
 @extractor("robust_choice", AnswerKind.CHOICE, "letters, texts and refusals, read with care", own_words, version=4)
 def robust_choice(reply: str, sample: Sample) -> Answer:
-    """Read the chosen option, of at most 26, from a reply; a sample without options has A and B with unknown texts.
-
-    Example:
-        >>> sample = Sample({"options": ["Aortic arch", "Kidneys"]})
-        >>> robust_choice("**(b)**", sample).value
-        'B'
-        >>> robust_choice("A normal brain", sample).reason.value
-        'no_match'
-        >>> robust_choice("The image shows an aortic arch.", sample).value
-        'A'
-    """
+    """Read the chosen option, of at most 26, from a reply; a sample without options has A and B with unknown texts."""
     return _read_own(reply, sample)
 
 
@@ -192,14 +158,7 @@ def _read_own(text: str, sample: Sample) -> Answer:
 
 @extractor("robust_kit_choice", AnswerKind.CHOICE, "robust_choice; letters as options, Chinese", own_words, version=3)
 def robust_kit_choice(reply: str, sample: Sample) -> Answer:
-    """Read as :func:`robust_choice`, but also an option's letter with a letter as its text, and Chinese declarations.
-
-    Example:
-        >>> robust_kit_choice("B. A", Sample({"options": ["B", "A"]})).value
-        'B'
-        >>> robust_kit_choice("正确答案是B。", Sample({"options": ["liver", "spleen"]})).value
-        'B'
-    """
+    """Read as :func:`robust_choice`, also an option's letter with a letter as its text, and Chinese declarations."""
     named = {letter_of(index): normalised(option) for index, option in enumerate(sample.options)}
     label = _LABELLED.fullmatch(reply)
     if label and named.get(label[1].upper(), "") == normalised(label[2]) != "":
@@ -222,8 +181,14 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     closing = _CLOSING.search(text)
     if closing and (last := _read(closing[1], letters, options)).reason in (Reason.OK, Reason.AMBIGUOUS):
         return last
+
+    def option_after(lead: re.Match[str]) -> set[int]:  # "the answer is warfarin", "Answer: (b) Heparin"
+        near = text[lead.end() : lead.end() + _NEAR]
+        label = _LABEL.match(near)
+        return _beginning(near, options) or (_beginning(near[label.end() :], options) if label else set())
+
     claims = without_names(text, letters)
-    stated = declared_letters(claims, letters) | {letters[index] for index in declared_options(text, options)}
+    stated = declared_letters(claims, letters) | {letters[index] for index in declared(LEADS, text, option_after)}
     if stated and not _FINAL.search(text):
         stated |= only_letters(text.split("\n")[0], letters)
     corrections = list(_CORRECTION.finditer(claims)) if stated else []
@@ -236,7 +201,7 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     leading = leading_letters(remainder, letters) | correct
     if leading:
         return _settle(leading, text, letters, options)
-    chosen = {letters[index] for index in chosen_options(text, options)}
+    chosen = {letters[index] for index in _chosen_options(text, options)}
     if not chosen and refuses(text):
         return Answer.invalid(Reason.REFUSED)
     if not chosen and not names_alternatives(remainder, letters):

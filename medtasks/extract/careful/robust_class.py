@@ -23,19 +23,91 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
-from medtasks.extract.reading.negation import Stance, clauses, stance, stances
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
+from medtasks.extract.reading.negation import Mention, Stance, clauses, stance, stances
 from medtasks.extract.reading.option_letters import leads
-from medtasks.extract.reading.option_names import ClassNames, class_names
-from medtasks.extract.reading.option_numbers import (
-    grades_called,
-    numbers_at,
-    numbers_called,
-    only_numbers,
-    without_scale,
-)
+from medtasks.extract.reading.option_names import ORDINALS, ClassNames, class_names
 from medtasks.extract.reading.reply_text import declared, refuses, spaced_words
+
+# ---- numbers of options and grades, in contrast to measurements, counts and years ----
+
+_CARDINALS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_ROMAN = ("", "I", "II", "III", "IV", "V", "VI")
+_UNIT = (
+    r"(?:[cmkµn]?m[23²³]?\b|millimet|centimet|micro|inch|%|percent|°|degrees?\b|years?\b|days?\b|weeks?\b|months?\b|hours?\b|"
+    r"times\b|x\b|×|fold\b|[mk]g\b|ml\b|cc\b|m?hz\b|kv\b|tesla\b|t\b|pixels?\b|out of\b|of\b|in\s+\d|per\b)"
+)
+# No part of a decimal, a fraction, a measurement or a word such as "T2".
+_NUMBER = rf"(?<![\w.,/])\d{{1,2}}(?![\w%°²³]|[.,/:]\d|\s*/\s*\d|\s*-?\s*{_UNIT})"
+_BRACKETED = rf"[(\[\"']{{0,3}}{_NUMBER}[)\]\"']{{0,3}}"
+_OTHER = r"\s*(?:,|/|&|\band\b|\bor\b|\bto\b|[-–])\s*(?:and\s+|or\s+)?(?:option\s+|class\s+|grade\s+|bi-?rads\s+)?"
+_LIST = rf"{_BRACKETED}(?:{_OTHER}{_BRACKETED})*"
+_KIND = r"(?:options?|choices?|class(?:es)?|labels?|categor(?:y|ies)|numbers?|no\.|answers?|#)"
+_ONLY = re.compile(
+    rf"(?i)\W*(?:(?:the|it is|it's|between|either|both)\s+)?(?:{_KIND}\W*)?"
+    rf"({_LIST}|{_BRACKETED}(?:\s+{_BRACKETED})+)\W*"
+)
+_AT_START = re.compile(rf"(?:{_KIND}\s*)?({_LIST})", re.IGNORECASE)
+_CALLED = re.compile(rf"(?<!\w){_KIND}\s*+(?:number|no\.|#)?\s*+:?\s*+({_LIST})", re.IGNORECASE)
+_SPELLED = (
+    (re.compile(rf"\b(?:option|choice|number)\s+({'|'.join(_CARDINALS)})\b", re.IGNORECASE), _CARDINALS),
+    (re.compile(rf"\b({'|'.join(ORDINALS)})\s+(?:option|choice)\b", re.IGNORECASE), ORDINALS),
+)
+_SCALE = re.compile(r"\b(?:bi[\s-]?rads|grade|stage|level|severity|score|category|class|label)(?![a-z])", re.IGNORECASE)
+_FILL = (
+    r"(?:bi[\s-]?rads|level|category|grade|score|assessment|classification|class|stage|rating|label|of|is|was|be|would|in|"
+    r"this|the|an?|as|mammography|mammogram|image|most|likely|probably|number|for|picture|it|diabetic|retinopathy|to)"
+)
+_GRADE = re.compile(
+    rf"(?:[?\s:=(\"'®-]++(?:(?i:{_FILL})\b)?)*?[?\s:=(\"'®-]*+(?:(?<![\d.])(\d)(?i:[abc])?(?!\w|[.,/]\d|\s*-?\s*(?!o){_UNIT})|"
+    rf"\b({'|'.join(reversed(_ROMAN[1:]))}|(?i:iii?|iv|vi))\b(?!\s+[a-z]|')|\b((?i:{'|'.join(_CARDINALS[:7])}))\b)"
+    rf"(?:{_OTHER}(\d)(?!\w|[.]\d))?"
+)
+
+
+def _only_numbers(text: str) -> list[int]:
+    """Return the numbers of a reply without other content: "2", "(2).", "Option 2", "2 and 5", "two"."""
+    plain = re.sub(r"[\W_]+", " ", text).strip().casefold()
+    if plain in _CARDINALS:
+        return [_CARDINALS.index(plain)]
+    whole = _ONLY.fullmatch(text)
+    return _digits(whole[1]) if whole else []
+
+
+def numbers_at(text: str, start: int = 0) -> tuple[list[int], int]:
+    """Return the numbers that begin at ``start``, with "or" and "and" between them, and where they end."""
+    match = _AT_START.match(text, start)
+    return (_digits(match[1]), match.end()) if match else ([], start)
+
+
+def numbers_called(text: str) -> list[Mention[int]]:
+    """Return the options called by number: "option 2", "the second option", else "(2)"."""
+    mentions = [Mention(value, *match.span(1)) for match in _CALLED.finditer(text) for value in _digits(match[1])]
+    for pattern, spelled in _SPELLED:
+        mentions += [Mention(spelled.index(match[1].casefold()), *match.span(1)) for match in pattern.finditer(text)]
+    return mentions or [Mention(int(match[1]), *match.span(1)) for match in re.finditer(r"\((\d{1,2})\)", text)]
+
+
+def grades_called(text: str) -> list[Mention[int]]:
+    """Return the grades of a scale, one for every word that names it: "BI-RADS 4a", "category IV"."""
+    grades = set()
+    for scale in _SCALE.finditer(text):
+        match = _GRADE.match(text, scale.end(), scale.end() + 160)
+        if match:
+            word = match[2] or match[3] or ""
+            spelled = _ROMAN if word.upper() in _ROMAN else _CARDINALS
+            value = int(match[1]) if match[1] else spelled.index(word.upper() if spelled is _ROMAN else word.casefold())
+            grades.add(Mention(value, scale.start(), match.end()))
+            if match[4]:
+                grades.add(Mention(int(match[4]), scale.start(), match.end()))
+    return sorted(grades, key=lambda number: (number.start, number.what))
+
+
+def _digits(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+# ---- classes ----
 
 NO_OPTION = -1
 _FILLER = re.compile(
@@ -43,16 +115,12 @@ _FILLER = re.compile(
 )
 _SCALE_FILLER = re.compile(rf"(?:{_FILLER.pattern}|\b(?:bi-?rads|grade|level|category)\b)*", re.IGNORECASE)
 _SIGN = re.compile(
-    r"[)\]\"'\s]*(?:[:.,=)\-–—]|\bis\b|\bwhich is\b|\bcorresponds to\b)?[\s\"'(\[]*(?:(?:an?|the)\s)?", re.IGNORECASE
+    r"(?i)[)\]\"'\s]*(?:[:.,=)\-–—]|\bis\b|\bwhich is\b|\bcorresponds to\b)?[\s\"'(\[]*(?:(?:an?|the)\s)?"
 )
-_ALSO = re.compile(
-    r"[)\]\"']*\s*(?:[,/&(:]|\b(?:and|or|versus|vs\.?)\b)\s*(?:(?:or|and)\s+)?(?:(?:an?|the)\s+)?", re.IGNORECASE
-)
+_ALSO = re.compile(r"(?i)[)\]\"']*\s*(?:[,/&(:]|\b(?:and|or|versus|vs\.?)\b)\s*(?:(?:or|and)\s+)?(?:(?:an?|the)\s+)?")
 _NUMBER_AFTER = re.compile(r"\s*[(\[,:-]\s*(?:option|class|number|#)?\s*(\d{1,2})\s*(?:[)\]]|$)", re.IGNORECASE)
 _NUMBER_ENDS = re.compile(r"[)\]\"']*(?:\s*[:.)\],]|\s+[-–—]\s|\s*$|\s*\n|\s*\(|\s+(?:because|since|due)\b)")
-_NAME_ENDS = re.compile(
-    r"[)\]\"']*\s*(?:$|[.,;:!?)(\n]|[-–—]\s|(?:because|since|as|for|given|which|due|is)\b)", re.IGNORECASE
-)
+_NAME_ENDS = re.compile(r"(?i)[)\]\"']*\s*(?:$|[.,;:!?)(\n]|[-–—]\s|(?:because|since|as|for|given|which|due|is)\b)")
 _GRADE_NAME = re.compile(r"\s*(\D*?)\s*(\d{1,2})\s*")
 _NEAR = 300  # characters in which an answer begins
 
@@ -83,11 +151,7 @@ class ClassChoices:
         return self.grades.index(number) if number in self.grades else NO_OPTION
 
     def at(self, text: str, start: int = 0, *, leading: bool = False) -> set[int]:
-        """Return the classes named at ``start``, after fillers such as "most likely a": number, name, or both.
-
-        Several are joined by "or", or are a number and a name that contradict each other. ``leading`` words must be set
-        off from the rest.
-        """
+        """Return the classes named at ``start`` after fillers; ``leading`` words must be set off from the rest."""
         near = text[start : start + _NEAR]
         filler = (_SCALE_FILLER if self.grades and not self.shifted else _FILLER).match(near)
         begin = filler.end() if filler else 0
@@ -129,7 +193,8 @@ class ClassChoices:
     def without_echo(self, text: str) -> str:
         """Remove a repetition of all options, with or without numbers, and of the whole scale of grades."""
         if self.grades:
-            text = without_scale(text, min(self.grades), max(self.grades))
+            low, high = min(self.grades), max(self.grades)
+            text = re.sub(rf"\(?\b(?:from\s+|between\s+)?{low}\s*(?:to|and|[-–]|through)\s*{high}\b\)?", " ", text)
         listed = [r"[\W_]+".join(re.findall(r"[^\W_]+", option)) for option in self.options]
         if not all(listed):
             return text.strip()
@@ -159,34 +224,20 @@ _NOUN = (
 )
 _DECLARED = leads(_NOUN)
 _CHOOSING = re.compile(
-    r"(?<!not )(?<!n't )(?<!if )(?<!whether )\b(?:corresponds? (?:best |most closely )?to|belongs? to|"
+    r"(?i)(?<!not )(?<!n't )(?<!if )(?<!whether )\b(?:corresponds? (?:best |most closely )?to|belongs? to|"
     r"classif(?:y|ied)(?: it| this)? as|(?:diagnosed|identified|labell?ed|rated|graded|assessed) as|"
-    r"(?:rate|grade|assess) (?:it|this) as|(?:i|i'd|i would|i will) (?:choose|select|pick|say|guess|go with))\b",
-    re.IGNORECASE,
+    r"(?:rate|grade|assess) (?:it|this) as|(?:i|i'd|i would|i will) (?:choose|select|pick|say|guess|go with))\b"
 )
 _NEGATIVE = re.compile(r"\(?\bnegative\b\)?", re.IGNORECASE)  # the name of BI-RADS 1
 _MARKER = re.compile(r"(?:^|\s)\(?(\d{1,2})[.):]\s")
 _BOTH_SIDES = re.compile(
-    r"\b(?:left\s*(?:and|or|/|&)\s*(?:the\s+)?right|right\s*(?:and|or|/|&)\s*(?:the\s+)?left|both|bilateral)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:left\s*(?:and|or|/|&)\s*(?:the\s+)?right|right\s*(?:and|or|/|&)\s*(?:the\s+)?left|both|bilateral)\b"
 )
 
 
 @extractor("robust_class", AnswerKind.CHOICE, "numbers, grades and names, read with care", spaced_words, version=2)
 def robust_class(reply: str, sample: Sample) -> Answer:
-    """Read the class of an image; options are names without numbers, none at all two classes with unknown names.
-
-    Example:
-        >>> masses = Sample({"options": ["benign", "malignant", "benign without callback"]})
-        >>> robust_class("2: malignant", masses).value
-        'B'
-        >>> robust_class("Benign without a callback.", masses).value
-        'C'
-        >>> robust_class("It is not malignant.", masses).reason.value
-        'no_match'
-        >>> robust_class("BI-RADS category 4", Sample({"options": ["1", "2", "3", "4", "5"]})).value
-        'D'
-    """
+    """Read the class of an image; options are names without numbers, none at all two classes with unknown names."""
     classes = class_choices(sample.options or ("", ""))
     text = classes.without_echo(reply)
     if not text:
@@ -217,7 +268,7 @@ def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
 
 def _stated(text: str, classes: ClassChoices) -> set[int]:
     """Return the classes that are the whole reply, else those that it declares, else those that it begins with."""
-    numbers = only_numbers(text)
+    numbers = _only_numbers(text)
     if numbers and not (classes.shifted and len(numbers) > 1):  # "(2) 1" is option 2, grade 1
         return classes.positions(numbers)
     mentions = classes.names.mentions(text)
@@ -233,7 +284,6 @@ def _stated(text: str, classes: ClassChoices) -> set[int]:
 
 
 def _called(text: str, classes: ClassChoices) -> set[int]:
-    """Return classes called by number or grade and not denied."""
     named = set()
     for clause in clauses(text):
         called = [(classes.position(number.what), number) for number in numbers_called(clause)]

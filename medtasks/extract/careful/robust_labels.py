@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
 from medtasks.extract.reading.option_names import equal_option, options_named
 from medtasks.extract.reading.reply_text import is_unable, own_words, refuses, spaced_words
@@ -68,14 +67,13 @@ _OTHERS = (
 )
 # Any finding of the chest, be it one of the labels or not.
 _FINDING = re.compile(
-    r"\b(?:pneumothora|pneumoni|fractur|opaci|infiltrat|mass(?:es)?\b|nodul|lesion|emphysema|fibro(?:sis|tic)|hernia|"
+    r"(?i)\b(?:pneumothora|pneumoni|fractur|opaci|infiltrat|mass(?:es)?\b|nodul|lesion|emphysema|fibro(?:sis|tic)|hernia|"
     r"thickening|congestion|bronchiecta|granuloma|tubercul|cancer|carcinoma|tumou?r|copd|scoliosis|calcif|"
-    r"lymphadenopath|hyperinflat|effusion|o?edema|consolidat|atelecta|cardiomegal|pacemaker|catheter)",
-    re.IGNORECASE,
+    r"lymphadenopath|hyperinflat|effusion|o?edema|consolidat|atelecta|cardiomegal|pacemaker|catheter)"
 )
 
 
-def findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
+def _findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
     """Return the labels named in a clause, in order; of expressions that contain one another only the longest."""
     matches = [
         (match.start(), -match.end(), label)
@@ -114,37 +112,21 @@ _WHAT = (
     r"(?:findings?|abnormalit(?:y|ies)|diseases?|patholog(?:y|ies)|process|conditions?|signs? of (?:disease|illness))"
 )
 _NORMAL = re.compile(
-    rf"\b(?:normal|unremarkable|healthy|none|no\s+(?:[\w-]+\s+){{0,3}}?{_WHAT}|(?:nothing|no\w*)\s+abnormal)\b|"
+    rf"(?i)\b(?:normal|unremarkable|healthy|none|no\s+(?:[\w-]+\s+){{0,3}}?{_WHAT}|(?:nothing|no\w*)\s+abnormal)\b|"
     rf"(?:\bnot|n't)\s+(?:show|see|reveal|demonstrate|have|display)\s+(?:any\s+)?(?:[\w-]+\s+){{0,3}}?{_WHAT}\b|"
-    r"\b(?:lungs?|chest|fields?|angles?|image)\b[^.;\n]{0,40}\bclear\b|\bclear\s+(?:lungs?|lung fields)\b",
-    re.IGNORECASE,
+    r"\b(?:lungs?|chest|fields?|angles?|image)\b[^.;\n]{0,40}\bclear\b|\bclear\s+(?:lungs?|lung fields)\b"
 )
-_NOT_NORMAL = re.compile(
-    r"(?:\b(?:not|never|nor|no longer)|n't)\s+(?:\w+ly\s+)?(?:normal|clear|healthy)\b", re.IGNORECASE
-)
+_NOT_NORMAL = re.compile(r"(?i)(?:\b(?:not|never|nor|no longer)|n't)\s+(?:\w+ly\s+)?(?:normal|clear|healthy)\b")
 # Clauses that call the whole image normal and so contradict any finding.
 _ALL_NORMAL = re.compile(
-    r"(?:there (?:is|are)\s+)?(?:no findings?|none|normal)|(?:an?\s+|the\s+)?(?:chest\s+)?(?:x-?ray|radiograph|image|"
-    r"film|study|picture|exam\w*)\s+(?:is|appears|looks)\s+(?:completely\s+|entirely\s+)?(?:normal|unremarkable)",
-    re.IGNORECASE,
+    r"(?i)(?:there (?:is|are)\s+)?(?:no findings?|none|normal)|(?:an?\s+|the\s+)?(?:chest\s+)?(?:x-?ray|radiograph|"
+    r"image|film|study|picture|exam\w*)\s+(?:is|appears|looks)\s+(?:completely\s+|entirely\s+)?(?:normal|unremarkable)"
 )
-_NO_FINDING = "nofinding"
 
 
 @extractor("robust_labels", AnswerKind.LABELS, "findings, read with care", spaced_words, version=2)
 def robust_labels(reply: str, sample: Sample) -> Answer:
-    """Read the labels that a reply gives to a chest image.
-
-    The sample's options are label names, such as "Pleural Effusion" or "Pleural_Thickening". A label "No Finding" is
-    present if the reply calls the image normal and affirms no other label.
-
-    Example:
-        >>> sample = Sample({"options": ["Cardiomegaly", "Edema", "Pleural Effusion"]})
-        >>> robust_labels("The heart is enlarged. No effusion, possible edema.", sample).value
-        (1, 0, 0)
-        >>> robust_labels("A chest X-ray of an adult.", sample).reason.value
-        'no_match'
-    """
+    """Read the labels of an image; "No Finding" is present if the reply calls it normal and affirms no other label."""
     return _read(reply, tuple(sample.options))
 
 
@@ -154,11 +136,11 @@ def _read(text: str, options: tuple[str, ...]) -> Answer:
     final = [part for part in _FINAL.split(text)[1:] if part.strip()]
     # The item is the name of a label, not the denial of what follows.
     text = _NO_FINDING_ITEM.sub("normal. ", final[-1] if final else text)
-    is_none = [re.sub(r"[\W_]+", "", name).casefold() == _NO_FINDING for name in options]
+    is_none = [re.sub(r"[\W_]+", "", name).casefold() == "nofinding" for name in options]
     names = ["" if none else name for none, name in zip(is_none, options, strict=True)]
     by_stance: dict[Stance, set[int]] = {kind: set() for kind in Stance}
     for clause in clauses(text):
-        for finding in findings_named(clause, names):
+        for finding in _findings_named(clause, names):
             inside = re.search(r"\bnot\b|n't", clause[finding.start : finding.end])
             by_stance[Stance.DENIED if inside else stance(clause, finding.start, finding.end)].add(finding.what)
     affirmed = by_stance[Stance.AFFIRMED]
@@ -176,12 +158,9 @@ def _read(text: str, options: tuple[str, ...]) -> Answer:
 
 # ---- options that a reply lists, for questions with several right ones ----
 #
-# GMAI-MMBench asks for letters separated by commas and does not publish its rule, so this is our own:
-# 1. the whole reply, or its declared answer ("the correct answers are A and C", "Answer: A,C"), is a list of letters;
-# 2. lines that begin with a letter, unless they repeat every option;
-# 3. named or bracketed letters ("options A and D", "(A), (D)");
-# 4. the texts of options, unless denied.
-# A refusal lists nothing.
+# GMAI-MMBench asks for letters separated by commas and does not publish its rule, so this is our own: the whole reply,
+# or its declared answer, is a list of letters ("Answer: A,C"); else lines that begin with a letter, unless they repeat
+# every option; named or bracketed letters ("options A and D", "(A), (D)"); or texts of options. A refusal lists none.
 
 _LETTER = r"[\"'(\[]*(?<![A-Za-z])[A-Za-z](?![A-Za-z'])[\"')\].:]*"
 _BETWEEN = r"\s*+(?:,?\s*+(?:and|&)\s++|[,;/+]\s*+|(?<=\s))"
@@ -189,9 +168,8 @@ _LIST = rf"{_LETTER}(?:{_BETWEEN}{_LETTER})*"
 _WHOLE = re.compile(rf"\s*(?:(?:options?|answers?|choices?)\s*:?\s*)?({_LIST})\s*\.?\s*", re.IGNORECASE)
 _TOGETHER = re.compile(r"\s*([A-Z]{2,})\s*\.?\s*")
 _DECLARED = re.compile(
-    r"\b(?:answers?|options?|choices?|letters?)\s*(?:\([^)]{0,99}\)\s*)?(?:is|are|would be|:|=)+\s*(?:options?\s+)?"
-    rf"({_LIST})(?=\s*(?:$|[.\n,;]))",
-    re.IGNORECASE,
+    r"(?i)\b(?:answers?|options?|choices?|letters?)\s*(?:\([^)]{0,99}\)\s*)?(?:is|are|would be|:|=)+\s*(?:options?\s+)?"
+    rf"({_LIST})(?=\s*(?:$|[.\n,;]))"
 )
 _LINE = re.compile(r"^\s*+[-*•]?\s*+[\"'(\[]*([A-Za-z])[)\].:]+(?=\s|$)", re.MULTILINE)
 _NAMED = re.compile(rf"\b(?:options?|choices?|letters?)\s+({_LIST})", re.IGNORECASE)
@@ -201,13 +179,7 @@ _SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 
 @extractor("listed_options", AnswerKind.LABELS, "letters, else option texts, that are listed", own_words, version=2)
 def listed_options(text: str, sample: Sample) -> Answer:
-    """Read the options that a reply lists: 1 or 0 per option, at least one of them 1.
-
-    Example:
-        >>> sample = Sample({"options": ["cytosol", "actin", "vesicles"]})
-        >>> listed_options("The correct answers are A and C.", sample).value
-        (1, 0, 1)
-    """
+    """Read the options that a reply lists: 1 or 0 per option, at least one of them 1."""
     letters = [letter(index) for index in range(len(sample.options))]
     lines = {mark.upper() for mark in _LINE.findall(text)}
     repeated = lines == set(letters)

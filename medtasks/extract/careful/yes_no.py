@@ -14,11 +14,10 @@ import re
 from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
-from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
+from medtasks.extract.reading.negation import Mention, Stance, clauses, stance, stances
 from medtasks.extract.reading.option_names import normalised, words
-from medtasks.extract.reading.reply_text import SENTENCES, is_unable, own_words
+from medtasks.extract.reading.reply_text import SENTENCES, declared, is_unable, own_words
 
 _SURE = (
     r"(?:(?:(?:most|very|quite)\s+)?(?:likely|probably|definitely|certainly|absolutely|clearly|generally|overall|"
@@ -44,25 +43,21 @@ _LINK = (
 _DECLARED = (
     re.compile(rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}{_WORD}", re.IGNORECASE),
     re.compile(
-        rf"\b(?:{_NOUN}{_LINK}|(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)"
-        rf"(?:\s+that)?)\W*{_SURE}{_WORD}",
-        re.IGNORECASE,
+        rf"(?i)\b(?:{_NOUN}{_LINK}|(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)"
+        rf"(?:\s+that)?)\W*{_SURE}{_WORD}"
     ),
 )
 _SECOND = re.compile(
-    r"\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)\n]|\s+(?:or|and)\b)",
-    re.IGNORECASE,
+    r"(?i)\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)\n]|\s+(?:or|and)\b)"
 )
 _ECHO = re.compile(
-    r"(?:please\s+)?answer (?:the |this )?(?:following )?question with (?:either )?[\"']?yes[\"']?,? (?:or )?"
-    r"[\"']?no[\"']?(?:,? or [\"']?maybe[\"']?)?\W*",
-    re.IGNORECASE,
+    r"(?i)(?:please\s+)?answer (?:the |this )?(?:following )?question with (?:either )?[\"']?yes[\"']?,? (?:or )?"
+    r"[\"']?no[\"']?(?:,? or [\"']?maybe[\"']?)?\W*"
 )
 # "No, I cannot answer that" declines, "No, I cannot see a fracture" does not.
 _OWN_LIMIT = re.compile(
-    r"\bi(?:'m| am)? (?:cannot|can't|can not|unable to|not able to)\s+(?:\w+ly\s+)?(?:answer|help|assist|provide|"
-    r"determine|tell|say|interpret|view|analy[sz]e|assess|diagnose)\b",
-    re.IGNORECASE,
+    r"(?i)\bi(?:'m| am)? (?:cannot|can't|can not|unable to|not able to)\s+(?:\w+ly\s+)?(?:answer|help|assist|provide|"
+    r"determine|tell|say|interpret|view|analy[sz]e|assess|diagnose)\b"
 )
 _UNSURE = re.compile(r"\W*(?:i(?: a|')m )?(?:not (?:really |quite )?(?:sure|certain)|unsure)\b", re.IGNORECASE)
 _IT_IS = r"(?:it|there|this|that|they) (?:is|are|does|do|has|have)"
@@ -75,20 +70,18 @@ _SHORT = {
 }
 _ASKS = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b", re.IGNORECASE)
 _NOT_SIMPLE = re.compile(
-    r"\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b", re.IGNORECASE
+    r"(?i)\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b"
 )
 _PART = r"(?:chest|brain|head|abdom\w+|pelvi\w+|spine|neck|lung|liver|hist\w+|patholog\w+|axial|mri?|ct|x-?ray)"
 # The whole image is no part of what is asked about it: "in the chest x-ray".
 _IMAGE = re.compile(
-    rf"\b(?:(?:in|on|from|according to|based on)\s+)?(?:the|this|that|an?)\s+((?:ab)?normal\s+)?(?:{_PART}\s+){{0,3}}"
-    r"(?:images?|pictures?|photo\w*|x-?rays?|radiographs?|scans?|films?|studies|study|slides?|mri|ct)\b",
-    re.IGNORECASE,
+    rf"(?i)\b(?:(?:in|on|from|according to|based on)\s+)?(?:the|this|that|an?)\s+((?:ab)?normal\s+)?"
+    rf"(?:{_PART}\s+){{0,3}}(?:images?|pictures?|photo\w*|x-?rays?|radiographs?|scans?|films?|studies|study|slides?|mri|ct)\b"
 )
 # Clauses about images in general, or about what is not said.
 _NO_STATEMENT = re.compile(
-    r"\b(?:would|typically|usually|generally|sometimes|some cases|used (?:to|for)|whether|if|"
-    r"not (?:\w+ly )?(?:mention|state|specif|describ|provid)\w*|(?:difficult|hard) to)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:would|typically|usually|generally|sometimes|some cases|used (?:to|for)|whether|if|"
+    r"not (?:\w+ly )?(?:mention|state|specif|describ|provid)\w*|(?:difficult|hard) to)\b"
 )
 # Words that do not tell one question about an image from another.
 _FILLERS = frozenset(
@@ -113,17 +106,7 @@ def own_part(text: str) -> str:
 
 
 def verdicts(text: str) -> set[str]:
-    """Return the verdicts a reply gives: of ``yes``, ``no`` and ``maybe``, several if it contradicts itself.
-
-    It is the final answer if one is declared; else the verdicts that the reply begins with, declares, or gives in a
-    sentence of their own. The "no" of "no significant difference" is never a verdict.
-
-    Example:
-        >>> verdicts("Yes, no significant difference was found.")
-        {'yes'}
-        >>> verdicts("No significant difference was found.")
-        set()
-    """
+    """Return the verdicts, of ``yes``, ``no`` and ``maybe``, that a reply declares, begins with, or has alone."""
 
     def verdict(match: re.Match[str], text: str) -> set[str]:
         """Return the verdict of a match, and a second one next to it ("yes and no", "maybe not")."""
@@ -151,16 +134,7 @@ def is_unsure(text: str) -> bool:
 
 
 def yes_no(reply: str | None, question: str = "") -> Answer:
-    """Read "yes" or "no" from a reply to a closed question; with its text, statements about what it asks are read, too.
-
-    Example:
-        >>> yes_no("No, the lungs are clear. Yes-men may differ.").value
-        'no'
-        >>> yes_no("There is no fracture.").reason.value
-        'no_match'
-        >>> yes_no("There is no fracture.", "Is there a fracture?").value
-        'no'
-    """
+    """Read "yes" or "no" from a reply to a closed question; its text makes statements readable."""
     text = own_words(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
@@ -206,18 +180,7 @@ def _content(text: str) -> list[Mention[str]]:
 
 @extractor("robust_yes_no_maybe", AnswerKind.CHOICE, "verdict on a question, read with care", own_words, version=2)
 def robust_yes_no_maybe(reply: str, sample: Sample) -> Answer:
-    """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
-
-    The sample's options are the words "yes", "no" and "maybe" in the order of the letters; a verdict that is no option
-    is ``no_match``.
-
-    Example:
-        >>> sample = Sample({"options": ["yes", "no", "maybe"]})
-        >>> robust_yes_no_maybe("No. Yes-men were not asked.", sample).value
-        'B'
-        >>> robust_yes_no_maybe("No significant difference was seen.", sample).reason.value
-        'no_match'
-    """
+    """Read a verdict (PubMedQA); options are words in the order of the letters."""
     text = own_part(reply)
     if not text:  # nothing but the instruction
         return Answer.invalid(Reason.AMBIGUOUS)
@@ -233,3 +196,87 @@ def worded_option(read: set[str], options: Sequence[str]) -> Answer | None:
     if len(read) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
     return Answer.only([letter(index) for index, option in enumerate(options) if normalised(option) in read])
+
+
+# ---- the logical relation of two sentences ----
+#
+# It is declared ("the relationship is neutral") or leading ("Contradiction: ..."), else the one relation that the text
+# affirms, in any form ("entailed"). "Neither entailment nor contradiction" and "no clear logical relationship" are
+# neutral; "not entailment" alone names none. The question's list of the three words does not count.
+
+_FORMS = {
+    "entailment": r"entail(?:s|ed|ing|ments?)?",
+    "contradiction": r"contradict(?:s|ed|ing|ions?|ory)?",
+    "neutral": r"neutral(?:ity)?",
+}
+_RELATION = re.compile("|".join(rf"(?P<{name}>\b{form}\b)" for name, form in _FORMS.items()), re.IGNORECASE)
+_ANY = rf"[\"'(]*(?:{'|'.join(_FORMS.values())})[\"')]*"
+_OR = r"(?:\s*[,/|]\s*(?:(?:or|and)\s+)?|\s+or\s+)(?:an?\s+)?"
+_LIST = re.compile(rf"\b(?:an?\s+)?{_ANY}{_OR}{_ANY}{_OR}{_ANY}", re.IGNORECASE)
+_QUESTION = re.compile(
+    r"(?:determine the logical relationship[^.?]{0,250}\.\s*)?"
+    r"does the second sentence logically follow.{0,250}?\(neutral\)\W*",
+    re.IGNORECASE | re.DOTALL,
+)
+_NEXT = re.compile(r"\n\s*Sentence 1\s*:")
+_FOLLOWS = re.compile(r"\bfollows?\s+(?:logically\s+)?from\b", re.IGNORECASE)
+_WORDS = r"(?:\s+[\w'-]+){0,4}?"
+_POSITIVE = r"(?:entail\w*|follows?|support\w*|confirm\w*|impl(?:y|ies|ied))"
+_NOR = rf",?\s+(?:nor|or|and (?:also )?(?:not|neither|does not|doesn't|is not|isn't))\b{_WORDS}"
+_NEITHER = re.compile(
+    rf"(?i)(?:\b(?:neither|not|nor|no)|n't)\b{_WORDS}\s+(?:{_POSITIVE}{_WORDS}{_NOR}\s+contradict\w*|"
+    rf"contradict\w*{_WORDS}{_NOR}\s+{_POSITIVE})|"
+    r"\bno (?:clear |direct |obvious )?(?:logical )?(?:relationship|relation|connection)\b"
+)
+_HEADING = r"(?:relationship|relation|answer|label|inference|classification|verdict|conclusion|category|prediction)"
+_SAYS = r"[\"']?(?:\s+between [^.:;\n]{0,100}?)?\s*(?:(?:is|are|was|would be|should be|can be|must be)\b|:|=|->|→)"
+_WAY = (
+    r"[\s\"'(]*(?:(?:best|most likely|likely|probably|described as|classified as|characterized as|one of|that of|of|"
+    r"an?|the|thus)\b[\s\"'(]*)*"
+)
+_LEADS = tuple(
+    re.compile(rf"{lead}{_WAY}(?={_RELATION.pattern})", re.IGNORECASE)
+    for lead in (rf"\bfinal\s+{_HEADING}{_SAYS}", rf"\b{_HEADING}{_SAYS}", rf"\b(?:it|this|sentences){_SAYS}")
+)
+_OPENING = re.compile(rf"{_WAY}", re.IGNORECASE)
+_OPENED = re.compile(r"[\"')\]]*\s*(?:$|[.,;:!?(\n]|[-–—]\s|(?:because|since|as|for|given)\b)", re.IGNORECASE)
+_JOINT = re.compile(rf"(?i)[\"')]*\s*(?:,|/|\bor\b|\band\b)\s*(?:or\s+)?(?:an?\s+)?(?={_ANY}\W*(?:$|[.,;\n]))")
+
+
+@extractor("robust_nli", AnswerKind.CHOICE, "relation of two sentences, read with care", own_words, version=2)
+def robust_nli(reply: str, sample: Sample) -> Answer:
+    """Read the logical relation of two sentences (MedNLI); options are words in the order of the letters."""
+    following = _NEXT.search(reply, 1)
+    text = _QUESTION.sub(" ", reply[: following.start()] if following else reply)
+    text = _LIST.sub(
+        lambda match: " " if len({word.what for word in _mentions(match[0])}) == len(_FORMS) else match[0], text
+    ).strip()
+    if text != reply and not re.search(r"\w", text):
+        return Answer.invalid(Reason.AMBIGUOUS)
+    text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", text))
+    relations = declared(_LEADS, text, lambda lead: _relations_at(text, lead.end()))
+    opening = _OPENING.match(text)
+    start = opening.end() if opening else 0
+    word = _RELATION.match(text, start)
+    if not relations and word and (_OPENED.match(text, word.end()) or _JOINT.match(text, word.end())):
+        relations = _relations_at(text, start)
+    if not relations and is_unable(text):
+        return Answer.invalid(Reason.REFUSED)
+    by_stance = stances(text, _mentions)
+    relations = relations or by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]
+    return worded_option(relations, sample.options) or Answer.invalid(Reason.NO_MATCH)
+
+
+def _mentions(text: str) -> list[Mention[str]]:
+    return [Mention(match.lastgroup or "", *match.span()) for match in _RELATION.finditer(text)]
+
+
+def _relations_at(text: str, start: int) -> set[str]:
+    relations: set[str] = set()
+    while word := _RELATION.match(text, start):
+        relations.add(word.lastgroup or "")
+        joint = _JOINT.match(text, word.end())
+        if joint is None:
+            break
+        start = joint.end()
+    return relations

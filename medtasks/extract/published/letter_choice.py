@@ -1,31 +1,29 @@
-"""Published rules for the letter of the chosen option: MediConfusion, VLMEvalKit, MedVLThinker, MedXpertQA's authors.
+"""Published rules for the chosen option: MediConfusion, VLMEvalKit, MedVLThinker, MedXpertQA's authors; likelihoods.
 
-- MediConfusion: ``clean_up_manual`` of https://github.com/AIF4S/MediConfusion at a3045b0. It also reads letters that
-  greedy decoding and prefix scoring produce.
+- MediConfusion: ``clean_up_manual`` of https://github.com/AIF4S/MediConfusion at a3045b0, also for letters that greedy
+  decoding and prefix scoring produce.
 - VLMEvalKit: ``vlmeval/utils/matching_util.py`` of https://github.com/open-compass/VLMEvalKit at c6bdffd (2024-03-19,
-  in use until 2025-04) and 2cf2a36 (2026-06-25): a lone letter, else an option's text. The next steps, a judge and a
-  random choice, are left out, as in GMAI-MMBench's paper. Since 2025 a lone letter counts only among the last four
-  words, and a text only in a reply at most twice as long as all options together; since 2026-06-17 ``answer is``
-  followed by one of a, b, c, d counts, whatever follows, so that "the answer is cardiomegaly" is read as C.
-- MedVLThinker: ``eval/run_offline_inference.py``, ``analysis/regrade_eval_results.py`` and ``train/my_reward.py`` of
-  https://github.com/UCSC-VLAA/MedVLThinker at a3163b1. The majority of several replies is in
-  :mod:`medtasks.audit.repeats`.
+  in use until 2025-04) and 2cf2a36 (2026-06-25): a lone letter, else an option's text, without the judge and the random
+  choice after it, as in GMAI-MMBench's paper. Since 2025 a lone letter counts only among the last four words, and a
+  text only in a reply at most twice as long as all options; since 2026-06-17 ``answer is`` followed by a, b, c or d
+  counts, whatever follows, so that "the answer is cardiomegaly" is read as C.
+- MedVLThinker: ``eval/run_offline_inference.py`` and ``analysis/regrade_eval_results.py`` of
+  https://github.com/UCSC-VLAA/MedVLThinker at a3163b1.
 - MedXpertQA: ``answer_cleansing`` in ``eval/utils.py`` and ``eval/config/prompt_templates.py`` of
-  https://github.com/TsinghuaC3I/MedXpertQA at f21247d, for replies without examples: the first capital letter on its
-  own. With ten options "I would choose C" is I.
+  https://github.com/TsinghuaC3I/MedXpertQA at f21247d, without examples: the first capital letter on its own. With ten
+  options "I would choose C" is I.
 """
 
+import math
 import re
 from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
-from medtasks.extract.published.medevalkit_text import tag_contents
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
+from medtasks.extract.published.medevalkit_choice import tag_contents
 from medtasks.extract.reading.reply_text import given_text
 
 _SPELLINGS = ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')
-_TOKENS = {name: {spelling.replace("L", name) for spelling in _SPELLINGS} for name in ("A", "B")}
 
 
 @extractor("mediconfusion_reference", AnswerKind.CHOICE, "MediConfusion's published parser, exactly", given_text)
@@ -35,15 +33,9 @@ def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
     Newlines become spaces, the reply is cut at single spaces, and a letter counts when one of the pieces is the letter
     in one of nine exact spellings. Exactly one of A and B must count. Case matters; ``(A)``, ``**A**`` and ``a`` are
     invalid, and the article of ``A normal brain`` is read as the letter.
-
-    Example:
-        >>> mediconfusion_reference("The answer is A.", Sample({})).value
-        'A'
-        >>> mediconfusion_reference("(A)", Sample({})).reason.value
-        'no_match'
     """
     pieces = set(reply.replace("\n", " ").split(" "))
-    return Answer.only([name for name, tokens in _TOKENS.items() if pieces & tokens])
+    return Answer.only([name for name in "AB" if any(spelling.replace("L", name) in pieces for spelling in _SPELLINGS)])
 
 
 # ---- VLMEvalKit ----
@@ -57,42 +49,29 @@ _REFUSALS = (
     "Cannot determine the answer",
 )
 _TO_BLANKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
-_LAST_WORDS = 4
 _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
 
 
 @extractor("vlmevalkit_2024_06", AnswerKind.CHOICE, "GMAI-MMBench's paper: a lone letter, else text", given_text)
 def vlmevalkit_2024_06(reply: str, sample: Sample) -> Answer:
-    """Read an option, of at most 26, as for the published GMAI-MMBench numbers, which count invalid as wrong.
-
-    Example:
-        >>> sample = Sample({"options": ["polyp", "ulcer"]})
-        >>> vlmevalkit_2024_06("B is what the image shows, I would say", sample).value
-        'B'
-    """
-    return _vlmevalkit(reply, sample.options, newest=False)
+    """Read an option, of at most 26, as for the published GMAI-MMBench numbers, which count invalid as wrong."""
+    return _vlmevalkit(reply, sample.options)
 
 
 @extractor("vlmevalkit_2026_06", AnswerKind.CHOICE, "VLMEvalKit at 2cf2a36: a last letter, else text", given_text)
 def vlmevalkit_2026_06(reply: str, sample: Sample) -> Answer:
-    """Read an option as the newest version does.
-
-    Example:
-        >>> sample = Sample({"options": ["cardiomegaly", "edema", "nodule"]})
-        >>> vlmevalkit_2026_06("The answer is cardiomegaly", sample).value
-        'C'
-    """
+    """Read an option as the newest version does."""
     return _vlmevalkit(reply, sample.options, newest=True)
 
 
-def _vlmevalkit(reply: str, options: Sequence[str], *, newest: bool) -> Answer:
+def _vlmevalkit(reply: str, options: Sequence[str], *, newest: bool = False) -> Answer:
     letters = [letter(index) for index in range(len(options))]
     if NO_REPLY not in reply:  # else the reference goes on: an option whose text the message contains is chosen
         if any(refusal in reply for refusal in _REFUSALS):
             return Answer.invalid(Reason.REFUSED)
         words = spoken_words(reply)
         named = [name for name in letters if name in words]
-        if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - _LAST_WORDS):
+        if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - 4):
             return Answer.ok(named[0])
         if not named and NO_OPTION in words:
             return Answer.invalid(Reason.NO_MATCH)
@@ -116,32 +95,17 @@ def spoken_words(text: str) -> list[str]:
 _LEADS = tuple(
     re.compile(rf"{lead}\s*(.*)\s*", re.IGNORECASE) for lead in ("answer:", "answer is:", "answer is", "is:")
 )
-_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
-_TURN = re.compile(r"</think>\s*<answer>")
 
 
 @extractor("medvlthinker_choice", AnswerKind.CHOICE, "MedVLThinker at evaluation: first <answer>, alone", given_text)
 def medvlthinker_choice(reply: str, sample: Sample) -> Answer:
-    """Read the option that is the whole answer: its letter, its text, or both as ``B. text``.
-
-    Example:
-        >>> sample = Sample({"options": ["liver", "spleen"]})
-        >>> medvlthinker_choice("<think>A?</think><answer>spleen</answer>", sample).value
-        'B'
-        >>> medvlthinker_choice("The answer is B", sample).reason.value
-        'no_match'
-    """
-    return _medvlthinker(first_answer(reply), sample)
+    """Read the option that is the whole answer: its letter, its text, or both as ``B. text``."""
+    return _medvlthinker([*tag_contents(reply, "answer"), reply][0].strip(), sample)
 
 
 @extractor("medvlthinker_choice_regraded", AnswerKind.CHOICE, "MedVLThinker's tables, also 'answer is'", given_text)
 def medvlthinker_choice_regraded(reply: str, sample: Sample) -> Answer:
-    """Read the option as the later pass for the tables does.
-
-    Example:
-        >>> medvlthinker_choice_regraded("The answer is B", Sample({"options": ["liver", "spleen"]})).value
-        'B'
-    """
+    """Read the option as the later pass for the tables does."""
     return _medvlthinker(last_answer(reply), sample)
 
 
@@ -153,24 +117,13 @@ def _medvlthinker(answer: str, sample: Sample) -> Answer:
     return Answer.ok(target if target in named else named[0])  # of options with the same text each is right
 
 
-def first_answer(reply: str) -> str:
-    """Return the content of the first ``<answer>``, else the whole reply, stripped."""
-    contents = tag_contents(reply, "answer")
-    return (contents[0] if contents else reply).strip()
-
-
 def last_answer(reply: str) -> str:
-    r"""Return the first line of the last ``<answer>``, else the text after a lead-in, without tags.
-
-    Example:
-        >>> last_answer("<answer>\nB\nsure</answer>"), last_answer("Answer: A\nThe final answer: (B)")
-        ('B', '(B)')
-    """
+    """Return the first line of the last ``<answer>``, else the text after a lead-in, without tags."""
     if contents := tag_contents(reply, "answer"):
         text = re.split(r"[\n\r]", contents[-1].strip())[0]
     else:
         text = next((matches[-1] for lead in _LEADS if (matches := lead.findall(reply))), reply)
-    for tag in _TAGS:
+    for tag in ("<think>", "</think>", "<answer>", "</answer>"):
         text = text.replace(tag, "")
     return text.strip()
 
@@ -182,48 +135,70 @@ def named_options(answer: str, options: Sequence[str]) -> list[int]:
     return [index for index, names in enumerate(forms) if plain in [name.strip().lower() for name in names]]
 
 
-def format_reward(reply: str) -> float:
-    """Return 1 for a reply that is exactly ``<think>...</think> <answer>...</answer>``, else 0."""
-    framed = reply.startswith("<think>") and reply.endswith("</answer>")
-    return float(framed and _TURN.search(reply, len("<think>"), len(reply) - len("</answer>")) is not None)
-
-
 # ---- MedXpertQA's authors ----
 
+# Ends of the prompt, which a reply may repeat: for a direct answer, and for the second turn after reasoning.
 DIRECT, REASONED = "Among A through {last}, the answer is", "Therefore, among A through {last}, the answer is"
-"""Ends of the prompt, which a reply may repeat: for a direct answer, and for the second turn after reasoning."""
-_UNWANTED = ("I understand", "A through J", "A through E", "A through D")
 
 
 @extractor("medxpertqa_authors", AnswerKind.CHOICE, "MedXpertQA's authors: first capital letter", given_text)
 def medxpertqa_authors(reply: str, sample: Sample) -> Answer:
-    """Read a direct answer.
-
-    Example:
-        >>> medxpertqa_authors("Among A through C, the answer is (B)", Sample({"options": ["x", "y", "z"]})).value
-        'B'
-    """
-    name = first_letter(reply, len(sample.options))
-    return Answer.ok(name) if name else Answer.invalid(Reason.NO_MATCH)
+    """Read a direct answer."""
+    return first_letter(reply, len(sample.options), DIRECT)
 
 
 @extractor("medxpertqa_authors_cot", AnswerKind.CHOICE, "MedXpertQA's authors, answers of a second turn", given_text)
 def medxpertqa_authors_cot(reply: str, sample: Sample) -> Answer:
     """Read the answer that a second turn asks for."""
-    name = first_letter(reply, len(sample.options), REASONED)
-    return Answer.ok(name) if name else Answer.invalid(Reason.NO_MATCH)
+    return first_letter(reply, len(sample.options), REASONED)
 
 
-def first_letter(reply: str, options: int, trigger: str = DIRECT) -> str | None:
-    """Return the first of the options' letters after a trigger, else after "answer is"; None without any."""
+def first_letter(reply: str, options: int, trigger: str) -> Answer:
+    """Return the first of the options' letters after a trigger, else after "answer is"."""
     if not options:
-        return None
+        return Answer.invalid(Reason.NO_MATCH)
     letters, text = [letter(index) for index in range(options)], reply
     for lead in (trigger.format(last=letters[-1]), " answer is "):
         if lead in text:
             text = text.split(lead)[1].strip()
             break
-    for phrase in _UNWANTED:
+    for phrase in ("I understand", "A through J", "A through E", "A through D"):
         text = text.replace(phrase, "")
     match = re.search(rf"\b(?:{'|'.join(map(re.escape, letters))})\b", text)
-    return match[0] if match else None
+    return Answer.ok(match[0]) if match else Answer.invalid(Reason.NO_MATCH)
+
+
+# ---- likelihoods: the mean negative log-likelihood of each option's tokens ----
+#
+# MediConfusion's prefix score is the geometric mean of the token probabilities, so the smaller mean loss is the larger
+# score. Its code counts NaN, a failed forward pass, as option B; here the sample failed.
+
+
+def most_likely(losses: Sequence[float]) -> list[int]:
+    """Return the indices of the options with the smallest loss; none if a loss is NaN."""
+    if not losses or any(map(math.isnan, losses)):
+        return []
+    return [index for index, loss in enumerate(losses) if loss == min(losses)]
+
+
+def _chosen(losses: Sequence[float], position: int) -> Answer:
+    best = most_likely(losses)
+    return Answer.ok(letter(best[position])) if best else Answer.invalid(Reason.ADAPTER_FAILED)
+
+
+@extractor("greedy_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the first")
+def greedy_reference(losses: Sequence[float], sample: Sample) -> Answer:
+    """Choose the most likely option; a tie goes to the first."""
+    return _chosen(losses, 0)
+
+
+@extractor("prefix_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the last")
+def prefix_reference(losses: Sequence[float], sample: Sample) -> Answer:
+    """Choose the most likely option; a tie goes to the last."""
+    return _chosen(losses, -1)
+
+
+@extractor("untied", AnswerKind.LIKELIHOODS, "most likely option, a tie is no answer")
+def untied(losses: Sequence[float], sample: Sample) -> Answer:
+    """Choose the most likely option; a tie is ``ambiguous``."""
+    return Answer.invalid(Reason.AMBIGUOUS) if len(most_likely(losses)) > 1 else _chosen(losses, 0)

@@ -1,11 +1,9 @@
 r"""MedEvalKit's rule for MMMU, the parser of MMMU's authors after ``<answer>`` or a box; and MMMU-Pro's own rule.
 
 If the parser finds no option, the reference draws one at random, depending on the replies to all earlier questions. An
-extractor only gives the number of options to draw from, the fact ``draws``.
-
-The target of an open question, and the value of its right answer, is
-:data:`~medtasks.extract.published.medevalkit_choice.NO_LETTER`; that of a wrong one is :data:`OTHER`. At 9b12e3b open
-replies are not parsed: each of their characters is compared with the whole gold.
+extractor only gives the number of options to draw from, the fact ``draws``. At 9b12e3b open replies are not parsed:
+each of their characters is compared with the whole gold. The target of an open question, and the value of its right
+answer, is :data:`~medtasks.extract.published.medevalkit_choice.NO_LETTER`.
 
 Source: ``utils/MMMU/eval_utils.py`` and ``eval_val.py`` of https://github.com/alibaba-damo-academy/MedEvalKit at
 9b12e3b; ``mmmu/utils/eval_utils.py`` and, at f7446ce, ``mmmu-pro/evaluate.py`` of
@@ -16,24 +14,16 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.robust_choice import robust_kit_choice
-from medtasks.extract.extractor_registry import AnswerKind, extractor
-from medtasks.extract.published.medevalkit_choice import NO_LETTER
-from medtasks.extract.published.medevalkit_text import boxed, declared_answer, tagged
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
+from medtasks.extract.published.medevalkit_choice import NO_LETTER, boxed, declared_answer, tagged
 from medtasks.extract.reading.reply_text import answered_text, own_words
 
-OTHER = "other"
-"""The value of an answer to an open question that is not the gold."""
-OPEN = "open"
-"""The question type of open questions."""
+OTHER = "other"  # value of an answer to an open question that is not the gold
 
 Prediction = str | float
 
-_ENDS = ",.!?;:'"
-_FEWEST_WORDS = 6  # of a reply in which options' texts are looked for
 _LEADS = ("could be ", "so ", "is ", "thus ", "therefore ", "final ", "answer ", "result ")
-_TRIVIAL = frozenset(":,.!?;'")
 # With thousands, in scientific notation, and others. A number begins with its first digit.
 _NUMBERS = (
     re.compile(r"-?\b\d{1,3}(?:,\d{3})+\b"),
@@ -44,19 +34,12 @@ _NUMBERS = (
 
 def is_open(sample: Sample) -> bool:
     """Return whether a question's type is open."""
-    return bool(sample.document.get("question_type") == OPEN)
+    return bool(sample.document.get("question_type") == "open")
 
 
 @extractor("medevalkit_mmmu", AnswerKind.CHOICE, "MedEvalKit for MMMU; open answers never right", answered_text)
 def medevalkit_mmmu(reply: str, sample: Sample) -> Answer:
-    """Read a reply as MedEvalKit does.
-
-    Example:
-        >>> medevalkit_mmmu("I see both (A) and (B)", Sample({"options": ["liver", "spleen"]})).value
-        'B'
-        >>> medevalkit_mmmu("liver", Sample({"options": ["liver", "spleen"]})).facts["draws"]
-        2
-    """
+    """Read a reply as MedEvalKit does."""
     return _read(reply, sample, list)
 
 
@@ -84,14 +67,7 @@ def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
 
 @extractor("mmmu_pro", AnswerKind.CHOICE, "MMMU-Pro's authors at f7446ce; else a seeded draw", answered_text)
 def mmmu_pro(reply: str, sample: Sample) -> Answer:
-    r"""Read a reply as MMMU-Pro's authors do.
-
-    Example:
-        >>> mmmu_pro("A or B?\nAnswer: (B)", Sample({"options": ["liver", "spleen"]})).value
-        'B'
-        >>> mmmu_pro("B\n", Sample({"options": ["liver", "spleen"]})).facts["draws"]
-        2
-    """
+    """Read a reply as MMMU-Pro's authors do."""
     _, declares, declared = reply.rpartition("Answer:")
     named = [name for name in _letters(sample.options) if declares and name in declared]
     forms = (("({})", "({})"), ("{} ", " {} "), ("{}.", " {} "))  # of several letters with a dot, the first is taken
@@ -120,17 +96,14 @@ def parsed_option(response: str, options: Sequence[str]) -> str | None:
 
 
 def _last_option(text: str, options: Sequence[str], forms: Sequence[tuple[str, str]]) -> str | None:
-    """Return the last letter in the first form that occurs, else the option whose text comes last in a longer reply.
-
-    A form has two patterns: one to find a letter, one to find its last position.
-    """
-    for mark in _ENDS:
+    """Return the last letter in the first form (to find it, and its last position) that occurs, else the last text."""
+    for mark in ",.!?;:'":
         text = text.strip(mark)
     text, letters = f" {text} ", _letters(options)
     for form, position in forms:
         if named := [name for name in letters if form.format(name) in text]:
             return max(named, key=lambda name: text.rfind(position.format(name)))
-    if len(text.split()) >= _FEWEST_WORDS:
+    if len(text.split()) > 5:
         positions = [text.lower().rfind(option.lower()) for option in options]
         if max(positions, default=-1) >= 0:
             return letters[positions.index(max(positions))]
@@ -142,16 +115,11 @@ def _letters(options: Sequence[str]) -> list[str]:
 
 
 def open_answers(response: str) -> list[Prediction]:
-    """Return the candidates for an open question's answer: texts in lower case, and numbers rounded to two decimals.
-
-    Example:
-        >>> sorted(open_answers("The result is 12.14 mg"), key=str)
-        [12.14, '12.14 mg']
-    """
+    """Return the candidates for an open question's answer: texts in lower case, and numbers rounded to two decimals."""
     text = response.strip().strip(".").lower()
     *parts, last = text.split("\n")
     keys = [*(_key(part, _LEADS) for part in parts), _key(last, (*_LEADS, "="))]
-    texts = [key for key in keys if key and key not in _TRIVIAL] or [text]
+    texts = [key for key in keys if key and key not in tuple(":,.!?;'")] or [text]
     numbers = [number for key in texts for pattern in _NUMBERS for number in pattern.findall(key)]
     return list(dict.fromkeys(answer for candidate in (*texts, *numbers) for answer in _normalised(candidate)))
 

@@ -15,17 +15,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.open_text import DENIED, open_reply, stated_words, target_words
 from medtasks.extract.careful.yes_no import yes_no
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.published.medevalkit_text import NO_BOX, boxed, declared_answer, parsed_reply, tagged
+from medtasks.extract.published.medevalkit_choice import NO_BOX, boxed, declared_answer, parsed_reply, tagged
 from medtasks.extract.reading.option_names import normalised
 from medtasks.extract.reading.reply_text import SENTENCES, given_text, own_words, without_thoughts
 from medtasks.metrics.medevalkit_texts import MEASURES, compared
 
-_NOTHING = dict.fromkeys(MEASURES, 0.0)
 # The measure that HEAD reports under each of these names.
 _PERMUTED = {"precision": "f1", "recall": "precision", "f1": "recall"}
 
@@ -48,7 +46,7 @@ def _answer(text: str, sample: Sample, **facts: Any) -> Answer:
 
 def _without(reason: Reason, sample: Sample) -> Answer:
     closed = is_closed_question(sample.document)
-    measures = None if closed else _NOTHING
+    measures = None if closed else dict.fromkeys(MEASURES, 0.0)
     return Answer.invalid(reason, closed=closed, correct=False, measures=measures, stops=None, judged="", gold="")
 
 
@@ -56,7 +54,12 @@ def _without(reason: Reason, sample: Sample) -> Answer:
 
 
 def _read(reply: str | None, sample: Sample, *, slake: bool, head: bool) -> Answer:
-    """Read a reply as at HEAD; without ``head`` ignore its errors, and call measures by their right names."""
+    """Read a reply as MedEvalKit does; without ``head`` ignore its errors, and call measures by their right names.
+
+    Box or tag, lower case, stripped, the text after the last lead such as "answer:". A closed question is right if
+    exactly one of the substrings "yes" and "no" occurs and is the answer, so "It is normal." says no; in SLAKE if the
+    reply without dots is the answer.
+    """
     if failure_cause(reply) is not None:
         return _without(Reason.ADAPTER_FAILED, sample)
     box, gold = boxed(reply or ""), str(sample.document["answer"])
@@ -77,62 +80,26 @@ def _read(reply: str | None, sample: Sample, *, slake: bool, head: bool) -> Answ
     return _answer(parsed, sample, judged=text, gold=gold, correct=correct)
 
 
-@extractor("medevalkit_vqa", AnswerKind.KIT_QUESTION, "MedEvalKit at 9b12e3b, VQA-RAD: yes and no by substring")
-def medevalkit_vqa(reply: str | None, sample: Sample) -> Answer:
-    """Score as MedEvalKit does for VQA-RAD.
-
-    Box or tag, lower case, stripped, the text after the last lead such as "answer:". A closed question is right if
-    exactly one of the substrings "yes" and "no" occurs and is the answer, so "It is normal." says no.
-
-    Example:
-        >>> medevalkit_vqa("It is abnormal.", Sample({"answer": "No"})).facts["correct"]
-        True
-        >>> medevalkit_vqa("Answer: ct", Sample({"answer": "CT"})).facts["correct"]
-        False
-    """
-    return _read(reply, sample, slake=False, head=True)
+def _register(name: str, summary: str, *, slake: bool, head: bool) -> None:
+    @extractor(name, AnswerKind.KIT_QUESTION, summary)
+    def read(reply: str | None, sample: Sample) -> Answer:
+        return _read(reply, sample, slake=slake, head=head)
 
 
-@extractor("medevalkit_path_vqa", AnswerKind.KIT_QUESTION, "the same for PathVQA, where a judge voids closed answers")
-def medevalkit_path_vqa(reply: str | None, sample: Sample) -> Answer:
-    """Score as MedEvalKit does for PathVQA: as for VQA-RAD, but with a judge closed answers count as wrong."""
-    return _read(reply, sample, slake=False, head=True)
-
-
-@extractor("medevalkit_vqa_fixed", AnswerKind.KIT_QUESTION, "the same with its arithmetic and crashes fixed")
-def medevalkit_vqa_fixed(reply: str | None, sample: Sample) -> Answer:
-    """Read as MedEvalKit does for VQA-RAD and PathVQA, and go on where it raises."""
-    return _read(reply, sample, slake=False, head=False)
-
-
-@extractor("medevalkit_slake", AnswerKind.KIT_QUESTION, "MedEvalKit at 9b12e3b, SLAKE: closed answers by equality")
-def medevalkit_slake(reply: str | None, sample: Sample) -> Answer:
-    """Score as MedEvalKit does for SLAKE, where a closed question is right if the reply without dots is the answer.
-
-    Example:
-        >>> sample = Sample({"answer": "Yes", "answer_type": "CLOSED"})
-        >>> medevalkit_slake("Yes.", sample).facts["correct"], medevalkit_slake("Answer: Yes", sample).facts["correct"]
-        (True, False)
-    """
-    return _read(reply, sample, slake=True, head=True)
-
-
-@extractor("medevalkit_slake_fixed", AnswerKind.KIT_QUESTION, "the same with its arithmetic and crashes fixed")
-def medevalkit_slake_fixed(reply: str | None, sample: Sample) -> Answer:
-    """Read as MedEvalKit does for SLAKE, and go on where it raises."""
-    return _read(reply, sample, slake=True, head=False)
+# The rule for PathVQA is the same as for VQA-RAD, but with a judge its closed answers count as wrong.
+for _name, _slake, _head, _summary in (
+    ("medevalkit_vqa", False, True, "MedEvalKit at 9b12e3b, VQA-RAD: yes and no by substring"),
+    ("medevalkit_path_vqa", False, True, "the same for PathVQA, where a judge voids closed answers"),
+    ("medevalkit_vqa_fixed", False, False, "the same with its arithmetic and crashes fixed"),
+    ("medevalkit_slake", True, True, "MedEvalKit at 9b12e3b, SLAKE: closed answers by equality"),
+    ("medevalkit_slake_fixed", True, False, "the same with its arithmetic and crashes fixed"),
+):
+    _register(_name, _summary, slake=_slake, head=_head)
 
 
 @extractor("medevalkit_vqa_release", AnswerKind.KIT_QUESTION, "MedEvalKit's release 1de51eb: up to the first full stop")
 def medevalkit_vqa_release(reply: str | None, sample: Sample) -> Answer:
-    """Score as MedEvalKit's first release does for VQA-RAD and PathVQA, where a judge reads every open answer.
-
-    Tag, then box, lower case, stripped, and all from the first full stop on cut off. It has no measures of texts.
-
-    Example:
-        >>> medevalkit_vqa_release("Yes. It is.", Sample({"answer": "yes"})).facts["correct"]
-        True
-    """
+    """Score as the first release, where a judge reads all open answers: tag, then box, up to the first full stop."""
     if failure_cause(reply) is not None:
         return _without(Reason.ADAPTER_FAILED, sample)
     text = declared_answer(reply).lower().strip().split(".")[0]
@@ -143,9 +110,8 @@ def medevalkit_vqa_release(reply: str | None, sample: Sample) -> Answer:
 # ---- with care ----
 
 _VERDICTS = {
-    **dict.fromkeys(
-        ("yes", "是", "是的", "对", "对的", "正确", "有", "有的", "包含", "存在", "会", "能", "可以"), "yes"
-    ),
+    **dict.fromkeys(("yes", "是", "是的", "对", "对的", "正确", "有", "有的", "包含", "存在"), "yes"),
+    **dict.fromkeys(("会", "能", "可以"), "yes"),
     **dict.fromkeys(("no", "否", "不", "不是", "不是的", "不对", "不正确", "错误", "没有", "没", "无"), "no"),
     **dict.fromkeys(("不包含", "不存在", "不会", "不能", "不可以"), "no"),
 }
@@ -166,13 +132,6 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     language; both or neither is invalid. Any other question is right if the reply, or its declared answer, has the same
     words in the same order (:func:`~medtasks.extract.careful.open_text.stated_words`). Measures compare these words.
     Refusals are invalid.
-
-    Example:
-        >>> sample = Sample({"answer": "不是", "answer_type": "CLOSED", "question": "这是肺吗?"})
-        >>> [robust_kit_vqa(reply, sample).facts["correct"] for reply in ("No.", "不是。", "是的", "答案：不是")]
-        [True, True, False, True]
-        >>> robust_kit_vqa("The answer is the Left Lung.", Sample({"answer": "left lung"})).facts["correct"]
-        True
     """
     raw = given_text(reply)
     if isinstance(raw, Reason):
@@ -215,7 +174,6 @@ def _polarity(word: str, question: str) -> str | None:
 
 
 def _verdict(reply: str, question: str) -> Answer:
-    """Read yes or no in either language."""
     text = own_words(reply)
     if isinstance(text, Reason) or not _HAN.search(text):
         return yes_no(reply, question)

@@ -3,45 +3,40 @@
 Source: ``code/evaluation/close_ended_evaluation`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980. Reply and
 published answer go through the same rule and are compared.
 
-Yes/no: the text up to its first full stop, without commas, cut at single blanks. If one of the pieces is exactly
-``No``, ``no`` or ``not`` it says no, else yes. Nothing is invalid: refusals, ``NO``, ``Nope`` and ``Cannot tell`` say
-yes, and so do the published answers ``B. No`` and ``Cannot be determined``.
+Yes/no: the text up to its first full stop, without commas, cut at single blanks, says no if a piece is exactly ``No``,
+``no`` or ``not``, else yes. So refusals, ``NO``, ``Nope`` and the published ``B. No`` say yes; nothing is invalid.
 
-Options: the published text of the options is cut at labels (see :func:`listed_options`), and the option is chosen whose
-text, label included, is most similar to the whole reply, so that a lone letter may become another option. A reply and a
-published answer that are both like no option are equal, which is right. A question without an option B has no score of
-its own and counts like the average question with options of its source and type.
+Options: the published text is cut at labels (see :func:`listed_options`); chosen is the option, label included, that is
+most similar to the whole reply, so that a lone letter may become another option. A reply and a published answer that
+are both like no option are equal, which is right. A question without an option B counts like the average question with
+options of its source and type.
 
-By a slip the evaluator calls all replies wrong if the last one of the file is empty, else an empty one says yes. As no
-score may depend on the order of the questions, the last reply counts as not empty here.
+By a slip the evaluator calls all replies wrong if the last one of the file is empty. As no score may depend on the
+order of the questions, the last reply counts as not empty here.
 
-The careful rule, ``medheval_strict``, uses :func:`medtasks.extract.careful.yes_no.yes_no` and
-:mod:`medtasks.extract.careful.robust_choice`. Invalid is wrong. A question whose published answer names no single
-option is left out of the accuracies.
+The careful rule, ``medheval_strict``, uses :func:`medtasks.extract.careful.yes_no.yes_no` and ``robust_choice``.
+Invalid is wrong; a question whose published answer names no single option is in no accuracy.
 """
 
-import difflib
 import enum
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.robust_choice import robust_choice
 from medtasks.extract.careful.yes_no import yes_no
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
+from medtasks.extract.published.medevalkit_choice import most_similar
 
 BINARY = "binary"  # kind of a yes/no question; others have options
 YES, NO = "A", "B"  # letters of the options Yes and No
 
-_LETTERS = "ABCDEF"
 _LABEL = re.compile(r"(?<!\w)[A-Z][:.]|[A-Z]\)")
 _DENIALS = frozenset(("No", "no", "not"))
-_UNKNOWN_OPTIONS = ("",) * 6  # MedHEval has at most six
 
 
 class Counted(enum.StrEnum):
@@ -52,25 +47,14 @@ class Counted(enum.StrEnum):
     AVERAGED = "averaged"  # not scored, but it counts as many times as the average question of its cell
 
 
-def says_yes(text: str) -> bool:
-    """Return whether a reply or a published answer counts as yes because it does not say no."""
-    return _DENIALS.isdisjoint(text.partition(".")[0].replace(",", "").split(" "))
-
-
 def listed_options(choices: str) -> tuple[str, ...]:
     """Return the options in a published text, label included, from A up to the first missing letter.
 
     A label is a capital with a colon or full stop that follows no letter or digit, or any capital with a closing
     bracket, even that of "(CT)". Of several texts with the same label the last counts.
-
-    Example:
-        >>> listed_options("A. Left, B. Right")
-        ('A. Left', 'B. Right')
-        >>> listed_options("A. Computed tomography (CT), B. MRI (no ECA)")
-        ('A)', 'B. MRI (no EC')
     """
     labelled = _labelled(choices)
-    return tuple(labelled[label] for label in itertools.takewhile(labelled.__contains__, _LETTERS))
+    return tuple(labelled[label] for label in itertools.takewhile(labelled.__contains__, "ABCDEF"))
 
 
 @lru_cache(maxsize=8192)
@@ -80,36 +64,24 @@ def _labelled(choices: str) -> Mapping[str, str]:
     return {choices[start]: choices[start:end].strip(", ") for start, end in pieces}
 
 
-def most_similar(options: Sequence[str], text: str) -> int | None:
-    """Return the index of the option most similar to a text, the earliest of equally similar ones.
-
-    Similarity is ``difflib``'s ratio with the option as its first sequence; None if it is 0 for all.
-    """
-    ratios = [difflib.SequenceMatcher(None, option, text).ratio() for option in options]
-    best = max(ratios, default=0.0)
-    return ratios.index(best) if best > 0 else None
-
-
 @extractor("medheval_reference", AnswerKind.CLOSED, "MedHEval at 7f7d980: yes unless it says no; most similar option")
 def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released evaluator does.
 
     It needs the sample's ``kind``, ``choices`` and ``gold``. Facts: ``target``, the letter read from the published
     answer; ``correct``, possible even for an invalid answer; and ``counted``.
-
-    Example:
-        >>> asked = Sample({"kind": "binary", "choices": "", "gold": "Yes"})
-        >>> medheval_reference("I'm sorry, I can't help with that.", asked).facts["correct"]
-        True
     """
     text, document, counted = reply or "", sample.document, Counted.SCORED
     value: str | None
     target: str | None
     if document["kind"] == BINARY:
-        value, target = (YES if says_yes(words) else NO for words in (text, document["gold"]))
+        value, target = (
+            YES if _DENIALS.isdisjoint(words.partition(".")[0].replace(",", "").split(" ")) else NO
+            for words in (text, document["gold"])
+        )
     else:
         options = listed_options(document["choices"])
-        indices = most_similar(options, text), _gold_index(options, document["gold"])
+        indices = (most_similar(options, words) for words in (text, document["gold"]))
         value, target = (None if index is None else letter(index) for index in indices)
         counted = Counted.SCORED if "B" in _labelled(document["choices"]) else Counted.AVERAGED
     failed = failure_cause(text) is not None
@@ -120,27 +92,16 @@ def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     return Answer.ok(value, **facts)
 
 
-_gold_index = lru_cache(maxsize=8192)(most_similar)
-
-
 @extractor("medheval_strict", AnswerKind.CLOSED, "MedHEval, closed questions, read with care", version=3)
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
-    """Read a reply with care, and compare it with ``answer``; a yes/no question's text explains statements.
-
-    Example:
-        >>> asked = Sample({"kind": "binary", "question": "Is there a mass?", "options": ["Yes", "No"], "answer": "A"})
-        >>> medheval_strict("I'm sorry, I can't help with that.", asked).reason.value
-        'refused'
-        >>> medheval_strict("Yes, in the left lobe.", asked).facts["correct"]
-        True
-    """
+    """Read a reply with care, and compare it with ``answer``; a yes/no question's text explains statements."""
     if sample.document["kind"] != BINARY:
         # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
         text = (reply or "").strip().casefold()
         same = [index for index, option in enumerate(sample.options) if text and option.casefold() == text]
         if len(same) == 1:
             return judged(Answer.ok(letter(same[0])), sample)
-        options = sample.options or _UNKNOWN_OPTIONS
+        options = sample.options or ("",) * 6  # MedHEval has at most six
         return judged(robust_choice(reply, replace(sample, written_options=options)), sample)
     answer = yes_no(reply, sample.question)
     return judged(Answer.ok({"yes": YES, "no": NO}[answer.value]) if answer.value else answer, sample)

@@ -11,27 +11,20 @@ published numbers for questions and image classification rest on the older one; 
 
 import re
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from types import MappingProxyType
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.reply_text import answered_text, given_text
 from medtasks.metrics.ngram_metrics import References
 
 _MARKS = frozenset(';/[]"{}()=+\\_-><@`,?!')
-_COMMA_IN_NUMBER = re.compile(r"\d,\d")
-_PERIOD = re.compile(r"\.(?!\d)")
-# The reference passes a regular expression flag, whose value is 32, where the number of replacements belongs.
-_MOST_PERIODS = 32
 _COUNTED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 NUMBERS = {"none": "0"} | {word: str(value) for value, word in enumerate(_COUNTED)}
 _ARTICLES = frozenset(("a", "an", "the"))
 
 _PUNCTUATION_TO_BLANK = str.maketrans(dict.fromkeys(string.punctuation, " "))
-_BLANKS = re.compile(" +")
 # The reference's table ``contractions``. Every entry but one restores a single apostrophe, so the full forms suffice;
 # the other removes one. Left out are four entries with a capital, which never match lower case, and two without effect.
 _FULL_FORMS = """
@@ -43,14 +36,15 @@ they'd they'd've they'll they're they've 'twas wasn't we'd've we've weren't what
 where'd where's where've who'd who'd've who'll who's who've why'll why're why's won't would've wouldn't wouldn't've
 y'all y'all'd've y'all'll you'd you'd've you'll you're you've
 """
-_RESTORED = {
-    word[:position] + word[position + 1 :]: word
-    for word in _FULL_FORMS.split()
-    for position, character in enumerate(word)
-    if character == "'"
-}
-CONTRACTIONS: Mapping[str, str] = MappingProxyType({**_RESTORED, "somebody'd": "somebodyd"})
-"""Full forms of words that lost an apostrophe."""
+CONTRACTIONS = (
+    {  # full forms of words that lost an apostrophe
+        word[:position] + word[position + 1 :]: word
+        for word in _FULL_FORMS.split()
+        for position, character in enumerate(word)
+        if character == "'"
+    }
+    | {"somebody'd": "somebodyd"}
+)
 
 
 def clean_head(text: str) -> str:
@@ -60,53 +54,40 @@ def clean_head(text: str) -> str:
     anywhere, else replaced by blanks; the first 32 periods not before a digit deleted; number words up to ten in
     digits; articles dropped, also the letter A alone; apostrophes of contractions restored; single blanks. Colons,
     apostrophes, ``*``, ``#``, ``%``, ``&`` and others stay. The result may be empty.
-
-    Example:
-        >>> clean_head("The mass measures 1.2cm, dont biopsy (yet).")
-        "mass measures 1.2cm don't biopsy yet"
-        >>> clean_head("A")
-        ''
     """
     text = text.lower()
-    number = _COMMA_IN_NUMBER.search(text) is not None
+    number = re.search(r"\d,\d", text) is not None
     replacements = {
         ord(mark): "" if number or f"{mark} " in text or f" {mark}" in text else " "
         for mark in _MARKS.intersection(text)
     }
-    words = _PERIOD.sub("", text.translate(replacements), count=_MOST_PERIODS).split()
+    # The reference passes a regular expression flag, whose value is 32, where the number of replacements belongs.
+    words = re.sub(r"\.(?!\d)", "", text.translate(replacements), count=32).split()
     numbered = (NUMBERS.get(word, word) for word in words)
     return " ".join(CONTRACTIONS.get(word, word) for word in numbered if word not in _ARTICLES)
 
 
 def clean_v0_1_0(text: str) -> str:
-    r"""Clean a text as MultiMedEval v0.1.0 did.
+    """Clean a text as MultiMedEval v0.1.0 did.
 
     Lower case; newlines become blanks; outer whitespace stripped, then ASCII punctuation replaced by blanks; runs of
     blanks become one. So one blank may lead or trail, and other whitespace stays. The result may be empty or a blank.
-
-    Example:
-        >>> clean_v0_1_0("(B) It's 1.2cm\n")
-        ' b it s 1 2cm'
     """
-    return _BLANKS.sub(" ", text.lower().replace("\n", " ").strip().translate(_PUNCTUATION_TO_BLANK))
+    return re.sub(" +", " ", text.lower().replace("\n", " ").strip().translate(_PUNCTUATION_TO_BLANK))
 
 
 Cleaner = Callable[[str], str]
 Rule = Callable[[str, Sequence[str], Cleaner], Answer]  # cleaned reply, options as the task compares them, cleaner
 
-_VERSIONS: dict[str, tuple[Cleaner, str]] = {
-    "head": (clean_head, "cleaner at d9ac283"),
-    "v0_1_0": (clean_v0_1_0, "cleaner of v0.1.0"),
-}
 _WORDS = ("yes", "no", "maybe")  # of equally frequent words the earlier counts
-_THRESHOLD = 0.5
 
 
 def _in_both_versions(name: str, kind: AnswerKind, of: str, summary: str) -> Callable[[Rule], Rule]:
-    """Register a rule with each cleaner."""
-
     def register(rule: Rule) -> Rule:
-        for version, (clean, cleaner) in _VERSIONS.items():
+        for version, clean, cleaner in (
+            ("head", clean_head, "cleaner at d9ac283"),
+            ("v0_1_0", clean_v0_1_0, "cleaner of v0.1.0"),
+        ):
 
             def extract(reply: str, sample: Sample, clean: Cleaner = clean) -> Answer:
                 return rule(clean(reply), sample.options, clean)
@@ -125,15 +106,7 @@ def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
 
 @_in_both_versions("multimedeval_option", AnswerKind.CHOICE, "questions", "highest BLEU-1")
 def closest_option(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
-    """Read the answer to a question (MedQA, MedMCQA, MMLU): the option with the highest BLEU-1 against the reply.
-
-    Options are in the form that the task compares, such as "A Aortic arch" for MedQA and "a: Aortic arch." for MedMCQA.
-    A tie goes to the first; ``empty`` if cleaning leaves no word, ``no_match`` if every option scores 0.
-
-    Example:
-        >>> closest_option(clean_head("Answer: b"), ["A aorta", "B kidney"], clean_head).value
-        'B'
-    """
+    """Read the first option with the highest BLEU-1 against the reply, in the form that the task compares."""
     if not cleaned.strip():
         return Answer.invalid(Reason.EMPTY)
     scores = _references(clean, tuple(options)).scores(cleaned)
@@ -143,27 +116,14 @@ def closest_option(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answ
 
 @_in_both_versions("multimedeval_class", AnswerKind.CHOICE, "images", "highest BLEU-1, else the first class")
 def closest_class(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
-    """Read the class of an image: as an option, for example "1: adipose", and the first class if no word agrees.
-
-    Example:
-        >>> [closest_class(reply, ["1: adipose", "2: mucus"], clean_head).value for reply in ("mucus", "2", "")]
-        ['B', 'A', 'A']
-    """
+    """Read the class of an image: as an option, for example "1: adipose", and the first class if no word agrees."""
     answer = closest_option(cleaned, options, clean)
     return Answer.ok(letter(0)) if answer.value is None and options else answer
 
 
 @_in_both_versions("multimedeval_yes_no_maybe", AnswerKind.CHOICE, "PubMedQA", "most frequent of yes, no, maybe")
 def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
-    """Read the word that the cleaned reply has most often, in a tie yes before no before maybe.
-
-    ``empty`` if cleaning leaves no word, ``no_match`` without any of the three. A colon or a star, which the newer
-    cleaner leaves, makes another word.
-
-    Example:
-        >>> most_frequent_word("no there is no effect yes", ["yes", "no", "maybe"], clean_head).value
-        'B'
-    """
+    """Read the word that the cleaned reply has most often, in a tie yes before no before maybe."""
     if not cleaned.strip():
         return Answer.invalid(Reason.EMPTY)
     tokens = cleaned.split(" ")  # only at blanks: the older cleaner leaves tabs, and "yes\tno" is neither yes nor no
@@ -174,27 +134,12 @@ def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> 
 
 @extractor("multimedeval_nli", AnswerKind.CHOICE, "MultiMedEval, MedNLI: the one label in the reply", given_text)
 def multimedeval_nli(reply: str, sample: Sample) -> Answer:
-    """Read the one label whose text occurs in the reply, not cleaned, also inside words (the same in v0.1.0).
-
-    Example:
-        >>> labels = Sample({"options": ["entailment", "contradiction", "neutral"]})
-        >>> multimedeval_nli("They are contradictions.", labels).value
-        'B'
-        >>> str(multimedeval_nli("Entailment", labels).reason)
-        'no_match'
-    """
+    """Read the one label whose text occurs in the reply, not cleaned, also inside words (the same in v0.1.0)."""
     return Answer.only([letter(index) for index, label in enumerate(sample.options) if label in reply])
 
 
 @_in_both_versions("multimedeval_labels", AnswerKind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half")
 def close_labels(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
-    """Read several labels: those whose BLEU-1 against the reply is above one half; none for an empty reply.
-
-    BLEU-1 is the share of the reply's words that the label has, so "Edema" names a label and "Edema, Mass" names none.
-
-    Example:
-        >>> [close_labels(reply, ["Edema", "Mass"], clean_head).value for reply in ("mass", "edema mass")]
-        [(0, 1), (0, 0)]
-    """
+    """Read the labels whose BLEU-1, the share of the reply's words that the label has, is above one half."""
     scores = _references(clean, tuple(options)).scores(cleaned)
-    return Answer.ok(tuple(int(score > _THRESHOLD) for score in scores))
+    return Answer.ok(tuple(int(score > 0.5) for score in scores))

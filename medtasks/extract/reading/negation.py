@@ -36,26 +36,22 @@ class Stance(enum.Enum):
 
 
 _VERB = re.compile(
-    r"\b(?:is|are|was|were|has|have|had|does|did|can|cannot|could|may|might|will|would|should|shows?|showed|reveals?|"
+    r"(?i)\b(?:is|are|was|were|has|have|had|does|did|can|cannot|could|may|might|will|would|should|shows?|showed|reveals?|"
     r"demonstrates?|suggests?|indicates?|appears?|seems?|looks?|contains?|remains?|represents?|corresponds?|depicts?|"
-    r"displays?|exhibits?|seen|noted|present|identified|visible|observed|evident|positive for)\b|(?<=[a-z])'s\s|n't\b",
-    re.IGNORECASE,
+    r"displays?|exhibits?|seen|noted|present|identified|visible|observed|evident|positive for)\b|(?<=[a-z])'s\s|n't\b"
 )
 _SUBJECT = re.compile(r"(?:the|this|that|there|it|these|those|we|i|he|she|they)\b", re.IGNORECASE)
 _DEGREE = re.compile(
-    r"(?:mild|mildly|moderate|moderately|severe|severely|small|large|trace|minimal|marked|bilateral|left|right|normal)\b",
-    re.IGNORECASE,
+    r"(?i)(?:mild|mildly|moderate|moderately|severe|severely|small|large|trace|minimal|marked|bilateral|left|right|normal)\b"
 )
 _SENTENCE = re.compile(
-    r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bDr)\.(?!\w)|[!;]|(?<=\?)\s|(?<!\bno)(?<!\bnot)(?<!\bof)(?<!\bor)(?<!\band)"
+    r"(?i)(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bDr)\.(?!\w)|[!;]|(?<=\?)\s|(?<!\bno)(?<!\bnot)(?<!\bof)(?<!\bor)(?<!\band)"
     r"(?<!\bany)(?<!\bfor)(?<!\bwithout)(?<!\bis)(?<!\bare)(?<!\bthe)(?<!\ba)(?<!,)[ \t]*\n|"
-    r"(?<=[:=|–—-] no)\n|\n(?=\s*(?:[-•*–]|\(?\d{1,2}[.):]\s))",
-    re.IGNORECASE,
+    r"(?<=[:=|–—-] no)\n|\n(?=\s*(?:[-•*–]|\(?\d{1,2}[.):]\s))"
 )
 _CONTRAST = re.compile(
-    r",?\s*\b(?:but|however|although|though|yet|whereas|while|except(?: for)?|apart from|aside from|other than|despite|"
-    r"nevertheless|instead(?! of)|because|since)\b",
-    re.IGNORECASE,
+    r"(?i),?\s*\b(?:but|however|although|though|yet|whereas|while|except(?: for)?|apart from|aside from|other than|"
+    r"despite|nevertheless|instead(?! of)|because|since)\b"
 )
 _JOINT = re.compile(r",\s*(?:and\s+|or\s+|nor\s+)?|\s+and\s+", re.IGNORECASE)
 
@@ -67,45 +63,39 @@ _SEEN = (
 _CANNOT = rf"(?:{CANNOT}|difficult to|not)"
 _UNRESOLVED = rf"{_CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?(?:excluded?|ruled?[ -]out)"
 _OPEN_BEFORE = re.compile(
-    rf"\b(?:{_UNRESOLVED}|to (?:rule out|exclude)|r/o|evaluat\w+ for|assess\w* for|screen\w* for|whether|if|risk of|"
-    rf"(?<!no )history of|h/o|differential|no new|"
-    rf"{_CANNOT}\s+(?:be\s+)?(?:determin|tell|say|assess|confirm|answer)\w*)\b",
-    re.IGNORECASE,
+    rf"(?i)\b(?:{_UNRESOLVED}|to (?:rule out|exclude)|r/o|evaluat\w+ for|assess\w* for|screen\w* for|whether|if|"
+    rf"risk of|(?<!no )history of|h/o|differential|no new|"
+    rf"{_CANNOT}\s+(?:be\s+)?(?:determin|tell|say|assess|confirm|answer)\w*)\b"
 )
 _OPEN_AFTER = re.compile(rf"\b{_UNRESOLVED}\b", re.IGNORECASE)
 _HEDGED_BEFORE = re.compile(
-    r"\b(?:may|might|could|perhaps|maybe|presumably|possibly|probably|concern\w* (?:for|about|of)|suspicious for|"
-    r"suspicion (?:of|for)|worrisome for|questionable for|question of|suggestion of|suspect|favou?rs?|consider)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:may|might|could|perhaps|maybe|presumably|possibly|probably|concern\w* (?:for|about|of)|suspicious for|"
+    r"suspicion (?:of|for)|worrisome for|questionable for|question of|suggestion of|suspect|favou?rs?|consider)\b"
 )
 _HEDGED_NOUN = re.compile(r"\b(?:possible|probable|questionable|suspected|presumed|borderline)\s", re.IGNORECASE)
 _HEDGED_AFTER = re.compile(
-    r"\b(?:(?:is|are|was|were)\s+(?:also\s+)?(?:possible|probable|questionable|suspected|uncertain|equivocal)|"
-    r"(?:may|might|could)\s+(?:also\s+)?be\s+(?:present|seen|there))\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:(?:is|are|was|were)\s+(?:also\s+)?(?:possible|probable|questionable|suspected|uncertain|equivocal)|"
+    r"(?:may|might|could)\s+(?:also\s+)?be\s+(?:present|seen|there))\b"
 )
 _DENIED_BEFORE = re.compile(
-    rf"\bno(?!t|\w|\s+(?:doubt|question)\b|\s+{_WORDS}(?:changes?|increase|decrease|improvement|worsening|progression)\b)|"
+    rf"(?i)\bno(?!t|\w|\s+(?:doubt|question)\b|\s+{_WORDS}(?:changes?|increase|decrease|improvement|worsening|progression)\b)|"
     r"\b(?:not(?!\s+(?:only|just|merely|solely)\b)|without|never|nor|neither|none|denie[sd]|denying|"
     r"negative(?: for|(?=:))|absence of|absent(?=:)|lack(?:s|ing)?(?: of)?|free (?:of|from)|clear of|"
     r"(?:rul(?:ed|es|ing) out|exclud(?:es|ed|ing)|eliminat(?:es?|ed|ing))(?!\s*(?:$|[.,)]|by\b))|"
     r"rather than|instead of|as opposed to|fails? to|argu\w+ against|"
     r"cannot (?:see|identify|detect|find|visuali[sz]e|appreciate)|(?:un|less )likely|resolved|"
-    r"resolution of)\b|n't\b",
-    re.IGNORECASE,
+    r"resolution of)\b|n't\b"
 )
 _DENIED_AFTER = re.compile(
-    rf"(?:\bnot|n't|\bnever)\s+(?!only\b)(?:\w+ly\s+)?(?:be(?:en)?\s+)?{_SEEN}|"
+    rf"(?i)(?:\bnot|n't|\bnever)\s+(?!only\b)(?:\w+ly\s+)?(?:be(?:en)?\s+)?{_SEEN}|"
     r"\b(?:absent|unlikely|less likely|negative(?!\s+for)|no longer|(?<!not )resolved|incorrect|wrong|"
     r"contraindicated|denied)\b|"
-    r"\b(?:ruled out|excluded|eliminated)(?=\s*(?:$|[.,)]|by\b|with\b|and\b|on\b|as\b))",
-    re.IGNORECASE,
+    r"\b(?:ruled out|excluded|eliminated)(?=\s*(?:$|[.,)]|by\b|with\b|and\b|on\b|as\b))"
 )
 _VALUE_NO = re.compile(
-    r"\s*[\"']?\s*(?:[:=(|]|[-–—]\s)\s*[\"'(]?\s*"
+    r"(?i)\s*[\"']?\s*(?:[:=(|]|[-–—]\s)\s*[\"'(]?\s*"
     r"(?:(?:no|n)\b(?!\s+\w)|(?:none|absent|not \w+|false)\b|negative\b(?!\s+for)|0\b(?!\.\d))|"
-    r"\s+no(?=\s*(?:$|[,;.|]))|\s*\(\s*[-–]\s*\)",
-    re.IGNORECASE,
+    r"\s+no(?=\s*(?:$|[,;.|]))|\s*\(\s*[-–]\s*\)"
 )
 _VALUE_UNSURE = re.compile(r"\s*[:=(]\s*(?:uncertain|unsure|unclear|possible|maybe|unknown|n/a)\b", re.IGNORECASE)
 _PREFIX = re.compile(r"\b(?:non|pre|no|not|anti)[- ]?$|\[\s*\]\s?$", re.IGNORECASE)
@@ -115,24 +105,13 @@ _ASKED = re.compile(r"\s?\(?\?")
 _CLOSED = re.compile(r"[^(]*\)")  # a signal inside brackets ends with them
 _NEXT_ITEM = re.compile(r".*?(?:,|\band\b)", re.IGNORECASE | re.DOTALL)
 _OR = re.compile(r"\b(?:or|nor)\b", re.IGNORECASE)
-_SIGNALS = (
-    *(_OPEN_BEFORE, _OPEN_AFTER, _HEDGED_BEFORE, _HEDGED_NOUN, _HEDGED_AFTER),
-    *(_DENIED_BEFORE, _DENIED_AFTER),
-)
+_SIGNALS = (*(_OPEN_BEFORE, _OPEN_AFTER, _HEDGED_BEFORE, _HEDGED_NOUN, _HEDGED_AFTER), *(_DENIED_BEFORE, _DENIED_AFTER))
 _REACH = 300  # characters; no statement is longer, and broken models repeat "no" thousands of times
 _PLURAL = re.compile(r"\b(?:and|or|nor|are|were|have|both|neither)\b", re.IGNORECASE)
 
 
 def clauses(text: str) -> list[str]:
-    """Cut a text without markup into clauses that make one statement each.
-
-    It is cut at a comma or "and" where another statement begins; a list such as "no effusion, oedema or fracture"
-    stays whole.
-
-    Example:
-        >>> clauses("There is no effusion or oedema, and the heart is enlarged.")
-        ['There is no effusion or oedema', 'the heart is enlarged']
-    """
+    """Cut a text without markup into statements, at a comma or "and" where another begins; a list stays whole."""
     statements: list[str] = []
     for piece in (piece for sentence in _SENTENCE.split(text) for piece in _CONTRAST.split(sentence)):
         start = 0
@@ -164,13 +143,7 @@ def _signals(clause: str) -> dict[re.Pattern[str], tuple[list[int], list[int]]]:
 
 
 def stance(clause: str, start: int, end: int) -> Stance:
-    """Return the stance of one of :func:`clauses` on its words from ``start`` to ``end``.
-
-    Example:
-        >>> clause = "no evidence of pneumothorax"
-        >>> stance(clause, 15, len(clause)).name
-        'DENIED'
-    """
+    """Return the stance of one of :func:`clauses` on its words from ``start`` to ``end``."""
     signals = _signals(clause)
 
     def before(pattern: re.Pattern[str], barrier: re.Pattern[str] = _CLOSED) -> bool:

@@ -25,10 +25,7 @@ NOUN = r"(?:answer|choice|option|response|selection|diagnosis)"
 
 
 def leads(noun: str) -> tuple[re.Pattern[str], ...]:
-    """Return patterns of declarations of an answer ("the answer is", "Diagnosis:"), strong ones first.
-
-    A heading such as "each option:" or "Differential diagnosis:" declares nothing, least of all on the next line.
-    """
+    """Return patterns of leads ("the answer is", "Diagnosis:"), strong ones first; not headings ("each option:")."""
     link = (
         r"(?:\s+(?:based on|given|considering|according to|for|to|in|among|from|of|here|that|which)\b"
         r"[^.:;?!\n]{0,100}?)?[\"']?\s*(?:\b(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*"
@@ -45,9 +42,7 @@ def leads(noun: str) -> tuple[re.Pattern[str], ...]:
 
 
 LEADS = leads(NOUN)
-_STATEMENT_ENDS = re.compile(
-    r"[.;?!\n]|\b(?:not|rather|instead|unlike|because|since|as|while|which|with)\b", re.IGNORECASE
-)
+_STATEMENT_ENDS = re.compile(r"(?i)[.;?!\n]|\b(?:not|rather|instead|unlike|because|since|as|while|which|with)\b")
 
 
 def _class_of(letters: Sequence[str]) -> str:
@@ -74,8 +69,7 @@ def declared_letters(text: str, letters: Sequence[str]) -> set[str]:
     """Return letters declared as the answer; a final answer overrules an earlier one."""
     group = _class_of(letters)
     target = re.compile(
-        rf"(?:{NOUN}\s*:?\s*)?{_OPEN}({group}){_CLOSE}(?!\s*,\s*{group}{_CLOSE}\s*(?:$|[.,;])){_END}{_also(group)}",
-        re.IGNORECASE,
+        rf"(?i)(?:{NOUN}\s*:?\s*)?{_OPEN}({group}){_CLOSE}(?!\s*,\s*{group}{_CLOSE}\s*(?:$|[.,;])){_END}{_also(group)}"
     )
     after_text = re.compile(rf"\(({group})\)|\b(?:option|choice)\s+({group})\b", re.IGNORECASE)
 

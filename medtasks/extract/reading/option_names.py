@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence, Set
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -35,10 +35,7 @@ def spelled(words: str) -> str:
 
 
 def lacks(text: str, words: str) -> bool:
-    """Return whether one of :func:`normalised` words surely does not occur in a text, whatever the case.
-
-    It is much faster than a pattern for each option. Outside ASCII more letters are the same in another case.
-    """
+    """Return whether one of :func:`normalised` words surely does not occur in a text; much faster than a pattern."""
     lower = text.lower()
     return text.isascii() and words.isascii() and any(word not in lower for word in words.split(" "))
 
@@ -63,14 +60,7 @@ def leading_option(text: str, options: Sequence[str]) -> set[int]:
 
 
 def options_named(text: str, options: Sequence[str]) -> set[int]:
-    """Return the options whose words occur in ``text``, without those only found inside a longer one or denied.
-
-    One-word options such as "no" or "normal" are not searched: they occur in too many sentences.
-
-    Example:
-        >>> options_named("Aspirin is contraindicated; give heparin.", ["Aspirin", "Heparin"])
-        {1}
-    """
+    """Return the options whose words occur in ``text``, without denied ones and those inside a longer one."""
     words = f" {normalised(text)} "
     spans = []
     for index, option in enumerate(options):
@@ -96,6 +86,7 @@ def whole_option(option: str) -> re.Pattern[str]:
 Name = TypeVar("Name", bound=Hashable)
 
 _WORD = re.compile(r"[^\W_]+(?:['’]s\b)?")
+ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _ARTICLES = frozenset({"a", "an", "the"})
 _STEMS = {"nevi": "nevus", "keratoses": "keratosis", "leucocyte": "leukocyte", "tumour": "tumor"}
 _JOINED = re.compile(r"\bcall[- ]backs?\b", re.IGNORECASE)
@@ -120,11 +111,10 @@ _WHOLE = (
     r"examination|exam|ultrasound|mammogram|breast|tissue|eye|case|appearance|anatomy|class|category|option|label)"
 )
 _NORMAL = re.compile(
-    rf"(?:^\W*(?:a\s+)?|\b\d{{1,2}}\s*[:.)\-]+\s*|\b(?:{_WHOLE}|it|this|that|these|they|diagnosis|answer|findings|result)\b(?:'s)?\W+(?:\w+\W+){{0,3}}?"
+    rf"(?i)(?:^\W*(?:a\s+)?|\b\d{{1,2}}\s*[:.)\-]+\s*|\b(?:{_WHOLE}|it|this|that|these|they|diagnosis|answer|findings|result)\b(?:'s)?\W+(?:\w+\W+){{0,3}}?"
     rf"(?:(?:is|are|appears?|looks?|seems?|as|of|shows?|showing|be)\W+)?(?:(?:a|an|the|completely|entirely)\W+)?|"
     rf"\b(?:is|are|appears?|looks?|shows?|with)\s+an?\s+)(normal)\b"
-    rf"(?=\W*$|\s*[,.;:)]|\s+(?:in|on|with|without|for|and|or|{_WHOLE})\b)|\b(normal)\s+{_WHOLE}\b",
-    re.IGNORECASE,
+    rf"(?=\W*$|\s*[,.;:)]|\s+(?:in|on|with|without|for|and|or|{_WHOLE})\b)|\b(normal)\s+{_WHOLE}\b"
 )
 _SETTING = re.compile(r"\b(?:in|on|against|from|with)\s+(?:an?\s+|the\s+)?(?:\w+\s+)?$", re.IGNORECASE)
 
@@ -152,35 +142,28 @@ class ClassNames:
     full: tuple[tuple[str, ...], ...]  # word stems of the full names, in order
 
     def mentions(self, text: str) -> list[Mention[int]]:
-        """Return the classes named in ``text``, in order and without names inside a longer one.
-
-        A bare "normal" counts only where it speaks of the whole image, and "background" not where it is a setting.
-        """
+        """Return the classes named in ``text`` in order: the longest names, "normal" only of the whole image."""
         text = _JOINED.sub(lambda match: "callback".ljust(len(match[0])), text)
-        mentions, last = [], 0
-        for mention, stems in self._candidates(text):
-            is_aside = (stems == ("normal",) and mention.start not in _normal_images(text)) or (
-                stems == ("background",) and _SETTING.search(text, max(0, mention.start - 60), mention.start)
-            )
-            if mention.start >= last and not is_aside:
-                mentions.append(mention)
-                last = mention.end
-        return mentions
-
-    def _candidates(self, text: str) -> Iterator[tuple[Mention[int], tuple[str, ...]]]:
-        """Yield at every word the longest name that begins there."""
-        spoken = words(text)
-        alone = len(spoken) == 1
+        mentions, last, spoken = [], 0, words(text)
         longest = max((len(name) for name in self.names), default=0)
         for first, word in enumerate(spoken):
             raw = text[word.start : word.end]
-            if raw.upper() in self.acronyms and (alone or raw.isupper()):
-                yield Mention(self.acronyms[raw.upper()], word.start, word.end), (raw,)
+            candidates: list[tuple[Mention[int], tuple[str, ...]]] = []
+            if raw.upper() in self.acronyms and (len(spoken) == 1 or raw.isupper()):
+                candidates.append((Mention(self.acronyms[raw.upper()], word.start, word.end), (raw,)))
             for size in range(min(longest, len(spoken) - first), 0, -1):
                 stems = tuple(item.what for item in spoken[first : first + size])
                 if stems in self.names:
-                    yield Mention(self.names[stems], word.start, spoken[first + size - 1].end), stems
+                    candidates.append((Mention(self.names[stems], word.start, spoken[first + size - 1].end), stems))
                     break
+            for mention, stems in candidates:
+                is_aside = (stems == ("normal",) and mention.start not in _normal_images(text)) or (
+                    stems == ("background",) and _SETTING.search(text, max(0, mention.start - 60), mention.start)
+                )
+                if mention.start >= last and not is_aside:
+                    mentions.append(mention)
+                    last = mention.end
+        return mentions
 
     def begun_by(self, text: str) -> int | None:
         """Return the only class whose name begins with all the words of ``text``, two or more, as "basal cell" does."""
@@ -198,21 +181,12 @@ class ClassNames:
 
 @lru_cache(maxsize=256)
 def _normal_images(text: str) -> frozenset[int]:
-    """Return the positions at which a "normal" that speaks of the whole image begins."""
     return frozenset(max(match.start(1), match.start(2)) for match in _NORMAL.finditer(text))
 
 
 @lru_cache(maxsize=64)
 def class_names(options: tuple[str, ...]) -> ClassNames:
-    """Return the names, parts and acronyms by which classes can be called.
-
-    Options are such as "Melanoma (MEL)", "femur-left" or "Collecting Duct, Connecting Tubule".
-
-    Example:
-        >>> names = class_names(("Melanoma (MEL)", "Nevus (NEV)"))
-        >>> [mention.what for mention in names.mentions("MEL, not a nevus")]
-        [0, 1]
-    """
+    """Return the names, parts and acronyms of classes such as "Melanoma (MEL)" or "femur-left"."""
     full = tuple(_stems(_BRACKET.sub(" ", option)) for option in options)
     aliases, acronyms = [], []
     for option, stems in zip(options, full, strict=True):
@@ -232,7 +206,7 @@ def class_names(options: tuple[str, ...]) -> ClassNames:
 
 
 def _unique(names: Sequence[Set[Name]]) -> dict[Name, int]:
-    """Return the names that only one class has."""
+    # only names that one class alone has
     counts = Counter(name for names_of_class in names for name in names_of_class)
     return {name: index for index, its_names in enumerate(names) for name in its_names if counts[name] == 1}
 

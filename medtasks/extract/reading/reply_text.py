@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from medtasks.data.safe_parsing import parse_json
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failure_cause
 
 T = TypeVar("T")
@@ -20,8 +20,7 @@ _THOUGHT_MARK = re.compile(r"(?P<begins><think(?:ing)?>(?:\s*<think(?:ing)?>)*)|
 _TURN_END = re.compile(r"<\|(?:endofchunk|endoftext|end_of_text|end|im_end|eot_id)\|>|</s>", re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<(/)?answer>", re.IGNORECASE)
 _MARKUP = re.compile(
-    r"[*_`#]+|</[a-z]+>|(?<!\w)<[a-z]+>|<br>|<\|[a-z_]+\|>|\\(?:boxed|fbox|text|textbf|mathrm|mathbf)\b|\\(?=[()\[\]])|[{}$]",
-    re.IGNORECASE,
+    r"(?i)[*_`#]+|</[a-z]+>|(?<!\w)<[a-z]+>|<br>|<\|[a-z_]+\|>|\\(?:boxed|fbox|text|textbf|mathrm|mathbf)\b|\\(?=[()\[\]])|[{}$]"
 )
 _QUOTES = str.maketrans(
     dict.fromkeys("“”„«»「」", '"') | dict.fromkeys("‘’", "'") | {"【": "[", "】": "]", "。": ".", "、": ","}
@@ -47,10 +46,7 @@ _UNABLE = (
     r"|\bi(?: do not|'m not| am not| don't) (?:know|sure|able|qualified)|\bi(?:'m| am) sorry\b|\bas an ai\b|\bno idea\b"
 )
 _INABILITY = re.compile(_UNABLE, re.IGNORECASE)
-_REFUSAL = re.compile(
-    rf"{_UNABLE}|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b",
-    re.IGNORECASE,
-)
+_REFUSAL = re.compile(rf"(?i){_UNABLE}|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b")
 SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")  # separators of sentences
 
 
@@ -67,18 +63,10 @@ def answered_text(reply: str | None) -> str | Reason:
 
 
 def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
-    r"""Return the model's answer, never empty, or the reason why there is no text to read.
+    """Return the model's answer, never empty, or the reason why there is no text to read.
 
     The reason is ``empty``, ``adapter_failed`` or ``truncated`` (the reply ended while still reasoning).
     Of JSON only the answer's field is read, whatever the object is cut to.
-
-    Example:
-        >>> own_words("<think>It may be A.</think>**B**\n\nQuestion: What else?")
-        'B'
-        >>> own_words("$\\boxed{\\text{Ｂ}}$</s> A")
-        'B'
-        >>> own_words("<think>It may be").value
-        'truncated'
     """
     raw = given_text(reply)
     if isinstance(raw, Reason):
@@ -128,15 +116,7 @@ def json_field(text: str, name: str) -> str | None:
 
 
 def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
-    """Return the reply without ``<think>`` blocks, or None when one is still open at the end.
-
-    The first end closes a block, with ``nested`` that which belongs to its beginning.
-
-    Example:
-        >>> text = "<think>One. <think>Two.</think> A"
-        >>> without_thoughts(text), without_thoughts(text, nested=True)
-        ('  A', None)
-    """
+    """Return the reply without ``<think>`` blocks, None if one is still open; ``nested``: each needs its own end."""
     outside: list[str] = []
     depth = end = 0
     for mark in _THOUGHT_MARK.finditer(reply):  # in one pass: models that loop write thousands of them
@@ -201,12 +181,7 @@ def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Rea
 
 
 def last_box(text: str) -> str:
-    r"""Return the content, stripped, of the last ``\boxed{...}`` that closes and is not blank; else an empty text.
-
-    Example:
-        >>> last_box(r"\boxed{A} or $\boxed{\text{B}}$, \boxed{ }, \boxed{C")
-        '\\text{B}'
-    """
+    r"""Return the content, stripped, of the last ``\boxed{...}`` that closes and is not blank; else an empty text."""
     braces: list[int] = []
     boxes: dict[int, int] = {}  # start and end of each content
     for brace in _BRACE.finditer(text):

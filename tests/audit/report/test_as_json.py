@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from medtasks.audit.report.contents import Item, RuleScores, RunReport, Score, TaskReport, report_as_dict
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 from medtasks.families.family import ReadAnswer
 
 SCORE = Score("accuracy", np.float64(0.5), math.nan, math.inf, -math.inf, share=True, higher_is_better=True)

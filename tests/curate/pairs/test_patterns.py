@@ -16,7 +16,7 @@ from medtasks.curate.pairs.patterns import (
 )
 from medtasks.curate.study import ImagePair
 from medtasks.errors import MedTasksError
-from medtasks.extract.answer import Reason
+from medtasks.extract.extractor_registry import Reason
 
 SOLVED, CONFUSED, WRONG, INVALID, FAILED = PairState
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from medtasks.data.samples import Sample
-from medtasks.extract.labels.labeler import chexbert_labels, from_labels, label_replies
+from medtasks.extract.labeler import chexbert_labels, from_labels, label_replies
 from medtasks.metrics.chest_findings import CONDITIONS, FIVE_CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert import Chexbert, prepare

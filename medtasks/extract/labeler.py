@@ -16,12 +16,11 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, MedTasksError, WeightsMissing, warn_once
-from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.reply_text import given_text
 from medtasks.metrics.chest_findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
@@ -35,26 +34,28 @@ Labels = Mapping[str, Finding | None]
 _building = threading.Lock()
 
 
-class _TextError(Exception):
-    """A failure of a labeler that one of the texts may have caused."""
-
-
-class Labeler(Protocol):
-    """Reads the conditions that texts mention."""
-
-    def __call__(self, texts: Sequence[str]) -> Sequence[Mapping[str, Finding]]:
-        """Return for each text, passed unchanged, a :class:`Finding` per name of :data:`CONDITIONS`."""
-        ...
+Labeler = Callable[[Sequence[str]], Sequence[Mapping[str, Finding]]]
+"""Returns for each text, passed unchanged, a :class:`Finding` per name of :data:`CONDITIONS`."""
 
 
 def labeler() -> Labeler:
-    """Return the labeler that the environment names, else CheXbert; the same one throughout a process.
-
-    Raises a LabelerError if it cannot be built, or CheXbert's weights are missing.
-    """
+    """Return the labeler that the environment names, else CheXbert; raises a LabelerError if it cannot be built."""
     name = os.environ.get(VARIABLE, "").strip()
     if not name:
-        return _chexbert()
+        from medtasks.metrics.neural.metric_checkpoints import find_chexbert
+
+        try:
+            settings = ModelSettings.from_environment()
+            find_chexbert(settings)
+        except WeightsMissing as error:
+            raise LabelerError(
+                "reading findings as CheXbert does takes a labeler, and none is configured; run 'medtasks weights "
+                f"fetch chexbert bert-base-uncased', or set {VARIABLE}=module:factory to a callable that returns one "
+                f"({error})"
+            ) from error
+        except MedTasksError as error:
+            raise LabelerError(str(error)) from error
+        return _chexbert(settings)
     with _building:
         built = _built(name)
     if isinstance(built, LabelerError):
@@ -71,19 +72,37 @@ def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
     """
     if not texts:
         return []
+    read, mistake = labeler(), ""
     try:
-        return _labels_of(labeler(), texts)
-    except _TextError as error:
-        if len(texts) == 1:
-            return [LabelerError(str(error))]
+        results: list[Any] = list(read(texts))
+    except MedTasksError as error:  # ours, without a text in it, and the same for every text
+        raise LabelerError(str(error)) from error
+    except Exception as error:  # noqa: BLE001 - a user's code may raise anything
+        mistake = f"the labeler raised {_origin(error)}"
+    else:
+        if len(results) != len(texts) or not all(isinstance(result, Mapping) for result in results):
+            kinds = ", ".join(dict.fromkeys(type(result).__name__ for result in results))
+            count = "1 text" if len(texts) == 1 else f"{len(texts)} texts"
+            mistake = f"the labeler gave {len(results)} results ({kinds}) for {count}; it must give one mapping each"
+    if mistake and len(texts) == 1:
+        return [LabelerError(mistake)]
+    if mistake:
         return [labels for text in texts for labels in label_texts([text])]
+    return [
+        {str(name): _finding_or_none(value) for name, value in result.items() if value is not None}
+        for result in results
+    ]
+
+
+def _finding_or_none(value: Any) -> Finding | None:
+    try:
+        return Finding(value)
+    except Exception:  # noqa: BLE001 - a tensor raises its own kind when it is compared
+        return None
 
 
 def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tuple[Finding, ...]:
-    """Return the findings of some conditions, in their order, from one result of :func:`label_texts`.
-
-    Raises a LabelerError if the result is one, or omits a condition.
-    """
+    """Return findings of conditions, in order, from one result of :func:`label_texts`, or raise its LabelerError."""
     if isinstance(labels, LabelerError):
         raise labels
     findings = []
@@ -98,24 +117,8 @@ def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tupl
     return tuple(findings)
 
 
-def _chexbert() -> Labeler:
-    from medtasks.metrics.neural.metric_checkpoints import find_chexbert
-
-    try:
-        settings = ModelSettings.from_environment()
-        find_chexbert(settings)
-    except WeightsMissing as error:
-        raise LabelerError(
-            "reading findings as CheXbert does takes a labeler, and none is configured; run 'medtasks weights fetch "
-            f"chexbert bert-base-uncased', or set {VARIABLE}=module:factory to a callable that returns one ({error})"
-        ) from error
-    except MedTasksError as error:
-        raise LabelerError(str(error)) from error
-    return _chexbert_with(settings)
-
-
 @functools.cache
-def _chexbert_with(settings: ModelSettings) -> Labeler:
+def _chexbert(settings: ModelSettings) -> Labeler:
     from medtasks.metrics.neural.chexbert import Chexbert
 
     chexbert = Chexbert(settings)
@@ -148,32 +151,8 @@ def _built(name: str) -> Labeler | LabelerError:
     return cast(Labeler, built)
 
 
-def _labels_of(read: Labeler, texts: Sequence[str]) -> list[Labels | LabelerError]:
-    def finding_or_none(value: Any) -> Finding | None:
-        try:
-            return Finding(value)
-        except Exception:  # noqa: BLE001 - a tensor raises its own kind when it is compared
-            return None
-
-    try:
-        results: list[Any] = list(read(texts))
-    except MedTasksError as error:  # ours, without a text in it, and the same for every text
-        raise LabelerError(str(error)) from error
-    except Exception as error:  # noqa: BLE001 - a user's code may raise anything
-        raise _TextError(f"the labeler raised {_origin(error)}") from None
-    if len(results) != len(texts) or not all(isinstance(result, Mapping) for result in results):
-        kinds = ", ".join(dict.fromkeys(type(result).__name__ for result in results))
-        count = "1 text" if len(texts) == 1 else f"{len(texts)} texts"
-        raise _TextError(
-            f"the labeler gave {len(results)} results ({kinds}) for {count}; it must give one mapping each"
-        )
-    return [
-        {str(name): finding_or_none(value) for name, value in result.items() if value is not None} for result in results
-    ]
-
-
 def _origin(error: Exception) -> str:
-    """Return the kind and location of an error; its message may quote the text."""
+    # not its message, which may quote the text
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {PurePath(frame.filename).name}, line {frame.lineno} ({frame.name})"
 
@@ -190,10 +169,7 @@ def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
 
 
 def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
-    """Label raw replies, shape (replies,), all in one call, which is faster than one by one.
-
-    A reply that is invalid, or that the labeler fails to read, has None; the cause is logged once.
-    """
+    """Label raw replies, shape (replies,), all in one call; None for one without labels, with the cause logged once."""
     texts = [given_text(reply) for reply in replies]
     valid = {position: text for position, text in enumerate(texts) if not isinstance(text, Reason)}
     of_replies: list[Labels | None] = [None] * len(replies)

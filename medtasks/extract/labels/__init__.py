@@ -1,1 +1,0 @@
-"""Labels of reports by a model such as CheXbert."""
