@@ -14,14 +14,17 @@ runpy.run_module("medtasks.cli.main", run_name="__main__")
 """
 
 
-def start_review(folder: Path, *, port_is_free_at_once: bool = False) -> tuple["subprocess.Popen[str]", str]:
-    """Start a review by ``anna``; return it and its address once it serves.
+def start_review(
+    folder: Path, files: int | None = None, *, port_is_free_at_once: bool = False
+) -> tuple["subprocess.Popen[str]", str]:
+    """Start a review by ``anna``, with at most ``files`` open files; return it and its address once it serves.
 
     The system keeps the port from others for a minute after its end, unless ``port_is_free_at_once``.
     """
     started = [sys.executable, *(("-c", _REUSABLE) if port_is_free_at_once else ("-m", "medtasks.cli.main"))]
     command = [*started, "curate", "review", str(folder), "--reviewer", "anna"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    limited = [] if files is None else ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"]
+    process = subprocess.Popen([*limited, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     lines = [process.stdout.readline(), process.stdout.readline()]
     address = re.search(r"http://127\.0\.0\.1:\d+/[\w-]+/", lines[0])

@@ -16,13 +16,16 @@ Once the server has ended, any user of the machine can listen at its port while 
 page asks for a proof before each request, and token and key are new at each start.
 """
 
+import contextlib
 import hmac
 import io
 import json
 import random
 import secrets
+import socket
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -65,6 +68,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _IDLE_SECONDS = 60
+_MOST_STRANGERS = 32  # idle connections of others would use up the process's files
 
 
 class _Saving(Record):
@@ -91,6 +95,7 @@ class ReviewServer(ThreadingHTTPServer):
             ) from None
         self.file = file
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        self.strangers: dict[socket.socket, None] = {}  # connections that have not shown the token, the oldest first
         self.decoding = threading.Lock()  # one large image in memory at a time
         self.order = list(file.drafts)
         if seed is not None:
@@ -105,6 +110,23 @@ class ReviewServer(ThreadingHTTPServer):
         """Ignore a browser that did not wait, for example for an image of a question that was left."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; without a pause, a lack of file descriptors would be an endless loop."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(0.05)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, and disconnect the oldest stranger if there are too many."""
+        self.strangers[request] = None
+        for oldest in list(self.strangers)[:-_MOST_STRANGERS]:
+            self.strangers.pop(oldest, None)
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
 
     def study(self) -> dict[str, Any]:
         """Return all that the page needs but images."""
@@ -179,6 +201,8 @@ class _Handler(BaseHTTPRequestHandler):
         )
         if not (has_token or address.path == _PROOF) or not ours or foreign:
             raise _Refused(403, error="open the address that the command has printed")
+        if has_token:
+            self.server.strangers.pop(self.connection, None)
         return path if has_token else _PROOF, address.query
 
     def _get(self, path: str, query: str) -> None:

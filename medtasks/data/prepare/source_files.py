@@ -19,6 +19,7 @@ from typing import IO
 
 from medtasks.errors import SourceError
 
+_MOST_UNPACKED = 200  # times the size of an archive; text is packed to a tenth, a file of zeros to a thousandth
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\b")
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
 # A name from a table may be empty, that of a folder, or no name that a file can have.
@@ -44,8 +45,19 @@ class SourceFile:
             with self.path.open("rb") as stream:
                 yield stream
         else:
-            with unpacking(self.path), zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+            with unpacking(self.path), open_archive(self.path) as archive, archive.open(self.member) as stream:
                 yield stream
+
+
+def open_archive(path: Path, inner: IO[bytes] | None = None) -> zipfile.ZipFile:
+    """Open a zip archive, or the ``inner`` one that was unpacked from it; SourceError if it would fill the disk."""
+    archive = zipfile.ZipFile(inner or path)
+    size = sum(member.file_size for member in archive.infolist())
+    if size > _MOST_UNPACKED * path.stat().st_size:
+        raise SourceError(
+            f"{path} would fill {size / 1e6:,.0f} MB, which no real one of its size does; download it again"
+        )
+    return archive
 
 
 @contextlib.contextmanager
@@ -66,7 +78,7 @@ def file_reader(
         opened: dict[Path, zipfile.ZipFile] = {}
         for path in archives:
             with unpacking(path):
-                opened[path] = stack.enter_context(zipfile.ZipFile(path))
+                opened[path] = stack.enter_context(open_archive(path))
 
         def read(name: str) -> bytes:
             for folder in folders:
@@ -148,7 +160,7 @@ def _matching(source: Path, pattern: str) -> list[SourceFile]:
     archives = sorted(source.glob(outer)) if source.is_dir() else [source] if zipfile.is_zipfile(source) else []
     files = []
     for archive in archives:
-        with unpacking(archive), zipfile.ZipFile(archive) as opened:
+        with unpacking(archive), open_archive(archive) as opened:
             members = sorted(fnmatch.filter(opened.namelist(), inner))
         # Files that a Mac adds to an archive have the names of the real ones.
         files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]

@@ -269,3 +269,26 @@ def test_a_review_ends_in_order_and_leaves_only_the_reviewers_file(tmp_path, end
     assert (process.returncode, err) == (0, "")
     assert out == f"anna: 0 of 3 drafts scored, 0 below 5; {tmp_path}/reviews/anna.json\n"
     assert {path.name for path in (tmp_path / "reviews").iterdir()} <= {".anna.lock"}
+
+
+def test_connections_of_strangers_do_not_keep_the_reviewer_out(tmp_path):
+    """Attack with more idle connections than the server may have files, and go on working."""
+    pairs_study(tmp_path)
+    process, address = start_review(tmp_path, files=128)
+    port = int(address.split(":")[2].split("/")[0])
+    own = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+    path = address.partition(str(port))[2]
+    with contextlib.ExitStack() as strangers:
+        strangers.callback(process.kill)
+        strangers.enter_context(contextlib.closing(own)).request("GET", f"{path}study")
+        assert own.getresponse().read()
+        idle = [strangers.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(300)]
+        for line in idle[::2]:
+            line.sendall(b"GET /proof HTTP/1.1\r\n")  # a request without an end
+        with urllib.request.urlopen(f"{address}study", timeout=300) as reply:
+            assert reply.status == 200
+        idle[0].settimeout(300)
+        assert idle[0].recv(1) == b""
+        own.request("GET", f"{path}image?id=im1")  # the connection of the page is still the same
+        assert own.getresponse().status == 200
+    process.communicate()

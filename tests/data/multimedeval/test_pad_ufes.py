@@ -96,6 +96,13 @@ def test_download_without_the_hub(mendeley, monkeypatch, refuses):
     assert prepare("multimedeval_pad_ufes_20", Options(allow_incomplete=True)).rows == 16
 
 
+def test_an_archive_of_nothing_but_zeros_is_not_unpacked(source, complains):
+    folder = source("pad_ufes_20")
+    with zipfile.ZipFile(folder / "more.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("imgs_part_4.zip", bytes(60_000_000))
+    complains("pad_ufes_20", folder, "more.zip would fill 60 MB, which no real one of its size does")
+
+
 def test_archives_in_archives_are_opened_and_no_further(source, prepared):
     folder = source("pad_ufes_20")
     part = next(path for path in sorted(folder.glob("imgs_part_*.zip")))

@@ -34,7 +34,7 @@ from PIL import Image
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.downloads import Published, download, hub_download
-from medtasks.data.prepare.source_files import SourceFile, not_found, required_file, unpacking
+from medtasks.data.prepare.source_files import SourceFile, not_found, open_archive, required_file, unpacking
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, by_name
 from medtasks.data.prepare.table_files import SourceRow, SourceTable, csv_table, hub_table, read_json, records_table
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
@@ -185,13 +185,13 @@ def _image_files(source: Path) -> Iterator[ReadFile]:
     with contextlib.ExitStack() as opened:
         for path in archives:
             with unpacking(path):
-                archive = opened.enter_context(zipfile.ZipFile(path))
+                archive = opened.enter_context(open_archive(path))
                 layers = [archive]
                 for member in fnmatch.filter(archive.namelist(), "*.zip"):  # archives in these are not opened
                     target = opened.enter_context(tempfile.TemporaryFile(dir=home()))
                     with archive.open(member) as packed:
                         shutil.copyfileobj(packed, target)
-                    layers.append(opened.enter_context(zipfile.ZipFile(target)))
+                    layers.append(opened.enter_context(open_archive(path, target)))
                 for layer in layers:
                     for member in fnmatch.filter(layer.namelist(), f"*{_ENDING}"):
                         where.setdefault(PurePosixPath(member).name, functools.partial(read, path, layer, member))
