@@ -95,14 +95,15 @@ def test_batches_with_different_numbers_of_images_score_like_plain_passes(adapte
 
 @MODES
 def test_batches_with_different_numbers_of_images_generate_like_plain_passes(adapters, mode):
-    adapter = adapters(media_attention=mode)
-    prompts = [adapter.encode(doc["question"], visuals(doc)) for doc in DOCS]
+    """The last prompt ends with its image, at which the reply looks only where text looks back."""
+    adapter, docs = adapters(media_attention=mode), [*DOCS, {"question": "Is it clear? <image>", "images": [16]}]
+    prompts = [adapter.encode(doc["question"], visuals(doc)) for doc in docs]
     batch = pad_left(prompts, adapter.pad_id, adapter.device)
     with torch.inference_mode():
         got = adapter.language_model.generate(
             **adapter.model_inputs(batch), max_new_tokens=9, do_sample=False, eos_token_id=None, pad_token_id=0
         )
-    assert got[:, batch.ids.shape[1] :].tolist() == [plain_greedy(adapter, doc, 9) for doc in DOCS]
+    assert got[:, batch.ids.shape[1] :].tolist() == [plain_greedy(adapter, doc, 9) for doc in docs]
     assert len(set(replies(adapter))) == len(DOCS)
 
 
