@@ -26,6 +26,7 @@ from .harness_output import texts, write_run
 from .own_tasks import publish_own, write_task
 
 CANARY = "zyzzyva"
+CLASSES = "multimedeval_mimic_cxr_classification"
 
 
 def task_of(folder: Path, task_name: str, replies: Mapping[str, Reply]) -> TaskReport:
@@ -57,15 +58,10 @@ def test_a_pair(sample: Path, tmp_path: Path) -> None:
         for answer in item.answers.values():
             assert (answer.value, answer.reason, answer.right, answer.score) == ("A", "ok", item.key == "A", None)
     assert list(first.answers) == ["reference", "robust"]
-
-
-def test_pictures_lie_below_the_dataset(sample: Path, tmp_path: Path) -> None:
-    documents = load_documents("mediconfusion")
-    task = task_of(tmp_path, "mediconfusion", texts({one["doc_id"]: "A" for one in documents}))
-    assert task.pictures == {
-        one["image_file"]: sample / "datasets" / "mediconfusion" / one["image_file"] for one in documents
-    }
-    assert task.items[0].images == (documents[0]["image_file"],)
+    (task,) = collect_run(read_run(tmp_path)).tasks
+    folder = sample / "datasets" / "mediconfusion"
+    assert task.pictures == {one["image_file"]: folder / one["image_file"] for one in documents}
+    assert first.images == (documents[0]["image_file"],)
 
 
 @pytest.mark.usefixtures("multimedeval")
@@ -77,6 +73,17 @@ def test_classes_have_letters(tmp_path: Path) -> None:
         assert item.key == "ABCDEFGH"[one["label"]]
         assert (answer.value, answer.right) == ("B", one["label"] == 1)
         assert item.options[1] == one["options"][1]
+    blank = items_of(tmp_path / "blank", "multimedeval_octmnist_blank", lambda one: one["options"][0])
+    assert {item.images for item in blank.values()} == {()}
+    documents = {one["doc_id"]: one for one in task_documents(task_file("multimedeval_octmnist_rotated"))}
+    rotated = items_of(tmp_path / "rotated", "multimedeval_octmnist_rotated", lambda one: one["options"][1])
+    assert len(rotated) == sum(len(one["options"]) for one in load_documents("multimedeval_octmnist"))
+    for doc_id, item in rotated.items():  # letters as the model was shown them
+        assert item.answers["robust"].value == "B"
+        assert item.answers["robust"].right == (item.key == "B") == (documents[doc_id]["label"] == 1)
+    (one, *_) = load_documents("multimedeval_pubmedqa")
+    item = items_of(tmp_path / "context", "multimedeval_pubmedqa", lambda _: "yes")[one["doc_id"]]
+    assert (item.question, item.images) == (f"{one['context']}\n\n{one['question']}", ())
 
 
 @pytest.mark.usefixtures("multimedeval")
@@ -111,14 +118,6 @@ def test_open_questions_are_right_or_wrong_where_they_ask_yes_or_no(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("multimedeval")
-def test_context_is_part_of_the_question(tmp_path: Path) -> None:
-    (one, *_) = load_documents("multimedeval_pubmedqa")
-    item = items_of(tmp_path, "multimedeval_pubmedqa", lambda _: "yes")[one["doc_id"]]
-    assert item.question == f"{one['context']}\n\n{one['question']}"
-    assert item.images == ()
-
-
-@pytest.mark.usefixtures("multimedeval")
 def test_a_volume_is_no_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = load_documents("multimedeval_ct_rate_report")
     assert documents[0]["image_files"]
@@ -126,22 +125,6 @@ def test_a_volume_is_no_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     replies = texts({one["doc_id"]: one["report"] for one in documents})
     task = task_of(tmp_path, "multimedeval_ct_rate_report", replies)
     assert (task.items[0].images, task.pictures) == ((), {})
-
-
-@pytest.mark.usefixtures("multimedeval")
-def test_rotated_classes_have_the_letters_that_the_model_was_shown(tmp_path: Path) -> None:
-    documents = {one["doc_id"]: one for one in task_documents(task_file("multimedeval_octmnist_rotated"))}
-    items = items_of(tmp_path, "multimedeval_octmnist_rotated", lambda one: one["options"][1])
-    assert len(items) == sum(len(one["options"]) for one in load_documents("multimedeval_octmnist"))
-    for doc_id, item in items.items():
-        assert item.answers["robust"].value == "B"
-        assert item.answers["robust"].right == (item.key == "B") == (documents[doc_id]["label"] == 1)
-
-
-@pytest.mark.usefixtures("multimedeval")
-def test_a_blank_picture_is_not_the_one_of_the_question(tmp_path: Path) -> None:
-    items = items_of(tmp_path, "multimedeval_octmnist_blank", lambda one: one["options"][0])
-    assert {item.images for item in items.values()} == {()}
 
 
 def test_rotated_options_have_the_letters_that_the_model_was_shown(sample: Path, tmp_path: Path) -> None:
@@ -173,10 +156,8 @@ def test_several_right_options(tmp_path: Path) -> None:
 
 
 def test_columns_with_too_many_values_are_no_groups(tmp_path: Path) -> None:
-    rows = [
-        {"question": "?", "options": ["a", "b"], "answer": "A", "subject": f"subject {n % 7}", "context": str(n)}
-        for n in range(70)
-    ]
+    same = {"question": "?", "options": ["a", "b"], "answer": "A"}
+    rows = [{**same, "subject": f"subject {n % 7}", "context": str(n)} for n in range(70)]
     publish_own("own_few", CHOICE, rows)
     publish_own("own_many", CHOICE, [{**row, "subject": f"subject {n}"} for n, row in enumerate(rows)])
     for name in ("own_few", "own_many"):
@@ -202,16 +183,8 @@ def test_a_picture_with_an_absolute_path_is_found_and_its_path_is_not_told(tmp_p
 
 
 def test_groups_of_the_task_have_accuracy_with_its_own_units(tmp_path: Path) -> None:
-    rows = [
-        {
-            "question": f"{n}?",
-            "options": ["a", "b"],
-            "answer": "A",
-            "subject": "x" if n < 6 else "y",
-            "image_id": f"i{n // 2}",
-        }
-        for n in range(20)
-    ]
+    same = {"options": ["a", "b"], "answer": "A"}
+    rows = [{**same, "question": f"{n}?", "subject": "yx"[n < 6], "image_id": f"i{n // 2}"} for n in range(20)]
     publish_own("own_groups", CHOICE, rows)
     write_task("own_groups", "choice", {"robust": "robust_choice"}, breakdown=["subject"])
     replies = texts({f"d{n}": "A" if n < 6 or n % 3 else "B" for n in range(20)})
@@ -300,8 +273,10 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("logged_in_clear", [False, True])
+@pytest.mark.parametrize(
+    ("name", "logged_in_clear"),
+    [("secret_choice", True), ("secret_open", False), ("secret_class", True), ("secret_labels", False)],
+)
 def test_no_word_of_a_credentialed_record(
     name: str, logged_in_clear: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,17 +326,10 @@ def test_the_user_may_ask_for_text_by_name(tmp_path: Path, monkeypatch: pytest.M
     assert CANARY in task.items[0].question
     assert task.items[0].reply == f"A {CANARY}"
     assert len(task.pictures) == 4
-
-
-def test_text_that_a_run_withheld_is_not_there_when_it_is_asked_for_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish_own("secret_choice", CHOICE, [planted(CHOICE, row) for row in range(4)], "credentialed")
-    write_task("secret_choice", "choice", {"robust": "robust_choice"})
-    documents = load_documents("secret_choice")
-    write_run(tmp_path, {"secret_choice": texts({one["doc_id"]: "A" for one in documents})})
+    monkeypatch.delenv("MEDTASKS_LOG_TEXT")
+    write_run(tmp_path / "withheld", {"secret_choice": texts({one["doc_id"]: "A" for one in documents})})
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", "secret_choice")
-    (task,) = collect_run(read_run(tmp_path)).tasks
+    (task,) = collect_run(read_run(tmp_path / "withheld")).tasks  # what a run withheld is not there later
     assert not task.withheld
     assert CANARY in task.items[0].question
     assert (task.items[0].reply, task.items[0].prompt) == ("", "")
@@ -372,41 +340,26 @@ def test_text_that_a_run_withheld_is_not_there_when_it_is_asked_for_later(
 # One answer
 
 
-@each_row("value", [None, "A", "A, C", "12", "none"])
-def test_letters_and_numbers_of_options_are_logged_anyway(value: str | None) -> None:
-    answer = ReadAnswer(value, "ok", right=True)
-    assert as_logged(answer) == answer
+def test_only_letters_and_numbers_of_options_are_logged_anyway() -> None:
+    for value in (None, "A", "A, C", "12", "none"):
+        assert as_logged(ReadAnswer(value, "ok", right=True)).value == value
+    for value in ("pneumonia", "AB", "A, mass", "2019-03-01", ""):
+        assert as_logged(ReadAnswer(value, "ok", right=True)) == ReadAnswer("", "ok", right=True)
 
 
-@each_row("value", ["pneumonia", "AB", "A, mass", "2019-03-01", ""])
-def test_words_are_not_shown(value: str) -> None:
-    assert as_logged(ReadAnswer(value, "ok", right=True)) == ReadAnswer("", "ok", right=True)
-
-
-def test_a_question_without_a_score_of_its_own_is_neither_right_nor_wrong() -> None:
-    describe = task_file("medheval_visual_mm").family.describe
-    score = {"value": "A", "reason": "ok", "correct": 1.0, "counted": "scored"}
-    assert describe(score, Reply(), None) == ReadAnswer("A", "ok", right=True)
-    assert describe({**score, "correct": 0.0}, Reply(), None).right is False
-    assert describe({**score, "counted": "averaged"}, Reply(), None).right is None
-
-
-def test_a_reply_without_verdict_is_neither_right_nor_wrong() -> None:
-    describe = task_file("gmai_mmbench_val_judged").family.describe
-    score = {"target": "A", "reason": "judge_failed"}
-    assert describe(score, Reply(), None) == ReadAnswer(None, "judge_failed", right=None)
-    assert describe({**score, "value": None, "reason": "no_match"}, Reply(), None).right is False
-
-
-def test_a_question_without_a_published_key() -> None:
-    describe = task_file("gmai_mmbench_test").family.describe
-    score = {"value": "B", "reason": "ok"}
-    assert describe(score, Reply(), None) == ReadAnswer("B", "ok", right=None)
-
-
-def test_findings_that_no_labeler_read() -> None:
-    describe = task_file("multimedeval_mimic_cxr_classification").family.describe
-    score = {"target": [1, 0], "value": None, "reason": "judge_failed"}
-    assert describe(score, Reply(), None) == ReadAnswer(None, "judge_failed", right=None)
-    assert describe({**score, "reason": "empty"}, Reply(), None).score == 0.0
-    assert describe({**score, "value": [1, 1], "reason": "ok"}, Reply(), None).score == 0.5
+@each_row(
+    "task, score, expected",
+    [
+        ("medheval_visual_mm", {"value": "A", "correct": 1.0, "counted": "scored"}, ("A", "ok", True, None)),
+        ("medheval_visual_mm", {"value": "A", "correct": 0.0, "counted": "scored"}, ("A", "ok", False, None)),
+        ("medheval_visual_mm", {"value": "A", "correct": 1.0, "counted": "averaged"}, ("A", "ok", None, None)),
+        ("gmai_mmbench_val_judged", {"target": "A", "reason": "judge_failed"}, (None, "judge_failed", None, None)),
+        ("gmai_mmbench_val_judged", {"target": "A", "value": None}, (None, "ok", False, None)),
+        ("gmai_mmbench_test", {"value": "B"}, ("B", "ok", None, None)),  # without a published key
+        (CLASSES, {"target": [1, 0], "value": None, "reason": "judge_failed"}, (None, "judge_failed", None, None)),
+        (CLASSES, {"target": [1, 0], "value": None, "reason": "empty"}, (None, "empty", None, 0.0)),
+        (CLASSES, {"target": [1, 0], "value": [1, 1]}, ("A, B", "ok", None, 0.5)),
+    ],
+)
+def test_what_is_right_or_wrong(task: str, score: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    assert task_file(task).family.describe({"reason": "ok", **score}, Reply(), None) == ReadAnswer(*expected)

@@ -156,21 +156,9 @@ def test_headings_are_no_models():
 
 
 WITHOUT = (
-    *(
-        "mediconfusion_blind",
-        "mediconfusion_all",
-        "multimedeval_octmnist_5shot",
-        "multimedeval_pad_ufes_20_head",
-        "multimedeval_pad_ufes_20_disjoint",
-        "multimedeval_mimic_iii_summary_head",
-    ),
-    *(
-        "gmai_mmbench_val_ll",
-        "gmai_mmbench_test",
-        "gmai_mmbench_mcls",
-        "medheval_visual_mm_ll",
-        "medheval_knowledge_closed",
-    ),
+    *("mediconfusion_blind", "mediconfusion_all", "multimedeval_octmnist_5shot", "multimedeval_pad_ufes_20_head"),
+    *("multimedeval_pad_ufes_20_disjoint", "multimedeval_mimic_iii_summary_head", "gmai_mmbench_val_ll"),
+    *("gmai_mmbench_test", "gmai_mmbench_mcls", "medheval_visual_mm_ll", "medheval_knowledge_closed"),
     *("iu_xray_report", "medevalkit_pmc_vqa_reasoning", "medevalkit_slake", "mmmu_val", ""),
 )
 
@@ -223,9 +211,8 @@ def test_totals_of_medheval_follow_from_their_types_but_where_remarked():
     sizes = {"medheval_visual_mm": (833, 872, 1297, 608), "medheval_visual_cxr": (972, 611, 3493, 511)}
     for task, questions in sizes.items():
         for model in {score.model for score in published_scores(task)}:
-            types = [
-                one(task, model, f"acc_{kind}").value for kind in ("anatomy", "measurement", "symptom", "technique")
-            ]
+            kinds = ("anatomy", "measurement", "symptom", "technique")
+            types = [one(task, model, f"acc_{kind}").value for kind in kinds]
             mean = sum(value * n for value, n in zip(types, questions, strict=True)) / sum(questions)
             total = one(task, model, "accuracy")
             assert (abs(mean - total.value) > 0.001) == ("from its four types" in total.remark), model
