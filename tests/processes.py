@@ -38,7 +38,7 @@ def run_here(command: Sequence[str], folder: Path, **variables: str) -> subproce
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         _set_variables(patch, {**_ALWAYS, **variables})
         patch.chdir(folder)
-        patch.setattr(subprocess, "Popen", _HarnessHere)
+        patch.setattr(subprocess, "Popen", HarnessHere)
         forget_warnings()
         include(())
         logger.remove()
@@ -84,7 +84,7 @@ def _set_variables(patch: pytest.MonkeyPatch, variables: Mapping[str, str]) -> N
 _Popen = subprocess.Popen
 
 
-class _HarnessHere(_Popen[Any]):
+class HarnessHere(_Popen[Any]):
     """Process of the harness that ``medtasks run`` starts: runs here, followed by a process with its exit code."""
 
     def __init__(self, command: Any, *args: Any, **options: Any) -> None:

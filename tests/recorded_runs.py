@@ -1,8 +1,7 @@
 """``medtasks run`` whose harness runs in this process, which has imported it already."""
 
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 import pytest
 
 from medtasks.cli.main import app
-from medtasks.running import harness_run
 
 from .lmms.whole_runs import harness
+from .processes import HarnessHere
 
 TINY = ("--model", "medtasks_tiny", "--device", "cpu")
 
@@ -38,23 +37,11 @@ def harness_indexed_once() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
-def evaluated(command: Sequence[str], variables: dict[str, str]) -> "subprocess.Popen[bytes]":
-    """Evaluate as ``python -m lmms_eval`` does, and return a process that has ended."""
-    from lmms_eval.__main__ import cli_evaluate_single, parse_eval_args
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["lmms_eval", *command[3:]])
-        for name, value in variables.items():
-            patch.setenv(name, value)
-        cli_evaluate_single(parse_eval_args()[1])
-    return subprocess.Popen(["true"])
-
-
 @contextmanager
 def in_this_process() -> Iterator[pytest.MonkeyPatch]:
     """Let ``medtasks run`` start the harness so."""
     with harness_indexed_once() as patch:
-        patch.setattr(harness_run, "_start", evaluated)
+        patch.setattr(subprocess, "Popen", HarnessHere)
         yield patch
 
 
