@@ -191,7 +191,7 @@ def test_a_variant_is_its_base_but_for_a_few_changes(real):
         "task": "mediconfusion_gd_blind",
         "tag": [],
         "process_docs": "mediconfusion_gd_blind",
-        "doc_to_text": "prompt",
+        "doc_to_text": "lettered_prompt",
         "variant": "blind",
         "base": "mediconfusion_gd",
         "dataset": "mediconfusion",

@@ -106,17 +106,23 @@ def _indexing_ours(build: AnyFunction) -> AnyFunction:
             return _with_generated(build(*args, **kwargs), sanity=False)
         chosen = call.arguments["include_path"]
         folders = [chosen] if isinstance(chosen, str) else list(chosen or [])
-        index = None
-        with or_warn():
+        try:
             call.arguments["include_path"] = [*folders, str(tasks_folder()), *map(str, own_tasks_folders())]
             index = build(*call.args, **call.kwargs)
-        return build(*args, **kwargs) if index is None else _with_generated(index, folders)
+        except Exception as error:  # noqa: BLE001
+            index = build(*args, **kwargs)  # an error of the user's own folder is raised here, as without us
+            with or_warn():
+                raise error
+            return index
+        return _with_generated(index, folders)
 
     return initialize_tasks
 
 
 def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = True) -> Any:
     """Add few-shot twins and variants of our tasks and those in the user's folders, or warn that this failed."""
+    if not isinstance(index, dict):
+        return index
     variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated, _think)"
     with or_warn(f"add {variants} to", "all other tasks are there"):
         from medtasks.tasks.task_files import include, index_entries

@@ -110,8 +110,8 @@ def test_nothing_can_be_prepared(clone, command, home, tmp_path):
 @each_row(
     "arguments, complaint",
     [
-        ([MM, "--images", "slake"], "give SOURCE=DIR, such as slake=/data/slake/imgs"),
-        ([MM, "--images", "=x"], "give SOURCE=DIR"),
+        ([MM, "--images", "slake"], "is not of the form SOURCE=DIR, such as slake=/data/slake/imgs"),
+        ([MM, "--images", "=x"], "is not of the form SOURCE=DIR"),
         ([MM, "--images", "slake=a", "--images", "slake=b"], "--images names slake twice"),
         (["mediconfusion", "--images", "slake=a"], "--images is for the sets of MedHEval"),
         (["mediconfusion", "--allow-changed"], "--allow-changed is for the sets of MedHEval"),
