@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, wrap_once
+from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, warn_of, wrap_once
 
 _TASKS_MODULE = "lmms_eval.tasks"
 _MODELS = {
@@ -106,15 +106,16 @@ def _indexing_ours(build: AnyFunction) -> AnyFunction:
             return _with_generated(build(*args, **kwargs), sanity=False)
         chosen = call.arguments["include_path"]
         folders = [chosen] if isinstance(chosen, str) else list(chosen or [])
+        failure: Exception | None = None
         try:
             call.arguments["include_path"] = [*folders, str(tasks_folder()), *map(str, own_tasks_folders())]
             index = build(*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001
-            index = build(*args, **kwargs)  # an error of the user's own folder is raised here, as without us
-            with or_warn():
-                raise error
-            return index
-        return _with_generated(index, folders)
+            failure, index = error, build(*args, **kwargs)  # the user's own error is raised here, as without us
+        if failure is None:
+            return _with_generated(index, folders)
+        warn_of(failure)
+        return index
 
     return initialize_tasks
 
