@@ -60,38 +60,31 @@ def test_show(medtasks, fails):
     fails(["data", "show", "mediconfuson"], "did you mean 'mediconfusion'?")
 
 
-def test_list_knows_sample_incomplete_and_damaged(medtasks, source, home, final):
+def test_list_knows_sample_incomplete_and_damaged(medtasks, fails, source, home, final):
     medtasks("data", "sample", home)
     assert state(medtasks("data", "list")) == "sample"
-    medtasks("data", "prepare", "mediconfusion", "--source", source, "--allow-incomplete")
+    shutil.rmtree(final)
+    command = ["data", "prepare", "mediconfusion", "--source", source]
+    fails(command, "holds 16 pairs, the published set 176", "--allow-incomplete")
+    assert not final.exists()
+    ran = medtasks(*command, "--allow-incomplete")
+    fingerprint = f"fingerprint {Manifest.read(final).fingerprint}"
+    assert ran.out.splitlines() == [
+        "left out: the question file holds 16 pairs, the published set 176",
+        f"Prepared mediconfusion: 32 questions, 27 images, {fingerprint}, in {final}",
+    ]
+    verified = medtasks("data", "verify", "mediconfusion")
+    assert verified.out == f"mediconfusion is as prepared: 32 questions, incomplete, {fingerprint}\n"
     assert state(medtasks("data", "list")) == "incomplete"
     (final / "manifest.json").write_text("{")
     assert state(medtasks("data", "list")) == "damaged"
 
 
-def test_prepare_what_is_incomplete(medtasks, fails, source, final):
-    command = ["data", "prepare", "mediconfusion", "--source", source]
-    fails(command, "holds 16 pairs, the published set 176", "--allow-incomplete")
-    assert not final.exists()
-    ran = medtasks(*command, "--allow-incomplete")
-    assert ran.code == 0
-    assert ran.out.splitlines() == [
-        "left out: the question file holds 16 pairs, the published set 176",
-        f"Prepared mediconfusion: 32 questions, 27 images, fingerprint {Manifest.read(final).fingerprint}, in {final}",
-    ]
-    verified = medtasks("data", "verify", "mediconfusion")
-    assert verified.out == (
-        f"mediconfusion is as prepared: 32 questions, incomplete, fingerprint {Manifest.read(final).fingerprint}\n"
-    )
-
-
 def test_unknown_dataset_and_wrong_source(fails, tmp_path):
     for command in ("prepare", "verify"):
         fails(["data", command, "mediconfussion"], "unknown dataset 'mediconfussion'; did you mean 'mediconfusion'?")
-    fails(
-        ["data", "prepare", "mediconfusion", "--source", tmp_path / "[no]where"],
-        "[no]where holds neither dataset.json nor",
-    )
+    nowhere = ["data", "prepare", "mediconfusion", "--source", tmp_path / "[no]where"]
+    fails(nowhere, "[no]where holds neither dataset.json nor")
     fails(["data", "prepare", "mediconfusion", "--source", "x" * 5000], "File name too long")
 
 

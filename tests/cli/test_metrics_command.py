@@ -10,6 +10,7 @@ import pytest
 from rouge_score import rouge_scorer
 from rouge_score.tokenizers import DefaultTokenizer
 
+from medtasks.cli import metrics
 from medtasks.metrics import cross_check
 from medtasks.metrics.cross_check import ORACLES
 from medtasks.metrics.model_settings import ModelSettings
@@ -46,7 +47,7 @@ def no_texts_in(text):
     return not any(word in text.lower() for word in ("pleural", "lungs", "unchanged"))
 
 
-def test_list(medtasks):
+def test_list(medtasks, tmp_path, monkeypatch):
     ran = medtasks("metrics")
     assert (ran.code, ran.err) == (0, "")
     first, *lines, last = ran.out.splitlines()
@@ -59,9 +60,6 @@ def test_list(medtasks):
     fetch = last.removeprefix("Fetch what is missing with: medtasks weights fetch ").split()
     assert {"radgraph", "chexbert", "distilroberta-base"} <= set(fetch)
     assert len(fetch) == len(set(fetch))
-
-
-def test_list_knows_what_was_fetched(medtasks, tmp_path, monkeypatch):
     folder = tmp_path / "shared" / "distilroberta-base"
     folder.mkdir(parents=True)
     (folder / "config.json").touch()
@@ -92,47 +90,25 @@ def test_lexical_scores(medtasks, files, tmp_path):
             assert value == pytest.approx(sum(metric["samples"][key]) / 4)
     assert written["metrics"]["bleu"]["samples"]["bleu_1"] == pytest.approx([0.6065306597, 0.3678794412, 0, 0])
     assert no_texts_in(ran.out + (tmp_path / "out.json").read_text())
-
-
-def test_a_metric_can_be_named_as_the_table_names_its_score(medtasks, files, tmp_path):
+    # A metric can be named as the table names its score.
     ran = medtasks(*files, "--metric", "rouge_l,bleu_1", "--metric", "bleu_4", "--json", tmp_path / "out.json")
-    assert (ran.code, ran.err) == (0, "")
     assert list(rows_of(ran.out)) == ["rouge_l", "bleu_1", "bleu_4"]
     written = json.loads((tmp_path / "out.json").read_text())["metrics"]
-    assert {name: list(one["totals"]) for name, one in written.items()} == {
-        "rouge": ["rouge_1", "rouge_2", "rouge_l"],
-        "bleu": ["bleu_1", "bleu_2", "bleu_4"],
-    }
+    assert list(written["rouge"]["totals"]) == ["rouge_1", "rouge_2", "rouge_l"]
     assert list(rows_of(medtasks(*files, "--metric", "bleu_1,bleu").out)) == ["bleu_1", "bleu_2", "bleu_4"]
 
 
 def test_golden_radcliq_with_weights_by_name(medtasks, files, weights, tmp_path):
     home = tmp_path / "home"
     chosen = "radcliq_v0,radcliq_v1,bertscore,radgraph_combined,chexbert,radcliq_bleu"
-    command = [
-        *files,
-        *weights,
-        "--metric",
-        chosen,
-        "--device",
-        "cpu",
-        "--batch-size",
-        2,
-        "--json",
-        tmp_path / "a.json",
-    ]
-    ran = medtasks(*command)
+    options = ["--metric", chosen, "--device", "cpu", "--batch-size", 2, "--json", tmp_path / "a.json"]
+    ran = medtasks(*files, *weights, *options)
     assert (ran.code, ran.err) == (0, "")
     assert rows_of(ran.out)["radcliq_v0"][1] == "lower"
     found = json.loads((tmp_path / "a.json").read_text())["metrics"]
-    inputs = [
-        found[name]["samples"][key]
-        for name, key in (
-            ("radgraph_combined", "radgraph_combined"),
-            ("bertscore", "rescaled_bertscore_f1"),
-            ("chexbert", "chexbert_similarity"),
-        )
-    ]
+    keys = {"radgraph_combined": "radgraph_combined", "bertscore": "rescaled_bertscore_f1"}
+    keys["chexbert"] = "chexbert_similarity"
+    inputs = [found[name]["samples"][key] for name, key in keys.items()]
     expected = [
         2.4501430833271307 - 1.24521633021832 * rg - 1.6508453287258653 * bert - 0.9947717072020826 * cosine
         for rg, bert, cosine in zip(*inputs, strict=True)
@@ -151,10 +127,7 @@ def test_golden_bertscore_cache_is_kept_or_not(medtasks, files, weights, tmp_pat
     with_cache = medtasks(*command)
     assert list((tmp_path / "home" / "metrics").iterdir())
     assert without.out == with_cache.out == medtasks(*command).out
-
-
-def test_golden_bertscore_in_bfloat16_is_said(medtasks, files, weights):
-    ran = medtasks(*files, *weights, "--metric", "bertscore,bleu", "--device", "cpu", "--dtype", "bfloat16")
+    ran = medtasks(*command, "--dtype", "bfloat16")
     assert ran.out.splitlines()[-1] == "Computed in bfloat16, which moves scores a little: bertscore."
 
 
@@ -198,9 +171,8 @@ def test_a_difference_is_told_by_the_exit_code(fails, files, tmp_path, monkeypat
 
     monkeypatch.setattr(rouge_scorer.RougeScorer, "score", other)
     out = tmp_path / "out.json"
-    ran = fails(
-        [*files, "--metric", "rouge_l,bleu", "--cross-check", "--json", out], "rouge_l: ", "differ by more than"
-    )
+    options = ["--metric", "rouge_l,bleu", "--cross-check", "--json", out]
+    ran = fails([*files, *options], "rouge_l: ", "differ by more than")
     assert compared(ran.out)["rouge_l"][2] == "1.5e-04"
     differing = json.loads(out.read_text())["cross_check"]["rouge_l"]
     assert (differing["differs"], differing["pair"], differing["id"]) == (True, 1, "1")
@@ -239,12 +211,8 @@ def test_a_package_that_is_missing_or_fails_gives_no_number(medtasks, files, mon
 
 def test_a_metric_without_weights_fails_alone(medtasks, fails, files, tmp_path):
     out = tmp_path / "out.json"
-    ran = fails(
-        [*files, "--metric", "bertscore,bleu,bertscore_multimedeval", "--json", out],
-        "bertscore, bertscore_multimedeval: ",
-        "332 MB",
-        "'medtasks weights fetch distilroberta-base'",
-    )
+    parts = ("bertscore, bertscore_multimedeval: ", "332 MB", "'medtasks weights fetch distilroberta-base'")
+    ran = fails([*files, "--metric", "bertscore,bleu,bertscore_multimedeval", "--json", out], *parts)
     assert list(rows_of(ran.out)) == ["bleu_1", "bleu_2", "bleu_4"]
     written = json.loads(out.read_text())
     assert list(written["metrics"]) == ["bleu"]
@@ -264,15 +232,8 @@ def test_every_failure_has_its_line(medtasks, files):
 
 
 def test_values_that_are_none_are_null(medtasks, files, tmp_path, monkeypatch):
-    from medtasks.cli import metrics
-    from medtasks.metrics.report_metrics import ReportScores
-
-    def none(name, settings):
-        return lambda **_: ReportScores(
-            {"bleu_1": [float("nan")] * 4}, dict.fromkeys(REPORT_METRICS["bleu"].keys, float("nan"))
-        )
-
-    monkeypatch.setattr(metrics, "report_metric", none)
+    none = ReportScores({"bleu_1": [math.nan] * 4}, dict.fromkeys(REPORT_METRICS["bleu"].keys, math.nan))
+    monkeypatch.setattr(metrics, "report_metric", lambda name, settings: lambda **_: none)
     ran = medtasks(*files, "--metric", "bleu", "--json", tmp_path / "out.json")
     assert rows_of(ran.out)["bleu_1"] == ["n/a", "higher"]
     written = json.loads((tmp_path / "out.json").read_text())["metrics"]["bleu"]
@@ -284,10 +245,8 @@ def test_what_is_wrong_with_the_files(fails, files, tmp_path):
     (tmp_path / "hyps.json").write_text('[{"doc_id": 7, "reply": "Unchanged."}]')
     ran = fails([*files, "--metric", "bleu"], "id '0' of", "is not in")
     assert no_texts_in(ran.err)
-    fails(
-        ["metrics", "--refs", tmp_path / "none.txt", "--hyps", tmp_path / "hyps.json", "--metric", "bleu"],
-        "cannot read",
-    )
+    hyps = ["--hyps", tmp_path / "hyps.json"]
+    fails(["metrics", "--refs", tmp_path / "none.txt", *hyps, "--metric", "bleu"], "cannot read")
 
 
 def test_what_is_wrong_with_the_options(medtasks, fails, files, tmp_path):

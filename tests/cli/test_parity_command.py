@@ -32,10 +32,8 @@ def test_equal_runs(medtasks, sample, tmp_path):
     assert "Not compared" not in ran.out
     other = write_run(tmp_path / "c", ("mediconfusion",), 0.7, 2)
     ran = medtasks("parity", "mediconfusion", first, other, "--require", "equivalent")
-    assert (ran.code, ran.err.splitlines()) == (
-        1,
-        ["medtasks: --require equivalent is not met: the verdict is 'not enough samples to tell'"],
-    )
+    assert ran.code == 1
+    assert ran.err == "medtasks: --require equivalent is not met: the verdict is 'not enough samples to tell'\n"
     assert medtasks("parity", first, other).code == 0
     assert medtasks("parity", first, other, "--require", "not-different").code == 0
 
@@ -48,9 +46,8 @@ def test_lines_and_json(medtasks, runs, tmp_path):
     assert "  difference    median 0.005, q90 0.01, q99 0.01, max 0.01 nats per token; mean with sign +0.005" in lines
     assert "  choices       800 of 800 (100.0%) equal" in lines
     (refused,) = (line for line in lines if line.startswith("Not compared: "))
-    assert refused.startswith(
-        "Not compared: letters: the runs gave different prompts to 800 of 800 questions, such as 0 (some"
-    )
+    prompts = "the runs gave different prompts to 800 of 800 questions, such as 0 (some"
+    assert refused.startswith(f"Not compared: letters: {prompts}")
     assert lines[-1] == "Verdict on the scores: equivalent within the margin"
     found = json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
     assert (found["schema_version"], found["verdict"]) == (1, "equivalent within the margin")
@@ -59,12 +56,8 @@ def test_lines_and_json(medtasks, runs, tmp_path):
     task = found["tasks"]["likely"]
     assert (task["lacking"], task["likelihoods"]["options"], task["replies"]) == ("", 1600, None)
     (score,) = task["scores"]
-    assert (score["metric"], score["main"], score["p_holm"], score["equivalence"]["shown"]) == (
-        "accuracy",
-        True,
-        1,
-        True,
-    )
+    assert (score["metric"], score["main"], score["p_holm"]) == ("accuracy", True, 1)
+    assert score["equivalence"]["shown"] is True
     assert rows_of(ran.out)["p, equivalence"] == [f"{score['equivalence']['p']:.4f}"]
     assert medtasks("parity", *runs, "--require", "not-different").code == 1  # of one task nothing is known
 
@@ -105,10 +98,8 @@ def test_compare_with_a_margin_gives_the_same_verdict_and_numbers(medtasks, runs
     assert {**other, "documents": one["documents"]} == {**one, **{key: other[key] for key in other.keys() - one.keys()}}
     assert other.keys() - one.keys() == {"summary", "comparisons"}
     (test,), (score,) = other["comparisons"], one["scores"]
-    assert test == {key: score[key] for key in score.keys() & test.keys()} | {
-        "first_run": "A",
-        "second_run": "B",
-    }
+    shared = {key: score[key] for key in score.keys() & test.keys()}
+    assert test == {**shared, "first_run": "A", "second_run": "B"}
     ran = medtasks("compare", "likely", *runs, "--require", "equivalent", "--json", tmp_path / "named.json")
     assert ran.code == 0
     named = json.loads((tmp_path / "named.json").read_text())

@@ -16,27 +16,16 @@ def answers(ran):
     return [tuple(json.loads(line).values()) for line in ran.out.splitlines()]
 
 
-def test_rules_read_the_same_replies_differently(medtasks):
-    stdin = lines(
-        {"reply": "The answer is A."},
-        "",
-        {"reply": "(b)"},
-        {"reply": "A round bulge", "options": OPTIONS},
-        {"reply": None},
-    )
+def test_rules_read_the_same_replies_differently(medtasks, fails):
+    bulge = {"reply": "A round bulge", "options": OPTIONS}
+    stdin = lines({"reply": "The answer is A."}, "", {"reply": "(b)"}, bulge, {"reply": None})
     reference = answers(medtasks("parse", "mediconfusion_reference", stdin=stdin))
     assert [value for value, _ in reference] == ["A", None, "A", None]
     robust = answers(medtasks("parse", "robust_choice", stdin=stdin))
     assert robust == [("A", "ok"), ("B", "ok"), ("B", "ok"), (None, "empty")]
-
-
-def test_nothing_to_read(medtasks):
     assert answers(medtasks("parse", "robust_choice", stdin="\n\n")) == []
-
-
-def test_unknown_rule(fails):
-    ran = fails(["parse", "robust_choise"], "unknown answer rule 'robust_choise'; did you mean 'robust_choice'?")
-    assert ran.out == ""
+    unknown = fails(["parse", "robust_choise"], "unknown answer rule 'robust_choise'; did you mean 'robust_choice'?")
+    assert unknown.out == ""
 
 
 @each_row(

@@ -9,9 +9,8 @@ from ..tables import each_row
 
 
 def test_from_the_data_alone(medtasks, sample, tmp_path):
-    ran = medtasks(
-        "plan", "mediconfusion", "--against", "0.25", "--difference", "0.3", "--json", tmp_path / "plan.json"
-    )
+    options = ("--against", "0.25", "--difference", "0.3", "--json", tmp_path / "plan.json")
+    ran = medtasks("plan", "mediconfusion", *options)
     assert (ran.code, ran.err) == (0, "")
     found = json.loads((tmp_path / "plan.json").read_text(), parse_constant=pytest.fail)
     known = found["assumptions"]
@@ -33,9 +32,8 @@ def test_more_tests_and_more_power_take_more_samples(medtasks, sample, tmp_path)
 
 
 def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
-    first, second = (
-        write_run(tmp_path / name, ("mediconfusion",), share, 1) for name, share in (("a", 0.9), ("b", 0.5))
-    )
+    first = write_run(tmp_path / "a", ("mediconfusion",), 0.9, 1)
+    second = write_run(tmp_path / "b", ("mediconfusion",), 0.5, 1)
     options = ("--run", first, "--run", second, "--margin", "0.2", "--json", tmp_path / "plan.json")
     ran = medtasks("plan", "mediconfusion", *options)
     assert (ran.code, ran.err) == (0, "")
