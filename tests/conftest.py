@@ -18,6 +18,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # which has the folder of the proce
 # Before anything imports torch: tests run side by side, and threads that wait for each other cost half of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import lmms_eval.models  # noqa: F401 - binds the log to the standard output of now; a test would close its own
 import pytest
 from hypothesis import HealthCheck, settings
 from loguru import logger
