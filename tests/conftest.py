@@ -18,7 +18,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # which has the folder of the proce
 # Before anything imports torch: tests run side by side, and threads that wait for each other cost half of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import lmms_eval.models  # noqa: F401 - binds the log to the standard output of now; a test would close its own
+import lmms_eval.models  # noqa: F401 - replaces the log's handlers, and would those of the test that imports it first
 import pytest
 from hypothesis import HealthCheck, settings
 from loguru import logger
@@ -49,6 +49,7 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()  # or some libraries complain at the end
 
 
+LOG_OUTPUT = sys.stdout  # of pytest itself; that of a test is closed after it
 SHARED = Path(__file__).parents[2] / "shared"
 
 
@@ -104,9 +105,11 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture(autouse=True)
 def _own_warnings() -> None:
-    """Let every test hear the warnings that earlier ones have heard, and compute what they have computed."""
+    """Forget the warnings, computations and log handlers of earlier tests."""
     forget_warnings()
     forget_computed()
+    logger.remove()
+    logger.add(LOG_OUTPUT)
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,8 @@ from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.home import dataset_folder
 
+from ..held_lock import held
+
 STEPS = {"save": (datasets.DatasetDict, "save_to_disk"), "manifest": (Manifest, "write"), "rename": (Path, "rename")}
 HALF = b"\xff\xd8 half an image"
 add_file, rename = ImageStore.add_file, Path.rename
@@ -180,7 +182,8 @@ def test_a_crash_between_the_two_renames_is_mended_by_the_next_attempt(options, 
 
 
 def test_second_preparer_is_turned_away_and_that_of_another_dataset_is_not(options, final, refuses):
-    with work_folder("mediconfusion", Access.PUBLIC):
+    final.parent.mkdir(parents=True)
+    with held(final.with_name(".mediconfusion.lock")):
         with refuses("another process is preparing 'mediconfusion'", str(final.parent), "wait for it to end"):
             prepare("mediconfusion", options)
         assert not final.exists()

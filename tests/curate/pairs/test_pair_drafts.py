@@ -12,8 +12,8 @@ from medtasks.errors import JudgeRefused, MedTasksError, SourceError
 from medtasks.extract.reading.reply_text import without_thoughts
 
 from ...growth import assert_linear
+from ...held_lock import held
 from ...scripted_server import Endpoint, serving
-from ..held_lock import held
 from ..made_up_pairs import DRAFT, DraftingLLM, caption, write_study
 
 GOOD = DRAFT.format(first="Left", second="Right")

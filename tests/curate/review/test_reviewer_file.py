@@ -17,8 +17,8 @@ from medtasks.curate.review.reviews import (
 from medtasks.curate.study import DRAFTS, StudyKind
 from medtasks.errors import MedTasksError
 
+from ...held_lock import held
 from ...tables import each_row
-from ..held_lock import held
 from ..made_up_study import hallucination_study, pairs_study
 
 
