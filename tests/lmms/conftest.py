@@ -19,10 +19,11 @@ from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
-from medtasks.tasks.task_files import task_config
+from medtasks.data.variants import VARIANTS
+from medtasks.tasks.task_files import task_config, task_file, task_files, variants_of
 
 from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_medevalkit, tiny_mmmu_pro, tiny_multimedeval
-from ..processes import run_fresh
+from ..processes import run_fresh, run_here
 from ..scripted_server import Endpoint, serving
 
 REPOSITORY = Path(__file__).parents[2]
@@ -184,3 +185,37 @@ def prepared(every_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same as this test's data folder."""
     monkeypatch.setenv("MEDTASKS_HOME", str(every_dataset))
     return every_dataset
+
+
+OURS = [name for name, task in task_files().items() if task.kind == "task"]
+JUDGED = [name for name in OURS if "_judged" in name or name == "mediconfusion_ff"]  # which need a judge to run
+PAIRED = [f"mediconfusion{mode}{ending}" for mode in ("", "_gd") for ending in ("", *(f"_{name}" for name in VARIANTS))]
+KINDS = ["vqa_rad", "pathmnist", "pathmnist_5shot", "pad_ufes_20", "mimic_cxr_report", "ct_rate_report", "chestxray14"]
+VARIED = [made.name for name in KINDS for made in variants_of(task_file(f"multimedeval_{name}"))]
+RUN = sorted({*OURS, *PAIRED, *VARIED} - {*JUDGED})
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, every_dataset: Path, sample_home: Path) -> Path:
+    """The folder of one run of the tiny model: every task that needs no judge, many variants, and a general task.
+
+    All of them share one journal.
+    """
+    folder = tmp_path_factory.mktemp("finished")
+    general = put_drop_in(folder / "drop_in", sample_home)
+    command = [
+        *(sys.executable, "-m", "medtasks.cli.main", "run", "--model", "medtasks_tiny"),
+        *("--tasks", ",".join([*RUN, "shouting"]), "--include_path", str(general)),
+        *("--model_args", f"journal={folder / 'journal'}", "--device", "cpu", "--batch_size", "8", "--log_samples"),
+        *("--gen_kwargs", "max_new_tokens=4", "--max-failed", "100%", "--output_path", str(folder / "results")),
+    ]
+    ran = run_here(command, general, MEDTASKS_HOME=str(every_dataset))
+    assert ran.returncode == 0, ran.stderr[-4000:] + ran.stdout[-2000:]
+    return folder / "results"
+
+
+@pytest.fixture(scope="session")
+def results(finished: Path) -> dict[str, Any]:
+    (file,) = finished.rglob("*_results.json")
+    content: dict[str, Any] = json.loads(file.read_text())
+    return content

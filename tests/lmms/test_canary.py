@@ -2,11 +2,13 @@
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 from lmms_eval.models import MODEL_REGISTRY_V2, ModelManifest
@@ -18,7 +20,7 @@ from medtasks.audit.scoring import score_replies
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents, publish, work_folder
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import RepliesError
@@ -36,17 +38,13 @@ TASKS = {"canary_report": REPORT, "canary_open": OPEN_QUESTION, "canary_choice":
 DOCUMENTS = 4
 
 
-def planted(dataset: str, row: int, columns: Columns, image: object) -> dict[str, object]:
+def planted(dataset: str, row: int, columns: Columns, image: StoredImage) -> dict[str, Any]:
     """Return a document in which every text of a record holds the canary."""
-    texts = {
-        name: f"{CANARY} {name} {row} of {dataset}" if kind == "string" else None for name, kind in columns.items()
-    }
-    lists = {"options": [f"{CANARY} effusion {row}", f"{CANARY} no effusion {row}"]}
-    stored = {"image_files": [image.file], "image_sha256": [image.sha256]}  # type: ignore[attr-defined]  # made for the test
-    own = {name: None for name in ("volume_files", "volume_sha256") if name in columns}
-    document = {**texts, **lists, **stored, **own, "dataset": dataset}
-    if columns is CHOICE:
-        document["answer"] = "A"
+    texts = {name: f"{CANARY} {name} {row} of {dataset}" for name, kind in columns.items() if kind == "string"}
+    document: dict[str, Any] = {**dict.fromkeys(columns), **texts}
+    document |= {"dataset": dataset, "image_files": [image.file], "image_sha256": [image.sha256]}
+    document |= {"options": [f"{CANARY} effusion {row}", f"{CANARY} no effusion {row}"]}
+    document |= {"answer": "A"} if columns is CHOICE else {}
     return {name: document[name] for name in columns}
 
 
@@ -59,7 +57,7 @@ def planted_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("MEDTASKS_HOME", str(root / "home"))
         for task, columns in TASKS.items():
             publish_planted(task, columns)
-            (root / "home" / "tasks" / f"{task}.yaml").write_text(YAML[task].replace("TASK", task))
+            (root / "home" / "tasks" / f"{task}.yaml").write_text(YAML.replace("TASK", task) + OWN[task])
     write_echo(root / "package")
     return root
 
@@ -261,11 +259,15 @@ def test_two_ranks_a_failing_metric_and_saved_replies_that_score_again(
         read_replies(file, documents)
 
 
-def test_predictions_only(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+def test_predictions_only_and_the_error_of_a_model(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
     tasks = ["canary_report", "canary_choice"]
     ran = evaluate("--predict_only", tasks=tasks)
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert {task: len(rows) for task, rows in samples(tmp_path / "out").items()} == dict.fromkeys(tasks, DOCUMENTS)
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+    ran = evaluate("--verbosity", "DEBUG", tasks=["canary_open"], ECHO_FAILS="yes")
+    assert ran.returncode == 1
+    assert re.search("without results.*TypeError at echo_model.py", ran.stderr.splitlines()[-1])
     assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
 
 
@@ -314,14 +316,6 @@ def test_a_server_that_repeats_requests_or_sends_them_elsewhere(
     assert f"{DOCUMENTS} failed of {DOCUMENTS} samples" in ran.stderr
 
 
-def test_nothing_of_a_record_is_in_the_error_of_a_model(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
-    ran = evaluate("--verbosity", "DEBUG", tasks=["canary_open"], ECHO_FAILS="yes")
-    assert ran.returncode == 1
-    assert "without results" in ran.stderr.splitlines()[-1]
-    assert "TypeError at echo_model.py" in ran.stderr.splitlines()[-1]
-    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
-
-
 def test_the_user_may_ask_for_text_by_name(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
     tasks, allowed = ["canary_report", "canary_open", "canary_choice"], "canary_report, canary_open"
     ran = evaluate(tasks=tasks, MEDTASKS_LOG_TEXT=allowed)
@@ -343,56 +337,47 @@ def test_the_user_may_ask_for_text_by_name(evaluate: Evaluate, planted_home: Pat
     assert CANARY not in (tmp_path / "hidden.html").read_text() + hidden.stdout + hidden.stderr
 
 
-YAML_HEAD = """\
+YAML = """\
 task: TASK
 dataset_path: !function medtasks.data.path_of.TASK
 dataset_kwargs: {load_from_disk: true}
 test_split: test
 num_fewshot: 0
 reasoning_tags: none
+output_type: generate_until
+generation_kwargs: {max_new_tokens: 8, until: []}
 doc_to_visual: !function medtasks.hooks.images.images
-metadata: {version: 1, description: planted, dataset: TASK, data: !function medtasks.data.provenance_of.TASK}
-"""
-GENERATING = "output_type: generate_until\ngeneration_kwargs: {max_new_tokens: 8, until: []}\n"
-PROMPTED = """\
 doc_to_text: !function medtasks.hooks.multimedeval_prompts.prompt
 doc_to_target: !function medtasks.hooks.multimedeval_prompts.target
-lmms_eval_specific_kwargs: {default: {template: "QUESTION", option: "{{ letter }}. {{ text }}"}}
+lmms_eval_specific_kwargs: {default: {template: "{{ question }} {{ options }}", option: "{{ letter }}. {{ text }}"}}
+process_results: !function medtasks.hooks.choice.process_results
+metric_list: !function medtasks.hooks.choice.METRIC_LIST
+metadata: {version: 1, description: planted, dataset: TASK, data: !function medtasks.data.provenance_of.TASK}
 """
-FILTERED = """\
+OWN = {  # what a task has instead, and its filters
+    "canary_report": """\
+doc_to_text: "{{indication}}"
+doc_to_target: "{{report}}"
+process_results: !function medtasks.hooks.reports.multimedeval_process_results
+metric_list: !function medtasks.hooks.reports.MULTIMEDEVAL_METRICS
+filter_list: [{name: robust, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: report_text}]}]
+""",
+    "canary_open": """\
+process_results: !function medtasks.hooks.open_questions.process_results
+metric_list: !function medtasks.hooks.open_questions.METRIC_LIST
 filter_list:
-  - name: robust
-    filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: RULE}]
-"""
-SCORED = """\
-process_results: !function medtasks.hooks.HOOKS.process_results
-metric_list: !function medtasks.hooks.HOOKS.METRICS
-"""
-YAML = {
-    "canary_report": YAML_HEAD
-    + GENERATING
-    + 'doc_to_text: "{{indication}}"\ndoc_to_target: "{{report}}"\n'
-    + SCORED.replace("HOOKS.p", "reports.multimedeval_p").replace("HOOKS.METRICS", "reports.MULTIMEDEVAL_METRICS")
-    + FILTERED.replace("RULE", "report_text"),
-    "canary_open": YAML_HEAD
-    + GENERATING
-    + PROMPTED.replace("QUESTION", "{{ question }}")
-    + SCORED.replace("HOOKS", "open_questions").replace("METRICS", "METRIC_LIST")
-    + FILTERED.replace("RULE", "robust_vqa")
-    + FILTERED.replace("RULE", "multimedeval_vqa_head").split("\n", 1)[1].replace("robust", "reference"),
-    "canary_choice": YAML_HEAD
-    + GENERATING
-    + PROMPTED.replace("QUESTION", "{{ question }} {{ options }}")
-    + SCORED.replace("HOOKS", "choice").replace("METRICS", "METRIC_LIST")
-    + FILTERED.replace("RULE", "robust_choice"),
-    "canary_likelihood": YAML_HEAD
-    + "output_type: multiple_choice\n"
-    + 'doc_to_choice: "{{options}}"\n'
-    + PROMPTED.replace("QUESTION", "{{ question }} {{ options }}").replace(
-        "!function medtasks.hooks.multimedeval_prompts.target", "0"
-    )
-    + SCORED.replace("HOOKS", "choice").replace("METRICS", "METRIC_LIST")
-    + FILTERED.replace("RULE", "untied").replace("ReadWith", "ChooseWith"),
+  - {name: robust, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: robust_vqa}]}
+  - {name: reference, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: multimedeval_vqa_head}]}
+""",
+    "canary_choice": """\
+filter_list: [{name: robust, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: robust_choice}]}]
+""",
+    "canary_likelihood": """\
+output_type: multiple_choice
+doc_to_choice: "{{options}}"
+doc_to_target: 0
+filter_list: [{name: robust, filter: [{function: !function medtasks.hooks.filters.ChooseWith, rule: untied}]}]
+""",
 }
 ECHO = f"""\
 import logging

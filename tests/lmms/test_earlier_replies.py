@@ -37,90 +37,62 @@ def out(tmp_path):
 
 def write(out, arguments=ARGUMENTS, samples=True, fingerprint="f", second=0):
     """Write the manifest of a run of one task."""
-    known = TaskRecord(outcome=TaskOutcome.DONE, fingerprint=fingerprint, samples="samples.jsonl" if samples else None)
-    made = first_manifest(["medtasks", "run", *arguments], arguments, ["ours"], Selection(("ours",), {}), [])
+    record = TaskRecord(outcome=TaskOutcome.DONE, fingerprint=fingerprint, samples="samples.jsonl" if samples else None)
+    manifest = first_manifest(["medtasks", "run", *arguments], arguments, ["ours"], Selection(("ours",), {}), [])
     began = datetime.now(UTC) - timedelta(hours=1)
-    made = made.model_copy(
-        update={
-            "tasks": {"ours": known},
-            "started": began.isoformat(),
-            "ended": (began + timedelta(hours=2)).isoformat(),
-        }
-    )
-    made.write(out / f"20260101_00000{second}_000000_run.json")
-    return made
+    times = {"started": began.isoformat(), "ended": (began + timedelta(hours=2)).isoformat()}
+    manifest = manifest.model_copy(update={"tasks": {"ours": record}, **times})
+    manifest.write(out / f"20260101_00000{second}_000000_run.json")
+    return manifest
 
 
 def write_samples(out, *samples):
-    lines = [{"doc_id": row, "resps": resps} for row, resps in samples]
-    (out / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lines = [json.dumps({"doc_id": row, "resps": resps}) for row, resps in samples]
+    (out / "samples.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def task(kind="generate_until", documents=()):
-    return SimpleNamespace(config=SimpleNamespace(output_type=kind), eval_docs_no_media=documents)
-
-
-def request(row, number=0):
-    return Instance("generate_until", ("",), number, {"task": "ours", "doc_id": row, "repeats": 1})
-
-
-def kept(monkeypatch, manifest, tasks):
+def kept(monkeypatch, manifest, kind="generate_until", documents=()):
     monkeypatch.setenv(KEPT_VARIABLE, str(manifest.path))
-    return KeptReplies.from_environment(tasks)
+    config = SimpleNamespace(output_type=kind)
+    return KeptReplies.from_environment({"ours": SimpleNamespace(config=config, eval_docs_no_media=documents)})
 
 
-def test_nothing_is_kept_unless_a_run_is_named():
-    assert KeptReplies.from_environment({"ours": task()}) == KeptReplies()
-
-
-def test_texts_but_failed_ones(out, monkeypatch):
-    made = write(out)
-    write_samples(
-        out,
-        (0, [["B"]]),
-        (1, [[failed_reply("no")]]),
-        (2, [["[LMMS_EVAL_REQUEST_FAILED after 5 retries] no"]]),
-        (3, [[None]]),
-        (5, [[""]]),
-        (0, [["B"]]),  # once more, under the second filter
-    )
-    found = kept(monkeypatch, made, {"ours": task()})
+def test_texts_but_failed_ones(out, monkeypatch, warnings):
+    assert KeptReplies.from_environment({}) == KeptReplies()  # unless a run is named
+    failed = [failed_reply("no"), "[LMMS_EVAL_REQUEST_FAILED after 5 retries] no", None]
+    # Once more, under the second filter.
+    replies = {0: "B", **dict(enumerate(failed, 1)), 5: ""}
+    write_samples(out, *((row, [[reply]]) for row, reply in [*replies.items(), (0, "B")]))
+    with (out / "samples.jsonl").open("a") as samples:
+        samples.write('{"doc_id": 9, "resps": [["B"')
+    found = kept(monkeypatch, write(out))
     assert found.replies == {("ours", 0, 0): "B", ("ours", 5, 0): ""}
-    assert (found.of(request(0)), found.of(request(1)), found.of(request(4))) == ("B", None, None)
+    requests = [
+        Instance("generate_until", ("",), 0, {"task": "ours", "doc_id": row, "repeats": 1}) for row in (0, 1, 4)
+    ]
+    assert [found.of(request) for request in requests] == ["B", None, None]
+    assert warnings == [f"Torn lines, left out: 1 of {out / 'samples.jsonl'}."]
 
 
 def test_likelihoods_but_failed_ones(out, monkeypatch):
-    made = write(out)
-    write_samples(
-        out, (0, [["(1.5, False)"], ["(nan, False)"]]), (1, [["[0.5, True]"], ["[[medtasks:adapter_failed]]"]])
-    )
-    found = kept(monkeypatch, made, {"ours": task("multiple_choice")})
-    assert found.of(request(0)) == (1.5, False)
-    assert found.of(request(0, 1)) is None
-    assert found.of(request(1)) == (0.5, True)
-    assert found.of(request(1, 1)) is None
+    rows = [[["(1.5, False)"], ["(nan, False)"]], [["[0.5, True]"], ["[[medtasks:adapter_failed]]"]]]
+    write_samples(out, *enumerate(rows))
+    found = kept(monkeypatch, write(out), "multiple_choice")
+    assert found.replies == {("ours", 0, 0): (1.5, False), ("ours", 1, 0): (0.5, True)}
 
 
 def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
-    made = write(out)
-    write_samples(out, (0, [[NOTE]]), (1, [[NOTE]]), (2, [[NOTE]]))
+    manifest = write(out)
+    write_samples(out, *((row, [[NOTE]]) for row in range(3)))
     folder = home() / "replies" / "ours"
     folder.mkdir(parents=True)
     lines = [{"doc_id": "a", "reply": "A shadow."}, {"doc_id": "b", "reply": failed_reply("no")}]
     (folder / "now.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    documents = [{"doc_id": "a"}, {"doc_id": "b"}, {"doc_id": "c"}]
-    assert kept(monkeypatch, made, {"ours": task(documents=documents)}).replies == {("ours", 0, 0): "A shadow."}
-    later = made.model_copy(update={"started": (datetime.now(UTC) + timedelta(minutes=1)).isoformat()})
+    documents = [{"doc_id": name} for name in "abc"]
+    assert kept(monkeypatch, manifest, documents=documents).replies == {("ours", 0, 0): "A shadow."}
+    later = manifest.model_copy(update={"started": (datetime.now(UTC) + timedelta(minutes=1)).isoformat()})
     later.write(out / "20260101_000001_000000_run.json")
-    assert kept(monkeypatch, later, {"ours": task(documents=documents)}).replies == {}
-
-
-def test_a_torn_line_of_a_samples_file_is_asked_again(out, monkeypatch, warnings):
-    made = write(out)
-    with (out / "samples.jsonl").open("a") as samples:
-        samples.write('{"doc_id": 9, "resps": [["B"')
-    assert ("ours", 9, 0) not in kept(monkeypatch, made, {"ours": task()}).replies
-    assert warnings == [f"Torn lines, left out: 1 of {out / 'samples.jsonl'}."]
+    assert kept(monkeypatch, later, documents=documents).replies == {}
 
 
 # ---- which run ----
@@ -162,16 +134,13 @@ def test_what_is_asked_must_be_the_same(out, arguments):
         earlier_run(out, current, arguments)
 
 
-def test_other_data_and_runs_without_samples_do_not_count(out):
+def test_other_data_shards_and_runs_without_samples_do_not_count(out):
     write(out, fingerprint="other", second=1)
     write(out, samples=False, second=2)
     current = write(out, samples=False, second=3)
     with pytest.raises(MedTasksError, match="found no run"):
         earlier_run(out, current, ARGUMENTS)
-
-
-def test_runs_of_another_shard_do_not_count(out):
     write(out, second=1)
-    current = write(out, samples=False, second=2).model_copy(update={"shard": Shard(1, 2)})
+    assert earlier_run(out, current, ARGUMENTS)
     with pytest.raises(MedTasksError, match="found no run"):
-        earlier_run(out, current, ARGUMENTS)
+        earlier_run(out, current.model_copy(update={"shard": Shard(1, 2)}), ARGUMENTS)

@@ -1,10 +1,13 @@
 """What stands around the harness's evaluation of our tasks, with a stand-in for the evaluator."""
 
+import copy
+import json
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 from datasets import Dataset
+from lmms_eval.utils import make_table
 from openai import OpenAI
 from openai.types.chat import ChatCompletion
 
@@ -12,7 +15,7 @@ from medtasks.data.images.decoding import LINEAR
 from medtasks.errors import ModelRefused
 from medtasks.hooks import choice
 from medtasks.lmms import evaluation
-from medtasks.lmms.evaluation import guard_evaluation
+from medtasks.lmms.evaluation import guard_evaluation, put_main_metrics_first
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.prompts.images import OPENED, OpenedImage
 from medtasks.runs.logged_samples import without_scoring
@@ -21,15 +24,28 @@ from ..tables import each_row
 
 
 class Model:
-    """What a model of the harness has; nothing calls it."""
+    """Attributes of a model of the harness; nothing calls it."""
 
     generate_until = loglikelihood = lambda self, requests: []
 
 
+def guarded(stand_in):
+    """A module with an evaluator that our package has guarded twice."""
+    module = ModuleType("evaluator")
+    module.evaluate = stand_in
+    guard_evaluation(module)
+    guard_evaluation(module)
+    return module.evaluate
+
+
+def task_with(documents=(), **settings):
+    config = SimpleNamespace(process_results=choice.process_results, num_fewshot=0, metadata={})
+    return SimpleNamespace(config=config, eval_docs_no_media=documents, **settings)
+
+
 @pytest.fixture
 def evaluate():
-    """Evaluate one task of ours with a model that nobody asks."""
-    module = ModuleType("evaluator")
+    """Evaluate one task of ours with a model that is never asked; return results and all calls."""
     calls, failed = [], []
 
     def stand_in(lm, task_dict):
@@ -37,20 +53,47 @@ def evaluate():
         scores = {"confusion,robust": 0.5, "set_accuracy,robust": 0.25, "scored_samples,robust": 4}
         return {"results": {"mediconfusion": {**scores, "failed_samples,robust": failed.pop() if failed else 0}}}
 
-    module.evaluate = stand_in
-    guard_evaluation(module)
-    guard_evaluation(module)
+    evaluator = guarded(stand_in)
 
-    def run(shots=0, lost=0, documents=(), lm=None):
+    def run(lost=0, documents=(), lm=None):
         failed.append(lost)
-        config = SimpleNamespace(process_results=choice.process_results, num_fewshot=shots, metadata={})
-        task = SimpleNamespace(config=config, eval_docs_no_media=documents)
-        return module.evaluate(lm or Model(), {"mediconfusion": task}), calls
+        return evaluator(lm or Model(), {"mediconfusion": task_with(documents)}), calls
 
     return run
 
 
-def test_the_main_metric_sorts_first(evaluate, monkeypatch):
+ROW = {
+    "alias": "mine",
+    "confusion,reference": 0.5,
+    "confusion_stderr,reference": 0.1,
+    "confusion,robust": 0.25,
+    "individual_accuracy,reference": 0.5,
+    "set_accuracy,robust": 0.125,
+    "set_accuracy,reference": 0.75,
+    "set_accuracy_stderr,reference": 0.0625,
+}
+
+
+@each_row("column", ["results", "groups"])
+def test_the_main_metric_comes_first_in_the_harness_table_and_nothing_else_changes(column):
+    def printed(results):
+        table = make_table({**copy.deepcopy(results), "n-shot": {}, "higher_is_better": {}}, column)
+        return [[cell.strip() for cell in line.split("|")[1:]] for line in table.splitlines()[2:] if line]
+
+    theirs = {"alias": "mme", "b,none": 0.5, "a,none": 0.25}
+    before = {column: {"mediconfusion": dict(ROW), "mme": theirs}, "versions": {"a": 1}}
+    results = copy.deepcopy(before)
+    put_main_metrics_first(results)
+    assert json.dumps(results) == json.dumps(before)
+    assert results[column]["mediconfusion"]["set_accuracy,robust"] == 0.125
+    ours = ["set_accuracy", "set_accuracy", "individual_accuracy", "confusion", "confusion"]
+    assert [row[3] for row in printed(results)] == [*ours, "a", "b"]
+    assert [(row[1], float(row[5])) for row in printed(results)[:2]] == [("reference", 0.75), ("robust", 0.125)]
+    # Tasks of others, too, are as before.
+    assert sorted(row[1:] for row in printed(results)) == sorted(row[1:] for row in printed(before))
+
+
+def test_the_main_metric_of_a_run_sorts_first(evaluate, monkeypatch):
     monkeypatch.setitem(OPENED, (Path("other.png"), LINEAR), OpenedImage("other.png", ()))  # before, in this process
     results, calls = evaluate()
     assert len(calls) == 1
@@ -60,17 +103,13 @@ def test_the_main_metric_sorts_first(evaluate, monkeypatch):
 def test_images_that_a_run_did_not_open_are_counted_as_such():
     """Replies of an earlier run, as those of --only-failed, leave their images unopened; unshown ones do not count."""
     documents = [{"image_files": [f"/{name}.png", "/second.png"]} for name in "abc"]
-    module = ModuleType("evaluator")
 
     def stand_in(lm, task_dict):
         OPENED[Path("/b.png"), LINEAR] = OpenedImage("b.png", ("P to RGB",))
         return {"configs": {"mediconfusion": {"metadata": {"version": 1}}}}
 
-    module.evaluate = stand_in
-    guard_evaluation(module)
-    config = SimpleNamespace(process_results=choice.process_results, num_fewshot=0, metadata={})
-    task = SimpleNamespace(config=config, eval_docs_no_media=documents, lmms_eval_specific_kwargs={"shown_images": 1})
-    results = module.evaluate(Model(), {"mediconfusion": task})
+    task = task_with(documents, lmms_eval_specific_kwargs={"shown_images": 1})
+    results = guarded(stand_in)(Model(), {"mediconfusion": task})
     counts = {"P to RGB": 1, "not opened in this run": 2}
     assert results["configs"]["mediconfusion"]["metadata"]["data"]["image_conversions"] == counts
 
@@ -86,10 +125,10 @@ def test_a_server_is_quoted_unless_data_are_credentialed(evaluate, monkeypatch, 
 
 @each_row(("lost", "words"), [(0, []), (1, ["mediconfusion: 1 failed of 5 samples"])])
 def test_the_last_word_is_of_failures_if_there_are_any(evaluate, monkeypatch, lost, words):
-    said = []
-    monkeypatch.setattr(evaluation, "say", said.append)
+    printed = []
+    monkeypatch.setattr(evaluation, "say", printed.append)
     evaluate(lost=lost)
-    assert said == [f"samples without a reply or a verdict are in no score. {word}." for word in words]
+    assert printed == [f"samples without a reply or a verdict are in no score. {word}." for word in words]
 
 
 def test_a_journal_is_kept_of_foreign_tasks_too(monkeypatch):
@@ -97,17 +136,15 @@ def test_a_journal_is_kept_of_foreign_tasks_too(monkeypatch):
     monkeypatch.setenv(JOURNAL_VARIABLE, "true")
     choice_of_text = {"index": 0, "finish_reason": "length", "message": {"role": "assistant", "content": "B"}}
     answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice_of_text]}
-    asked = []
-    create = lambda **request: asked.append(request) or ChatCompletion.construct(**answer)  # noqa: E731
+    requests = []
+    create = lambda **request: requests.append(request) or ChatCompletion.construct(**answer)  # noqa: E731
     lm = Model()
     lm.client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
     lm.rank, lm.world_size = 0, 1
-    module = ModuleType("evaluator")
-    module.evaluate = lambda lm, task_dict: lm.client.chat.completions.create(messages=[]).choices[0].message.content
-    guard_evaluation(module)
+    ask = guarded(lambda lm, task_dict: lm.client.chat.completions.create(messages=[]).choices[0].message.content)
     theirs = {"mme": SimpleNamespace(config=SimpleNamespace(), eval_docs_no_media=(), lmms_eval_specific_kwargs=None)}
-    assert [module.evaluate(lm, theirs) for _ in range(2)] == ["B", "B"]
-    assert len(asked) == 1
+    assert [ask(lm, theirs) for _ in range(2)] == ["B", "B"]
+    assert len(requests) == 1
     assert lm.client.chat.completions.create is create
 
 
@@ -125,25 +162,19 @@ def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):
 
 @each_row(("agent", "end"), [(True, SystemExit), (False, ConnectionError)])
 def test_only_an_agent_that_would_take_an_error_for_success_gets_an_exit_code(monkeypatch, capfd, agent, end):
-    module = ModuleType("evaluator")
-
     def stand_in(lm, task_dict):
         raise ConnectionError("the other machine is gone")
 
-    module.evaluate = stand_in
-    guard_evaluation(module)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run") if agent else monkeypatch.delenv("TORCHELASTIC_RUN_ID", False)
     with pytest.raises(end) as ended:
-        module.evaluate(Model(), {})
+        guarded(stand_in)(Model(), {})
     assert getattr(ended.value, "code", 1) == 1
     assert ("the other machine is gone" in capfd.readouterr().err) == agent
 
 
 @each_row(("listed", "hook"), [("bypass", without_scoring), ("confusion", None)])
 def test_a_task_whose_replies_are_only_collected_withholds_text(listed, hook):
-    module = ModuleType("evaluator")
-    module.evaluate = lambda lm, task_dict: None
-    guard_evaluation(module)
-    config = SimpleNamespace(process_results=None, metric_list=[{"metric": listed}], metadata={})
-    module.evaluate(Model(), {"mme": SimpleNamespace(config=config, eval_docs_no_media=())})
-    assert config.process_results is hook
+    task = task_with()
+    task.config = SimpleNamespace(process_results=None, metric_list=[{"metric": listed}], metadata={})
+    guarded(lambda lm, task_dict: None)(Model(), {"mme": task})
+    assert task.config.process_results is hook

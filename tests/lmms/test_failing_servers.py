@@ -3,9 +3,9 @@
 import itertools
 import json
 import math
+import re
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,25 +121,14 @@ def server():
 
 
 def evaluate(manager, server: Endpoint, model: str) -> dict[str, Any]:
-    arguments = f"base_url={server.url},model=tiny,{WAITS}"
-    return harness().simple_evaluate(
-        model_args=arguments,
-        tasks=list(FAMILIES),
-        task_manager=manager,
-        limit=4,
-        log_samples=True,
-        **MODELS[model],
-    )
+    options = {"tasks": list(FAMILIES), "task_manager": manager, "limit": 4, "log_samples": True, **MODELS[model]}
+    return harness().simple_evaluate(model_args=f"base_url={server.url},model=tiny,{WAITS}", **options)
 
 
 def first_tries(server: Endpoint) -> list[dict[str, Any]]:
     """Return the requests that are no repetition of the openai client, one per sample."""
     tries = zip(server.bodies, server.headers, strict=True)
     return [body for body, headers in tries if headers["x-stainless-retry-count"] == "0"]
-
-
-def same(one: float, other: float) -> bool:
-    return (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=1e-12, abs_tol=1e-12)
 
 
 def assert_scores_are_those_of_the_rest(results, task):
@@ -150,78 +139,58 @@ def assert_scores_are_those_of_the_rest(results, task):
         for row, record in _records(results["samples"][task])
         if record["reason"] != Reason.ADAPTER_FAILED
     }
-    row = results["results"][task]
-    if not replies:
-        counts = ("submission_rows",)  # failed samples are blank rows
-        values = [
-            value
-            for key, value in row.items()
-            if "stderr" not in key and isinstance(value, float) and key.partition(",")[0] not in counts
-        ]
-        assert all(map(math.isnan, values))
+    harness = {key: value for key, value in results["results"][task].items() if isinstance(value, float)}
+    if not replies:  # failed samples are blank rows of a submission
+        assert all(math.isnan(value) for key, value in harness.items() if not re.match("submission_rows|.*stderr", key))
         return
-    if task in PAIRS:
-        for name, score in score_replies(task_file(task), documents, replies).items():
-            for metric in PAIR_METRICS:
-                assert same(row[f"{metric},{name}"], getattr(score.categories["total"], metric)), (metric, name)
-        return
-    for name, score in score_replies(task_file(task), documents, replies).items():
-        for metric, found in score.estimates.items():
-            if metric not in ("failed_samples", "submission_rows"):
-                assert same(row[f"{metric},{name}"], found.value), (task, metric, name)
+    for rule, score in score_replies(task_file(task), documents, replies).items():
+        if task in PAIRS:
+            expected = {name: getattr(score.categories["total"], name) for name in PAIR_METRICS}
+        else:
+            expected = {name: estimate.value for name, estimate in score.estimates.items()}
+        for name in expected.keys() - {"failed_samples", "submission_rows"}:
+            actual = results["results"][task][f"{name},{rule}"]
+            assert actual == pytest.approx(expected[name], rel=1e-12, abs=1e-12, nan_ok=True), (task, name, rule)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_no_failed_request_is_in_a_score_and_a_rerun_asks_for_those_alone(
-    manager, server, model, monkeypatch, tmp_path: Path
-):
+def test_no_failed_request_is_in_a_score_and_a_rerun_asks_for_those_alone(manager, server, model, monkeypatch):
     faults = Faults(server)
     server.choose = faults.step
     disturbed = evaluate(manager, server, model)
-
-    asked = [faults.name_of(body) for body in first_tries(server)]
-    assert set(asked) == set(faults.steps), "some fault met no request"
+    names = [faults.name_of(body) for body in first_tries(server)]
+    assert set(names) == set(faults.steps), "some fault met no request"
     failed = {task: counts_of(disturbed["results"][task]).failed for task in FAMILIES}
-    assert sum(failed.values()) == sum(name in faults.failing for name in asked)
-    assert sum(failed.values()) > len(FAMILIES)
+    assert sum(failed.values()) == sum(name in faults.failing for name in names) > len(FAMILIES)
     for task in FAMILIES:
         assert_scores_are_those_of_the_rest(disturbed, task)
-    cut = sum(bool(one.get("cut")) for task in FAMILIES for _, one in _records(disturbed["samples"][task]))
-    assert cut == sum(name == "cut" for name in asked)
+    cut = sum(bool(score.get("cut")) for task in FAMILIES for _, score in _records(disturbed["samples"][task]))
+    assert cut == sum(name == "cut" for name in names)
 
     if model != "async_openai":  # what a rerun asks is the same for all
         return
     server.choose = lambda body: faults.steps["ok"]
-    kept = _kept(disturbed)
+    kept = KeptReplies(
+        {
+            (task, sample["doc_id"], 0): sample["resps"][0][0]
+            for task in FAMILIES
+            for sample in disturbed["samples"][task]
+            if task not in CREDENTIALED and failure_cause(sample["resps"][0][0]) is None
+        }
+    )
     monkeypatch.setattr(KeptReplies, "from_environment", classmethod(lambda cls, tasks: kept))
     server.bodies.clear()
     server.headers.clear()
-    again = evaluate(manager, server, model)
-    assert len(first_tries(server)) == len(asked) - len(kept.replies)
+    again = evaluate(manager, server, model)["results"]
+    assert len(first_tries(server)) == len(names) - len(kept.replies)
     assert len(kept.replies) > len(FAMILIES)
     monkeypatch.setattr(KeptReplies, "from_environment", classmethod(lambda cls, tasks: KeptReplies()))
-    undisturbed = evaluate(manager, server, model)
+    undisturbed = evaluate(manager, server, model)["results"]
     for task in FAMILIES:
-        row, other = again["results"][task], undisturbed["results"][task]
-        numbers = [key for key, value in other.items() if isinstance(value, int | float)]
-        assert [key for key in numbers if not same(row[key], other[key])] == []
+        numbers = {key: value for key, value in undisturbed[task].items() if isinstance(value, int | float)}
+        assert {key: again[task][key] for key in numbers} == pytest.approx(numbers, rel=1e-12, abs=1e-12, nan_ok=True)
 
 
 def _records(samples):
     """Yield row and record of each sample under the first filter: the harness logs one filter after the other."""
-    seen = set()
-    for sample in samples:
-        if sample["doc_id"] not in seen:
-            seen.add(sample["doc_id"])
-            yield sample["doc_id"], sample["score"]
-
-
-def _kept(results) -> KeptReplies:
-    return KeptReplies(
-        {
-            (task, sample["doc_id"], 0): sample["resps"][0][0]
-            for task in FAMILIES
-            for sample in results["samples"][task]
-            if task not in CREDENTIALED and failure_cause(sample["resps"][0][0]) is None
-        }
-    )
+    return {sample["doc_id"]: sample["score"] for sample in reversed(samples)}.items()

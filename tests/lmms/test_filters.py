@@ -52,31 +52,22 @@ def through_the_harness(result, tags=TAGS):
 
 
 @given(reply=REPLIES)
-def test_reply_comes_through_the_harness_as_it_was(reply):
-    [result] = filtered(ReadWith, "robust_choice", [reply])
-    assert read_reply(through_the_harness(result)) == ("robust_choice", reply)
+def test_replies_and_marks_of_cut_ones_come_through_the_harness_as_they_were(reply):
+    (result,) = filtered(ReadWith, "robust_choice", [reply])
+    read, row = opened(through_the_harness(result))
+    assert (read.text, read.cut, row.extractor) == (reply, False, "robust_choice")
+    (result,) = filtered(ReadWith, "robust_choice", [cut_reply(reply)])
+    read, _ = opened(through_the_harness(result))
+    assert (read.text, read.cut, read.recorded) == (reply, True, cut_reply(reply))
 
 
 @each_row("reply", [None, 3, ["A"], {}])
 def test_reply_that_is_no_text_is_a_failed_sample(reply):
-    [result] = filtered(ReadWith, "robust_choice", [reply])
+    (result,) = filtered(ReadWith, "robust_choice", [reply])
     assert read_reply(through_the_harness(result)) == ("robust_choice", NO_TEXT)
     assert read_answer([result]) == (Answer.invalid(Reason.ADAPTER_FAILED), "robust_choice")
-
-
-@given(reply=REPLIES)
-def test_mark_of_a_cut_reply_comes_through_the_harness_and_off_the_reply(reply):
-    [result] = filtered(ReadWith, "robust_choice", [cut_reply(reply)])
-    read, _ = opened(through_the_harness(result))
-    assert (read.text, read.cut, read.recorded) == (reply, True, cut_reply(reply))
-    [result] = filtered(ReadWith, "robust_choice", [reply])
-    assert not opened(through_the_harness(result))[0].cut
-
-
-def test_reply_that_was_cut_is_read_without_its_mark():
-    [result] = filtered(ReadWith, "mediconfusion_reference", [cut_reply("B")])
-    assert read_answer([result]) == (Answer.ok("B"), "mediconfusion_reference")
-    assert opened(cut_reply("B"))[0].text == "B"
+    assert read_reply(reply) == (None, NO_TEXT)
+    assert read_answer([reply])[0].reason == Reason.ADAPTER_FAILED
 
 
 @each_row(
@@ -94,35 +85,35 @@ def test_score_of_a_cut_reply(monkeypatch, reason, expected):
     assert cut == {**whole, "reason": expected, "cut": True}
 
 
-def test_rule_sees_reasoning_the_harness_would_cut():
-    [result] = filtered(ReadWith, "robust_choice", ["<think>A or B? It is"])
-    answer, rule = read_answer([through_the_harness(result)])
-    assert (answer.reason, rule) == (Reason.TRUNCATED, "robust_choice")
+FAILED = Answer.invalid(Reason.ADAPTER_FAILED)
 
 
-def test_first_of_repeated_replies_is_read_and_order_is_kept():
-    results = filtered(ReadWith, "mediconfusion_reference", ["B", "A"], ["A"], ["(A)"])
-    answers = [read_answer([result])[0].value for result in results]
-    assert answers == ["B", "A", None]
+@each_row(
+    ("filter_class", "rule", "replies", "answer"),
+    [
+        (ReadWith, "mediconfusion_reference", [cut_reply("B")], Answer.ok("B")),  # is read without its mark
+        (ReadWith, "mediconfusion_reference", ["B", "A"], Answer.ok("B")),  # the first of repeated replies
+        (ReadWith, "robust_choice", ["(A)"], Answer.ok("A")),
+        (ReadWith, "robust_choice", [failed_reply("no memory")], FAILED),
+        (ReadWith, "robust_choice", [""], Answer.invalid(Reason.EMPTY)),
+        (ChooseWith, "greedy_reference", ["(1.5, False)", (1.5, True)], Answer.ok("A")),
+        (ChooseWith, "prefix_reference", ["(1.5, False)", (1.5, True)], Answer.ok("B")),
+        (ChooseWith, "untied", ["(1.5, False)", (1.5, True)], Answer.invalid(Reason.AMBIGUOUS)),
+        (ChooseWith, "prefix_reference", ["(1.5, False)", "out of memory"], FAILED),
+    ],
+)
+def test_named_rule_reads(filter_class, rule, replies, answer):
+    results = filtered(
+        filter_class, rule, *([[reply] for reply in replies] if filter_class is ChooseWith else [replies])
+    )
+    assert read_answer(results) == (answer, rule)
 
 
-@each_row(("rule", "value"), [("mediconfusion_reference", None), ("robust_choice", "A")])
-def test_named_rule_reads(rule, value):
-    [result] = filtered(ReadWith, rule, ["(A)"])
-    answer, used = read_answer([result])
-    assert (answer.value, used) == (value, rule)
-
-
-@each_row(("rule", "value"), [("greedy_reference", "A"), ("prefix_reference", "B"), ("untied", None)])
-def test_named_likelihood_rule_reads(rule, value):
-    results = filtered(ChooseWith, rule, ["(1.5, False)"], [(1.5, True)])
-    answer, used = read_answer(results)
-    assert (answer.value, used) == (value, rule)
-
-
-def test_failed_likelihood_fails_the_sample():
-    results = filtered(ChooseWith, "prefix_reference", ["(1.5, False)"], ["out of memory"])
-    assert read_answer(results) == (Answer.invalid(Reason.ADAPTER_FAILED), "prefix_reference")
+def test_order_is_kept_and_the_rule_sees_reasoning_that_the_harness_would_cut():
+    results = filtered(ReadWith, "mediconfusion_reference", ["B"], ["A"], ["(A)"])
+    assert [read_answer([result])[0].value for result in results] == ["B", "A", None]
+    (result,) = filtered(ReadWith, "robust_choice", ["<think>A or B? It is"])
+    assert read_answer([through_the_harness(result)])[0].reason == Reason.TRUNCATED
 
 
 def test_without_a_filter_the_careful_rules_read():
@@ -139,19 +130,8 @@ def test_json_of_the_model_is_a_reply(reply):
     assert read_reply(reply) == (None, reply)
 
 
-@each_row("result", [None, 3, ["A"], {}])
-def test_what_is_no_text_is_no_reply(result):
-    assert read_reply(result) == (None, NO_TEXT)
-
-
-def test_no_text_is_a_failure_and_an_empty_one_is_none():
-    assert read_answer([None])[0].reason == Reason.ADAPTER_FAILED
-    assert read_answer([failed_reply("no memory")])[0].reason == Reason.ADAPTER_FAILED
-    assert read_answer([""])[0].reason == Reason.EMPTY
-
-
 def test_filters_of_the_tag_are_plain_text_for_the_log():
-    [result] = filtered(ReadWith, "robust_choice", ["é <b>"])
+    (result,) = filtered(ReadWith, "robust_choice", ["é <b>"])
     assert json.loads(result) == {"rule": "robust_choice", "reply": "é <b>"}
     assert "é" in result
     assert "<" not in result

@@ -3,7 +3,6 @@
 import gzip
 import json
 import math
-import sys
 from collections import Counter
 
 import pytest
@@ -20,12 +19,11 @@ from medtasks.errors import SourceError
 from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families.family import Reply
 from medtasks.prompts.template import target
-from medtasks.tasks.task_files import task_config, task_file, task_files, tasks_of
+from medtasks.tasks.task_files import task_config, task_file, task_files
 from medtasks.tasks.task_index import resolved
 
 from .. import tiny_mmmu_pro
 from ..damages import lost, row
-from ..processes import run_here
 from ..tables import each_row
 from .whole_runs import answering, evaluate, values
 
@@ -131,15 +129,6 @@ def test_prompts_are_the_authors(prepared):
     )
 
 
-def test_tasks_and_variants():
-    assert len(TASKS) == 6
-    assert sorted(tasks_of("mmmu_pro_med")) == TASKS
-    for name in TASKS:
-        task = task_file(name)
-        assert ("rotated" in task.variants) == ("vision" not in name)  # the options of a screenshot stay
-        assert bool(task.thinking) == (not name.endswith("_cot"))
-
-
 def test_the_overall_score_is_the_mean_of_two_settings(prepared):
     def say(document):
         if document["dataset"] == VISION:
@@ -158,20 +147,6 @@ def test_the_overall_score_is_the_mean_of_two_settings(prepared):
         assert overall["accuracy,robust"] == 0.5
         assert overall["accuracy,reference"] == (1 + values(found, f"{VISION}{ending}")["accuracy", "reference"]) / 2
         assert math.isnan(overall["accuracy_stderr,robust"])
-
-
-def test_runs_of_the_tiny_model(home, tmp_path):
-    variants = [*(f"{STANDARD}_{name}" for name in ("blind", "rotated", "think_boxed")), f"{VISION}_swapped"]
-    command = [
-        *(sys.executable, "-m", "medtasks.cli.main", "run", "--model", "medtasks_tiny", "--device", "cpu"),
-        *("--tasks", ",".join(["mmmu_pro_med", *variants]), "--model_args", "journal=false", "--batch_size", "8"),
-        *("--gen_kwargs", "max_new_tokens=4", "--output_path", str(tmp_path)),
-    ]
-    ran = run_here(command, tmp_path, MEDTASKS_HOME=str(home))
-    assert ran.returncode == 0, ran.stderr[-4000:] + ran.stdout[-2000:]
-    (file,) = tmp_path.rglob("*_results.json")
-    samples = {name: counts["effective"] for name, counts in json.loads(file.read_text())["n-samples"].items()}
-    assert samples == {**dict.fromkeys([*TASKS, *variants], 6), f"{STANDARD}_rotated": 3 + 5 * 10}
 
 
 def test_golden_mmmu_pro_authors_answers(test_data):

@@ -151,8 +151,8 @@ def request(task="ours", row=0, number=0, repeats=1):
 
 def replies_of(model, requests=None, kept=None, call="generate_until"):
     with watched(model, {"ours"}, kept or KeptReplies()):
-        found = getattr(model, call)(requests or [request()])
-    return [unwrap_generation_output(one)[0] if call == "generate_until" else one for one in found]
+        replies = getattr(model, call)(requests or [request()])
+    return [unwrap_generation_output(reply)[0] if call == "generate_until" else reply for reply in replies]
 
 
 @each_row(
@@ -173,38 +173,33 @@ def test_failures_of_any_model_are_marked(text):
     assert reply.startswith(failed_reply(""))
 
 
-def test_an_empty_text_is_a_reply_unless_the_model_also_gives_it_after_an_error():
+def test_an_empty_text_or_some_words_are_failures_of_some_models_only():
     assert replies_of(of_module("chat.openai")("")) == [""]
     (reply,) = replies_of(of_module("simple.llava")(" \n"))
     assert failure_cause(reply) == "an empty text, which simple.llava of lmms-eval also gives after an error"
-
-
-def test_words_of_one_model_are_replies_of_another():
     text = "Video a.mp4 can not load, check the source"
     assert failure_cause(replies_of(of_module("simple.oryx")(text))[0]) == text
+    failed = "[LMMS_EVAL_REQUEST_FAILED after 5 retries] no"
     assert replies_of(of_module("simple.llava")(text)) == [text]
-
-
-def test_counts_of_tokens_stay():
-    counts = TokenCounts(1, 2)
-    with watched(model := of_module("chat.openai")(GenerationResult("B", counts)), {"ours"}, KeptReplies()):
-        assert model.generate_until([request()]) == [GenerationResult("B", counts)]
+    for theirs in ("", failed):  # other tasks get what the model gave
+        assert replies_of(of_module("simple.llava")(theirs), [request("theirs")]) == [theirs]
 
 
 @each_row("place", [1, 2])  # of the settings, in requests to simple and to chat models
 def test_reasoning_that_reached_the_limit_of_tokens_was_cut(place):
     asked = request("mediconfusion_think")
     asked.arguments = ("", *[len] * (place - 1), {"max_new_tokens": 8, "until": []})
-    said = [Counted("So A", 7, 8), Counted("So A", 7, 7), "So A", Counted(failed_reply("x"), 7, 8)]
-    said += [GenerationResult("So A", TokenCounts(7, 8)), Counted(cut_reply("So A"), 7, 8)]
-    with watched(model := Model(said), {"mediconfusion_think"}, KeptReplies()):
-        found = model.generate_until([asked] * len(said))
-    texts = [unwrap_generation_output(one)[0] for one in found]
+    replies = [Counted("So A", 7, 8), Counted("So A", 7, 7), "So A", Counted(failed_reply("x"), 7, 8)]
+    replies += [GenerationResult("So A", TokenCounts(7, 8)), Counted(cut_reply("So A"), 7, 8)]
+    with watched(model := Model(replies), {"mediconfusion_think"}, KeptReplies()):
+        found = model.generate_until([asked] * len(replies))
+    assert vars(model).keys() == {"replies", "asked"}  # the model is as before after the block
+    texts = [unwrap_generation_output(reply)[0] for reply in found]
     cut = cut_reply("So A")
     assert texts == [cut, "So A", "So A", failed_reply("x"), cut, cut]
     other = request("mediconfusion")  # whose replies end at their limit as ever
     other.arguments = asked.arguments
-    with watched(model := Model(said[:1]), {"mediconfusion"}, KeptReplies()):
+    with watched(model := Model(replies[:1]), {"mediconfusion"}, KeptReplies()):
         assert model.generate_until([other]) == ["So A"]
 
 
@@ -212,12 +207,6 @@ def test_one_reply_too_many_is_none_at_all():
     requests = [request(row=row) for row in range(3)]
     found = replies_of(Model(["A", "B", "B", "C"]), requests)
     assert {failure_cause(reply) for reply in found} == {"the model gave 4 replies to 3 requests"}
-
-
-def test_other_tasks_get_what_the_model_gave():
-    text = "[LMMS_EVAL_REQUEST_FAILED after 5 retries] no"
-    assert replies_of(of_module("simple.llava")(text), [request("theirs")]) == [text]
-    assert replies_of(of_module("simple.llava")(""), [request("theirs")]) == [""]
 
 
 @each_row(("result", "finite"), [((1.5, False), True), ("nonsense", False), ((float("nan"), True), False)])
@@ -234,12 +223,6 @@ def test_kept_replies_are_not_asked_for():
     assert replies_of(model, requests, kept) == ["kept", "new", "kept, too", "new"]
     assert [one.doc_id for one in model.asked] == [1, 3]
     assert replies_of(model, [request(repeats=2)], kept) == ["new"]
-
-
-def test_the_model_is_as_before_behind_the_block():
-    model = Model("x")
-    replies_of(model)
-    assert vars(model).keys() == {"replies", "asked"}
 
 
 # ---- what a server says beside the text ----
@@ -281,17 +264,25 @@ def test_a_server_that_gives_no_reply(answer, cause, later):
     assert failure_cause(reply) == cause
 
 
+@each_row(
+    ("answer", "tools", "ours", "theirs"),
+    [
+        (completion("The answer", "length"), None, "[[medtasks:cut]] The answer", "The answer"),
+        (completion(None, "length"), None, "[[medtasks:cut]] ", ""),
+        (completion(None, "tool_calls"), [], "", ""),  # calls of tools are left alone
+        (completion("I ask", "length"), [], "I ask", "I ask"),
+    ],
+)
+def test_what_a_server_says_of_its_reply_is_marked_for_our_tasks_only(answer, tools, ours, theirs):
+    options = {} if tools is None else {"tools": tools}
+    assert replies_of(Served(answer, **options)) == [ours]
+    assert replies_of(Served(answer, **options), [request("theirs")]) == [theirs]
+
+
 @each_row("choices", [0, 2])
 def test_a_server_that_gives_no_single_choice_is_asked_again(choices):
     with pytest.raises(ValueError, match=f"holds {choices} choices"):
         replies_of(Served(completion(choices=choices)))
-
-
-def test_a_reply_cut_by_the_server_says_so_to_our_tasks_only():
-    assert replies_of(Served(completion("The answer", "length"))) == ["[[medtasks:cut]] The answer"]
-    assert replies_of(Served(completion(None, "length"))) == ["[[medtasks:cut]] "]
-    assert replies_of(Served(completion("The answer", "length")), [request("theirs")]) == ["The answer"]
-    assert replies_of(Served(completion(None)), [request("theirs")]) == [""]
 
 
 @each_row("field", ["reasoning", "reasoning_content"])
@@ -305,8 +296,3 @@ def test_what_the_servers_parser_took_for_reasoning_is_kept_for_our_tasks_only(f
     (reply,) = replies_of(served("length", ""))
     assert Reply.of_text(reply) == Reply("", cut=True, reasoning="A? <no>")
     assert replies_of(served(), [request("theirs")]) == ["B"]
-
-
-def test_calls_of_tools_are_left_alone():
-    assert replies_of(Served(completion(None, "tool_calls"), tools=[])) == [""]
-    assert replies_of(Served(completion("I ask", "length"), tools=[])) == ["I ask"]

@@ -17,9 +17,8 @@ from medtasks.data.images.decoding import NEARLY_FLAT
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.home import own_tasks_folder
 from medtasks.prompts.template import prompt
-from medtasks.tasks.task_files import including, task_file
 
-from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
+from ..cli.conftest import medtasks  # noqa: F401  # a fixture
 from ..conftest import SHARED
 from ..processes import run_here
 from ..tables import each_row
@@ -138,25 +137,6 @@ def test_score(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:
                 assert value is None or value == pytest.approx(recorded[name][key]), (name, key)
 
 
-def test_a_published_file_as_it_is(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
-    if not PUBLISHED.is_dir():
-        pytest.skip("no published file")
-    rows = map(json.loads, samples_of(ran, "medvlthinker_eval").read_text().splitlines())
-    lines = {one["doc_id"]: one for one in rows}  # one per rule
-    for line in samples_of(ran, "medvlthinker_eval_swapped").read_text().splitlines():
-        shown = json.loads(line)
-        assert shown["input_media"][0] != lines[shown["doc_id"]]["input_media"][0]
-    assert len({len(one["input_media"]) for one in lines.values()}) > 1  # some have two images
-    replies = {number: f"<think>A or B?</think> <answer>{one['target']}</answer>" for number, one in lines.items()}
-    recorded = [json.dumps({"doc_id": number, "reply": reply}) for number, reply in replies.items()]
-    (tmp_path / "replies.jsonl").write_text("\n".join(recorded))
-    options = ["--include_path", project / "my_tasks", "--json", tmp_path / "scores.json"]
-    assert medtasks("score", "medvlthinker_eval", tmp_path / "replies.jsonl", *options).code == 0
-    for found in json.loads((tmp_path / "scores.json").read_text())["rules"].values():
-        assert found["metrics"]["accuracy"] == 1
-        assert len(found["groups"]["dataset_name"]) > 1
-
-
 def test_golden_medevalkit_medvlthinkers_prompt(golden: Path) -> None:
     config = yaml.load(WHOLE["medvlthinker_eval"].replace("!function", ""), Loader=yaml.SafeLoader)
     settings = config["lmms_eval_specific_kwargs"]["default"]
@@ -181,16 +161,6 @@ def test_open_questions_with_a_judge(project: Path, judging: Any, medtasks: Any,
         0,
     ]
     assert "the liver" in judge.bodies[0]["messages"][-1]["content"]
-
-
-def test_score_of_reports(ran: Path, project: Path, medtasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    if not GOLDEN.is_dir():
-        pytest.skip("no tiny weights")
-    monkeypatch.setenv("MEDTASKS_WEIGHTS", str(ran.parents[1] / "weights"))
-    monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", "cpu")
-    found = medtasks("score", "own_reports", samples_of(ran, "own_reports"), "--include_path", project / "my_tasks")
-    assert "radcliq_v1" in found.out
-    assert "meteor could not be computed" in found.err  # WordNet is no tiny weight
 
 
 RIGHT = {
@@ -219,15 +189,6 @@ def test_right_replies_are_right(name: str, wrong: bool, project: Path, medtasks
         assert wrong == (scores[metric] != 1), (rule, scores)
 
 
-def test_compare(ran: Path, project: Path, medtasks: Any) -> None:  # noqa: F811
-    results = ran.parent
-    found = medtasks("compare", results, results, "--include_path", project / "my_tasks")
-    assert found.code == 0, found.err
-    for name in NAMES:
-        assert re.search(rf"^{name}$", found.out, re.MULTILINE), name
-    assert "is no task of medtasks" not in found.out
-
-
 def test_report(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
     page, data = tmp_path / "report.html", tmp_path / "report.json"
     options = ["--include_path", project / "my_tasks", "--html", page, "--json", data]
@@ -246,13 +207,3 @@ def test_report(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None
     counts = f"8 bits as stored ({2 * COPIES}), {NEARLY_FLAT} ({COPIES})"  # two questions, each on its own image
     assert choice["image_conversions"] == f"linear: {counts}"
     assert re.search(rf"Images as models see them.*?{re.escape(counts)}", text, re.DOTALL)
-
-
-def test_the_folder_of_a_run_is_named_and_not_read(ran: Path, project: Path, medtasks: Any, fails: Any) -> None:  # noqa: F811
-    samples = samples_of(ran, "own_choice")
-    failed = fails(["score", "own_choice", samples], "unknown task 'own_choice'", "--include_path")
-    assert "note: the run took tasks from my_tasks, which is not loaded" in failed.out
-    found = medtasks("score", "own_choice", samples, "--include_path", project / "my_tasks")
-    assert (found.code, "note: the run" in found.out) == (0, False)
-    with including([project / "my_tasks"]):
-        assert task_file("own_choice").variants == VARIANTS

@@ -1,11 +1,8 @@
 """Credentialed text does not reach a model on another machine: what is decided, and what arrives at a socket."""
 
 import ast
-import json
 import os
 import re
-import socket
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -27,8 +24,10 @@ from medtasks.lmms.remote_models import (
 from medtasks.net import servers
 
 from .. import tiny_multimedeval
+from ..scripted_server import Endpoint, serving
 from ..tables import each_row
 from .model_sources import model_sources
+from .whole_runs import evaluate
 
 PRIVATE, GATED, PUBLIC = "multimedeval_mimic_cxr_report", "gmai_mmbench_val", "multimedeval_vqa_rad"
 AWAY, LOCAL = "http://api.vendor.invalid/v1", "http://127.0.0.1:8000/v1"
@@ -40,8 +39,8 @@ CLAUDE = "lmms_eval.models.simple.claude.Claude"
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch):
     """No address and no proxy but those a test names."""
-    told = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "MEDTASKS_TRUSTED_MODEL")
-    for name in [name for name in os.environ if name in told or name.lower().endswith("_proxy")]:
+    addresses = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "MEDTASKS_TRUSTED_MODEL")
+    for name in [name for name in os.environ if name in addresses or name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
 
@@ -123,11 +122,8 @@ def test_addresses(address, may):
     assert (refused("openai", {}, {"OPENAI_API_BASE": address}) is None) == may
 
 
-def test_secrets_of_an_address_are_not_repeated():
+def test_one_server_or_one_model_may_be_trusted():
     assert "secret" not in refused("openai", {"base_url": "http://user:secret@evil.example/v1?key=secret"})
-
-
-def test_one_server_may_be_trusted():
     for trusted in ("http://api.vendor.invalid", "http://api.vendor.invalid:80/other", "HTTP://API.vendor.invalid/"):
         assert refused("openai", {"base_url": AWAY}, {"MEDTASKS_TRUSTED_MODEL": trusted}) is None
     others = ("https://api.vendor.invalid", "http://api.vendor.invalid:8080", "http://vendor.invalid", LOCAL, " ")
@@ -135,8 +131,6 @@ def test_one_server_may_be_trusted():
         assert refused("openai", {"base_url": AWAY}, {"MEDTASKS_TRUSTED_MODEL": trusted})
     assert refused("claude", {}, {"MEDTASKS_TRUSTED_MODEL": "https://api.anthropic.com"})
 
-
-def test_one_model_may_be_trusted():
     assert refused("claude", {}, {"MEDTASKS_TRUSTED_MODEL": f"class:{CLAUDE}"}) is None
     for other in (f"class:{ASYNC}", CLAUDE, "class:", "class:*", f"class:{CLAUDE}2", "class:claude"):
         assert refused("claude", {}, {"MEDTASKS_TRUSTED_MODEL": other})
@@ -215,12 +209,14 @@ def test_a_built_model_that_sends_elsewhere_or_that_is_unknown(file, attributes)
         refuse_remote_model(made(file, **attributes), [PRIVATE])
 
 
-@each_row(
-    ("file", "attributes"),
-    [("qwen2_5_vl", {}), ("openai", {"client": OpenAI(base_url=LOCAL, api_key="x")}), ("vllm", {"client": object()})],
-)
-def test_a_built_model_that_stays_here(file, attributes):
-    refuse_remote_model(made(file, **attributes), [PRIVATE])
+def test_built_models_that_stay_here():
+    from lmms_eval.models import get_model
+
+    here = OpenAI(base_url=LOCAL, api_key="x")
+    for lm in (made("qwen2_5_vl"), made("openai", client=here), made("vllm", client=object())):
+        refuse_remote_model(lm, [PRIVATE])
+    ours = get_model("medtasks_tiny").create_from_arg_string("", {"device": "cpu"})
+    assert live_destinations(ours) == []
 
 
 def test_a_class_derived_from_a_known_one_is_unknown(monkeypatch):
@@ -241,56 +237,31 @@ def test_a_client_that_ignores_proxies(monkeypatch):
     refuse_remote_model(made("openai", client=direct), [PRIVATE])
 
 
+class Outside(Endpoint):
+    """A server that stands for another machine and counts connections."""
+
+    connections = 0
+
+    def process_request(self, request, client_address):
+        self.connections += 1
+        super().process_request(request, client_address)
+
+
 @pytest.fixture
 def outside(monkeypatch):
-    """A listening socket that stands for another machine: its address, and the bytes that arrive there."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    received = []
-    reply = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": "yes"}}]}).encode()
-
-    def serve():
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            received.append(b"")
-            with connection:
-                head = b""
-                while b"\r\n\r\n" not in head:
-                    head += connection.recv(65536)
-                body = head.partition(b"\r\n\r\n")[2]
-                length = int(re.search(rb"content-length: (\d+)", head, re.IGNORECASE)[1])
-                while len(body) < length:
-                    body += connection.recv(65536)
-                received[-1] = head + body
-                connection.sendall(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
-                    b"Content-Length: %d\r\n\r\n%s" % (len(reply), reply)
-                )
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
     monkeypatch.setattr(servers, "is_loopback", lambda name: False)
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1", received
-    listener.close()
+    with serving(Outside()) as server:
+        yield server
 
 
-def request_of(lm, is_chat):
+def request_of(lm):
     """A request of the harness with a canary in its prompt."""
     from lmms_eval.api.instance import Instance
 
     lm.task_dict = {"task": {"test": [{"question": CANARY}]}}
-    settings = {"max_new_tokens": 4, "until": []}
     messages = [{"role": "user", "content": [{"type": "text", "text": CANARY}]}]
-    chat = (CANARY, lambda doc: messages, settings, 0, "task", "test")
-    simple = (CANARY, settings, lambda doc: [], 0, "task", "test")
-    return Instance(
-        request_type="generate_until",
-        arguments=chat if is_chat else simple,
-        idx=0,
-        metadata={"task": "task", "doc_id": 0, "repeats": 1},
-    )
+    arguments = (CANARY, lambda doc: messages, {"max_new_tokens": 4, "until": []}, 0, "task", "test")
+    return Instance("generate_until", arguments, 0, {"task": "task", "doc_id": 0, "repeats": 1})
 
 
 @each_row(
@@ -304,59 +275,30 @@ def request_of(lm, is_chat):
 def test_not_one_byte_arrives_outside(outside, monkeypatch, model, arguments, variables):
     from lmms_eval.models import get_model
 
-    address, received = outside
-    received.clear()
+    outside.connections = 0
     for name, value in variables.items():
-        monkeypatch.setenv(name, value.replace("ADDRESS", address))
-    lm = get_model(model).create_from_arg_string(arguments.replace("ADDRESS", address), {"device": "cpu"})
-
-    def ask():
+        monkeypatch.setenv(name, value.replace("ADDRESS", outside.url))
+    lm = get_model(model).create_from_arg_string(arguments.replace("ADDRESS", outside.url), {"device": "cpu"})
+    place = f"{PRIVATE}) is not sent with model 'lmms_eval.models.chat.{model}."
+    with pytest.raises(ModelRefused, match=re.escape(place)):
         refuse_remote_model(lm, [PRIVATE])
-        return lm.generate_until([request_of(lm, not lm.is_simple)])
-
-    with pytest.raises(
-        ModelRefused, match=re.escape(f"{PRIVATE}) is not sent with model 'lmms_eval.models.chat.{model}.")
-    ):
-        ask()
-    assert received == []
-    monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", address)
-    ask()
-    assert any(CANARY.encode() in request for request in received)  # so the socket would have heard it
-
-
-def test_our_own_models_stay_here():
-    from lmms_eval.models import get_model
-
-    lm = get_model("medtasks_tiny").create_from_arg_string("", {"device": "cpu"})
-    assert live_destinations(lm) == []
+    assert outside.connections == 0
+    monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", outside.url)
+    refuse_remote_model(lm, [PRIVATE])
+    lm.generate_until([request_of(lm)])
+    assert CANARY in str(outside.bodies)  # so the server would have noticed it
 
 
 def test_plain_lmms_eval_asks_nothing(outside, monkeypatch, tmp_path):
     """The harness ends before the first request of a credentialed task; with the server trusted, prompts arrive."""
-    from lmms_eval.evaluator import simple_evaluate
-    from lmms_eval.tasks import TaskManager
-
-    address, received = outside
     monkeypatch.setenv("MEDTASKS_HOME", str(tiny_multimedeval.prepare_all(tmp_path / "home", ["mednli"])))
-    manager = TaskManager()
-
-    def run():
-        return simple_evaluate(
-            model="async_openai",
-            model_args=f"base_url={address},max_retries=1",
-            tasks=["multimedeval_mednli"],
-            task_manager=manager,
-            limit=2,
-            device="cpu",
-        )
-
+    options = {"model_args": f"base_url={outside.url},max_retries=1", "limit": 2}
     with pytest.raises(ModelRefused, match="multimedeval_mednli"):
-        run()
-    assert received == []
-    monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", address)
-    run()
-    prompts = b"".join(received)
-    assert b"entailment" in prompts
+        evaluate(["multimedeval_mednli"], "async_openai", **options)
+    assert outside.connections == 0
+    monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", outside.url)
+    evaluate(["multimedeval_mednli"], "async_openai", **options)
+    assert "entailment" in str(outside.bodies)
 
 
 @each_row(

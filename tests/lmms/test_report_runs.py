@@ -89,31 +89,6 @@ def test_without_weights_lexical_metrics_remain_and_replies_are_saved():
     }
 
 
-def test_open_reports_are_shown_and_saved(tmp_path):
-    publish_open_copy()
-    results = run(saying(["No effusion.\n\nNormal."] * 4), "iu_xray_report")
-    sample = results["samples"]["iu_xray_report"][0]
-    assert "Heart of normal size" in str(sample["target"])
-    assert sample["resps"][0][0] == "No effusion.\n\nNormal."
-    assert len(list((home() / "replies" / "iu_xray_report").iterdir())) == 1
-    assert results["results"]["iu_xray_report"]["bleu_1,reference"] > 0
-
-
-def publish_open_copy() -> None:
-    from medtasks.data.catalogue import Access
-    from medtasks.data.dataset_manifest import Manifest
-    from medtasks.data.document_store import publish, work_folder
-    from medtasks.data.schema import REPORT
-
-    source = home() / "datasets" / TASK
-    facts = Manifest.read(source)
-    with work_folder("iu_xray_report", Access.PUBLIC) as work:
-        shutil.copytree(source / "images", work / "images")
-        documents = [{**document, "dataset": "iu_xray_report"} for document in load_documents(TASK)]
-        changed = {"name": "iu_xray_report", "access": "public"}
-        publish(work, facts.model_copy(update=changed), documents, REPORT)
-
-
 @pytest.mark.parametrize("replies", ODD_REPLIES, ids=["empty", "odd"])
 def test_golden_weights_odd_replies_score_without_a_crash(tiny_weights, replies):
     tiny_weights()
@@ -146,17 +121,3 @@ def test_golden_weights_score_finishes_what_failed(tiny_weights):
     assert math.isfinite(found["chexbert_14_micro_f1"])
     assert math.isnan(finished.estimates["chexbert_14_micro_f1"].error)
     assert len(saved()) == 2
-
-
-def test_golden_weights_a_second_run_loads_no_model(tiny_weights, monkeypatch):
-    tiny_weights()
-    replies = ["The heart is enlarged.", "", "No effusion.", "Clear lungs."]
-    first = values(run(saying(replies)))
-    import torch
-
-    def loaded(*_: Any, **__: Any) -> None:
-        raise AssertionError("a model runs")
-
-    monkeypatch.setattr(torch.nn.Embedding, "forward", loaded)
-    second = values(run(saying(replies)))
-    assert {name: second[name] for name in MODELS} == {name: first[name] for name in MODELS}

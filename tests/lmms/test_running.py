@@ -15,28 +15,12 @@ from medtasks.errors import MedTasksError
 from medtasks.running import harness_run
 from medtasks.running.harness_run import run_tasks, stopping_by_signal
 from medtasks.runs import run_manifest as process_records
-from medtasks.runs.result_files import samples_file
 from medtasks.tasks import documents, task_files
 from medtasks.tasks.documents import Selection, select
 
+from ..tables import each_row
 from ..waiting import wait_until
 
-HARNESS = """
-    import json, pathlib, sys
-    arguments = dict(zip(sys.argv[3::2], sys.argv[4::2]))
-    here = pathlib.Path(__file__).parent
-    calls = here / "calls.json"
-    seen = json.loads(calls.read_text()) if calls.exists() else []
-    calls.write_text(json.dumps([*seen, sys.argv[1:]]))
-    tasks = arguments["--tasks"].split(",")
-    failing = arguments["--failing"].split(",")
-    if not set(tasks) & set(failing):
-        folder = pathlib.Path(arguments["--output_path"]) / "model"
-        folder.mkdir(parents=True, exist_ok=True)
-        inside = {"medical": ["one", "two"]}
-        results = {task: {} for name in tasks for task in [name, *inside.get(name, [])] if name != "general"}
-        (folder / f"{len(seen)}_results.json").write_text(json.dumps({"results": results}))
-"""
 SCRIPT = """
     import json, os, pathlib, signal, sys, time
     output = pathlib.Path(sys.argv[sys.argv.index("--output_path") + 1])
@@ -46,21 +30,6 @@ SCRIPT = """
         file = output / f"{'-'.join(names)}_results.json"
         file.write_text(json.dumps({"results": dict.fromkeys(names, {})}))
 """
-
-
-@pytest.fixture
-def harness(tmp_path):
-    script = tmp_path / "harness.py"
-    script.write_text(textwrap.dedent(HARNESS))
-
-    def run(*names, failing=""):
-        (tmp_path / "calls.json").unlink(missing_ok=True)
-        arguments = ["--model", "m", "--failing", failing]
-        outcome = run_tasks(names, arguments, tmp_path / "out", [sys.executable, str(script)])
-        calls = json.loads((tmp_path / "calls.json").read_text())
-        return outcome, [call[call.index("--tasks") + 1] for call in calls]
-
-    return run
 
 
 @pytest.fixture
@@ -106,37 +75,27 @@ def test_a_folder_whose_name_is_a_number(script, tmp_path, monkeypatch):
     assert simple_parse_args_string(f"output_path={given}") == {"output_path": "./3"}
 
 
-def test_one_process_where_nothing_fails(harness, tasks):
-    outcome, calls = harness("one", "two")
-    assert calls == ["one,two"]
-    assert (outcome.done, outcome.failed) == (["one", "two"], [])
-    assert len(outcome.results) == 1
-
-
-def test_a_failing_task_costs_itself_alone(harness, tasks):
-    outcome, calls = harness("one", "two", "general", failing="two")
-    assert calls == ["one,two,general", "one", "two", "general"]
-    assert sorted(outcome.done) == ["general", "one"]
-    assert outcome.failed == ["two"]
-    assert len(outcome.results) == 2
-
-
-def test_results_of_an_earlier_run_do_not_count(harness, tasks):
-    harness("one")
-    outcome, calls = harness("one", failing="one")
-    assert calls == ["one"]
-    assert (outcome.done, outcome.failed, outcome.results) == ([], ["one"], [])
-
-
-def test_a_failing_last_task_and_one_in_the_middle(harness, tasks):
-    outcome, calls = harness("first", "middle", "last", failing="middle,last")
-    assert calls == ["first,middle,last", "first", "middle", "last"]
-    assert (outcome.done, outcome.failed) == (["first"], ["middle", "last"])
-    assert outcome.files == {"first": outcome.results[0]}
-    assert [(one.tasks, one.exit_code) for one in outcome.processes] == [
-        *[(("first", "middle", "last"), 0), (("first",), 0), (("middle",), 0), (("last",), 0)]
-    ]
-    assert all(one.seconds > 0 for one in outcome.processes)
+@each_row(
+    ("names", "failing", "calls"),
+    [
+        ("one two", "", ["one,two"]),
+        ("one two general", "two", ["one,two,general", "one", "two", "general"]),
+        ("first middle last", "middle last", ["first,middle,last", "first", "middle", "last"]),
+        ("one", "one", ["one"]),
+        ("general", "", ["general"]),  # which the harness alone understands
+        ("medical", "", ["medical"]),  # a group, which is done when its members are
+    ],
+)
+def test_a_failing_task_costs_itself_alone(script, tmp_path, tasks, names, failing, calls):
+    members = "['one', 'two'] if tasks == ['medical'] else []"
+    body = f"if not set(tasks) & set({failing.split()}): write(*tasks, *({members}))"
+    outcome = run_tasks(names.split(), [], tmp_path / "out", script(body))
+    assert [",".join(process.tasks) for process in outcome.processes] == calls
+    assert all(process.exit_code == 0 and process.seconds > 0 for process in outcome.processes)
+    assert outcome.failed == failing.split()
+    assert sorted(outcome.done) == sorted(set(names.split()) - set(outcome.failed))
+    assert len(outcome.results) == len({tuple(calls)} if not failing else outcome.done)
+    assert set(outcome.files.values()) == set(outcome.results)
 
 
 def test_a_killed_process_costs_its_task_alone(script, tmp_path, tasks):
@@ -162,7 +121,7 @@ def test_results_written_over_older_ones_are_new(script, tmp_path, tasks):
     os.utime(first.results[0], ns=(0, 0))
     assert run_tasks(["one"], [], tmp_path / "out", command).done == ["one"]
     idle = run_tasks(["one"], [], tmp_path / "out", script("pass"))
-    assert (idle.done, idle.failed) == ([], ["one"])
+    assert (idle.done, idle.failed, idle.results) == ([], ["one"], [])
 
 
 def test_the_watcher_sees_each_process_begin_and_end(script, tmp_path, tasks):
@@ -217,9 +176,9 @@ def test_a_request_to_end_reaches_the_harness(script, tmp_path, tasks):
     body = "os.kill(os.getppid(), signal.SIGTERM)\ntime.sleep(600)"
     seen = []
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as left, stopping_by_signal():
+    with pytest.raises(SystemExit) as exit_, stopping_by_signal():
         run_tasks(["one"], [], tmp_path / "out", script(body), seen.append)
-    assert left.value.code == 128 + signal.SIGTERM
+    assert exit_.value.code == 128 + signal.SIGTERM
     assert seen[-1].processes[-1].exit_code == -signal.SIGTERM
     assert seen[-1].failed == []
     assert signal.getsignal(signal.SIGTERM) is before
@@ -251,24 +210,7 @@ def test_a_hangup_that_is_ignored_stays_ignored(monkeypatch):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_where_samples_are():
-    results = Path("out/model/20261122_014111_results.json")
-    assert samples_file(results, "one") == Path("out/model/20261122_014111_samples_one.jsonl")
-
-
-def test_names_the_harness_alone_understands(harness, tasks):
-    outcome, calls = harness("general")
-    assert calls == ["general"]
-    assert (outcome.done, outcome.failed) == (["general"], [])
-
-
-def test_a_group_is_done_when_its_members_are(harness, tasks):
-    outcome, calls = harness("medical")
-    assert calls == ["medical"]
-    assert outcome.failed == []
-
-
-@pytest.mark.parametrize("name", ["medical", "tagged"])
+@each_row("name", ["medical", "tagged"])
 def test_a_missing_dataset_is_left_out_of_its_group(tasks, name):
     chosen = select([name, "general"])
     assert chosen.ready == ("one", "general")

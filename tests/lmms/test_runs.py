@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from medtasks.errors import DatasetNotPrepared, JudgeNotConfigured
+from medtasks.errors import DatasetNotPrepared
 
 from .whole_runs import answering, evaluate
 
@@ -97,11 +97,3 @@ def test_users_yaml_runs_beside_ours_and_a_general_task(sample, drop_in):
 def test_unprepared_dataset_is_one_sentence():
     with pytest.raises(DatasetNotPrepared, match=r"not prepared in .*; run 'medtasks data prepare mediconfusion'"):
         evaluate(["mediconfusion"])
-
-
-def test_no_judge_stops_before_the_model_runs(sample):
-    def say(doc):
-        raise AssertionError("the model ran")
-
-    with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL"):
-        evaluate(["mediconfusion_ff"], answering(say))

@@ -22,7 +22,6 @@ from medtasks.tasks.task_variants import MAX_NEW_TOKENS, MESSAGES_OF, TEXT_OF, T
 
 from ..scripted_server import Endpoint, serving
 from ..tables import each_row
-from .test_sanity_runs import in_this_process
 from .whole_runs import answering, evaluate
 
 # The backslash and the n stand there in the published text.
@@ -149,19 +148,19 @@ def test_a_model_that_reasons_and_knows_the_key(prepared, form):
 
     names = [f"{name}_think" for name in RUN]
     model = answering(say)
-    results = in_this_process(names, model, log_samples=True)["results"]
+    results = evaluate(names, model, log_samples=True)["results"]
     for name, metric in RUN.items():
         (row,) = task_file(f"{name}_think").rows
         assert results[f"{name}_think"][f"{metric},{row}"] == 1, name
         assert results[f"{name}_think"][f"invalid_rate,{row}"] == 0
-        assert TAGS in model.prompts[f"{name}_think"]
+        assert TAGS in model.arguments[f"{name}_think"][0]
 
 
 @pytest.mark.slow
 def test_a_model_that_never_ends_reasoning_gives_no_answer(prepared):
     names = [f"{name}_think_boxed" for name in RUN]
     model = answering(lambda doc: "<think>The answer is {0}. \\boxed{{{0}}}".format(right_and_wrong(doc)[0]))
-    results = in_this_process(names, model, log_samples=True)
+    results = evaluate(names, model, log_samples=True)
     for name, metric in RUN.items():
         (row,) = task_file(f"{name}_think_boxed").rows
         assert results["results"][f"{name}_think_boxed"][f"{metric},{row}"] == 0
@@ -183,7 +182,7 @@ def test_a_server_whose_parser_tells_the_reasoning_apart(prepared, monkeypatch):
     with serving(Endpoint()) as server:
         told = {"reasoning_content": "It is B, or <b>?"}
         server.script = [step("stop", {**told, "content": "<answer>A</answer>"})]
-        results = in_this_process(
+        results = evaluate(
             ["mediconfusion_think"],
             "async_openai",
             model_args=f"base_url={server.url},model=m,num_cpus=1,max_retries=1",

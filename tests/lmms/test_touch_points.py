@@ -195,7 +195,7 @@ def filters() -> None:
 def tables() -> None:
     from lmms_eval import evaluator_utils
 
-    assert "sorted(" in inspect.getsource(utils.make_table)  # what comes of it: test_result_table.py
+    assert "sorted(" in inspect.getsource(utils.make_table)  # what comes of it: test_evaluation.py
     source = inspect.getsource(evaluator_utils.consolidate_group_results)
     call = re.compile(r"aggregate_fn\(\s*metrics,\s*sizes,\s*metric_config\[\"weight_by_size\"\],\s*\)")
     assert call.search(source)

@@ -29,8 +29,8 @@ from lmms_eval.evaluator import simple_evaluate
 tasks, options = map(json.loads, sys.argv[1:3])
 results = simple_evaluate(model="medtasks_tiny", tasks=tasks, **options)
 if results is not None:
-    found = {task: {key: repr(value) for key, value in row.items()} for task, row in results["results"].items()}
-    json.dump(found, open(sys.argv[3], "w"))
+    values = {task: {key: repr(value) for key, value in row.items()} for task, row in results["results"].items()}
+    json.dump(values, open(sys.argv[3], "w"))
 """
     + LEAVE
 )
@@ -68,18 +68,15 @@ def evaluate(
     with pytest.MonkeyPatch.context() as patch:
         if not isinstance(model, str) and TRUSTED not in os.environ:  # unknown models get no credentialed data
             patch.setenv(TRUSTED, f"class:{type(model).__module__}.{type(model).__qualname__}")
-        found: dict[str, Any] = simple_evaluate(
-            model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}
-        )
-    return found
+        return dict(simple_evaluate(model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}))
 
 
 def on_two(folder: Path, tasks: Sequence[str], **options: Any) -> dict[str, dict[str, str]]:
     """Return the results of the tiny model on two processes, each value as ``repr`` gives it."""
     out = folder / "two.json"
     on_two_processes(EVALUATE, folder, json.dumps(list(tasks)), json.dumps({**TINY, **options}), str(out))
-    found: dict[str, dict[str, str]] = json.loads(out.read_text())
-    return found
+    values: dict[str, dict[str, str]] = json.loads(out.read_text())
+    return values
 
 
 def values(results: Mapping[str, Any], task: str) -> dict[tuple[str, str], float]:
@@ -91,21 +88,21 @@ def values(results: Mapping[str, Any], task: str) -> dict[tuple[str, str], float
 
 
 def answering(say: Callable[[Any], str], loss: Callable[[Any, int], float] | None = None) -> Any:
-    """Return a model that says something of each document and remembers a prompt by task; options have a loss."""
+    """Return a model that replies to documents, and remembers a request's arguments by task; options have a loss."""
     from lmms_eval.api.model import lmms
 
     class Answering(lmms):  # type: ignore[misc]  # the harness has no types
-        prompts: dict[str, str]
+        arguments: dict[str, Any]
 
         def generate_until(self, requests: Any) -> list[str]:
-            self.prompts = {request.args[4]: request.args[0] for request in requests}
-            return [say(self._document(*request.args)) for request in requests]
+            self.arguments = {request.args[4]: request.args for request in requests}
+            return [say(self.document(*request.args)) for request in requests]
 
         def loglikelihood(self, requests: Any) -> list[tuple[float, bool]]:
             assert loss is not None
-            return [(loss(self._document(*request.args), request.idx), False) for request in requests]
+            return [(loss(self.document(*request.args), request.idx), False) for request in requests]
 
-        def _document(self, *args: Any) -> Any:
+        def document(self, *args: Any) -> Any:
             return self.task_dict[args[4]][args[5]][args[3]]
 
         def generate_until_multi_round(self, requests: Any) -> Any:

@@ -6,12 +6,10 @@ import pytest
 from PIL import Image, ImageFile
 
 from medtasks.data.dataset_lookup import prepared_folder
-from medtasks.data.document_store import load_documents
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.errors import DatasetNotPrepared, SourceError
 from medtasks.prompts.images import images
 
-from .. import tiny_multimedeval
 from ..tables import each_row
 
 
@@ -24,13 +22,6 @@ def picture(tmp_path):
 
 def document(file, **fields):
     return {"doc_id": "q1", "image_file": str(file), **fields}
-
-
-def test_every_document_of_the_sample_has_its_image(sample):
-    for doc in load_documents("mediconfusion"):
-        [image] = images(doc)
-        assert image.mode == "RGB"
-        assert min(image.size) > 100
 
 
 @each_row("file, root", [("{}/picture.jpg", None), ("picture.jpg", "{}"), ("{}/picture.jpg", "/nowhere")])
@@ -66,13 +57,6 @@ def test_several_images_in_their_order(tmp_path):
         images({**doc, "image_files": ["3.png", "6.png"]}, {"image_root": str(tmp_path)})
     with pytest.raises(SourceError, match=r"image 3\.png of sample q1 has a relative path"):
         images(doc)
-
-
-def test_images_of_a_prepared_dataset(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    tiny_multimedeval.prepare("diff_vqa")
-    for number, doc in enumerate(load_documents("multimedeval_diff_vqa")):
-        assert [image.width for image in images(doc)] == [10 + 2 * number, 11 + 2 * number]
 
 
 def test_missing_image(tmp_path):

@@ -34,10 +34,6 @@ def test_prompt_is_the_published_one(task, family, published):
     assert ours == Template(published).substitute(q=DOC["question"], a=DOC["options"][0], b=DOC["options"][1])
 
 
-def test_greedy_letter_follows_the_prompt_directly():
-    assert task_config("mediconfusion_gd")["target_delimiter"] == ""
-
-
 @each_row("task", sorted({task for task, *_ in PUBLISHED}))
 def test_only_med_flamingo_is_shown_examples(task):
     settings = task_config(task)["lmms_eval_specific_kwargs"]
@@ -116,10 +112,6 @@ def test_solved_examples_of_med_flamingo(doc, asked):
     # As many places as there are images, or the model refuses the prompt.
     assert text.count("<image>") == 1
     assert text.count("<|endofchunk|>") == 2
-
-
-def test_braces_in_a_question_stay():
-    assert "{x}?" in closed_prompt(document(question="{x}?"), closed_settings("default"))
 
 
 @each_row(

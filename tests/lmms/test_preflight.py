@@ -1,0 +1,421 @@
+"""``medtasks run``'s checks before anything starts: what is refused and warned of, by options, names and servers."""
+
+import json
+import re
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from medtasks.cli.main import app
+from medtasks.net import servers
+from medtasks.running import preflight
+from medtasks.running.preflight import check, cut_units, is_cut_at_blank_lines, our_names
+from medtasks.runs.run_manifest import Severity
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import task_file, task_files
+
+from ..scripted_server import Endpoint, serving
+from ..tables import each_row
+
+PRIVATE, PUBLIC = "multimedeval_mimic_cxr_report", "multimedeval_vqa_rad"
+AWAY, LOCAL = "http://api.vendor.invalid/v1", "http://127.0.0.1:8000/v1"
+ASYNC = "lmms_eval.models.chat.async_openai.AsyncOpenAIChat"
+ENDLESS = "generation_kwargs: {until: []}\n"
+PATH_OF = "dataset_path: !function medtasks.data.path_of."
+OWN = {
+    "mine": "process_results: !function medtasks.hooks.choice.process_results\n",
+    "theirs": "process_results: !function my.f\n",
+    "bare": "",
+    "kept": ENDLESS,
+    "a": f"tag: both\n{ENDLESS}",
+    "b": f"tag: both\n{ENDLESS}",
+    "ready": f"fewshot_config: {{sampler: first_n}}\n{ENDLESS}",
+    "patients": f"{PATH_OF}{PRIVATE}\n{ENDLESS}",
+    "path": f"dataset_path: !function own.path\n{ENDLESS}",
+}
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch):
+    """No address and no proxy but those a test names."""
+    variables = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "MEDTASKS_TRUSTED_MODEL")
+    for name in [*variables, "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy"]:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A folder with the user's own task files and configuration files of runs."""
+    folder = tmp_path_factory.mktemp("own")
+    for name, text in OWN.items():
+        (folder / f"{name}.yaml").write_text(f"task: {name}\n{text}")
+    configs = {
+        "shares": "limit: 0.5\nlog_samples: true\nnum_fewshot: 1\n",
+        "several": "- limit: 2\n  env: {MEDTASKS_HOME: /x, HF_TOKEN: y}\n- limit: 4\n",
+    }
+    (folder / "configs").mkdir()
+    for name, text in configs.items():
+        (folder / "configs" / f"{name}.yml").write_text(text)
+    return folder
+
+
+def notices(tasks, *arguments):
+    """Return the sentences that refuse a run, and those that warn."""
+    notices = check(tasks.split(","), arguments)
+    return tuple(
+        [notice.sentence for notice in notices if notice.kind is kind] for kind in (Severity.REFUSE, Severity.WARN)
+    )
+
+
+NO_ROW, NOT_PAIRED = "asks no row", "cuts 1 of 3 pairs of mediconfusion"
+NO_EXAMPLES = f"no effect on {PUBLIC}"
+ENDS = "replies of {} end at the first blank line.*until: \\[\\]"
+SHARE = r"--limit 0.5 is a share, .* to all {} tasks; run them one by one"
+INSTRUCTED = "--system_instruction brief"
+
+
+@each_row(
+    ("tasks", "arguments", "refused", "warned"),
+    [
+        ("mediconfusion", "", [], []),
+        ("mediconfusion,mmbench_en_dev", "--limit 4 --batch_size=4 --seed 1", [], []),
+        ("mediconfusion", "--limit -1", [], []),
+        ("mediconfusion", "--limit 0.5", [], []),  # a share of one task that cuts no pair
+        *(("mediconfusion", f"--limit {limit}", [NO_ROW], []) for limit in ("0", "0.0", "-2", "nan", "inf")),
+        ("mediconfusion", "--limit=-0.5", [NO_ROW], []),
+        ("mediconfusion", "--offset 32", [], ["^--offset 32 skips all 32 rows of mediconfusion"]),
+        ("mediconfusion", "--offset -1", ["^--offset -1 lies before the first row; give the number of rows to sk"], []),
+        ("mediconfusion", "--limit 5", [], [f"{NOT_PAIRED}.*consecutive rows.*give --limit 4 or --limit 6$"]),
+        ("mediconfusion_swapped", "--limit 5", [], [f"{NOT_PAIRED}_swapped"]),
+        ("mediconfusion", "--offset 3", [], ["give --offset 2 or --offset 4$"]),
+        ("mediconfusion_gd", "--limit 2.0", [], ["--limit 2.0 means 2 rows"]),
+        ("mediconfusion", "--offset=3 --limit=4", [], ["--offset 2 --limit 4 or --offset 2 --limit 6$"]),
+        # Of 32 rows the harness takes ceil(32 * 0.01) = 1.
+        ("mediconfusion", "--limit 0.01", [], ["^--limit 0.01 cuts 1 of 1 pairs"]),
+        # Both options of each of the 32 questions come in two orders, so a question has two rows, a pair four.
+        (
+            "mediconfusion_rotated",
+            "--limit 5",
+            [],
+            ["cuts 1 of 3 questions of mediconfusion_rotated.*each rotation of a q.*give --limit 4 or --limit 6$"],
+        ),
+        ("mediconfusion_rotated", "--limit 2", [], []),
+        ("mediconfusion_rotated", "--offset 34", [], []),
+        ("mediconfusion,mediconfusion_gd", "--limit 0.5", [SHARE.format(2)], []),
+        ("mediconfusion_all", "--limit=.5", [SHARE.format(r"\d+")], []),
+        ("multimedeval_5shot", "--lim 5e-1", [SHARE.format(r"\d+")], []),
+        ("mmbench", "--limit 0.5", [SHARE.format(r"\d+")], []),
+        ("mmb*", "--limit 0.5", [SHARE.format(r"\d+")], []),
+        ("mmbench_en_dev", "--limit 0.5", [], []),
+        ("both", "--limit 0.5 --include_path OWN", ["all 2 tasks"], []),
+        ("both,mmbench_en_dev", "--limit 0.5 --include_path OWN", ["all 3 tasks"], []),
+        ("a", "--limit 0.5 --include_path OWN", [], []),
+        (PUBLIC, "--num_fewshot 2", [f"{NO_EXAMPLES}.*choose {PUBLIC}_5shot instead"], []),
+        (f"{PUBLIC}_5shot", "--num_fewshot=2", ["leave it out"], []),
+        ("mediconfusion", "--num_fewshot 2", ["makes mediconfusion fail"], []),
+        ("mediconfusion", "--num_fewshot 0", [], []),
+        ("kept", "--num_fewshot 2 --include_path OWN", ["makes kept fail"], []),
+        ("ready", "--num_fewshot 2 --include_path OWN", [], []),
+        (PUBLIC, "--use_cache folder", [], ["old one"]),
+        (PUBLIC, "--cache_requests true", [], ["cache_requests refresh"]),
+        *((PUBLIC, wrong, [""], []) for wrong in ("--limit", "--seed x", "--config missing.yaml")),
+        ("mediconfusion", INSTRUCTED, [], ["in front of every prompt of mediconfusion"]),
+        ("mmbench_en_dev", INSTRUCTED, [], []),
+        ("bare", "--include_path OWN", [], [ENDS.format("bare")]),
+        ("mine,theirs,kept", "--include_path OWN", [], [ENDS.format("mine")]),  # hooks of others end them as they want
+        ("bare", "--include_path OWN --gen_kwargs temperature=0,until=###", [], []),
+        ("OWN/bare.yaml", "", [], [ENDS.format("bare")]),
+        (",".join(name for name, task in task_files().items() if task.kind == "task"), "", [], []),
+        ("patients", "--write_out --include_path OWN", [PRIVATE], []),
+        ("path", "--write_out --include_path OWN", [], []),
+        (
+            "mediconfusion,mediconfusion_gd",
+            "--config OWN/configs/shares.yml",
+            ["--limit 0.5 is a share", "--num_fewshot"],
+            [],
+        ),
+        ("mediconfusion", "--config OWN/configs/shares.yml --limit 4 --num_fewshot 0", [], []),
+        (PUBLIC, "--config OWN/configs/several.yml", ["2 evaluations", "^(?!.*HF_TOKEN).*MEDTASKS_HOME"], []),
+    ],
+)
+def test_options(sample, own, tasks, arguments, refused, warned):
+    found = notices(tasks.replace("OWN", str(own)), "--model", "dummy", *arguments.replace("OWN", str(own)).split())
+    for sentences, patterns in zip(found, (refused, warned), strict=True):
+        assert len(sentences) == len(patterns), sentences
+        for sentence, pattern in zip(sentences, patterns, strict=True):
+            assert re.search(pattern, sentence), sentence
+
+
+def test_a_dataset_that_is_not_there_has_no_pairs():
+    assert notices("mediconfusion", "--model", "dummy", "--limit", "5") == ([], [])
+
+
+def test_the_rows_of_a_rotated_task_are_those_the_harness_gets(sample):
+    rotated = task_documents(task_file("mediconfusion_rotated"))
+    units = preflight.units_of("mediconfusion_rotated", "mediconfusion")
+    assert units == [document["rotation_of"] for document in rotated]
+    assert (len(units), len(preflight.units_of("mediconfusion", "mediconfusion"))) == (64, 32)
+
+
+def test_own_datasets_tasks_are_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    (tmp_path / "tasks").mkdir()
+    config = {
+        "task": "mine",
+        "output_type": "generate_until",
+        "filter_list": [],
+        "metric_list": [{"metric": "m"}],
+        "process_results": "medtasks.hooks.choice.process_results",
+        "num_fewshot": 0,
+        "metadata": {"description": "d", "dataset": "mine"},
+    }
+    (tmp_path / "tasks" / "mine.yaml").write_text(json.dumps(config))
+    assert re.search(ENDS.format("mine"), notices("mine", "--model", "dummy")[1][0])
+
+
+@each_row(
+    ("config", "cut"),
+    [
+        ({}, True),
+        ({"output_type": "generate_until", "generation_kwargs": None}, True),
+        ({"output_type": "generate_until_multi_round", "generation_kwargs": {"max_new_tokens": 8}}, True),
+        ({"generation_kwargs": {"until": []}}, False),
+        ({"generation_kwargs": {"until": None}}, False),
+        ({"output_type": "multiple_choice"}, False),
+        ({"class": "some.Class"}, False),
+        ({"fewshot_delimiter": "###"}, False),
+        ({"model_specific_generation_kwargs": {"default": {"until": []}}}, False),
+        ({"model_specific_generation_kwargs": {"mine": {"until": []}, "default": {}}}, False),
+        ({"model_specific_generation_kwargs": {"mine": {}, "default": {"until": []}}}, True),
+        ({"model_specific_generation_kwargs": {"other": {"until": []}}}, True),
+    ],
+)
+def test_replies_cut_at_blank_lines(config, cut):
+    assert is_cut_at_blank_lines(config, "mine") is cut
+
+
+@each_row(
+    ("ids", "offset", "limit", "expected"),
+    [
+        ("aabb", 0, 2, (1, 0, [])),
+        ("aabb", 0, None, (2, 0, [])),
+        ("aabb", 2, 99, (1, 0, [])),
+        ("aabbcc", 0, 1, (1, 1, ["--limit 2"])),
+        ("aabbcc", 0, 3, (2, 1, ["--limit 2", "--limit 4"])),
+        ("aabbcc", 1, 3, (2, 1, ["--offset 0 --limit 4"])),
+        ("aabbcc", 3, None, (2, 1, ["--offset 2", "--offset 4"])),
+        ("aabbcc", 5, None, (1, 1, ["--offset 4"])),
+        ("ababcc", 0, 2, (2, 2, ["--limit 4"])),  # pairs whose rows do not follow each other
+    ],
+)
+def test_units_cut_by_a_limit(ids, offset, limit, expected):
+    assert cut_units(list(ids), offset, limit) == expected
+
+
+PAIRS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=12)
+
+
+@given(PAIRS, st.integers(0, 12), st.integers(1, 14) | st.none())
+def test_the_count_and_the_advice_are_right(ids, offset, limit):
+    def cut(start, count):
+        asked = range(start, len(ids) if count is None else min(len(ids), start + count))
+        inside = {ids[row] for row in asked}
+        return sum(any(ids[row] == pair for row in range(len(ids)) if row not in asked) for pair in inside)
+
+    offset = min(offset, len(ids))
+    _, count_of_cut, better = cut_units(ids, offset, limit)
+    assert count_of_cut == cut(offset, limit)
+    assert bool(better) == bool(count_of_cut)
+    for advice in better:
+        words = advice.split()
+        options = dict(zip(words[::2], map(int, words[1::2]), strict=True))
+        start, count = options.get("--offset", offset), options.get("--limit", limit)
+        assert cut(start, count) == 0
+        assert start < len(ids)
+        assert count != 0
+
+
+# ---- text of patients ----
+
+
+@each_row(
+    "arguments",
+    [
+        *("--use_cache folder", "-c folder", "--cache_requests true", "--cache_requests=refresh", "--write_out", "-w"),
+        *("--swanlab_log_samples", "--hf_hub_log_args hub_results_org=me,push_samples_to_hub=True"),
+    ],
+)
+def test_text_of_patients_stays(arguments, monkeypatch):
+    model = ["--model", "dummy", *arguments.split()]
+    (sentence,), _ = notices(f"{PUBLIC},{PRIVATE}", *model)
+    assert PUBLIC not in sentence
+    assert f"MEDTASKS_LOG_TEXT={PRIVATE}" in sentence
+    assert notices(PUBLIC, *model)[0] == []
+    monkeypatch.setenv("MEDTASKS_LOG_TEXT", PRIVATE)
+    assert notices(PRIVATE, *model)[0] == []
+
+
+@each_row(
+    "arguments",
+    ["--cache_requests delete", "--hf_hub_log_args push_samples_to_hub=False,push_results_to_hub=1"],
+)
+def test_options_that_carry_no_text(arguments):
+    assert notices(PRIVATE, "--model", "dummy", *arguments.split())[0] == []
+
+
+# ---- names that no task or model has ----
+
+NOT_HERE = "there is no {} '{}', neither here.*; did you mean '{}'\\?"
+
+
+@each_row(
+    ("tasks", "arguments", "refused"),
+    [
+        (
+            "mediconfusio",
+            "--model medtasks_tiny --limit 0",
+            ["--limit 0", NOT_HERE.format("task", "mediconfusio", "mediconfusion") + ".*needs --include_path FOLDER$"],
+        ),
+        ("mediconfusion,mmbench_en_de", "--model medtasks_tiny", ["did you mean 'mmbench_en_dev'"]),
+        (
+            "mediconfusion",
+            "--model medtasks_tny --batch_size auto",
+            [f"^{NOT_HERE.format('model', 'medtasks_tny', 'medtasks_tiny')}$"],
+        ),
+        ("mediconfusion", "--model=qwen2_5_v", ["did you mean 'qwen2_5_vl'\\?$"]),
+        ("mediconfusio,medi_confusion", "--model medtasks_tny", ["", "", ""]),
+        ("mediconfusion", "", ["^no model is named, and .* default, 'hf', does not exist; give --model NAME$"]),
+        ("medii*", "--model medtasks_tiny", ["no task 'medii\\*'"]),
+        ("kept,both,OWN/kept.yaml", "--model medtasks_tiny --include_path OWN", []),
+        ("kepd", "--model medtasks_tiny --include_path OWN", ["did you mean 'kept'\\?$"]),
+        *(
+            (name, "--model medtasks_tiny", [])
+            for name in (
+                *("mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_blind,mediconfusion_sanity", "medi*"),
+                *("*_blind", "mmb*", "mmbench,mmbench_en_dev,mme", "ocr?ench"),
+            )
+        ),
+    ],
+)
+def test_names(own, tasks, arguments, refused):
+    arguments = arguments.replace("OWN", str(own)).split()
+    found, _ = notices(tasks.replace("OWN", str(own)), *arguments, "--log_samples")
+    assert len(found) == len(refused), found
+    for sentence, pattern in zip(found, refused, strict=True):
+        assert re.search(pattern, sentence), sentence
+
+
+def test_tasks_of_plug_ins_are_known(tmp_path, monkeypatch):
+    package = tmp_path / "plugged"
+    (package / "tasks").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "tasks" / "__init__.py").touch()
+    (package / "tasks" / "theirs.yaml").write_text("task: theirs_alone\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("LMMS_EVAL_PLUGINS", "plugged,not_there")
+    try:
+        assert notices("theirs_alone", "--model", "medtasks_tiny")[0] == []
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "plugged"]:
+            del sys.modules[name]
+
+
+def test_our_names_are_those_that_commands_take(sample):
+    names = {"mediconfusion", "mediconfusion_all", "mediconfusion_rotated", "mediconfusion_sanity", "multimedeval_vqa"}
+    assert names <= set(our_names())
+
+
+def test_a_harness_whose_models_cannot_be_listed_says_so_itself(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lmms_eval.models", None)
+    assert notices("mediconfusion", "--model", "medtasks_tny", "--batch_size", "auto")[0] == []
+
+
+# ---- servers and models that credentialed text is not sent to ----
+
+
+def refused(tasks, *arguments):
+    """The refusals that concern the place to which questions go."""
+    return [sentence for sentence in notices(tasks, *arguments, "--log_samples")[0] if "is not sent" in sentence]
+
+
+@each_row(
+    ("tasks", "arguments", "refusals"),
+    [
+        (PUBLIC, f"--model async_openai --model_args model=m,base_url={AWAY}", 0),
+        ("multimedeval", f"--model async_openai --model_args model=m,base_url={AWAY}", 1),
+        ("patients", f"--model openai --model_args base_url={AWAY} --include_path OWN", 1),
+        (PRIVATE, f"--model async_openai --model_args base_url={LOCAL}", 0),
+        (PRIVATE, "--model qwen2_5_vl", 0),
+        (PRIVATE, "", 0),
+        (PRIVATE, f"--model=openai_compatible --model_args=base_url={AWAY}", 1),
+        (PRIVATE, f"--model openai --model_args base_url={AWAY} --force_simple", 1),
+        (PRIVATE, f"--model openai --model_args base_url_={LOCAL}", 1),  # with a blank
+        (PRIVATE, "--model claude", 1),
+        (PRIVATE, "--model gemini_api", 1),
+    ],
+)
+def test_places(own, tasks, arguments, refusals):
+    words = [word.replace("base_url_", "base_url ") for word in arguments.replace("OWN", str(own)).split()]
+    assert len(refused(tasks, *words)) == refusals
+
+
+def test_a_server_elsewhere_and_what_allows_it(monkeypatch):
+    away = ["--model", "async_openai", "--model_args", f"model=m,base_url={AWAY}"]
+    (sentence,) = refused(f"{PUBLIC},{PRIVATE}", *away)
+    assert f"({PRIVATE}) is not sent with model '{ASYNC}' to http://api.vendor.invalid:80 (base_url)" in sentence
+    assert "set MEDTASKS_TRUSTED_MODEL=http://api.vendor.invalid:80" in sentence
+    for name, value in (
+        ("MEDTASKS_LOG_TEXT", PRIVATE),
+        ("MEDTASKS_TRUSTED_JUDGE", AWAY),
+        ("MEDTASKS_JUDGE_ALLOW_REMOTE", PRIVATE),
+        ("MEDTASKS_TRUSTED_MODEL", "https://api.vendor.invalid"),
+    ):
+        monkeypatch.setenv(name, value)
+        assert len(refused(PRIVATE, *away)) == 1
+    monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", "http://api.vendor.invalid")
+    assert refused(PRIVATE, *away) == []
+
+
+def test_a_model_of_another_plug_in(monkeypatch):
+    from lmms_eval.models import MODEL_REGISTRY_V2, ModelManifest
+
+    for table in ("_manifests", "_alias_to_model_id"):
+        monkeypatch.setattr(MODEL_REGISTRY_V2, table, dict(getattr(MODEL_REGISTRY_V2, table)))
+    theirs = ModelManifest(model_id="somebodys", simple_class_path="somebody.Model", aliases=("somebodys_too",))
+    MODEL_REGISTRY_V2.register_manifest(theirs)
+    MODEL_REGISTRY_V2.register_manifest(ModelManifest(model_id="renamed", chat_class_path=ASYNC))
+    for model in ("somebodys", "somebodys_too"):
+        (sentence,) = refused(PRIVATE, "--model", model, "--model_args", f"server_url={LOCAL}")
+        assert "set MEDTASKS_TRUSTED_MODEL=class:somebody.Model" in sentence
+    monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", "class:somebody.Model")
+    assert refused(PRIVATE, "--model", "somebodys", "--model_args", f"server_url={AWAY}") == []
+    (sentence,) = refused(PRIVATE, "--model", "renamed")
+    assert "api.openai.com" in sentence
+
+
+def test_the_environment_of_this_command_and_of_a_file(monkeypatch, tmp_path):
+    assert "api.openai.com" in refused(PRIVATE, "--model", "openai")[0]
+    monkeypatch.setenv("OPENAI_API_BASE", LOCAL)
+    assert refused(PRIVATE, "--model", "openai") == []
+    file = tmp_path / "run.yaml"
+    file.write_text(f"model: openai\nenv: {{SOMEWHERE: '{AWAY}', OPENAI_API_BASE: '$SOMEWHERE'}}\n")
+    assert "vendor.invalid:80 (OPENAI_API_BASE)" in refused(PRIVATE, "--config", str(file))[0]
+    file.write_text(f"model: async_openai\nmodel_args: {{base_url: '{AWAY}'}}\n")
+    assert "vendor.invalid:80 (base_url)" in refused(PRIVATE, "--config", str(file))[0]
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
+    assert "the proxy that HTTP_PROXY names" in refused(PRIVATE, "--model", "openai")[0]
+
+
+def test_the_command_ends_before_anything_starts(monkeypatch, tmp_path):
+    monkeypatch.setattr(servers, "is_loopback", lambda name: False)  # the server stands for another machine
+    with serving(Endpoint()) as outside:
+        arguments = ["run", "--tasks", PRIVATE, "--output_path", str(tmp_path / "out"), "--model", "async_openai"]
+        result = CliRunner().invoke(app, [*arguments, "--model_args", f"base_url={outside.url}"])
+    assert outside.count == 0
+    assert result.exit_code == 1
+    sentence = f"is not sent with model '{ASYNC}' to {outside.url.removesuffix('/v1')}"
+    assert sentence in result.output + str(result.exception)
+    assert not (tmp_path / "out").exists()
