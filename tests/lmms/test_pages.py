@@ -1,7 +1,6 @@
 """Every command that README and docs show is run as it stands there, page by page, or says why it is not tested."""
 
 import doctest
-import json
 import os
 import re
 import shlex
@@ -11,13 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from ..curate.reviewed_study import detailed_study, review
 from ..processes import run_here
 from ..scripted_server import Endpoint, serving
 from .conftest import REPOSITORY
-from .test_own_task_page import BLOCKS, NAMES
+from .test_own_task_page import write_blocks
 
 PAGES = sorted(
     page
@@ -75,24 +73,15 @@ def run_examples(page: Path) -> None:
     assert doctest.DocTestRunner().run(examples).failed == 0
 
 
-def own_tasks(folder: Path) -> None:
-    """Do what the page on own tasks says before its commands: copy its blocks into ``my_tasks``."""
-    images = folder / "my_tasks" / "images"
-    images.mkdir(parents=True)
-    for name, (text, rows) in zip(NAMES, BLOCKS, strict=True):
-        (folder / "my_tasks" / f"{name}.yaml").write_text(text)
-        (folder / "my_tasks" / f"{name}.jsonl").write_text(rows)
-        for row in map(json.loads, rows.splitlines()):
-            for image in [row["image_file"]] if "image_file" in row else row.get("image_files", []):
-                Image.new("RGB", (40, 30), (90, 20, len(name))).save(images / image)
-
-
 def curated(folder: Path) -> None:
     """Make what the commands that are not tested would: a study with drafts, and an expert's review."""
     review(detailed_study(folder / "chest_pairs", name="chest_pairs"))
 
 
-PREPARED: dict[str, Callable[[Path], None]] = {"own_tasks.md": own_tasks, "curate.md": curated}
+PREPARED: dict[str, Callable[[Path], object]] = {
+    "own_tasks.md": lambda folder: write_blocks(folder / "my_tasks"),
+    "curate.md": curated,
+}
 
 
 def test_commands_stand_in_shell_blocks_and_scripts_can_be_read():

@@ -51,12 +51,8 @@ def test_which_tasks_have_them():
     having = {task.name for task in task_files().values() if task.thinking}
     assert having >= {*RUN, "multimedeval_medqa", "medheval_context", "medevalkit_slake_judged"}
     lacking = {"mediconfusion_gd", "mediconfusion_ff", "gmai_mmbench_val_judged", "gmai_mmbench_mcls", "iu_xray_report"}
-    assert not having & {
-        *lacking,
-        "medevalkit_pmc_vqa_reasoning",
-        "multimedeval_medqa_5shot",
-        "multimedeval_bloodmnist",
-    }
+    assert not having & lacking
+    assert not having & {"medevalkit_pmc_vqa_reasoning", "multimedeval_medqa_5shot", "multimedeval_bloodmnist"}
     assert [one.name for one in variants_of(task_file("mediconfusion"), sanity=False, thinking=True)] == [
         f"mediconfusion_{variant}" for variant in THINKING
     ]
@@ -140,56 +136,45 @@ def right_and_wrong(doc: dict) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-@each_row("form", ["<think>Not {wrong}.</think>\n<answer>{right}</answer>", "{wrong}? \\boxed{{{right}}}"])
-def test_a_model_that_reasons_and_knows_the_key(prepared, form):
-    def say(doc):
+@each_row(
+    ("variant", "form", "value"),
+    [
+        ("think", "<think>Not {wrong}.</think>\n<answer>{right}</answer>", 1),
+        ("think", "{wrong}? \\boxed{{{right}}}", 1),
+        ("think_boxed", "<think>The answer is {right}. \\boxed{{{right}}}", 0),  # reasoning that never ends
+    ],
+)
+def test_whole_runs_with_scripted_replies(prepared, variant, form, value):
+    def reply(doc):
         right, wrong = right_and_wrong(doc)
         return form.format(right=right, wrong=wrong)
 
-    names = [f"{name}_think" for name in RUN]
-    model = answering(say)
-    results = evaluate(names, model, log_samples=True)["results"]
-    for name, metric in RUN.items():
-        (row,) = task_file(f"{name}_think").rows
-        assert results[f"{name}_think"][f"{metric},{row}"] == 1, name
-        assert results[f"{name}_think"][f"invalid_rate,{row}"] == 0
-        assert TAGS in model.arguments[f"{name}_think"][0]
-
-
-@pytest.mark.slow
-def test_a_model_that_never_ends_reasoning_gives_no_answer(prepared):
-    names = [f"{name}_think_boxed" for name in RUN]
-    model = answering(lambda doc: "<think>The answer is {0}. \\boxed{{{0}}}".format(right_and_wrong(doc)[0]))
-    results = evaluate(names, model, log_samples=True)
-    for name, metric in RUN.items():
-        (row,) = task_file(f"{name}_think_boxed").rows
-        assert results["results"][f"{name}_think_boxed"][f"{metric},{row}"] == 0
-        assert results["results"][f"{name}_think_boxed"][f"invalid_rate,{row}"] == 1
-        for sample in results["samples"][f"{name}_think_boxed"]:
+    model = answering(reply)
+    ran = evaluate([f"{name}_{variant}" for name in RUN], model, log_samples=True)
+    for task, metric in ((f"{name}_{variant}", metric) for name, metric in RUN.items()):
+        (row,) = task_file(task).rows
+        assert ran["results"][task][f"{metric},{row}"] == value, task
+        assert ran["results"][task][f"invalid_rate,{row}"] == 1 - value
+        if value:
+            assert TAGS in model.arguments[task][0]
+            continue
+        for sample in ran["samples"][task]:
             assert sample["score"]["reason"] == "truncated"
             assert "<think>The answer is" in json.dumps(sample["resps"])  # the reasoning stays in the samples
 
 
 @pytest.mark.slow
 def test_a_server_whose_parser_tells_the_reasoning_apart(prepared, monkeypatch):
-    def step(finish: str, message: dict):
-        choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", **message}}
-        usage = {"prompt_tokens": 3, "completion_tokens": 9, "total_tokens": 12}
-        body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
-        return server.status(200, body=json.dumps(body))
-
+    message = {"role": "assistant", "reasoning_content": "It is B, or <b>?", "content": "<answer>A</answer>"}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    usage = {"prompt_tokens": 3, "completion_tokens": 9, "total_tokens": 12}
+    body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with serving(Endpoint()) as server:
-        told = {"reasoning_content": "It is B, or <b>?"}
-        server.script = [step("stop", {**told, "content": "<answer>A</answer>"})]
-        results = evaluate(
-            ["mediconfusion_think"],
-            "async_openai",
-            model_args=f"base_url={server.url},model=m,num_cpus=1,max_retries=1",
-            limit=2,
-            log_samples=True,
-        )
-    for sample in results["samples"]["mediconfusion_think"]:
+        server.script = [server.status(200, body=json.dumps(body))]
+        arguments = f"base_url={server.url},model=m,num_cpus=1,max_retries=1"
+        ran = evaluate(["mediconfusion_think"], "async_openai", model_args=arguments, limit=2, log_samples=True)
+    for sample in ran["samples"]["mediconfusion_think"]:
         assert (sample["score"]["value"], sample["score"]["reasoning_words"]) == ("A", 5)
         assert "It is B, or" in json.dumps(sample["resps"])
         assert sample["token_counts"][0]["output_tokens"] == 9
@@ -217,16 +202,8 @@ def test_a_task_in_the_users_own_folder(tmp_path, monkeypatch):
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (tmp_path / "own.yaml").write_text(OWN.replace("rows.jsonl", str(tmp_path / "rows.jsonl")))
     include([tmp_path])
-    try:
-        assert task_file("own_choice").thinking == THINKING
-        results = evaluate(
-            ["own_choice", "own_choice_think"],
-            answering(lambda doc: f"<think>A? B?</think>{doc['answer']}"),
-            include=Path(tmp_path),
-            log_samples=True,
-        )
-        for name in ("own_choice", "own_choice_think"):
-            assert results["results"][name]["accuracy,none"] == 1
-        assert results["configs"]["own_choice_think"]["metadata"]["base"] == "own_choice"
-    finally:
-        include([])
+    assert task_file("own_choice").thinking == THINKING
+    tasks, model = ["own_choice", "own_choice_think"], answering(lambda doc: f"<think>A? B?</think>{doc['answer']}")
+    ran = evaluate(tasks, model, include=Path(tmp_path), log_samples=True)
+    assert [ran["results"][name]["accuracy,none"] for name in tasks] == [1, 1]
+    assert ran["configs"]["own_choice_think"]["metadata"]["base"] == "own_choice"

@@ -132,27 +132,19 @@ def test_demonstrations_are_read_once(home, monkeypatch):
 def test_dataset_without_demonstrations(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     tiny_multimedeval.prepare("octmnist", demonstrations=False)
-    doc = documents("octmnist")[0]
-    expected = (
-        r"dataset 'multimedeval_octmnist' in \S+ has no demonstrations for few-shot prompts; prepare it again from a "
-        r"source with its training split: medtasks data prepare multimedeval_octmnist --source DIR"
-    )
+    doc, folder = documents("octmnist")[0], prepared_folder("multimedeval_octmnist")
+    again = "prepare it again from a source with its training split: medtasks data prepare multimedeval_octmnist --so"
+    expected = rf"dataset 'multimedeval_octmnist' in \S+ has no demonstrations for few-shot prompts; {again}"
     for hook in (prompt, images, messages):
         with pytest.raises(DatasetNotPrepared, match=expected):
             hook(doc, settings("octmnist"))
-    folder = prepared_folder("multimedeval_octmnist")
     why = "no few-shot demonstrations: the source has no training split"
     Manifest.read(folder).model_copy(update={"left_out": ("row 3: torn", why)}).write(folder)
     with pytest.raises(DatasetNotPrepared, match=rf"few-shot prompts \({why}\); prepare it again"):
         prompt(doc, settings("octmnist"))
     assert multimedeval_prompts.prompt(doc, settings("octmnist")).startswith("Options:")
-
-
-def test_missing_image_of_a_demonstration(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     tiny_multimedeval.prepare("octmnist")
-    (
-        prepared_folder("multimedeval_octmnist") / few_shot.demonstrations("multimedeval_octmnist")[2]["image_files"][0]
-    ).unlink()
+    example = few_shot.demonstrations("multimedeval_octmnist")[2]
+    (prepared_folder("multimedeval_octmnist") / example["image_files"][0]).unlink()
     with pytest.raises(SourceError, match=r"of sample 6 is missing; run 'medtasks data prepare multimedeval_octmnist'"):
         images(documents("octmnist")[0])

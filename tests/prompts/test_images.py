@@ -59,13 +59,6 @@ def test_several_images_in_their_order(tmp_path):
         images(doc)
 
 
-def test_missing_image(tmp_path):
-    with pytest.raises(SourceError) as caught:
-        images(document(tmp_path / "gone.jpg", dataset="mediconfusion"))
-    text = str(caught.value)
-    assert all(part in text for part in (str(tmp_path / "gone.jpg"), "q1", "is missing", "medtasks data prepare"))
-
-
 def test_truncated_image_is_an_error_even_where_pillow_is_told_to_accept_it(picture, monkeypatch):
     whole = picture.read_bytes()
     for content in (*(whole[: int(len(whole) * keep)] for keep in (0.5, 0.95, 0.02, 0.0)), b"<html>404</html>"):
@@ -79,12 +72,13 @@ def test_truncated_image_is_an_error_even_where_pillow_is_told_to_accept_it(pict
 
 
 @each_row(
-    "fields, error, complaint",
+    "file, fields, error, complaint",
     [
-        ({}, SourceError, "q1 has a relative path; write absolute paths or set image_root"),
-        ({"dataset": "mediconfusion"}, DatasetNotPrepared, "medtasks data prepare mediconfusion"),
+        ("x.jpg", {}, SourceError, "q1 has a relative path; write absolute paths or set image_root"),
+        ("x.jpg", {"dataset": "mediconfusion"}, DatasetNotPrepared, "medtasks data prepare mediconfusion"),
+        ("/x.jpg", {"dataset": "mediconfusion"}, SourceError, "/x.jpg of sample q1 is missing.*data prepare mediconf"),
     ],
 )
-def test_a_relative_path_without_a_place_to_look(fields, error, complaint):
+def test_an_image_that_is_not_found(file, fields, error, complaint):
     with pytest.raises(error, match=complaint):
-        images(document("x.jpg", **fields))
+        images(document(file, **fields))

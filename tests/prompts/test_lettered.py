@@ -76,46 +76,35 @@ def closed_settings(family):
     return kwargs[family]
 
 
+SELECT = "Which organ is it? Please select from the following choices: A. Liver, B. Heart, C. Lung"
+OF_RADFM = "Which organ is it? A. Liver, B. Heart, C. Lung. Please select one from the choices. Your answer:"
+
+
 @each_row(
     "family, yes_no, options",
     [
-        (
-            family,
-            "Is there a mass? Please answer Yes or No.",
-            "Which organ is it? Please select from the following choices: A. Liver, B. Heart, C. Lung",
-        )
-        for family in ("default", "llava_med")
-    ]
-    + [
-        (
-            "radfm",
-            "Is there a mass?Please answer Yes or No. Your answer:",
-            "Which organ is it? A. Liver, B. Heart, C. Lung. Please select one from the choices. Your answer:",
-        )
+        ("default", "Is there a mass? Please answer Yes or No.", SELECT),
+        ("llava_med", "Is there a mass? Please answer Yes or No.", SELECT),
+        ("radfm", "Is there a mass?Please answer Yes or No. Your answer:", OF_RADFM),
     ],
 )
 def test_prompts(family, yes_no, options):
     assert closed_prompt(document(), closed_settings(family)) == yes_no
     assert closed_prompt(organs(), closed_settings(family)) == options
+    assert "{x}?" in closed_prompt(document(question="{x}?"), closed_settings(family))
 
 
-@each_row(
-    "doc, asked",
-    [
-        (document(), "Is there a mass? Please answer Yes or No."),
-        (organs(), "Which organ is it? Please select from the following choices: A. Liver, B. Heart, C. Lung"),
-    ],
-)
-def test_solved_examples_of_med_flamingo(doc, asked):
+@each_row("doc, question", [(document(), "Is there a mass? Please answer Yes or No."), (organs(), SELECT)])
+def test_solved_examples_of_med_flamingo(doc, question):
     text = closed_prompt(doc, closed_settings("med_flamingo"))
-    assert text.endswith(f" Please answer Yes or No. Answer: no. <image>Question: {asked} Answer:")
+    assert text.endswith(f" Please answer Yes or No. Answer: no. <image>Question: {question} Answer:")
     # As many places as there are images, or the model refuses the prompt.
     assert text.count("<image>") == 1
     assert text.count("<|endofchunk|>") == 2
 
 
 @each_row(
-    "given, complaint",
+    "settings, complaint",
     [
         (None, "no yes_no_template"),
         ({"options_template": "{{ question }}"}, "no yes_no_template"),
@@ -123,9 +112,9 @@ def test_solved_examples_of_med_flamingo(doc, asked):
         ({"yes_no_template": "{{ question"}, "cannot be filled in"),
     ],
 )
-def test_templates_that_do_not_fit(given, complaint):
+def test_templates_that_do_not_fit(settings, complaint):
     with pytest.raises(MedTasksError, match=complaint):
-        closed_prompt(document(), given)
+        closed_prompt(document(), settings)
 
 
 def test_options_of_likelihoods():

@@ -5,6 +5,7 @@ The expected texts in the JSON file were produced by the reference's own ``forma
 
 import pytest
 
+from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts.template import example_answer, messages, prompt, question_parts, target
 from medtasks.tasks.task_files import task_config
@@ -19,11 +20,6 @@ CHEST = REFERENCE["chestxray14"][0]["options"]
 STUDY = REPORTS["mimic_cxr_report"][0]
 NO_IMAGE, ONE_IMAGE, TWO_IMAGES = ({"image_files": files} for files in ([], ["a.png"], ["a.png", "b.png"]))
 CLOSED = "Answer the following question with yes or no. "
-WITH_IMAGES = [name for name, (row, _, _) in REFERENCE.items() if row["image_files"]]
-
-
-def findings(names, present):
-    return {**ONE_IMAGE, "options": names, "labels": [int(name in present) for name in names]}
 
 
 def settings(name, family="default"):
@@ -31,40 +27,31 @@ def settings(name, family="default"):
     return families.get(family, families["default"])
 
 
+MARKING = ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo")  # families that place images by a mark
+
+
+def assert_asked(name, row, question):
+    """Check a prompt for every family, whose template is the same."""
+    families = task_config(f"multimedeval_{name}")["lmms_eval_specific_kwargs"]
+    assert {own["template"] for own in families.values()} == {families["default"]["template"]}
+    assert "<img>".join(question_parts(row, settings(name))) == question
+    for family in MARKING:
+        assert prompt(row, settings(name, family)) == question.replace("<img>", "<image>")
+    assert prompt(row, settings(name, "medtasks_tiny")) == question.replace("<img> ", "").replace("<img>", "")
+
+
 @each_row("name", REFERENCE)
 def test_prompt_is_the_references(name):
     row, question, answer = REFERENCE[name]
-    assert "<img>".join(question_parts(row, settings(name))) == question
+    assert_asked(name, row, question)
     assert example_answer(row, settings(name)) == answer
-    for family in ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo"):  # which place images by a mark
-        assert prompt(row, settings(name, family)) == question.replace("<img>", "<image>")
-    assert prompt(row, settings(name, "medtasks_tiny")) == question.replace("<img> ", "").replace("<img>", "")
 
 
 @each_row("name", REPORTS)
 def test_prompts_for_reports_are_the_references(name):
     row, question = REPORTS[name]
-    assert "<img>".join(question_parts(row, settings(name))) == question
+    assert_asked(name, row, question)
     assert target(row) == row["report"]
-    if row["image_files"]:
-        for family in ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo"):
-            assert prompt(row, settings(name, family)) == question.replace("<img>", "<image>")
-        assert prompt(row, settings(name)) == question.replace("<img> ", "").replace("<img>", "")
-    else:
-        assert prompt(row, settings(name)) == question
-
-
-def test_a_study_without_indication_keeps_the_blank():
-    row = {**STUDY, "indication": ""}
-    assert prompt(row, settings("mimic_cxr_report_indication")).startswith(" Can you provide")
-
-
-@each_row("name", [*WITH_IMAGES, *(name for name in REPORTS if REPORTS[name][0]["image_files"])])
-def test_every_family_is_asked_the_same(name):
-    families = task_config(f"multimedeval_{name}")["lmms_eval_specific_kwargs"]
-    assert {family: own["template"] for family, own in families.items()} == dict.fromkeys(
-        families, families["default"]["template"]
-    )
 
 
 @each_row("answer", ["yes", "no"])
@@ -76,20 +63,17 @@ def test_only_lower_case_yes_and_no_are_announced(name, answer):
         assert prompt({**row, "answer": other}, settings(name)) == "Is it?"
 
 
-def test_study_without_images():
-    row = {**NO_IMAGE, "question": "Is it?", "answer": "CT"}
-    assert prompt(row, settings("diff_vqa")) == " Is it?"  # as the reference: no tag, one blank
-
-
-def test_no_finding():
-    assert example_answer(findings(FIVE_FINDINGS, ()), settings("mimic_cxr_classification")) == ""
-    assert example_answer(findings(CHEST, ()), settings("chestxray14")) == "No Finding"
-
-
-@each_row("lost", [None, ""])
-def test_absent_details_leave_their_place_empty(lost):
-    row = {**ONE_IMAGE, "details": lost, "options": SKIN, "label": 0}
-    assert prompt(row, settings("pad_ufes_20_head")).startswith(" Which of the following")
+def test_what_is_absent_leaves_its_place_empty():
+    question = {**NO_IMAGE, "question": "Is it?", "answer": "CT"}
+    assert prompt(question, settings("diff_vqa")) == " Is it?"  # as the reference: no tag, one blank
+    study = {**STUDY, "indication": ""}
+    assert prompt(study, settings("mimic_cxr_report_indication")).startswith(" Can you provide")
+    for lost in (None, ""):
+        row = {**ONE_IMAGE, "details": lost, "options": SKIN, "label": 0}
+        assert prompt(row, settings("pad_ufes_20_head")).startswith(" Which of the following")
+    for names, name, text in ((FIVE_FINDINGS, "mimic_cxr_classification", ""), (CHEST, "chestxray14", "No Finding")):
+        row = {**ONE_IMAGE, "options": names, "labels": [0] * len(names)}
+        assert example_answer(row, settings(name)) == text
 
 
 @each_row("text", ["<img>", "<img> {images} {question}", "{", "}", "{0}", "<image>"])
@@ -120,31 +104,23 @@ def texts(message):
 
 def test_messages_have_images_at_their_place(multimedeval_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-    from medtasks.data.document_store import load_documents
-
     expected = {
-        "multimedeval_vqa_rad": [CLOSED, "IMAGE", " What is 0?"],
-        "multimedeval_diff_vqa": [CLOSED, "IMAGE", "IMAGE", " What is 0?"],
-        "multimedeval_vindr_mammo": ["IMAGE", " What is the BI-RADS level in this mammography (from 1 to 5)?"],
-        "multimedeval_mednli": [prompt(load_documents("multimedeval_mednli")[0], settings("mednli"))],
+        "vqa_rad": [CLOSED, "IMAGE", " What is 0?"],
+        "diff_vqa": [CLOSED, "IMAGE", "IMAGE", " What is 0?"],
+        "vindr_mammo": ["IMAGE", " What is the BI-RADS level in this mammography (from 1 to 5)?"],
+        "mednli": [prompt(load_documents("multimedeval_mednli")[0], settings("mednli"))],
     }
     for name, content in expected.items():
+        doc = load_documents(f"multimedeval_{name}")[0]
         # A chat model that shares its name with a simple one gets that one's settings.
         for family in ("default", "llava_hf"):
-            doc = load_documents(name)[0]
-            [turn] = messages(doc, settings(name.removeprefix("multimedeval_"), family))
+            [turn] = messages(doc, settings(name, family))
             assert turn["role"] == "user"
             assert texts(turn) == content
             widths = [part["url"].width for part in turn["content"] if part["type"] == "image"]
             assert widths == [10, 11][: len(doc["image_files"])]
-
-
-def test_template_without_a_place_shows_images_first(multimedeval_home, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-    from medtasks.data.document_store import load_documents
-
     doc = load_documents("multimedeval_diff_vqa")[1]
-    [turn] = messages(doc, {"template": "Q: {{ question }}"})
+    [turn] = messages(doc, {"template": "Q: {{ question }}"})  # which has no place for images: they come first
     assert texts(turn) == ["IMAGE", "IMAGE", "Q: What is 1?"]
     assert prompt(doc, {"template": "Q: {{ question }}", "image_mark": "<image>"}) == "Q: What is 1?"
 

@@ -48,23 +48,17 @@ def test_slices_lie_as_in_the_adapter_that_reads_files(doc):
     assert np.allclose(np.stack(shown, axis=-1), whole, atol=1e-2)
 
 
-def test_a_chat_model_takes_no_files(doc):
+def test_volumes_that_cannot_be_shown(doc, tmp_path):
     with pytest.raises(MedTasksError, match="chat models take no files of volumes; set slices under"):
         messages(doc, {"template": TEXT, "slices": 0})
-
-
-def test_a_volume_that_is_gone(doc, tmp_path):
-    for path in (tmp_path / "volumes").iterdir():
-        path.unlink()
-    for slices in (0, 8):
-        with pytest.raises(
-            SourceError, match=r"the volume of sample 0 is missing; put .*0\.nii\.gz back, or run 'medtasks"
-        ):
-            volumes(doc, {"slices": slices})
-
-
-def test_a_damaged_volume(doc, tmp_path):
-    for path in (tmp_path / "volumes").iterdir():
-        path.write_bytes(path.read_bytes()[:-20])
+    files = list((tmp_path / "volumes").iterdir())
+    for file in files:
+        file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(SourceError, match=r"the volume of sample 0 is broken \(it cannot be unpacked"):
         volumes(doc, {"slices": 2})
+    for file in files:
+        file.unlink()
+    for slices in (0, 8):
+        gone = r"the volume of sample 0 is missing; put .*0\.nii\.gz back, or run 'medtasks"
+        with pytest.raises(SourceError, match=gone):
+            volumes(doc, {"slices": slices})

@@ -1,6 +1,5 @@
 """From a user's folder to a task of the harness."""
 
-import io
 import json
 import shutil
 
@@ -8,6 +7,7 @@ import pytest
 from PIL import Image
 
 from medtasks.data.catalogue import Access
+from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError, SourceError
@@ -37,9 +37,7 @@ def own(tmp_path):
         folder = tmp_path / name
         folder.mkdir(parents=True, exist_ok=True)
         for file, shade in (("a.png", 10), ("b.png", 200)):
-            buffer = io.BytesIO()
-            Image.new("L", (6, 4), shade).save(buffer, "PNG")
-            (folder / file).write_bytes(buffer.getvalue())
+            Image.new("L", (6, 4), shade).save(folder / file)
         content = {"taskType": kind, "modality": "Radiology", "samples": samples}
         (folder / "dataset.json").write_text(json.dumps(content))
         return folder
@@ -68,35 +66,24 @@ def config():
     ],
 )
 def test_names(text, name):
-    assert own_name(text) == name
-    assert own_name(name) == name
+    assert own_name(text) == own_name(name) == name
 
 
-def test_a_name_without_letters(own):
-    with pytest.raises(MedTasksError, match="'肝' gives no task name; choose one of letters and digits with --name"):
-        prepare_own(own("肝", "VQA", VQA))
-
-
-def test_dataset_and_task(own):
+def test_dataset_and_task(own, config):
     manifest = prepare_own(own("My scans", "VQA", VQA))
-    assert (manifest.name, manifest.access, manifest.rows) == ("multimedeval_my_scans", "credentialed", 3)
+    name = "multimedeval_my_scans"
+    assert (manifest.name, manifest.access, manifest.rows) == (name, "credentialed", 3)
     assert (manifest.images, manifest.complete, manifest.sample) == (2, True, False)
-    assert [document["dataset"] for document in load_documents(manifest.name)] == [manifest.name] * 3
-    task = task_file(manifest.name)
-    assert (task.kind, task.dataset, task.output_type) == ("task", manifest.name, "generate_until")
-    assert task.rows == task_file("multimedeval_vqa_rad").rows
-    assert task.tags == ("multimedeval_own",)
+    assert [document["dataset"] for document in load_documents(name)] == [name] * 3
+    task, like = task_file(name), task_file("multimedeval_vqa_rad")
+    assert (task.kind, task.dataset, task.output_type) == ("task", name, "generate_until")
+    assert (task.rows, task.tags) == (like.rows, ("multimedeval_own",))
     assert task.description == "Own VQA questions, Radiology"
     assert list(own_tasks_folder().iterdir()) == [task.path]
-
-
-def test_the_harness_finds_everything_in_the_file(own, config):
-    manifest = prepare_own(own("scans", "VQA", VQA))
     # An included file that has moved would keep the harness from listing any task at all.
-    assert "include" not in task_file(manifest.name).path.read_text()
-    read, like = config(manifest.name), task_file("multimedeval_vqa_rad")
-    assert read["dataset_path"] == str(dataset_folder(manifest.name))
-    assert read["task_alias"] == manifest.name
+    assert "include" not in task.path.read_text()
+    read = config(name)
+    assert (read["dataset_path"], read["task_alias"]) == (str(dataset_folder(name)), name)
     assert read["metadata"]["data"]["fingerprint"] == manifest.fingerprint
     assert read["process_results"] == like.process_results.resolve()
     assert read["metric_list"] == like.metric_list.resolve()
@@ -161,11 +148,13 @@ def test_names_of_ours_are_taken(own, name):
     assert not own_tasks_folder().exists()
 
 
-@each_row(("prefix", "name"), [("videomme_", "long"), ("mmlu_", "anatomy")])  # it quotes the second
-def test_names_of_the_harness_are_taken(own, monkeypatch, prefix, name):
-    monkeypatch.setattr(own_tasks, "_PREFIX", prefix)  # it has no task with ours
-    with pytest.raises(MedTasksError, match=f"there is a task or dataset '{prefix}{name}' already"):
-        prepare_own(own("scans", "VQA", VQA), name)
+def test_names_that_cannot_be(own, monkeypatch):
+    with pytest.raises(MedTasksError, match="'肝' gives no task name; choose one of letters and digits with --name"):
+        prepare_own(own("肝", "VQA", VQA))
+    for prefix, name in (("videomme_", "long"), ("mmlu_", "anatomy")):  # of the harness, which quotes the second
+        monkeypatch.setattr(own_tasks, "_PREFIX", prefix)  # it has no task with ours
+        with pytest.raises(MedTasksError, match=f"there is a task or dataset '{prefix}{name}' already"):
+            prepare_own(own("scans", "VQA", VQA), name)
 
 
 def test_another_folder_does_not_replace_a_dataset(own, tmp_path):
@@ -179,28 +168,20 @@ def test_another_folder_does_not_replace_a_dataset(own, tmp_path):
     assert prepare_own(tmp_path / "one" / "scans").rows == 3
 
 
-def test_a_file_of_somebody_else_is_not_overwritten(own):
-    own_tasks_folder().mkdir(parents=True)
-    path = own_tasks_folder() / "multimedeval_scans.yaml"
-    prepare_own(own("scans", "VQA", VQA))
+def test_files_of_others_are_not_overwritten(own):
+    name = prepare_own(own("scans", "VQA", VQA)).name
+    path = own_tasks_folder() / f"{name}.yaml"
     theirs = path.read_text().replace("#", "# Mine.", 1)
     path.write_text(theirs)
     with pytest.raises(MedTasksError, match=f"{path} was not written by this command"):
         prepare_own(own("scans", "VQA", VQA))
     assert path.read_text() == theirs
-
-
-def test_a_name_defined_in_another_file_of_the_folder_is_taken(own):
-    name = prepare_own(own("scans", "VQA", VQA)).name
-    path = own_tasks_folder() / f"{name}.yaml"
     path.rename(path.with_name("renamed.yaml"))
     with pytest.raises(MedTasksError, match=f"there is a task or dataset '{name}' already"):
         prepare_own(own("scans", "VQA", VQA))
 
 
 def test_a_dataset_that_was_deleted(own, config):
-    from medtasks.data.dataset_lookup import prepared_folder
-
     name = prepare_own(own("scans", "VQA", VQA)).name
     shutil.rmtree(dataset_folder(name))
     with pytest.raises(MedTasksError, match=rf"own dataset '{name}' is not in .* --from-folder DIR --name {name}'"):
