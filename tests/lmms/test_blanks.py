@@ -51,7 +51,7 @@ def test_a_model_that_reads_volumes_sees_an_even_grey(tmp_path):
     assert set(blank.unique().tolist()) == {0.5}
 
 
-def test_damaged_volumes(tmp_path):
+def test_volumes_that_cannot_be_read_or_written(tmp_path, monkeypatch):
     broken = tmp_path / "broken.nii.gz"
     broken.write_bytes(gzip.compress(b"x" * 1000)[:20])
     with pytest.raises(UnreadableImage):
@@ -61,15 +61,10 @@ def test_damaged_volumes(tmp_path):
         blank_volume(broken)
     with pytest.raises(FileNotFoundError):
         blank_volume(tmp_path / "none.nii.gz")
-
-
-def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
-    path = put_nifti(tmp_path / "a.nii.gz", scan(1))
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / FOLDER_NAME).write_text("a file is in the way")
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    (tmp_path / FOLDER_NAME).write_text("a file is in the way")
     with pytest.raises(MedTasksError, match=r"cannot write a grey volume in .* set MEDTASKS_HOME"):
-        blank_volume(path)
+        blank_volume(put_nifti(tmp_path / "a.nii.gz", scan(1)))
 
 
 def test_ct_scans(prepared):

@@ -8,13 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import tasks_folder
 
-from ..processes import run_here
-from ..tables import each_row
 from .conftest import REPOSITORY
 
 MODES = "mediconfusion,mediconfusion_gd,mediconfusion_ps"
@@ -82,22 +79,3 @@ def test_wheel_holds_everything(wheel):
     text = entry_points.read_text()
     assert "[lmms_eval.models]\nmedtasks = medtasks.lmms.plugin:model_manifests" in text
     assert "lmms_eval = lmms_eval.cli.dispatch:main" in text
-
-
-@each_row("kind", ["QA", "VQA"])
-def test_a_users_own_folder_runs_without_any_code(tmp_path, kind):
-    folder, home = tmp_path / "rounds", str(tmp_path / "home")
-    folder.mkdir()
-    Image.new("L", (8, 8), 90).save(folder / "a.png")
-    samples = [{"question": "Which side?", "answer": "left", "images": ["a.png"] * count} for count in range(3)]
-    if kind == "QA":
-        samples = [{**sample, "options": ["right", "left"]} for sample in samples]
-    (folder / "dataset.json").write_text(json.dumps({"taskType": kind, "modality": "Drawn", "samples": samples}))
-    prepared = run_here(["medtasks", "data", "prepare", "--from-folder", str(folder)], tmp_path, MEDTASKS_HOME=home)
-    assert prepared.returncode == 0, prepared.stderr
-    options = "--model medtasks_tiny --model_args journal=false --device cpu --batch_size 2 --output_path out"
-    run_here(["lmms_eval", "--tasks", "multimedeval_rounds", *options.split()], tmp_path, MEDTASKS_HOME=home)
-    results = results_below(tmp_path / "out")
-    assert results["n-samples"]["multimedeval_rounds"]["effective"] == 3
-    metric = {"QA": "accuracy", "VQA": "token_recall"}[kind]
-    assert {f"{metric},reference", f"{metric},robust"} <= results["results"]["multimedeval_rounds"].keys()

@@ -118,22 +118,6 @@ def matched(body):
     return listed.get(meant, "Z")
 
 
-@pytest.fixture
-def judge(judging):
-    return judging(matched)
-
-
-@pytest.fixture
-def describing():
-    """A model that knows the key: of three replies one is the letter, one for the judge, one about something else."""
-
-    def say(doc):
-        option = doc["options"]["ABCDEF".index(doc["answer"])].replace(" ", "_")
-        return [doc["answer"], f"It looks like {option}", "It looks like rain"][kind(doc)]
-
-    return answering(say)
-
-
 def kind(doc):
     """Return 0 for a letter, 1 for words that only the judge matches, 2 for words that match nothing."""
     drawn = random.Random(doc["doc_id"]).randrange(3)
@@ -141,20 +125,25 @@ def kind(doc):
     return 0 if drawn == 1 and single else drawn
 
 
-def test_the_judge_is_asked_where_no_rule_finds_an_option(judge, describing):
-    task, documents = f"{VAL}_judged", load_documents(VAL)
-    counts = [sum(kind(doc) == one for doc in documents) for one in range(3)]
+def test_the_judge_is_asked_where_no_rule_finds_an_option(judging):
+    """Of three replies one is the letter, one for the judge, one about something else."""
+
+    def describe(doc):
+        option = doc["options"]["ABCDEF".index(doc["answer"])].replace(" ", "_")
+        return [doc["answer"], f"It looks like {option}", "It looks like rain"][kind(doc)]
+
+    task, documents, judge = f"{VAL}_judged", load_documents(VAL), judging(matched)
+    counts = [sum(kind(doc) == number for doc in documents) for number in range(3)]
     assert min(counts) > 3
-    results = evaluate([task, VAL], describing)
-    found = values(results, task)
+    results = evaluate([task, VAL], answering(describe))
+    judged = values(results, task)
     for rule in ("reference", "reference_2026"):
-        assert found["accuracy", rule] == pytest.approx((counts[0] + counts[1]) / 60)
+        assert judged["accuracy", rule] == pytest.approx((counts[0] + counts[1]) / 60)
         assert values(results, VAL)["accuracy", rule] == pytest.approx(counts[0] / 60)
-        assert found["judge_asked_rate", rule] == pytest.approx((counts[1] + counts[2]) / 60)
-        assert found["invalid_rate", rule] == pytest.approx(counts[2] / 60)
-        assert found["judge_failed_rate", rule] == 0
+        assert judged["judge_asked_rate", rule] == pytest.approx((counts[1] + counts[2]) / 60)
+        assert judged["invalid_rate", rule] == pytest.approx(counts[2] / 60)
+        assert judged["judge_failed_rate", rule] == 0
     asked = judge.count
     assert asked > 0
-    again = evaluate([task], describing)
-    assert repr(values(again, task)) == repr(found)
+    assert repr(values(evaluate([task], answering(describe)), task)) == repr(judged)
     assert judge.count == asked

@@ -1,16 +1,13 @@
 """Tasks that need an LLM judge, against one on the loopback: MediConfusion's free-form mode, MedEvalKit's, a user's."""
 
-import json
 import math
 
 import pytest
-from PIL import Image
 
 from medtasks.audit.scoring import score_replies
 from medtasks.data.document_store import load_documents
 from medtasks.errors import JudgeNotConfigured
 from medtasks.families.family import Reply
-from medtasks.home import own_tasks_folder
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
@@ -94,63 +91,3 @@ def test_medevalkits_judge_in_a_run_and_later(prepared, finished, judging):
     rows = score_replies(task, documents := task_documents(task), read_replies(file, documents))
     assert rows["robust"].estimates["unjudged_samples"].value == 0
     assert rows["reference_fixed"].estimates["acc_open"].value == 1.0
-
-
-YAML = """
-task: own_{name}
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {folder}/questions.jsonl}}}}
-test_split: test
-output_type: generate_until
-generation_kwargs: {{max_new_tokens: 8, temperature: 0, do_sample: false, until: []}}
-reasoning_tags: none
-lmms_eval_specific_kwargs:
-  default: {{image_root: {folder}, template: "{{{{ question }}}}\\nPlease answer the question concisely."}}
-doc_to_visual: !function medtasks.hooks.images.images
-doc_to_text: !function medtasks.hooks.{prompt}.prompt
-doc_to_target: !function medtasks.hooks.multimedeval_prompts.target
-process_results: !function medtasks.hooks.{name}.process_results
-metric_list: !function medtasks.hooks.{name}.METRIC_LIST
-filter_list:
-  - {{name: reference, filter: [{{function: !function medtasks.hooks.filters.ReadWith, rule: medevalkit_vqa}}]}}
-  - {{name: robust, filter: [{{function: !function medtasks.hooks.filters.ReadWith, rule: robust_kit_vqa}}]}}
-metadata: {{version: 1, description: Questions and short answers}}
-"""
-QUESTIONS = {  # with their answers and the model's replies
-    "Is there a mass?": ("yes", "Yes."),
-    "Is it large?": ("no", "I cannot tell."),
-    "Where is it?": ("left lung", "On the left."),
-    "Which organ?": ("liver", "The liver."),
-}
-
-
-def test_own_questions_by_rule_and_by_judge_and_again_from_the_samples(judging, tmp_path):
-    folder = own_tasks_folder()
-    folder.mkdir(parents=True)
-    rows = [{"question": text, "answer": gold, "image_file": "scan.png"} for text, (gold, _) in QUESTIONS.items()]
-    (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    Image.new("RGB", (8, 8)).save(folder / "scan.png")
-    for name, prompt in (("kit_questions", "multimedeval_prompts"), ("judged_questions", "judged_choice")):
-        (folder / f"{name}.yaml").write_text(YAML.format(name=name, prompt=prompt, folder=folder))
-    judge = judging(lambda body: ACCEPTED)
-    tasks = ["own_kit_questions", "own_judged_questions"]
-    found = evaluate(tasks, answering(lambda doc: QUESTIONS[doc["question"]][1]), log_samples=True)
-    plain, judged = (found["results"][task] for task in tasks)
-    for scores, row, expected in (
-        (plain, "reference", [0.5, 1, 0]),
-        (plain, "robust", [0.5, 0.5, 0.5]),
-        (judged, "reference", [1, 1, 0.5]),
-        (judged, "robust", [0.75, 0.5, 1]),
-    ):
-        assert [scores[f"{name},{row}"] for name in ("accuracy", "acc_closed", "acc_open")] == expected
-    assert plain["invalid_rate,robust"] == 0.25
-    asked = judge.count
-    assert 0 < asked <= 4
-
-    samples, file = found["samples"][tasks[1]], tmp_path / "samples.jsonl"
-    file.write_text("".join(json.dumps(sample, default=str) + "\n" for sample in samples))
-    documents = [{"doc_id": str(number), **sample["doc"]} for number, sample in enumerate(samples[:4])]
-    for row, scores in score_replies(task_file(tasks[1]), documents, read_replies(file, documents)).items():
-        for name, estimate in scores.estimates.items():
-            assert estimate.value == pytest.approx(judged[f"{name},{row}"], nan_ok=True)
-    assert judge.count == asked

@@ -80,10 +80,7 @@ def test_text_of_a_pair_is_the_pair(loss, greedy):
         same(parse_loglikelihood(text), (loss, greedy))
 
 
-PAIRS = [(1.5, False), [1.5, False], (np.float32(1.5), np.False_)]
-
-
-@each_row("pair", PAIRS)
+@each_row("pair", [(1.5, False), [1.5, False], (np.float32(1.5), np.False_)])
 def test_filter_works_for_this_harness_and_a_repaired_one(pair):
     kept, _ = unwrap_generation_output(pair)
     expected = {"rule": "untied", "loss": 1.5, "is_greedy": False}

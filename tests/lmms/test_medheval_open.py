@@ -3,10 +3,9 @@
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -44,47 +43,30 @@ class Judge(Endpoint):
     def _answer(self, body: dict[str, Any]) -> Any:
         system, user = (message["content"] for message in body["messages"])
         row = next(row for row in range(ROWS) if f"row {row}." in user)
-        behaviour, good = self.broken.get(row), self._good(system, row)
-        if behaviour == "no answer":
-            return self.reset()
-        return self.reply(
-            {
-                None: good,
-                "quotes": user,
-                "empty object": "{}",
-                "best score of another": '{"model_2": 0}',
-                "too much": good.replace("}", ', "model_2": 0}'),
-            }[behaviour]
-        )
-
-    @staticmethod
-    def _good(system: str, row: int) -> str:
         if "range[0, 5]" in system:
-            return json.dumps({"model_1": 5 if row == 0 else 0})
-        if "binary output" in system:
-            return json.dumps({"model_1": int(row != 0)})
-        heart = {"recall_number": 1, "wrong_number": 3 if row == 0 else 0}
-        nothing = {"recall_number": 0, "wrong_number": 0}
-        return json.dumps({"model_1": {"anatomy": heart, "symptom": heart, "measurement": nothing}})
+            verdict: Any = 5 if row == 0 else 0
+        elif "binary output" in system:
+            verdict = int(row != 0)
+        else:
+            heart = {"recall_number": 1, "wrong_number": 3 if row == 0 else 0}
+            nothing = {"recall_number": 0, "wrong_number": 0}
+            verdict = {"anatomy": heart, "symptom": heart, "measurement": nothing}
+        texts = {
+            "quotes": user,
+            "empty object": "{}",
+            "best score of another": '{"model_2": 0}',
+            "too much": json.dumps({"model_1": verdict, "model_2": 0}),
+        }
+        behaviour = self.broken.get(row, "")
+        good = json.dumps({"model_1": verdict})
+        return self.reset() if behaviour == "no answer" else self.reply(texts.get(behaviour, good))
 
 
 @pytest.fixture
 def judge() -> Iterator[Judge]:
+    judge_client._judge.cache_clear()
     with serving(Judge()) as server:
         yield server
-
-
-@pytest.fixture
-def asked(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Judge:
-    """The judge, named in this process's environment."""
-    for name, value in judge.variables().items():
-        monkeypatch.setenv(name, value)
-    return judge
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    judge_client._judge.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -123,21 +105,6 @@ def home(planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return folder
 
 
-Command = Callable[..., CompletedProcess[str]]
-
-
-@pytest.fixture
-def command(planted: Path, home: Path, tmp_path: Path) -> Command:
-    """Run the harness's command, with everything it writes below this test's folder."""
-
-    def run(*options: str, output: str, **variables: str) -> CompletedProcess[str]:
-        line = ["lmms_eval", "--model", "echo", "--tasks", f"{REPORT},{KNOWLEDGE}"]
-        line += ["--output_path", str(tmp_path / output), "--log_samples", "--batch_size", "1", *options]
-        return execute(line, planted, tmp_path, **{**variables, "MEDTASKS_HOME": str(home)})
-
-    return run
-
-
 @pytest.fixture
 def parrot() -> Any:
     """Answers with the key, and remembers what it was asked."""
@@ -154,17 +121,9 @@ def written(folder: Path, task: str) -> dict[str, float]:
     return values(json.loads(file.read_text()), task)
 
 
-def test_prompts(home, parrot):
-    evaluate([REPORT, f"{REPORT}_paper_question", KNOWLEDGE], parrot, limit=1)
-    assert parrot.arguments[REPORT][0] == sources.INSTRUCTION
-    assert parrot.arguments[KNOWLEDGE][0] == f"{CANARY} question row 0."
-    assert parrot.arguments[f"{REPORT}_paper_question"][0] == (
-        "List your findings of anatomical structures and measurements in detail, as well as the possible symptoms, "
-        "abnormal findings on these structures."
-    )
-
-
-def test_a_judge_that_behaves_is_asked_once(home, parrot, asked):
+def test_a_judge_that_behaves_is_asked_once(home, parrot, judge, monkeypatch):
+    for name, value in judge.variables().items():
+        monkeypatch.setenv(name, value)
     results = evaluate([REPORT, KNOWLEDGE], parrot)
     report, knowledge = values(results, REPORT), values(results, KNOWLEDGE)
     assert (report["chair_judge_anatomy"], report["mentions_anatomy"]) == (3 / 9, 9)
@@ -173,20 +132,22 @@ def test_a_judge_that_behaves_is_asked_once(home, parrot, asked):
     assert knowledge["hallucination_score"] == pytest.approx(5 / 6)
     assert (report["judge_failed_rate"], knowledge["judge_failed_rate"]) == (0, 0)
     assert knowledge["stemmed_rouge_1"] == 1  # "Assistant:" is not part of the answer
-    calls = asked.count
+    calls = judge.count
     # Two rules, for which the label "Assistant:" makes two replies, and one of them between marks, too; three judges.
     assert calls == 3 * 3 * ROWS
     again = evaluate([REPORT, KNOWLEDGE], parrot)
-    assert asked.count == calls
+    assert judge.count == calls
     assert repr(values(again, REPORT)) == repr(report)
     assert repr(values(again, KNOWLEDGE)) == repr(knowledge)
     evaluate([f"{KNOWLEDGE}_eleven"], parrot)
-    assert asked.count == calls + 3 * 2 * ROWS  # another prompt is another question
+    assert judge.count == calls + 3 * 2 * ROWS  # another prompt is another question
 
 
-def test_a_judge_that_misbehaves_invents_nothing_and_nothing_is_written(command, judge, home, planted, tmp_path):
+def test_a_judge_that_misbehaves_invents_nothing_and_nothing_is_written(judge, home, planted, tmp_path):
     judge.broken = BROKEN
-    ran = command("--verbosity", "DEBUG", output="out1", **judge.variables())
+    line = ["lmms_eval", "--model", "echo", "--tasks", f"{REPORT},{KNOWLEDGE}", "--verbosity", "DEBUG"]
+    line += ["--output_path", str(tmp_path / "out1"), "--log_samples", "--batch_size", "1"]
+    ran = execute(line, planted, tmp_path, MEDTASKS_HOME=str(home), **judge.variables())
     assert ran.returncode == 0, ran.stderr[-4000:]
     report, knowledge = written(tmp_path / "out1", REPORT), written(tmp_path / "out1", KNOWLEDGE)
     assert report["judge_failed_rate"] == knowledge["judge_failed_rate"] == len(BROKEN) / ROWS

@@ -34,14 +34,12 @@ def loads(tmp_path, monkeypatch):
     return found
 
 
-@pytest.fixture
-def speaking():
-    """A model that gives the replies above."""
-    return answering(lambda doc: REPLIES[int(doc["doc_id"])])
+def run():
+    return evaluate([TASK], answering(lambda doc: REPLIES[int(doc["doc_id"])]), log_samples=True)
 
 
-def test_labels_are_chexberts_and_score_again_the_same(loads, speaking, tmp_path):
-    results = evaluate([TASK], speaking, log_samples=True)
+def test_labels_are_chexberts_and_score_again_the_same(loads, tmp_path):
+    results = run()
     assert len(loads) == 1  # for all replies of the task
     samples = [sample for sample in results["samples"][TASK] if sample["score"]["rule"] == "chexbert_labels"]
     wanted = findings_of(REPLIES, tiny_multimedeval.FIVE_FINDINGS)
@@ -62,9 +60,9 @@ def test_labels_are_chexberts_and_score_again_the_same(loads, speaking, tmp_path
     assert len(loads) == 1  # from the cache
 
 
-def test_without_weights_nothing_but_the_labels_is_lost(loads, speaking, tmp_path):
+def test_without_weights_nothing_but_the_labels_is_lost(loads, tmp_path):
     (tmp_path / "weights" / "chexbert" / "chexbert.pth").unlink()
-    found = evaluate([TASK], speaking)["results"][TASK]
+    found = run()["results"][TASK]
     assert found["judge_failed_rate,reference"] == 1
     assert math.isnan(found["macro_f1,reference"])
     assert found["judge_failed_rate,robust"] == 0

@@ -23,7 +23,8 @@ from medtasks.tasks.task_files import task_config, task_file, task_files
 from medtasks.tasks.task_index import resolved
 
 from .. import tiny_mmmu_pro
-from ..damages import lost, row
+from ..damages import lost
+from ..damages import row as changed_row
 from ..tables import each_row
 from .whole_runs import answering, evaluate, values
 
@@ -70,9 +71,9 @@ def test_documents(prepared):
     [
         (lost("standard (10 options)"), r"holds no standard \(10 options\)/test-\*\.parquet"),
         (lost(FILE), "part 00000 of 00002 is missing"),
-        (row(FILE, 2, answer="K"), "row 2: answer is none of A, B, C, D, E, F, G, H, I, J"),
-        (row(FILE, 2, options="open"), "row 2: options is not the text of a list"),
-        (row(FILE, 1, image_2=None), "row 1: its text names <image 3> and it holds fewer images"),
+        (changed_row(FILE, 2, answer="K"), "row 2: answer is none of A, B, C, D, E, F, G, H, I, J"),
+        (changed_row(FILE, 2, options="open"), "row 2: options is not the text of a list"),
+        (changed_row(FILE, 1, image_2=None), "row 1: its text names <image 3> and it holds fewer images"),
     ],
 )
 def test_a_source_with_a_fault(tmp_path, damage, sentence):
@@ -157,25 +158,18 @@ def test_golden_mmmu_pro_authors_answers(test_data):
     for file in files:
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
-        documents = [
-            {
-                "doc_id": one["id"],
-                "image_id": None,
-                "subject": one["id"].partition("_")[2].rpartition("_")[0],
-                "options": one["options"],
-                "answer": one["gold"],
-            }
-            for one in rows
-        ]
-        right, drawn = Counter(), Counter()
-        for one, document in zip(rows, documents, strict=True):
-            answer = rule(one["reply"], Sample(document))
-            assert answer.value == one["authors_answer"], (file.name, one["id"])
-            assert answer.facts.get("draws") == (None if one["authors_answer"] else len(one["options"]))
-            right[document["subject"]] += one["authors_answer"] == one["gold"]
-            drawn[document["subject"]] += one["authors_answer"] is None
-        # The authors read the object of a failed request as an empty reply.
-        replies = {one["id"]: Reply.of_text(one["reply"] or "") for one in rows}
+        documents, replies, right, drawn = [], {}, Counter(), Counter()
+        for row in rows:
+            subject = row["id"].partition("_")[2].rpartition("_")[0]
+            key = {"options": row["options"], "answer": row["gold"]}
+            documents.append({"doc_id": row["id"], "image_id": None, "subject": subject, **key})
+            # The authors read the object of a failed request as an empty reply.
+            replies[row["id"]] = Reply.of_text(row["reply"] or "")
+            answer = rule(row["reply"], Sample(documents[-1]))
+            assert answer.value == row["authors_answer"], (file.name, row["id"])
+            assert answer.facts.get("draws") == (None if row["authors_answer"] else len(row["options"]))
+            right[subject] += row["authors_answer"] == row["gold"]
+            drawn[subject] += row["authors_answer"] is None
         rules = score_replies(task_file(STANDARD), documents, replies)
         groups = {group.name: group for group in rules["reference"].groups["subject"]}
         assert groups.keys() == right.keys()

@@ -38,15 +38,11 @@ def _given(nodes: Sequence[ast.AST]) -> Iterator[ast.expr]:
         values: list[Any] = []
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.Return):
             values = [node.value]
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("append", "extend")
-        ):
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("append", "extend"):
             values = list(node.args)
         for value in values:
             if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "GenerationResult":
-                value = next((one.value for one in value.keywords if one.arg == "text"), value)
+                value = next((keyword.value for keyword in value.keywords if keyword.arg == "text"), value)
             value = value.left if isinstance(value, ast.BinOp) else value
             yield from value.elts if isinstance(value, ast.List | ast.Tuple) else [value] if value else []
 
@@ -70,21 +66,13 @@ def _presets(tree: ast.AST) -> bool:
     """Return whether a name is set to an empty text before a ``try`` that sets it and swallows its exception."""
     for node in ast.walk(tree):
         empty: set[str] = set()
-        for line in getattr(node, "body", None) if isinstance(getattr(node, "body", None), list) else ():
+        lines = getattr(node, "body", None)
+        for line in lines if isinstance(lines, list) else ():
             if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and _text(line.value) == "":
                 empty.add(line.targets[0].id)
-            if isinstance(line, ast.Try) and not any(
-                isinstance(one, ast.Raise) for h in line.handlers for one in ast.walk(h)
-            ):
-                set_there = {
-                    target.id
-                    for inner in line.body
-                    for one in ast.walk(inner)
-                    if isinstance(one, ast.Assign)
-                    for target in one.targets
-                    if isinstance(target, ast.Name)
-                }
-                if set_there & empty:
+            if isinstance(line, ast.Try) and "raise" not in " ".join(map(ast.unparse, line.handlers)).split():
+                assigned = [below for inner in line.body for below in ast.walk(inner) if isinstance(below, ast.Assign)]
+                if {ast.unparse(target) for assignment in assigned for target in assignment.targets} & empty:
                     return True
     return False
 
@@ -158,13 +146,15 @@ def replies_of(model, requests=None, kept=None, call="generate_until"):
 @each_row(
     "text",
     [
-        None,
-        GenerationResult(None, TokenCounts()),
+        *(
+            None,
+            7,
+            GenerationResult(None, TokenCounts()),
+            GenerationResult("[LMMS_EVAL_BUDGET_EXCEEDED]", TokenCounts()),
+        ),
         "[LMMS_EVAL_REQUEST_FAILED after 5 retries] Connection error. The answer is B",
-        GenerationResult("[LMMS_EVAL_BUDGET_EXCEEDED]", TokenCounts()),
         'Error: can only concatenate str (not "NoneType") to str',
         "[SAFETY_BLOCKED:OTHER]",
-        7,
     ],
 )
 def test_failures_of_any_model_are_marked(text):

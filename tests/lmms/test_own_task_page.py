@@ -13,10 +13,13 @@ import pytest
 import yaml
 from PIL import Image
 
+from medtasks.audit.scoring import score_replies
 from medtasks.data.images.decoding import NEARLY_FLAT
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.home import own_tasks_folder
 from medtasks.prompts.template import prompt
+from medtasks.runs.replies import read_replies
+from medtasks.tasks.task_files import task_file
 
 from ..cli.conftest import medtasks  # noqa: F401  # a fixture
 from ..conftest import SHARED
@@ -132,21 +135,25 @@ def test_golden_medevalkit_medvlthinkers_prompt(golden: Path) -> None:
         assert prompt(document, settings) == case["content"][-1]["text"]
 
 
-def test_open_questions_with_a_judge(project: Path, judging: Any, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
-    folder = shutil.copytree(project / "my_tasks", own_tasks_folder())
-    (folder / "own_open_judged.yaml").write_text(WHOLE["own_open_judged"])
+def test_open_questions_with_a_judge(project: Path, judging: Any, tmp_path: Path) -> None:
+    folder, task = shutil.copytree(project / "my_tasks", own_tasks_folder()), "own_open_judged"
+    (folder / f"{task}.yaml").write_text(WHOLE[task])
     judge = judging(lambda body: "<think>so</think><judge>0</judge>")
-    lines = [json.loads(line) for line in (folder / "own_open.jsonl").read_text().splitlines()]
-    said = {row["question"]: "It is the hepar." if row["answer"] == "the liver" else "No." for row in lines}
-    model = answering(lambda doc: said[doc["question"]])
-    found = evaluate(["own_open_judged"], model)["results"]["own_open_judged"]
-    assert [found[f"{name},{row}"] for name in ("acc_open", "acc_closed") for row in ("robust", "fenced")] == [
-        1,
-        1,
-        0,
-        0,
-    ]
+    rows = [json.loads(line) for line in (folder / "own_open.jsonl").read_text().splitlines()]
+    replies = {row["question"]: "It is the hepar." if row["answer"] == "the liver" else "No." for row in rows}
+    found = evaluate([task], answering(lambda doc: replies[doc["question"]]), log_samples=True)
+    scores, asked = found["results"][task], judge.count
+    for name, value in (("acc_open", 1), ("acc_closed", 0)):
+        assert scores[f"{name},robust"] == scores[f"{name},fenced"] == value
     assert "the liver" in judge.bodies[0]["messages"][-1]["content"]
+
+    samples, file = found["samples"][task], tmp_path / "samples.jsonl"  # which score again without another question
+    file.write_text("".join(json.dumps(sample, default=str) + "\n" for sample in samples))
+    documents = [{"doc_id": str(number), **sample["doc"]} for number, sample in enumerate(samples[: len(rows)])]
+    for row, again in score_replies(task_file(task), documents, read_replies(file, documents)).items():
+        for name, estimate in again.estimates.items():
+            assert estimate.value == pytest.approx(scores[f"{name},{row}"], nan_ok=True)
+    assert judge.count == asked
 
 
 RIGHT = {

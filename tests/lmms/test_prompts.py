@@ -3,12 +3,10 @@
 import re
 
 import pytest
-from PIL import Image
 
 from medtasks.data.images.volume_files import GREY
 from medtasks.data.variants import rotated
 from medtasks.errors import SourceError
-from medtasks.prompts import template as multimedeval_prompts
 from medtasks.prompts import template as prompts
 from medtasks.prompts.images import own_marks_removed
 from medtasks.tasks.documents import task_documents
@@ -25,12 +23,12 @@ SHOWING = ("lmms_eval_specific_kwargs", "doc_to_text", "doc_to_visual", "doc_to_
 
 def one_per_prompt():
     """Return one image task for each way of asking; MedMNIST's sets, for one, are asked alike."""
-    found = {}
+    names = {}
     for name, task in task_files().items():
         if task.variants:
             config = task_config(name)
-            found.setdefault(repr([config.get(key) for key in SHOWING]), name)
-    return list(found.values())
+            names.setdefault(repr([config.get(key) for key in SHOWING]), name)
+    return list(names.values())
 
 
 CASES = [(name, family) for name in one_per_prompt() for family in task_config(name)["lmms_eval_specific_kwargs"]]
@@ -65,42 +63,30 @@ def own_images(document, settings):
 
 
 @each_row(("name", "family"), CASES)
-def test_marks_and_images(name, family):
-    base, blind = asked(name, family), asked(f"{name}_blind", family)
+def test_blind_grey_and_other_images(name, family):
     settings = resolved(task_config(name))["lmms_eval_specific_kwargs"][family]
-    for (document, text, images), (_, blind_text, blind_images) in zip(base, blind, strict=True):
+    variants = [asked(f"{name}{ending}", family) for ending in ("", "_blind", "_blank", "_swapped")]
+    for (document, text, images), blind, blank, swapped in zip(*variants, strict=True):
         own = own_images(document, settings)
         assert own > 0
+        first = len(images) - own
+        before = [image.tobytes() for image in images[:first]]
+        _, blind_text, blind_images = blind
         assert text.count(MARK) in (0, len(images))
-        assert len(blind_images) == len(images) - own
         assert blind_text.count(MARK) == (text.count(MARK) - own if text.count(MARK) else 0)
         # The images are gone, and not a word else.
         assert words(blind_text) == words(text)
         assert "<img>" not in blind_text
-        kept = [image for image in images[: len(images) - own] if isinstance(image, Image.Image)]
-        assert [image.tobytes() for image in blind_images] == [image.tobytes() for image in kept]
-
-
-@each_row(("name", "family"), CASES)
-def test_grey_and_other_images(name, family):
-    settings = resolved(task_config(name))["lmms_eval_specific_kwargs"][family]
-    shown = {variant: asked(f"{name}{variant}", family) for variant in ("", "_blank", "_swapped")}
-    for (document, text, images), (_, blank_text, greys), (other, swapped_text, others) in zip(
-        *shown.values(), strict=True
-    ):
-        first = len(images) - own_images(document, settings)
-        assert blank_text == swapped_text == text
-        assert len(greys) == len(others) == len(images)
-        for image, grey, swapped in zip(images[first:], greys[first:], others[first:], strict=True):
+        assert [image.tobytes() for image in blind_images] == before
+        for other, other_text, shown in (blank, swapped):
+            assert (other["doc_id"], other_text, len(shown)) == (document["doc_id"], text, len(images))
+            assert [image.tobytes() for image in shown[:first]] == before
+        for image, grey, other in zip(images[first:], blank[2][first:], swapped[2][first:], strict=True):
             if isinstance(image, str):
-                assert len({image, grey, swapped}) == 3
-                continue
-            assert grey.size == image.size
-            assert grey.getcolors() == [(image.width * image.height, GREY)]
-        if first:
-            assert [image.tobytes() for image in greys[:first]] == [image.tobytes() for image in images[:first]]
-            assert [image.tobytes() for image in others[:first]] == [image.tobytes() for image in images[:first]]
-        assert other["doc_id"] == document["doc_id"]
+                assert len({image, grey, other}) == 3
+            else:
+                assert grey.size == image.size
+                assert grey.getcolors() == [(image.width * image.height, GREY)]
 
 
 @each_row("name", [name for name, family in CASES if family == "default"])
@@ -125,31 +111,29 @@ def test_conversations(name):
     assert counts["_blank"] == counts["_swapped"] == counts[""]
 
 
-def test_marks_of_the_question_alone_are_removed():
-    three = {"demonstrations": ["a.jpg", "b.jpg"]}
-    assert own_marks_removed("<image>1 <image>2 <image>3", three) == "<image>1 <image>2 3"
-    assert own_marks_removed("<image>1 <image>2 <image>3 <image>", three) == "<image>1 <image>2 3 "
-    assert own_marks_removed("no mark", three) == "no mark"
-    assert own_marks_removed("<image> one", {}) == " one"
+@each_row(
+    ("text", "settings", "expected"),
+    [
+        ("<image>1 <image>2 <image>3", {"demonstrations": ["a.jpg", "b.jpg"]}, "<image>1 <image>2 3"),
+        ("<image>1 <image>2 <image>3 <image>", {"demonstrations": ["a.jpg", "b.jpg"]}, "<image>1 <image>2 3 "),
+        ("no mark", {"demonstrations": ["a.jpg", "b.jpg"]}, "no mark"),
+        ("<image> one", {}, " one"),
+    ],
+)
+def test_marks_of_the_question_alone_are_removed(text, settings, expected):
+    assert own_marks_removed(text, settings) == expected
 
 
 def test_a_question_that_holds_the_mark_keeps_it():
     document = {"question": "<image> <img>?", "options": ["<image>"], "image_files": [], "variant": "blind"}
-    assert (
-        prompts.lettered_prompt(document, {"template": "<image>{{ question }}|{{ option_a }}"})
-        == "<image> <img>?|<image>"
-    )
+    lettered = prompts.lettered_prompt(document, {"template": "<image>{{ question }}|{{ option_a }}"})
+    assert lettered == "<image> <img>?|<image>"
     closed = {**document, "kind": "binary", "choices": ""}
     assert prompts.closed_prompt(closed, {"yes_no_template": "<image>{{ question }}"}) == "<image> <img>?"
     for template in ("{{ image }} {{ question }}", "{{ images }} {{ question }}", "{{ question }}"):
-        assert multimedeval_prompts.prompt(document, {"template": template, "image_mark": "<image>"}) == (
-            "<image> <img>?"
-        )
-
-
-def test_without_the_variant_a_missing_image_is_still_an_error():
-    with pytest.raises(SourceError, match="has 0 images and its prompt 1 places"):
-        multimedeval_prompts.prompt({"question": "?", "image_files": []}, {"template": "{{ image }} {{ question }}"})
+        assert prompts.prompt(document, {"template": template, "image_mark": "<image>"}) == "<image> <img>?"
+    with pytest.raises(SourceError, match="has 0 images and its prompt 1 places"):  # without the variant
+        prompts.prompt({"question": "?", "image_files": []}, {"template": "{{ image }} {{ question }}"})
 
 
 @each_row(("name", "family"), [case for case in CASES if "rotated" in task_file(case[0]).variants])

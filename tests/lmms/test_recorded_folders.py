@@ -91,28 +91,26 @@ def test_code_of_a_recorded_folder_does_not_run(
         assert (tmp_path / "ran").exists()  # it is code that would run
 
 
-def test_a_file_may_not_be_called_as_a_variant_of_ours(sample: Path, tmp_path: Path, fails: Any) -> None:  # noqa: F811
-    run = given_away(tmp_path / "run", "mediconfusion_blind", ".x", "_results.json")
+def test_names_of_ours_are_refused_and_our_own_folder_is_not(
+    sample: Path,
+    tmp_path: Path,
+    medtasks: Any,  # noqa: F811
+    fails: Any,  # noqa: F811
+) -> None:
+    run = given_away(tmp_path / "variant", "mediconfusion_blind", ".x", "_results.json")
     fails(["report", run, "--include_path", run / ".x"], "a task 'mediconfusion_blind', which is a name of ours")
-
-
-def test_our_own_folder_may_be_given(sample: Path, tmp_path: Path, medtasks: Any) -> None:  # noqa: F811
     run = write_run(tmp_path / "run", ["mediconfusion"], 0.5, 1)
     folder = medtasks("path").out.strip()
     assert medtasks("score", "mediconfusion", run, "--include_path", folder).code == 0
 
 
 def test_what_is_recorded(tmp_path: Path) -> None:
-    def write(name: str, text: str) -> None:
-        (tmp_path / name).write_text(text)
-
+    files = {"x_results.json": "{", "y_results.json": "[" * 200_000, "1_samples_one.jsonl": "{}", "replies.jsonl": ""}
     for number, include in enumerate((["a", "b"], "b", None, {"c": 1}, 3)):
         config = {"resolved_cli_args": {"include_path": include}}
-        write(f"{number}_results.json", json.dumps({"results": {}, "config": config}))
-    write("x_results.json", "{")
-    write("y_results.json", "[" * 200_000)
-    write("1_samples_one.jsonl", "{}")
-    write("replies.jsonl", "")
+        files[f"{number}_results.json"] = json.dumps({"results": {}, "config": config})
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
     assert sorted(recorded_folders([tmp_path, tmp_path]))[:2] == ["a", "b"]
     assert recorded_folders([tmp_path / "1_samples_one.jsonl"]) == ["b"]
     assert recorded_folders([tmp_path / "replies.jsonl", tmp_path / "gone"]) == []

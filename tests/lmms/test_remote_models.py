@@ -103,6 +103,9 @@ def test_models_that_are_said_to_answer_in_their_process_send_nothing():
     assert asking == {"OpenAI", "AzureOpenAI", "AsyncOpenAI"}
 
 
+CLASS, VENDOR, PROXY = f"class:{CLAUDE}", "http://api.vendor.invalid", "http://proxy.invalid:3128"
+
+
 @each_row(
     ("address", "may"),
     [
@@ -122,18 +125,22 @@ def test_addresses(address, may):
     assert (refused("openai", {}, {"OPENAI_API_BASE": address}) is None) == may
 
 
-def test_one_server_or_one_model_may_be_trusted():
-    assert "secret" not in refused("openai", {"base_url": "http://user:secret@evil.example/v1?key=secret"})
-    for trusted in ("http://api.vendor.invalid", "http://api.vendor.invalid:80/other", "HTTP://API.vendor.invalid/"):
-        assert refused("openai", {"base_url": AWAY}, {"MEDTASKS_TRUSTED_MODEL": trusted}) is None
-    others = ("https://api.vendor.invalid", "http://api.vendor.invalid:8080", "http://vendor.invalid", LOCAL, " ")
-    for trusted in (*others, f"class:{CLAUDE}"):
-        assert refused("openai", {"base_url": AWAY}, {"MEDTASKS_TRUSTED_MODEL": trusted})
-    assert refused("claude", {}, {"MEDTASKS_TRUSTED_MODEL": "https://api.anthropic.com"})
-
-    assert refused("claude", {}, {"MEDTASKS_TRUSTED_MODEL": f"class:{CLAUDE}"}) is None
-    for other in (f"class:{ASYNC}", CLAUDE, "class:", "class:*", f"class:{CLAUDE}2", "class:claude"):
-        assert refused("claude", {}, {"MEDTASKS_TRUSTED_MODEL": other})
+@each_row(
+    ("model", "trusted", "may"),
+    [
+        *(("openai", f"{VENDOR}{end}", True) for end in ("", ":80/other")),
+        ("openai", "HTTP://API.vendor.invalid/", True),
+        *(("openai", f"{VENDOR}:8080", False), ("openai", "https://api.vendor.invalid", False)),
+        *(("openai", other, False) for other in ("http://vendor.invalid", LOCAL, " ", CLASS)),
+        ("claude", CLASS, True),
+        ("claude", "https://api.anthropic.com", False),
+        *(("claude", f"class:{other}", False) for other in (ASYNC, "", "*", f"{CLAUDE}2", "claude")),
+        ("claude", CLAUDE, False),
+    ],
+)
+def test_one_server_or_one_model_may_be_trusted(model, trusted, may):
+    arguments = {"base_url": AWAY} if model == "openai" else {}
+    assert (refused(model, arguments, {"MEDTASKS_TRUSTED_MODEL": trusted}) is None) == may
 
 
 @each_row("trusted", ["api.vendor.invalid", "1", "true", PRIVATE, "*", "http://u:secret@api.vendor.invalid"])
@@ -141,32 +148,34 @@ def test_a_malformed_trust_opens_nothing(trusted):
     sentence = refused("openai", {"base_url": AWAY}, {"MEDTASKS_TRUSTED_MODEL": trusted})
     assert "MEDTASKS_TRUSTED_MODEL names no server" in sentence
     assert "secret" not in sentence
+    assert "secret" not in refused("openai", {"base_url": "http://user:secret@evil.example/v1?key=secret"})
     assert refused("openai", {"base_url": LOCAL}, {"MEDTASKS_TRUSTED_MODEL": trusted}) is None
 
 
 @each_row("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
 def test_a_proxy_stands_between(name):
     """A library that obeys proxy variables sends to this machine by way of the proxy, in clear."""
-    proxy = {name: "http://proxy.invalid:3128"}
-    assert f"by way of the proxy that {name} names; add 127.0.0.1 to NO_PROXY" in refused(
-        "async_openai", {"base_url": LOCAL}, proxy
-    )
-    for exempt in ({"NO_PROXY": "a.invalid, 127.0.0.1"}, {"no_proxy": "*"}):
-        assert refused("async_openai", {"base_url": LOCAL}, {**proxy, **exempt}) is None
-    for useless in ("127.0.0.0/8", "localhost", "0.0.1", ""):
-        assert refused("async_openai", {"base_url": LOCAL}, {**proxy, "NO_PROXY": useless})
-    assert refused("openai", {"base_url": LOCAL, "httpx_trust_env": "False"}, proxy) is None
-    assert refused("vlm_server", {"base_url": f"{LOCAL};{LOCAL}"}, proxy) is None
+    sentence = f"by way of the proxy that {name} names; add 127.0.0.1 to NO_PROXY"
+    for exempt, may in (
+        *(({"NO_PROXY": "a.invalid, 127.0.0.1"}, True), ({"no_proxy": "*"}, True), ({}, False)),
+        *(({"NO_PROXY": useless}, False) for useless in ("127.0.0.0/8", "localhost", "0.0.1", "")),
+    ):
+        refusal = refused("async_openai", {"base_url": LOCAL}, {name: PROXY, **exempt})
+        assert refusal is None if may else sentence in refusal
+    for model, arguments in (
+        ("openai", {"base_url": LOCAL, "httpx_trust_env": "False"}),
+        ("vlm_server", {"base_url": f"{LOCAL};{LOCAL}"}),
+        ("qwen2_5_vl", {}),
+    ):
+        assert refused(model, arguments, {name: PROXY}) is None
     assert "is not this machine" in refused("vlm_server", {"base_url": f"{LOCAL};http://other.invalid/v1"}, {})
-    assert refused("qwen2_5_vl", {}, proxy) is None
 
 
-def test_a_proxy_cannot_read_what_is_encrypted():
-    trusted = {"HTTPS_PROXY": "http://proxy.invalid:3128", "HTTP_PROXY": "http://proxy.invalid:3128"}
-    for scheme, may in (("https", True), ("http", False)):
-        address = f"{scheme}://api.vendor.invalid"
-        found = refused("openai", {"base_url": address}, {**trusted, "MEDTASKS_TRUSTED_MODEL": address})
-        assert (found is None) == may
+@each_row(("scheme", "may"), [("https", True), ("http", False)])
+def test_a_proxy_cannot_read_what_is_encrypted(scheme, may):
+    address = f"{scheme}://api.vendor.invalid"
+    environment = {"HTTPS_PROXY": PROXY, "HTTP_PROXY": PROXY, "MEDTASKS_TRUSTED_MODEL": address}
+    assert (refused("openai", {"base_url": address}, environment) is None) == may
 
 
 def test_only_what_is_credentialed_is_held_back(monkeypatch):
@@ -220,8 +229,7 @@ def test_built_models_that_stay_here():
 
 
 def test_a_class_derived_from_a_known_one_is_unknown(monkeypatch):
-    known = type(made("qwen2_5_vl"))
-    derived = type("Derived", (known,), {"__module__": "somebody"})
+    derived = type("Derived", (type(made("qwen2_5_vl")),), {"__module__": "somebody"})
     with pytest.raises(ModelRefused, match=r"class:somebody\.Derived"):
         refuse_remote_model(derived(), [PRIVATE])
     monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", "class:somebody.Derived")
@@ -229,10 +237,9 @@ def test_a_class_derived_from_a_known_one_is_unknown(monkeypatch):
 
 
 def test_a_client_that_ignores_proxies(monkeypatch):
-    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
-    obeying = OpenAI(base_url=LOCAL, api_key="x")
+    monkeypatch.setenv("HTTP_PROXY", PROXY)
     with pytest.raises(ModelRefused, match="by way of the proxy that HTTP_PROXY names"):
-        refuse_remote_model(made("openai", client=obeying), [PRIVATE])
+        refuse_remote_model(made("openai", client=OpenAI(base_url=LOCAL, api_key="x")), [PRIVATE])
     direct = OpenAI(base_url=LOCAL, api_key="x", http_client=DefaultHttpxClient(trust_env=False))
     refuse_remote_model(made("openai", client=direct), [PRIVATE])
 

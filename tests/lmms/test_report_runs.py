@@ -58,12 +58,8 @@ def tiny_weights(golden: Path, tmp_path: Path) -> Callable[[], None]:
     return put
 
 
-def run(model: Any = "medtasks_tiny", task: str = TASK) -> dict[str, Any]:
-    return evaluate([task], model)
-
-
-def saying(replies: list[str]) -> Any:
-    return answering(lambda doc: replies[int(doc["doc_id"])])
+def run(replies: list[str]) -> dict[str, Any]:
+    return evaluate([TASK], answering(lambda doc: replies[int(doc["doc_id"])]))
 
 
 def values(results: Mapping[str, Any]) -> dict[str, float]:
@@ -79,7 +75,7 @@ def saved() -> list[Path]:
 
 
 def test_without_weights_lexical_metrics_remain_and_replies_are_saved():
-    found = values(run())
+    found = values(evaluate([TASK]))
     assert found.keys() == LEXICAL | MODELS | {"meteor", "invalid_rate", "scored_samples", "failed_samples"}
     assert (found["scored_samples"], found["failed_samples"]) == (len(load_documents(TASK)), 0)
     assert {name for name, value in found.items() if math.isnan(value)} == MODELS | {"meteor"}
@@ -92,7 +88,7 @@ def test_without_weights_lexical_metrics_remain_and_replies_are_saved():
 @pytest.mark.parametrize("replies", ODD_REPLIES, ids=["empty", "odd"])
 def test_golden_weights_odd_replies_score_without_a_crash(tiny_weights, replies):
     tiny_weights()
-    results = run(saying(replies))
+    results = run(replies)
     found = values(results)
     assert {name for name, value in found.items() if math.isnan(value)} == {"meteor"}  # no WordNet here
     failed = sum(reply.startswith(failed_reply("")) for reply in replies)
@@ -105,7 +101,7 @@ def test_golden_weights_odd_replies_score_without_a_crash(tiny_weights, replies)
 
 def test_golden_weights_score_finishes_what_failed(tiny_weights):
     replies = ["The heart is enlarged.", "", "No effusion. Heart of normal size.", "Clear lungs."]
-    failed = values(run(saying(replies)))
+    failed = values(run(replies))
     assert {name for name, value in failed.items() if math.isnan(value)} == MODELS | {"meteor"}
     tiny_weights()
     documents, task = load_documents(TASK), task_file(TASK)
@@ -115,7 +111,7 @@ def test_golden_weights_score_finishes_what_failed(tiny_weights):
     assert finished.reasons == {"ok": 3, "empty": 1}
     found = {name: one.value for name, one in finished.estimates.items()}
     assert {name: found[name] for name in LEXICAL} == {name: failed[name] for name in LEXICAL}
-    whole = values(run(saying(replies)))
+    whole = values(run(replies))
     assert {name: found[name] for name in MODELS} == {name: whole[name] for name in MODELS}
     assert math.isfinite(found["radcliq_v1"])
     assert math.isfinite(found["chexbert_14_micro_f1"])

@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from lmms_eval.utils import simple_parse_args_string
 
 from medtasks.errors import MedTasksError
 from medtasks.running import harness_run
@@ -65,16 +66,6 @@ def tasks(monkeypatch, tmp_path):
     return known
 
 
-def test_a_folder_whose_name_is_a_number(script, tmp_path, monkeypatch):
-    """The harness reads the option once more, as ``key=value``."""
-    from lmms_eval.utils import simple_parse_args_string
-
-    monkeypatch.chdir(tmp_path)
-    run_tasks(["one"], [], Path("3"), script('write("one"); (output / "given").write_text(sys.argv[-1])'))
-    given = (tmp_path / "3" / "given").read_text()
-    assert simple_parse_args_string(f"output_path={given}") == {"output_path": "./3"}
-
-
 @each_row(
     ("names", "failing", "calls"),
     [
@@ -98,21 +89,19 @@ def test_a_failing_task_costs_itself_alone(script, tmp_path, tasks, names, faili
     assert set(outcome.files.values()) == set(outcome.results)
 
 
-def test_a_killed_process_costs_its_task_alone(script, tmp_path, tasks):
+def test_why_a_task_failed(script, tmp_path, tasks):
     body = "if 'two' in tasks: os.kill(os.getpid(), 9)\nwrite(*tasks)"
     outcome = run_tasks(["one", "two"], [], tmp_path / "out", script(body))
     assert (outcome.done, outcome.failed) == (["one"], ["two"])
-    assert [one.exit_code for one in outcome.processes] == [-9, 0, -9]
-    assert outcome.reasons["two"].startswith(
-        "the harness was ended by SIGKILL, as the system does when memory is short"
-    )
-
-
-def test_a_results_file_that_is_cut_off_is_none(script, tmp_path, tasks):
-    broken = "(output / 'b_results.json').write_text('{\"results\": {\"one\"')"
-    outcome = run_tasks(["one"], [], tmp_path / "out", script(f"output.mkdir()\n{broken}\nsys.exit(3)"))
+    assert [process.exit_code for process in outcome.processes] == [-9, 0, -9]
+    killed = "the harness was ended by SIGKILL, as the system does when memory is short"
+    assert outcome.reasons["two"].startswith(killed)
+    cut_off = "output.mkdir()\n(output / 'b_results.json').write_text('{\"results\": {\"one\"')\nsys.exit(3)"
+    outcome = run_tasks(["one"], [], tmp_path / "cut_off", script(cut_off))
     assert (outcome.done, outcome.failed, outcome.results) == ([], ["one"], [])
     assert "exit code 3" in outcome.reasons["one"]
+    with pytest.raises(MedTasksError, match=r"cannot start 'no-such-launcher' .*--launcher"):
+        run_tasks(["one"], [], tmp_path / "out", ["no-such-launcher"])
 
 
 def test_results_written_over_older_ones_are_new(script, tmp_path, tasks):
@@ -134,11 +123,6 @@ def test_the_watcher_sees_each_process_begin_and_end(script, tmp_path, tasks):
     assert seen[:2] == [(None, [], []), (0, ["one"], [])]
     assert [code for code, _, _ in seen[2:]] == [None, 0, 0]
     assert seen[-1] == (0, ["one"], ["two"])
-
-
-def test_a_launcher_that_is_not_there(tmp_path, tasks):
-    with pytest.raises(MedTasksError, match=r"cannot start 'no-such-launcher' .*--launcher"):
-        run_tasks(["one"], [], tmp_path / "out", ["no-such-launcher"])
 
 
 @pytest.mark.parametrize("patience", [600, 0.1])
@@ -210,35 +194,32 @@ def test_a_hangup_that_is_ignored_stays_ignored(monkeypatch):
         signal.signal(signal.SIGHUP, before)
 
 
-@each_row("name", ["medical", "tagged"])
-def test_a_missing_dataset_is_left_out_of_its_group(tasks, name):
+@pytest.mark.parametrize("name", ["medical", "tagged"])
+def test_a_missing_or_damaged_dataset_is_left_out_of_its_group(tasks, sample_home, name):
     chosen = select([name, "general"])
     assert chosen.ready == ("one", "general")
     assert list(chosen.missing) == ["two"]
     assert "medtasks data prepare mediconfusion" in chosen.missing["two"]
-
-
-def test_a_damaged_dataset_is_left_out(tasks, sample_home, tmp_path, monkeypatch):
-    (damaged,) = (Path(shutil.copytree(sample_home, tmp_path / "damaged")) / "datasets").rglob("test/*.arrow")
+    home = Path(os.environ["MEDTASKS_HOME"])
+    shutil.copytree(sample_home, home, dirs_exist_ok=True)
+    assert select([name]) == Selection((name,), {})
+    (damaged,) = (home / "datasets").rglob("test/*.arrow")
     damaged.write_bytes(damaged.read_bytes()[:-400])
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "damaged"))
-    chosen = select(["medical"])
+    chosen = select([name])
     assert chosen.ready == ("one",)
     assert "prepare the dataset again: medtasks data prepare mediconfusion" in chosen.missing["two"]
 
 
-def test_complete_groups_keep_their_name(tasks, monkeypatch):
-    monkeypatch.setattr(documents, "check_possible", lambda task: None)
-    assert select(["medical", "tagged", "one", "one"]) == Selection(("medical", "tagged", "one"), {})
-
-
-def test_the_harness_names_its_files_by_the_zone_that_ours_have(tmp_path, script):
-    seen = tmp_path / "seen"
-    body = f"pathlib.Path({str(seen)!r}).write_text(json.dumps(sys.argv))"
+def test_arguments_that_the_harness_gets(tmp_path, script, monkeypatch):
+    """Its files are named by the zone that ours have, and it reads the folder once more as ``key=value``."""
+    monkeypatch.chdir(tmp_path)
+    body = f"pathlib.Path({str(tmp_path / 'seen')!r}).write_text(json.dumps(sys.argv))"
     for arguments, zones in (([], ["UTC"]), (["--timezone=Asia/Tokyo"], []), (["--timez", "Asia/Tokyo"], [])):
-        run_tasks(["one"], arguments, tmp_path / "out", script(body))
-        given = json.loads(seen.read_text())
-        assert [given[place + 1] for place, one in enumerate(given) if one == "--timezone"] == zones
+        run_tasks(["one"], arguments, Path("3"), script(body))
+        words = json.loads((tmp_path / "seen").read_text())
+        assert [words[place + 1] for place, word in enumerate(words) if word == "--timezone"] == zones
+        folder = words[words.index("--output_path") + 1]
+        assert simple_parse_args_string(f"output_path={folder}") == {"output_path": "./3"}
 
 
 @pytest.mark.parametrize(

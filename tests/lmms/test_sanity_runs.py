@@ -17,7 +17,7 @@ from .. import tiny_multimedeval
 from ..model_adapters.test_two_processes import checkpoints, home_with_demonstrations
 from ..tables import each_row
 from .conftest import PAIRED
-from .whole_runs import answering, evaluate, harness
+from .whole_runs import evaluate, harness
 
 __all__ = ["checkpoints", "home_with_demonstrations"]  # fixtures
 
@@ -137,24 +137,3 @@ def test_every_adapter_answers_without_the_questions_image(checkpoints, home_wit
                 assert losses_by_name[f"{pair}/1"] == pytest.approx(losses_by_name[f"{pair}/2"], rel=1e-4)
     assert len({repr(sorted(options.values())) for options in read.values()}) == len(read)
     assert "adapter_failed" not in str(found["samples"][f"{MC}_blind"])
-
-
-def knowing_or_first(knows):
-    """A model that knows the class by name, or always names the first one it is shown."""
-
-    def say(doc):
-        place = doc["label"] if knows else 0
-        return f"{place + 1}: {doc['options'][place]}"
-
-    return answering(say)
-
-
-def test_rotated_classes():
-    task = "multimedeval_pathmnist_rotated"
-    for knows, accuracy, flips in ((True, 1, 0), (False, 1 / 9, 1)):
-        found = evaluate([task], knowing_or_first(knows))["results"][task]
-        for rule in task_file(task).rows:
-            assert found[f"mean_accuracy,{rule}"] == pytest.approx(accuracy)
-            assert found[f"worst_case,{rule}"] == float(knows)
-            assert found[f"flip_rate,{rule}"] == flips
-            assert found[f"invalid_rate,{rule}"] == 0

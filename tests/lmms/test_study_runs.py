@@ -1,6 +1,7 @@
 """Published studies run like the benchmarks whose protocol they follow, with every audit of theirs."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -100,6 +101,7 @@ def test_every_task_has_scores_and_the_group_the_best_of_its_modes(run: Path) ->
     for metric, best in (("set_accuracy", max), ("individual_accuracy", max), ("confusion", min)):
         of_modes = [found[mode][f"{metric},reference"] for mode in MODES]
         assert found["made_up_all"][f"{metric},reference"] == best(of_modes)
+        assert math.isnan(found["made_up_all"].get(f"{metric}_stderr,reference", math.nan))
     assert found["made_up_ff"]["scored_samples,reference"] == 6
     assert found["made_up_ff"]["confusion,reference"] == 1  # the judge says A each time
     assert found["made_up_rotated"]["scored_samples,robust"] == 12

@@ -40,24 +40,22 @@ def content(doc, name):
     return [part.get("text") or part["url"].width for part in turn["content"]]
 
 
-def test_images_at_their_names_in_the_text(doc):
+def widths(doc, *setting):
+    return [image.width for image in images(doc, settings(*setting))]
+
+
+def test_images_at_their_names_in_the_text_or_first(doc):
     after = f"\n\n\n        {INSTRUCTION}"
     parts = [4, "\nLike ", 3, "?\n\n(A) ", 2, "\n(B) ", 1, f" or <image 3>{after}"]
     assert content(doc, "mmmu_images") == parts
     marked = "".join("<image>" if isinstance(part, int) else part for part in parts)
     assert prompt(doc, settings("mmmu_images", "llava")) == marked
-    assert [image.width for image in images(doc, settings("mmmu_images", "llava"))] == [4, 3, 2, 1]
-
-
-def test_names_stay_where_a_model_gets_its_images_first(doc):
-    assert prompt(doc, settings("mmmu_images")) == prompt(doc, settings("mmmu"))
-    assert "Like <image 3>?\n\n(A) <image 2>\n(B) <image 1> or <image 3>\n" in prompt(doc, settings("mmmu"))
-    assert [image.width for image in images(doc, settings("mmmu_images"))] == [1, 2, 3, 4]
-
-
-def test_the_first_image_alone(doc):
-    assert content(doc, "mmmu") == [1, prompt(doc, settings("mmmu"))]
-    assert [image.width for image in images(doc, settings("mmmu"))] == [1]
+    assert widths(doc, "mmmu_images", "llava") == [4, 3, 2, 1]
+    # Names stay for a model that gets its images first.
+    text = prompt(doc, settings("mmmu"))
+    assert "Like <image 3>?\n\n(A) <image 2>\n(B) <image 1> or <image 3>\n" in text
+    assert (prompt(doc, settings("mmmu_images")), widths(doc, "mmmu_images")) == (text, [1, 2, 3, 4])
+    assert (content(doc, "mmmu"), widths(doc, "mmmu")) == ([1, text], [1])  # which shows the first image alone
     assert prompt(doc, settings("mmmu", "llava")).startswith("<image>\n\nLike <image 3>?")
 
 

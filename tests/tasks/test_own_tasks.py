@@ -108,19 +108,6 @@ def test_prompts_are_the_references(own, config):
     assert prompt(pictured, settings["llava_hf"]) == "<image> <image> Which view? Frontal Lateral"
 
 
-def test_options_are_read_as_the_reference_does(own, config):
-    """The option with the highest BLEU-1, none if all are 0."""
-    name = prepare_own(own("choices", "QA", QA)).name
-    read = config(name)
-    (pipeline,) = [pipeline for pipeline in read["filter_list"] if pipeline["name"] == "reference"]
-    (step,) = [dict(step) for step in pipeline["filter"]]
-    replies = {"aspirin": "B", "It is Aspirin.": "B", "Insulin": "A", "no idea": None}
-    tagged = step.pop("function")(**step).apply([[reply] for reply in replies], None)
-    records = [read["process_results"](load_documents(name)[0], [one])["accuracy"] for one in tagged]
-    assert [record["value"] for record in records] == list(replies.values())
-    assert {record["target"] for record in records} == {"B"}
-
-
 def test_preparing_again_overwrites_its_own(own, config):
     folder = own("scans", "VQA", VQA)
     first = prepare_own(folder, access=Access.PUBLIC)

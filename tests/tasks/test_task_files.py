@@ -1,21 +1,18 @@
 """Our task YAML: complete and consistent, and it passes the check that users' own files have to pass."""
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.errors import MedTasksError, UnknownName
+from medtasks.errors import UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.families.family import Row
-from medtasks.home import own_tasks_folder
 from medtasks.tasks.documents import KEYS, task_problems, unknown_keys
 from medtasks.tasks.published_names import prompt_settings
-from medtasks.tasks.task_file import task_file_of
 from medtasks.tasks.task_files import main_metrics_first, task_config, task_file, task_files
-from medtasks.tasks.task_index import DottedName, names_in, tasks_folder
+from medtasks.tasks.task_index import names_in, tasks_folder
 from medtasks.tasks.task_variants import TWIN_ENDING
 
 from ..tables import each_row
@@ -179,34 +176,3 @@ def test_settings_of_models_that_read_marks():
     assert list(prompt_settings("multimedeval_medqa")) == ["default"]
     solved = prompt_settings("mediconfusion")
     assert (len(solved), solved["claude"]) == (16, solved["llava_med"])
-
-
-def test_a_damaged_file_of_the_users_is_named():
-    folder = own_tasks_folder()
-    folder.mkdir(parents=True)
-    (folder / "mine.yaml").write_text("task: mine\noutput_type: [generate_until\n")
-    with pytest.raises(MedTasksError, match=r"mine\.yaml is damaged in line 3.*move it away"):
-        task_files()
-    (folder / "mine.yaml").write_text("task: mine\n")  # a task of the harness's own kind
-    assert "metrics of the harness alone" in task_files()["mine"].only_harness
-
-
-@each_row(
-    ("settings", "rotates"),
-    [
-        ({}, True),  # the hook's own prompt shows them
-        ({"template": "{{ question }}"}, False),
-        ({"template": "{{ question }} {{ options }}"}, True),
-        ({"template": "{{ question }}\n{{ option_a }}"}, True),
-        ({"default": {"template": "{{ question }} {{ option_a }}"}}, True),
-        ({"default": {"template": "{{ question }}"}, "llava_hf": {"template": "{{ question }}"}}, False),
-    ],
-)
-def test_options_are_rotated_where_the_prompt_shows_them(settings, rotates):
-    config = {
-        "doc_to_visual": "medtasks.hooks.images.images",
-        "doc_to_text": "medtasks.hooks.prompts.prompt",
-        "process_results": DottedName("medtasks.hooks.choice.process_results"),
-        "lmms_eval_specific_kwargs": settings,
-    }
-    assert ("rotated" in task_file_of("own", config, Path("own.yaml")).variants) == rotates
