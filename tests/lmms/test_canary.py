@@ -4,11 +4,10 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any
 
 import pytest
 from lmms_eval.models import MODEL_REGISTRY_V2, ModelManifest
@@ -20,8 +19,8 @@ from medtasks.audit.scoring import score_replies
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents, publish, work_folder
-from medtasks.data.images.image_store import ImageStore, StoredImage
-from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.runs.replies import read_replies
@@ -38,10 +37,10 @@ TASKS = {"canary_report": REPORT, "canary_open": OPEN_QUESTION, "canary_choice":
 DOCUMENTS = 4
 
 
-def planted(dataset: str, row: int, columns: Columns, image: StoredImage) -> dict[str, Any]:
+def planted(dataset, row, columns, image):
     """Return a document in which every text of a record holds the canary."""
     texts = {name: f"{CANARY} {name} {row} of {dataset}" for name, kind in columns.items() if kind == "string"}
-    document: dict[str, Any] = {**dict.fromkeys(columns), **texts}
+    document = {**dict.fromkeys(columns), **texts}
     document |= {"dataset": dataset, "image_files": [image.file], "image_sha256": [image.sha256]}
     document |= {"options": [f"{CANARY} effusion {row}", f"{CANARY} no effusion {row}"]}
     document |= {"answer": "A"} if columns is CHOICE else {}
@@ -49,7 +48,7 @@ def planted(dataset: str, row: int, columns: Columns, image: StoredImage) -> dic
 
 
 @pytest.fixture(scope="module")
-def planted_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def planted_home(tmp_path_factory):
     """A data folder with a credentialed dataset and a task file per task, and a package with a model beside it."""
     root = tmp_path_factory.mktemp("canary")
     (root / "home" / "tasks").mkdir(parents=True)
@@ -62,7 +61,7 @@ def planted_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def write_echo(package: Path) -> None:
+def write_echo(package):
     """Write a package with the model ``echo`` into a folder, as if it were installed there."""
     about = package / "echo_model-1.dist-info"
     about.mkdir(parents=True)
@@ -71,7 +70,7 @@ def write_echo(package: Path) -> None:
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-model\nVersion: 1\n")
 
 
-def publish_planted(name: str, columns: Columns) -> None:
+def publish_planted(name, columns):
     with work_folder(name, Access.CREDENTIALED) as work:
         images = ImageStore(work)
         rows = []
@@ -101,17 +100,10 @@ MEDTASKS = [sys.executable, "-m", "medtasks.cli.main"]
 
 
 @pytest.fixture
-def evaluate(planted_home: Path, tmp_path: Path) -> Evaluate:
+def evaluate(planted_home, tmp_path):
     """Run tasks with the model ``echo``, or one of this package, with everything it writes below this test's folder."""
 
-    def run(
-        *options: str,
-        model: str = "echo",
-        tasks: Sequence[str] = tuple(TASKS),
-        ranks: int = 0,
-        fresh: bool = False,
-        **variables: str,
-    ) -> CompletedProcess[str]:
+    def run(*options, model="echo", tasks=tuple(TASKS), ranks=0, fresh=False, **variables):
         several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks), "-m", "lmms_eval"]
         line = [sys.executable, *several] if ranks else [*MEDTASKS, "run"]
         line += ["--model", model, "--tasks", ",".join(tasks), "--output_path", "out", "--log_samples"]
@@ -121,9 +113,7 @@ def evaluate(planted_home: Path, tmp_path: Path) -> Evaluate:
     return run
 
 
-def execute(
-    line: Sequence[str], planted_home: Path, folder: Path, *, fresh: bool = False, **variables: str
-) -> CompletedProcess[str]:
+def execute(line, planted_home, folder, *, fresh=False, **variables):
     """Run a command on the planted data, with everything it writes below ``folder``."""
     places = {
         "PYTHONPATH": str(planted_home / "package"),
@@ -145,7 +135,7 @@ def execute(
         return run_here(line, folder, **places | variables)
 
 
-def found_in(ran: CompletedProcess[str], *folders: Path) -> list[str]:
+def found_in(ran, *folders):
     """Return where the canary is: files below folders, by content or name, and what the command printed."""
     places = [stream for stream in ("stdout", "stderr") if CANARY in getattr(ran, stream)]
     for path in (path for folder in folders for path in (folder, *folder.rglob("*"))):
@@ -154,12 +144,12 @@ def found_in(ran: CompletedProcess[str], *folders: Path) -> list[str]:
     return places
 
 
-def outside(home: Path) -> list[Path]:
+def outside(home):
     """Return what is in the data folder besides documents and saved replies."""
     return [path for path in home.iterdir() if path.name not in ("datasets", "replies")]
 
 
-def samples(folder: Path) -> dict[str, list[dict[str, object]]]:
+def samples(folder):
     """Return the lines of all samples files by task."""
     files = {path.stem.split("_samples_")[1]: path for path in folder.rglob("*_samples_*.jsonl")}
     return {task: [json.loads(line) for line in path.read_text().splitlines()] for task, path in files.items()}
@@ -170,9 +160,7 @@ REASONED = ["canary_choice_think", "canary_open_think_boxed"]
 FILES = ["--markdown", "out/found.md", "--latex", "out/found.tex", "--json", "out/found.json", "--figures", "out/drawn"]
 
 
-def test_nothing_of_a_record_is_in_a_run_or_its_report(
-    evaluate: Evaluate, planted_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_of_a_record_is_in_a_run_or_its_report(evaluate, planted_home, tmp_path, monkeypatch):
     """Nor in those of its variants, with and without images, rotated, and reasoned about."""
     tasks = [*TASKS, *VARIED, *REASONED, "canary_open_blind", "canary_likelihood_swapped"]
     ran = evaluate("--verbosity", "DEBUG", tasks=tasks, fresh=True)
@@ -226,9 +214,7 @@ def test_nothing_of_a_record_is_in_a_run_or_its_report(
     assert CANARY not in json.dumps(report_as_dict(report))
 
 
-def test_two_ranks_a_failing_metric_and_saved_replies_that_score_again(
-    evaluate: Evaluate, planted_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_ranks_a_failing_metric_and_saved_replies_that_score_again(evaluate, planted_home, tmp_path, monkeypatch):
     folder = planted_home / "home" / "replies" / "canary_open"
     before = set(folder.glob("*"))
     ran = evaluate(ranks=2, tasks=["canary_report", "canary_open"])
@@ -259,7 +245,7 @@ def test_two_ranks_a_failing_metric_and_saved_replies_that_score_again(
         read_replies(file, documents)
 
 
-def test_predictions_only_and_the_error_of_a_model(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+def test_predictions_only_and_the_error_of_a_model(evaluate, planted_home, tmp_path):
     tasks = ["canary_report", "canary_choice"]
     ran = evaluate("--predict_only", tasks=tasks)
     assert ran.returncode == 0, ran.stderr[-4000:]
@@ -271,7 +257,7 @@ def test_predictions_only_and_the_error_of_a_model(evaluate: Evaluate, planted_h
     assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
 
 
-def test_an_adapter_that_fails_and_its_journal(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+def test_an_adapter_that_fails_and_its_journal(evaluate, planted_home, tmp_path):
     images = planted_home / "home" / "datasets" / "canary_open" / "images"
     hidden = images / f"{CANARY}_patient_2.png"
     hidden.rename(tmp_path / "away")
@@ -292,17 +278,15 @@ def test_an_adapter_that_fails_and_its_journal(evaluate: Evaluate, planted_home:
 
 
 @pytest.mark.parametrize("model", ["openai", "async_openai"])
-def test_a_server_that_repeats_requests_or_sends_them_elsewhere(
-    evaluate: Evaluate, planted_home: Path, tmp_path: Path, model: str
-) -> None:
+def test_a_server_that_repeats_requests_or_sends_them_elsewhere(evaluate, planted_home, tmp_path, model):
     with serving(Endpoint()) as elsewhere, serving(Endpoint()) as server:
 
-        def answer(body: Mapping[str, object]) -> object:
+        def answer(body):
             if "question 0 of" in str(body):
                 return server.status(307, Location=f"{elsewhere.url}/chat/completions")
             return server.status(400, body=json.dumps({"error": {"message": str(body)}}))
 
-        server.choose = answer  # type: ignore[assignment]  # a step
+        server.choose = answer
         arguments = f"base_url={server.url},model=m,max_retries=1,retry_backoff_s=0"
         ran = evaluate(
             *("--model_args", arguments, "--max-failed", "100%"),
@@ -316,7 +300,7 @@ def test_a_server_that_repeats_requests_or_sends_them_elsewhere(
     assert f"{DOCUMENTS} failed of {DOCUMENTS} samples" in ran.stderr
 
 
-def test_the_user_may_ask_for_text_by_name(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+def test_the_user_may_ask_for_text_by_name(evaluate, planted_home, tmp_path):
     tasks, allowed = ["canary_report", "canary_open", "canary_choice"], "canary_report, canary_open"
     ran = evaluate(tasks=tasks, MEDTASKS_LOG_TEXT=allowed)
     assert ran.returncode == 0, ran.stderr[-4000:]

@@ -5,8 +5,6 @@ import json
 import math
 import re
 import threading
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -55,7 +53,7 @@ REPLY = "A. The answer is yes: Atelectasis."
 class Faults:
     """What the server does to each request: every second one fails, with one fault after the other."""
 
-    def __init__(self, server: Endpoint) -> None:
+    def __init__(self, server):
         self.failing = {
             "400": server.status(400),
             "429": server.status(429),
@@ -75,7 +73,7 @@ class Faults:
         self._chosen: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def name_of(self, body: Mapping[str, Any]) -> str:
+    def name_of(self, body):
         """Return what happens to a request, the same each time it is sent."""
         key = json.dumps(body["messages"], sort_keys=True)
         with self._lock:
@@ -83,7 +81,7 @@ class Faults:
                 self._chosen[key] = next(self._turns)
             return self._chosen[key]
 
-    def step(self, body: Mapping[str, Any]) -> Any:
+    def step(self, body):
         return self.steps[self.name_of(body)]
 
 
@@ -120,12 +118,12 @@ def server():
         yield endpoint
 
 
-def evaluate(manager, server: Endpoint, model: str) -> dict[str, Any]:
+def evaluate(manager, server, model):
     options = {"tasks": list(FAMILIES), "task_manager": manager, "limit": 4, "log_samples": True, **MODELS[model]}
     return harness().simple_evaluate(model_args=f"base_url={server.url},model=tiny,{WAITS}", **options)
 
 
-def first_tries(server: Endpoint) -> list[dict[str, Any]]:
+def first_tries(server):
     """Return the requests that are no repetition of the openai client, one per sample."""
     tries = zip(server.bodies, server.headers, strict=True)
     return [body for body, headers in tries if headers["x-stainless-retry-count"] == "0"]

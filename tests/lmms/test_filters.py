@@ -67,7 +67,7 @@ def test_reply_that_is_no_text_is_a_failed_sample(reply):
     assert read_reply(through_the_harness(result)) == ("robust_choice", NO_TEXT)
     assert read_answer([result]) == (Answer.invalid(Reason.ADAPTER_FAILED), "robust_choice")
     assert read_reply(reply) == (None, NO_TEXT)
-    assert read_answer([reply])[0].reason == Reason.ADAPTER_FAILED
+    assert read_answer([None])[0].reason == Reason.ADAPTER_FAILED
 
 
 @each_row(

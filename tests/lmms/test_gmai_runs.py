@@ -1,7 +1,6 @@
 """Whole runs of GMAI-MMBench's tasks, and of parts of it, on files in miniature."""
 
 import random
-from pathlib import Path
 
 import pytest
 
@@ -46,7 +45,7 @@ def _prepared(home, _own_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
 
 
-def submissions(home: Path) -> list[Path]:
+def submissions(home):
     return sorted((home / "submissions" / TEST).iterdir())
 
 

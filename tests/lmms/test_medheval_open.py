@@ -3,10 +3,8 @@
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,19 +30,19 @@ BROKEN = {1: "quotes", 2: "empty object", 3: "best score of another", 4: "too mu
 class Judge(Endpoint):
     """Calls every answer right and free of hallucination but for row 0, unless it misbehaves."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(self._answer)
         self.broken: Mapping[int, str] = {}
 
-    def variables(self) -> dict[str, str]:
+    def variables(self):
         values = {"BASE_URL": self.url, "MODEL": "m", "REASKS": "0", "ATTEMPTS": "1"}
         return {f"MEDTASKS_JUDGE_{name}": value for name, value in values.items()}
 
-    def _answer(self, body: dict[str, Any]) -> Any:
+    def _answer(self, body):
         system, user = (message["content"] for message in body["messages"])
         row = next(row for row in range(ROWS) if f"row {row}." in user)
         if "range[0, 5]" in system:
-            verdict: Any = 5 if row == 0 else 0
+            verdict = 5 if row == 0 else 0
         elif "binary output" in system:
             verdict = int(row != 0)
         else:
@@ -63,14 +61,14 @@ class Judge(Endpoint):
 
 
 @pytest.fixture
-def judge() -> Iterator[Judge]:
+def judge():
     judge_client._judge.cache_clear()
     with serving(Judge()) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def planted(tmp_path_factory):
     """Both open sets as prepared from files in the published form, with the canary in all their texts."""
     folder = tmp_path_factory.mktemp("medheval_open")
     clone = folder / "MedHEval"
@@ -96,7 +94,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def home(planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(planted, tmp_path, monkeypatch):
     """A data folder of this test with the planted documents."""
     folder = tmp_path / "home"
     folder.mkdir()
@@ -106,17 +104,17 @@ def home(planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 @pytest.fixture
-def parrot() -> Any:
+def parrot():
     """Answers with the key, and remembers what it was asked."""
     return answering(lambda doc: f"Assistant: {doc['report' if 'report' in doc else 'answer']}")
 
 
-def values(results: Mapping[str, Any], task: str, rule: str = "strict") -> dict[str, float]:
+def values(results, task, rule="strict"):
     names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
     return {name: results["results"][task][f"{name},{rule}"] for name in names}
 
 
-def written(folder: Path, task: str) -> dict[str, float]:
+def written(folder, task):
     (file,) = folder.rglob("*_results.json")
     return values(json.loads(file.read_text()), task)
 

@@ -3,9 +3,7 @@
 import ast
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from lmms_eval.api.instance import GenerationResult, Instance, TokenCounts, unwrap_generation_output
@@ -25,17 +23,17 @@ KINDS = ("chat", "simple")
 
 
 @pytest.fixture(scope="module")
-def trees() -> dict[str, ast.Module]:
+def trees():
     return {f"{file.parent.name}.{file.stem}": tree for file, tree in model_sources() if file.parent.name in KINDS}
 
 
 # ---- every file of the harness ----
 
 
-def _given(nodes: Sequence[ast.AST]) -> Iterator[ast.expr]:
+def _given(nodes):
     """Yield what code assigns, returns and appends, list members one by one."""
     for node in (below for top in nodes for below in ast.walk(top)):
-        values: list[Any] = []
+        values = []
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.Return):
             values = [node.value]
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("append", "extend"):
@@ -47,13 +45,13 @@ def _given(nodes: Sequence[ast.AST]) -> Iterator[ast.expr]:
             yield from value.elts if isinstance(value, ast.List | ast.Tuple) else [value] if value else []
 
 
-def _text(value: ast.expr) -> str | None:
+def _text(value):
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         return value.value
     return ast.unparse(value)[2:-1] if isinstance(value, ast.JoinedStr) else None
 
 
-def _silent_blocks(tree: ast.AST) -> Iterator[Sequence[ast.AST]]:
+def _silent_blocks(tree):
     """Yield code that stands in for a reply: after an exception, or when the budget is used up."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler) or (
@@ -62,10 +60,10 @@ def _silent_blocks(tree: ast.AST) -> Iterator[Sequence[ast.AST]]:
             yield node.body
 
 
-def _presets(tree: ast.AST) -> bool:
+def _presets(tree):
     """Return whether a name is set to an empty text before a ``try`` that sets it and swallows its exception."""
     for node in ast.walk(tree):
-        empty: set[str] = set()
+        empty = set()
         lines = getattr(node, "body", None)
         for line in lines if isinstance(lines, list) else ():
             if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and _text(line.value) == "":
@@ -255,18 +253,17 @@ def test_a_server_that_gives_no_reply(answer, cause, later):
 
 
 @each_row(
-    ("answer", "tools", "ours", "theirs"),
+    ("content", "finish", "options", "ours", "theirs"),
     [
-        (completion("The answer", "length"), None, "[[medtasks:cut]] The answer", "The answer"),
-        (completion(None, "length"), None, "[[medtasks:cut]] ", ""),
-        (completion(None, "tool_calls"), [], "", ""),  # calls of tools are left alone
-        (completion("I ask", "length"), [], "I ask", "I ask"),
+        ("The answer", "length", {}, "[[medtasks:cut]] The answer", "The answer"),
+        (None, "length", {}, "[[medtasks:cut]] ", ""),
+        (None, "tool_calls", {"tools": []}, "", ""),  # calls of tools are left alone
+        ("I ask", "length", {"tools": []}, "I ask", "I ask"),
     ],
 )
-def test_what_a_server_says_of_its_reply_is_marked_for_our_tasks_only(answer, tools, ours, theirs):
-    options = {} if tools is None else {"tools": tools}
-    assert replies_of(Served(answer, **options)) == [ours]
-    assert replies_of(Served(answer, **options), [request("theirs")]) == [theirs]
+def test_what_a_server_says_of_its_reply_is_marked_for_our_tasks_only(content, finish, options, ours, theirs):
+    assert replies_of(Served(completion(content, finish), **options)) == [ours]
+    assert replies_of(Served(completion(content, finish), **options), [request("theirs")]) == [theirs]
 
 
 @each_row("choices", [0, 2])

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -44,7 +43,7 @@ if PUBLISHED.is_dir():
     ASKED += ["medvlthinker_eval", "medvlthinker_eval_swapped", "medvlthinker_eval_rotated"]
 
 
-def write_blocks(folder: Path, copies: int = 1) -> Path:
+def write_blocks(folder, copies=1):
     """Copy the page's blocks, and draw their images; copies of the printed rows have other images and other pairs."""
     (folder / "images").mkdir(parents=True)
     for name, (text, printed) in zip(NAMES, BLOCKS, strict=True):
@@ -66,7 +65,7 @@ def write_blocks(folder: Path, copies: int = 1) -> Path:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory):
     """A folder with everything that the page says."""
     project = tmp_path_factory.mktemp("project")
     folder = write_blocks(project / "my_tasks", COPIES)
@@ -77,7 +76,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ran(project: Path) -> Path:
+def ran(project):
     """The results of one process of the harness, started in the project's folder."""
     command = ["python", "-m", "lmms_eval", "--model", "medtasks_tiny", "--tasks", ",".join(ASKED), "--log_samples"]
     options = ["--include_path", "my_tasks", "--output_path", "results"]
@@ -89,16 +88,16 @@ def ran(project: Path) -> Path:
     return found[0]
 
 
-def samples_of(ran: Path, task: str) -> Path:
+def samples_of(ran, task):
     return next(ran.parent.glob(f"*_samples_{task}.jsonl"))
 
 
-def test_the_page_has_every_family() -> None:
+def test_the_page_has_every_family():
     assert len(NAMES) == len(set(NAMES)) == 8
     assert all(10 <= text.count("\n") <= 20 for text, _ in BLOCKS)
 
 
-def test_every_block_runs_as_printed(ran: Path) -> None:
+def test_every_block_runs_as_printed(ran):
     content = json.loads(ran.read_text())
     assert set(ASKED) <= set(content["results"])
     for name, (text, printed) in zip(NAMES, BLOCKS, strict=True):
@@ -111,7 +110,7 @@ def test_every_block_runs_as_printed(ran: Path) -> None:
         assert any(isinstance(value, float) and math.isfinite(value) for value in main)
 
 
-def test_score(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_score(ran, project, medtasks, tmp_path):  # noqa: F811
     recorded = json.loads(ran.read_text())["results"]
     for name in (name for name in ASKED if not name.startswith("own_reports")):
         options = ["--include_path", project / "my_tasks", "--max-failed", "100%", "--json", tmp_path / "scores.json"]
@@ -126,7 +125,7 @@ def test_score(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:
                 assert value is None or value == pytest.approx(recorded[name][key]), (name, key)
 
 
-def test_golden_medevalkit_medvlthinkers_prompt(golden: Path) -> None:
+def test_golden_medevalkit_medvlthinkers_prompt(golden):
     config = yaml.load(WHOLE["medvlthinker_eval"].replace("!function", ""), Loader=yaml.SafeLoader)
     settings = config["lmms_eval_specific_kwargs"]["default"]
     for line in (golden / "medevalkit" / "medvlthinker_prompts.jsonl").read_text("utf-8").splitlines():
@@ -135,7 +134,7 @@ def test_golden_medevalkit_medvlthinkers_prompt(golden: Path) -> None:
         assert prompt(document, settings) == case["content"][-1]["text"]
 
 
-def test_open_questions_with_a_judge(project: Path, judging: Any, tmp_path: Path) -> None:
+def test_open_questions_with_a_judge(project, judging, tmp_path):
     folder, task = shutil.copytree(project / "my_tasks", own_tasks_folder()), "own_open_judged"
     (folder / f"{task}.yaml").write_text(WHOLE[task])
     judge = judging(lambda body: "<think>so</think><judge>0</judge>")
@@ -169,7 +168,7 @@ RIGHT = {
 
 @each_row("name", RIGHT)
 @each_row("wrong", [False, True])
-def test_right_replies_are_right(name: str, wrong: bool, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_right_replies_are_right(name, wrong, project, medtasks, tmp_path):  # noqa: F811
     metric, answer = RIGHT[name]
     lines = [json.loads(line) for line in (project / "my_tasks" / f"{name}.jsonl").read_text().splitlines()]
     texts = ["I cannot say." if wrong else answer(row) for row in lines]
@@ -182,7 +181,7 @@ def test_right_replies_are_right(name: str, wrong: bool, project: Path, medtasks
         assert wrong == (scores[metric] != 1), (rule, scores)
 
 
-def test_report(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_report(ran, project, medtasks, tmp_path):  # noqa: F811
     page, data = tmp_path / "report.html", tmp_path / "report.json"
     options = ["--include_path", project / "my_tasks", "--html", page, "--json", data]
     found = medtasks("report", ran.parent, *options)

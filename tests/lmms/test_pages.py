@@ -6,8 +6,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -27,14 +25,14 @@ NOT_TESTED = re.compile(r"# not tested: \w")
 JUDGE = "127.0.0.1:8000"
 
 
-def shell_lines(page: Path) -> list[str]:
+def shell_lines(page):
     """Lines of the page's shell blocks that can be run; what installs is the gate's to run, see ``.ci/run``."""
     blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     lines = "".join(blocks).splitlines()
     return [line for line in lines if not NOT_TESTED.search(line) and not line.startswith("pip install")]
 
 
-def commands(lines: Sequence[str]) -> Iterator[str]:
+def commands(lines):
     """Yield the commands of shell lines: a document that is part of one stays with it, and ``&&`` parts two."""
     remaining = iter(lines)
     for line in remaining:
@@ -47,7 +45,7 @@ def commands(lines: Sequence[str]) -> Iterator[str]:
             yield from line.split(" && ")
 
 
-def run_command(command: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
+def run_command(command, folder, patch):
     """Run one command of a page: ours and the harness's in this process, all else in a shell."""
     if command.startswith("export "):
         for word in shlex.split(command)[1:]:
@@ -65,7 +63,7 @@ def run_command(command: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
         assert ran.returncode == 0, f"{command}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}"
 
 
-def run_examples(page: Path) -> None:
+def run_examples(page):
     """Run the page's Python examples and compare what they return with what the page prints."""
     text = page.read_text(encoding="utf-8")
     source = "\n".join(re.findall(r"^```python\n(>>> .*?)^```", text, re.DOTALL | re.MULTILINE))
@@ -73,12 +71,12 @@ def run_examples(page: Path) -> None:
     assert doctest.DocTestRunner().run(examples).failed == 0
 
 
-def curated(folder: Path) -> None:
+def curated(folder):
     """Make what the commands that are not tested would: a study with drafts, and an expert's review."""
     review(detailed_study(folder / "chest_pairs", name="chest_pairs"))
 
 
-PREPARED: dict[str, Callable[[Path], object]] = {
+PREPARED = {
     "own_tasks.md": lambda folder: write_blocks(folder / "my_tasks"),
     "curate.md": curated,
 }
@@ -95,7 +93,7 @@ def test_commands_stand_in_shell_blocks_and_scripts_can_be_read():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if shell_lines(page)], ids=lambda page: page.stem)
-def test_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     PREPARED.get(page.name, lambda folder: None)(tmp_path)
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)

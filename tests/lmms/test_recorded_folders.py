@@ -1,10 +1,6 @@
 """Folders of tasks that results name: whoever gives results away may have put code into one."""
 
 import json
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from medtasks.runs.result_files import recorded_folders
 
@@ -30,7 +26,7 @@ def docs(documents):
 """
 
 
-def given_away(folder: Path, task: str, include: str, recorded_in: str) -> Path:
+def given_away(folder, task, include, recorded_in):
     """Write results of ``task`` that name a folder below them, which holds a task of that name and its code."""
     run = write_run(folder, [task], 0.5, 1)
     (run / ".x").mkdir()
@@ -50,7 +46,7 @@ def given_away(folder: Path, task: str, include: str, recorded_in: str) -> Path:
     return run
 
 
-def commands(run: Path, task: str) -> list[list[Any]]:
+def commands(run, task):
     samples = next(run.glob("*_samples_*.jsonl"))
     return [
         ["report", run],
@@ -65,15 +61,15 @@ def commands(run: Path, task: str) -> list[list[Any]]:
 @each_row("include", [".x", "{run}/.x"])
 @each_row("task", ["theirs", "mediconfusion"])
 def test_code_of_a_recorded_folder_does_not_run(
-    task: str,
-    include: str,
-    recorded_in: str,
-    sample: Path,
-    tmp_path: Path,
-    medtasks: Any,  # noqa: F811
-    fails: Any,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    task,
+    include,
+    recorded_in,
+    sample,
+    tmp_path,
+    medtasks,  # noqa: F811
+    fails,  # noqa: F811
+    monkeypatch,
+):
     monkeypatch.setenv("MARK", str(tmp_path / "ran"))
     run = given_away(tmp_path / "run", task, include, recorded_in)
     monkeypatch.chdir(run)
@@ -92,11 +88,11 @@ def test_code_of_a_recorded_folder_does_not_run(
 
 
 def test_names_of_ours_are_refused_and_our_own_folder_is_not(
-    sample: Path,
-    tmp_path: Path,
-    medtasks: Any,  # noqa: F811
-    fails: Any,  # noqa: F811
-) -> None:
+    sample,
+    tmp_path,
+    medtasks,  # noqa: F811
+    fails,  # noqa: F811
+):
     run = given_away(tmp_path / "variant", "mediconfusion_blind", ".x", "_results.json")
     fails(["report", run, "--include_path", run / ".x"], "a task 'mediconfusion_blind', which is a name of ours")
     run = write_run(tmp_path / "run", ["mediconfusion"], 0.5, 1)
@@ -104,7 +100,7 @@ def test_names_of_ours_are_refused_and_our_own_folder_is_not(
     assert medtasks("score", "mediconfusion", run, "--include_path", folder).code == 0
 
 
-def test_what_is_recorded(tmp_path: Path) -> None:
+def test_what_is_recorded(tmp_path):
     files = {"x_results.json": "{", "y_results.json": "[" * 200_000, "1_samples_one.jsonl": "{}", "replies.jsonl": ""}
     for number, include in enumerate((["a", "b"], "b", None, {"c": 1}, 3)):
         config = {"resolved_cli_args": {"include_path": include}}

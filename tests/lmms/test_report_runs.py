@@ -3,9 +3,6 @@
 import json
 import math
 import shutil
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,15 +37,15 @@ ODD_REPLIES = [
 
 
 @pytest.fixture(autouse=True)
-def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def prepared(monkeypatch, tmp_path):
     tiny_multimedeval.prepare("mimic_cxr_report")
     monkeypatch.setenv("MEDTASKS_WEIGHTS", str(tmp_path / "weights"))
     monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", "cpu")
 
 
 @pytest.fixture
-def tiny_weights(golden: Path, tmp_path: Path) -> Callable[[], None]:
-    def put() -> None:
+def tiny_weights(golden, tmp_path):
+    def put():
         for name, path in WEIGHTS.items():
             origin, folder = golden / "metrics" / path, tmp_path / "weights" / name
             folder.mkdir(parents=True)
@@ -58,11 +55,11 @@ def tiny_weights(golden: Path, tmp_path: Path) -> Callable[[], None]:
     return put
 
 
-def run(replies: list[str]) -> dict[str, Any]:
+def run(replies):
     return evaluate([TASK], answering(lambda doc: replies[int(doc["doc_id"])]))
 
 
-def values(results: Mapping[str, Any]) -> dict[str, float]:
+def values(results):
     return {
         name.removesuffix(",reference"): value
         for name, value in results["results"][TASK].items()
@@ -70,7 +67,7 @@ def values(results: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def saved() -> list[Path]:
+def saved():
     return sorted((home() / "replies" / TASK).iterdir())
 
 

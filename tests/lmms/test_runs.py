@@ -1,7 +1,6 @@
 """Whole runs of the harness in this process."""
 
 import math
-from typing import Any
 
 import pytest
 
@@ -12,12 +11,12 @@ from .whole_runs import answering, evaluate
 pytestmark = pytest.mark.slow
 
 
-def constant(reply: str, *losses: float) -> Any:
+def constant(reply, *losses):
     """A model that gives the same reply, or the same preference, whatever it is asked."""
     return answering(lambda doc: reply, lambda doc, index: losses[index])
 
 
-def scores(results: dict[str, Any], task: str, rule: str = "reference") -> dict[str, float]:
+def scores(results, task, rule="reference"):
     names = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
     return {name: results["results"][task][f"{name},{rule}"] for name in names}
 

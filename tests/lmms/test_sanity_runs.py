@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
@@ -29,9 +28,9 @@ FEW = {"gen_kwargs": "max_new_tokens=4", "log_samples": True}
 
 
 @pytest.fixture(scope="module")
-def losses(finished: Path, every_dataset: Path) -> dict[str, dict[str, tuple[float, ...]]]:
+def losses(finished, every_dataset):
     """Losses of GD by task and document."""
-    losses: dict[str, dict[str, tuple[float, ...]]] = {}
+    losses = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(every_dataset))
         for task in PAIRED[len(PAIRED) // 2 :]:

@@ -42,7 +42,7 @@ RUN = {  # single choice, pairs, yes/no and options, open questions of two famil
 }
 
 
-def prompt(task: str, doc: dict) -> str:
+def prompt(task, doc):
     config = task_config(task)
     return resolved(config["doc_to_text"])(doc, resolved(config["lmms_eval_specific_kwargs"]).get("default"))
 
@@ -118,15 +118,12 @@ def test_the_image_still_comes_first_for_models_that_mark_it():
 
 def test_a_question_in_chinese_is_asked_in_chinese():
     ask, settings = variant_hook(f"{TEXT_OF}multimedeval_vqa_rad_think_boxed"), {"template": "{{ question }}"}
-    for answer, line in (
-        ("是", "请输出'是'或'否'，并将答案放在"),
-        ("肺", "请简要回答该问题，并将答案放在"),
-    ):
+    for answer, line in (("是", "请输出'是'或'否'，并将答案放在"), ("肺", "请简要回答该问题，并将答案放在")):
         doc = {"question": "哪里？", "answer": answer, "language": "zh"}
         assert ask(doc, settings) == f"哪里？\n{line}一个'\\boxed{{}}'中。"
 
 
-def right_and_wrong(doc: dict) -> tuple[str, str]:
+def right_and_wrong(doc):
     if doc.get("kind") == "binary":
         return ("Yes", "No") if doc["answer"] == "A" else ("No", "Yes")
     said = str(doc.get("answer") or ("A" if "kind" in doc else target(doc)))

@@ -7,7 +7,6 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,20 +20,20 @@ from medtasks.tasks.documents import KEYS
 from ..tables import each_row
 
 ROOM = Path(__file__).parents[2] / "medtasks"
-POINTS: dict[str, Callable[[], None]] = {}
+POINTS = {}
 
 
-def point(sentence: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+def point(sentence):
     """Register what checks one sentence."""
 
-    def register(check: Callable[[], None]) -> Callable[[], None]:
+    def register(check):
         POINTS[sentence] = check
         return check
 
     return register
 
 
-def parameters(function: object) -> list[str]:
+def parameters(function):
     return list(inspect.signature(function).parameters)
 
 
@@ -42,7 +41,7 @@ def parameters(function: object) -> list[str]:
     "Importing lmms_eval.models calls the entry points 'lmms_eval.models', which give ModelManifest(model_id, "
     "simple_class_path); the registry names the class path of a model."
 )
-def models() -> None:
+def models():
     from lmms_eval.models import MODEL_REGISTRY_V2
 
     found = MODEL_REGISTRY_V2.resolve("medtasks_tiny", False)
@@ -51,7 +50,7 @@ def models() -> None:
 
 
 @point("Python's finders import lmms_eval.tasks, after or before the models, so that its TaskManager can be wrapped.")
-def import_of_tasks() -> None:
+def import_of_tasks():
     assert tasks.TaskManager.initialize_tasks.__wrapped__
     assert tasks.TaskManager.match_tasks.__wrapped__
 
@@ -60,7 +59,7 @@ def import_of_tasks() -> None:
     "TaskManager.initialize_tasks(include_path, include_defaults) returns entries with type, yaml_path and task by "
     "name, and match_tasks(task_list) chooses among them by pattern."
 )
-def index_of_tasks() -> None:
+def index_of_tasks():
     original = tasks.TaskManager.initialize_tasks.__wrapped__
     assert parameters(original) == ["self", "include_path", "include_defaults"]
     manager = tasks.TaskManager(include_defaults=False)
@@ -74,7 +73,7 @@ def index_of_tasks() -> None:
     "ConfigurableTask.download(dataset_kwargs) loads the documents into dataset and dataset_no_image, by split, while "
     "config holds what the task's file says; the harness retries it and hides its errors."
 )
-def documents() -> None:
+def documents():
     original = task.ConfigurableTask.download.__wrapped__
     source = inspect.getsource(original)
     assert "self.dataset = " in source
@@ -86,7 +85,7 @@ def documents() -> None:
     "simple_evaluate calls the module's evaluate(lm, task_dict, limit, offset, cache_requests, ...), which returns "
     "results, configs, n-samples and groups by task on the first rank."
 )
-def evaluation() -> None:
+def evaluation():
     original = evaluator.evaluate
     while hasattr(original, "__wrapped__"):
         original = original.__wrapped__
@@ -97,7 +96,7 @@ def evaluation() -> None:
 
 
 @point("--predict_only leaves a task the one metric 'bypass' and no process_results, before evaluate is called.")
-def predictions_only() -> None:
+def predictions_only():
     made = object.__new__(task.ConfigurableTask)
     made._config = SimpleNamespace(process_results=print, metric_list=[])
     made.override_metric(metric_name="bypass")
@@ -109,7 +108,7 @@ def predictions_only() -> None:
     "For each sample and filter task.process_results(doc, replies) is called, in several threads; the metrics are the "
     "items() of what it returns, and the logged sample is updated with it as a whole."
 )
-def scoring() -> None:
+def scoring():
     class Returned(dict):
         def items(self):  # as medtasks.runs.logged_samples.LoggedSample
             return {"metric": 1}.items()
@@ -134,7 +133,7 @@ def scoring() -> None:
     "A model's generate_until and loglikelihood are looked up on the object and get Instances with task_name, doc_id, "
     "idx, args and repeats; a reply is a text, a GenerationResult or a pair of a text and token counts."
 )
-def calls_of_models() -> None:
+def calls_of_models():
     fields = {field.name for field in dataclasses.fields(instance.Instance)}
     assert {"task_name", "doc_id", "idx", "arguments", "repeats", "metadata"} <= fields
     assert "getattr(lm, reqtype)(cloned_reqs)" in inspect.getsource(evaluator)
@@ -143,7 +142,7 @@ def calls_of_models() -> None:
 
 
 @point("The models named in harness_models.toml give an empty text, or a known one, after an exception.")
-def failures() -> None:
+def failures():
     from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS
 
     from .model_sources import model_sources
@@ -153,7 +152,7 @@ def failures() -> None:
 
 
 @point("The harness's models for servers with OpenAI's interface ask by self.client.chat.completions.create.")
-def clients() -> None:
+def clients():
     from medtasks.lmms.server_journal import CHAT_CLIENTS
 
     from .model_sources import model_sources
@@ -168,7 +167,7 @@ def clients() -> None:
     "Task.build_all_requests(limit, offset, rank, world_size, ...) puts requests into _instances; one whose metadata "
     "have __padding_only__ keeps ranks in step, and its reply counts nowhere."
 )
-def requests() -> None:
+def requests():
     assert {"limit", "offset", "rank", "world_size", "cache_requests"} <= set(parameters(task.Task.build_all_requests))
     assert "self._instances = " in inspect.getsource(task.Task.build_all_requests)
     made = instance.Instance("generate_until", ("",), 0, {"task": "t", "doc_id": 0, "repeats": 1})
@@ -179,7 +178,7 @@ def requests() -> None:
     "A filter's apply(resps, docs) sees all replies of a rank before any is scored, and gives one result each; "
     "likelihoods come to it as text, and generated replies are stripped after it."
 )
-def filters() -> None:
+def filters():
     seen = SimpleNamespace(apply=lambda resps, docs: [reply[0] for reply in resps])
     made = [SimpleNamespace(resps=[text], filtered_resps={}) for text in "AB"]
     FilterEnsemble("robust", [seen]).apply(made, None)
@@ -192,7 +191,7 @@ def filters() -> None:
     "Tables sort the rows of a task by their keys; a group's aggregation gets values, sizes and weight_by_size, and "
     "the same list of sizes gives its standard error afterwards."
 )
-def tables() -> None:
+def tables():
     from lmms_eval import evaluator_utils
 
     assert "sorted(" in inspect.getsource(utils.make_table)  # what comes of it: test_evaluation.py
@@ -206,7 +205,7 @@ def tables() -> None:
     "lmms_eval.__main__.cli_evaluate reads the command line and hands its arguments to cli_evaluate_single of the same "
     "module, whose error it prints; the options are those in harness_options."
 )
-def command_line() -> None:
+def command_line():
     from lmms_eval import __main__ as main
 
     source = inspect.getsource(main.cli_evaluate)
@@ -227,7 +226,7 @@ def command_line() -> None:
     "A task file is YAML with include, of which its own keys win, !function module.name, taken from a file beside it "
     "first, and relative data_files beside it; its keys are those of TaskConfig."
 )
-def task_files(tmp_path: Path | None = None) -> None:
+def task_files(tmp_path=None):
     known = {field.name for field in dataclasses.fields(task.TaskConfig)}
     assert KEYS - {"include", "class", "metadata"} <= known | {"include", "class"}
     assert known <= KEYS
@@ -236,18 +235,18 @@ def task_files(tmp_path: Path | None = None) -> None:
 
 
 @each_row("sentence", POINTS)
-def test_what_we_rely_on(sentence: str) -> None:
+def test_what_we_rely_on(sentence):
     try:
         POINTS[sentence]()
     except Exception as error:
         raise AssertionError(f"this version of lmms-eval is different from what medtasks needs: {sentence}") from error
 
 
-def test_there_are_few() -> None:
+def test_there_are_few():
     assert len(POINTS) <= 15
 
 
-def test_only_these_rooms_import_the_harness() -> None:
+def test_only_these_rooms_import_the_harness():
     """At run time, and not for its types; data, metrics and extraction know nothing of it."""
     importing = {
         path.relative_to(ROOM).parts[0]

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,18 +38,18 @@ MADE = [made.name for task in TASKS for made in variants_of(task_file(task))]
 JUDGED = {"gmai_mmbench_val_judged"}  # shows options and has a key, but a judge reads the replies
 
 
-def shows_images(documents: list[dict[str, Any]]) -> bool:
+def shows_images(documents):
     return any("image_file" in document or document["image_files"] for document in documents)
 
 
-def keyed_by_option(document: dict[str, Any]) -> bool:
+def keyed_by_option(document):
     """Whether the right answer is an option, or a list of options, of this very document."""
     if "options" not in document or "kind" in document:  # MedHEval's options are one published text
         return False
     return any(document.get(name) is not None for name in ("answer", "answers", "label"))
 
 
-def shows_options(task: str, document: dict[str, Any]) -> bool:
+def shows_options(task, document):
     """Whether the prompt holds every option; judged by a document whose options are found nowhere else."""
     options = [f"Option no. {number} of this test" for number, _ in enumerate(document["options"])]
     config = resolved(task_config(task))
@@ -83,7 +82,7 @@ def test_names():
         task_file("mediconfusion_ps_rotated")
 
 
-def read(name: str) -> dict[str, Any]:
+def read(name):
     """What the harness reads from the file of a variant."""
     from lmms_eval.utils import load_yaml_config
 
@@ -109,7 +108,7 @@ def test_configurations(prepared, name):
     assert file == config
 
 
-def index_of(*names: str) -> dict[str, dict[str, Any]]:
+def index_of(*names):
     return {name: {"type": "task", "yaml_path": str(task_file(name).path)} for name in names}
 
 

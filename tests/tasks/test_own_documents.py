@@ -3,7 +3,6 @@
 import hashlib
 import io
 import shutil
-from typing import Any
 
 import datasets
 import pytest
@@ -24,20 +23,17 @@ CHOICE = {
 }
 
 
-def encoded(shade: int, form: str = "PNG") -> dict[str, Any]:
+def encoded(shade, form="PNG"):
     stream = io.BytesIO()
     Image.new("L", (6, 5), shade).save(stream, form)
     return {"bytes": stream.getvalue(), "path": None}
 
 
-def documents(
-    columns: dict[str, list[Any]], named: Any, features: dict[str, Any] | None = None
-) -> list[dict[str, Any]]:
+def documents(columns, named, features=None):
     table = datasets.Dataset.from_dict({"question": ["?"] * len(next(iter(columns.values()))), **columns})
     for name, feature in (features or {}).items():
         table = table.cast_column(name, feature)
-    found: list[dict[str, Any]] = completed(table, {**CHOICE, "metadata": {"columns": named}}, apart=True).to_list()
-    return found
+    return completed(table, {**CHOICE, "metadata": {"columns": named}}, apart=True).to_list()
 
 
 ROWS = {"right": ["A", "B"], "answer": ["x", "other"], "options": [["x", "y"], ["z", "w"]]}
@@ -45,7 +41,7 @@ NAMED = {"answer": "right", "image_file": "picture"}
 
 
 @each_row("feature", [datasets.Image(), None, datasets.Value("binary")])
-def test_embedded_images_become_files(feature: Any) -> None:
+def test_embedded_images_become_files(feature):
     shown = [encoded(10), encoded(200, "JPEG")]
     cells = [one["bytes"] for one in shown] if isinstance(feature, datasets.Value) else shown
     found = documents({**ROWS, "picture": cells}, NAMED, {"picture": feature} if feature else None)
@@ -56,7 +52,7 @@ def test_embedded_images_become_files(feature: Any) -> None:
     assert [one["image_file"] for one in found] == [f"embedded:{digests[0]}.png", f"embedded:{digests[1]}.jpg"]
 
 
-def test_questions_on_one_image_are_one_cluster_on_every_machine(monkeypatch: Any, tmp_path: Any) -> None:
+def test_questions_on_one_image_are_one_cluster_on_every_machine(monkeypatch, tmp_path):
     columns = {**ROWS, "picture": [encoded(10), encoded(10)]}
     first, second = documents(columns, NAMED, {"picture": datasets.Image()})
     assert first["image_id"] == second["image_id"] == first["image_file"]
@@ -68,7 +64,7 @@ def test_questions_on_one_image_are_one_cluster_on_every_machine(monkeypatch: An
     assert str(tmp_path) not in str(first)
 
 
-def test_lists_of_images_and_several_columns() -> None:
+def test_lists_of_images_and_several_columns():
     columns = {"answer": ["A", "B"], "options": [["x", "y"]] * 2}
     lists = {**columns, "shown": [[encoded(1), encoded(2)], []]}
     several = {**columns, "one": [encoded(1), None], "two": [encoded(2), None]}
@@ -88,12 +84,12 @@ def test_lists_of_images_and_several_columns() -> None:
         ['["x", "y", "z"]', '["x", "y"]'],
     ],
 )
-def test_options_become_lists(options: list[Any]) -> None:
+def test_options_become_lists(options):
     found = documents({"answer": ["A", "B"], "image_file": ["a", "b"], "choices": options}, {"options": "choices"})
     assert [one["options"] for one in found] == [["x", "y", "z"], ["x", "y"]]
 
 
-def test_options_in_several_columns() -> None:
+def test_options_in_several_columns():
     columns = {"answer": ["A", "B"], "image_file": ["a", "b"], "a": ["x", "x"], "b": ["y", "y"], "c": ["z", None]}
     found = documents(columns, {"options": ["a", "b", "c"]})
     assert [one["options"] for one in found] == [["x", "y", "z"], ["x", "y"]]
@@ -121,7 +117,7 @@ GOOD = {"answer": ["A", "B"], "options": ['["x", "y"]', '["x", "y"]'], "images":
         ({}, ["answer"], "'columns' in the metadata of a task is .* such as {answer: answer_label}"),
     ],
 )
-def test_damage_is_one_sentence(damage: dict[str, Any], named: Any, complaint: str) -> None:
+def test_damage_is_one_sentence(damage, named, complaint):
     setting = {"image_files": "images", **named} if isinstance(named, dict) else named
     with pytest.raises(MedTasksError, match=complaint):
         documents({**GOOD, **damage}, setting)
