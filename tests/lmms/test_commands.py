@@ -1,18 +1,22 @@
-"""Contract with the harness: each way to start it finds our tasks with no flag, from the installed wheel.
+"""Commands as users give them: from the installed wheel, and all that README and docs show."""
 
-Everything here starts processes, as users do.
-"""
-
+import pytest
 import json
 import sys
 from pathlib import Path
-
 import pytest
-
 from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import tasks_folder
-
 from .conftest import REPOSITORY
+import doctest
+import os
+import re
+import shlex
+import subprocess
+from ..curate.reviewed_study import detailed_study, review
+from ..processes import run_here
+from ..scripted_server import Endpoint, serving
+from .test_own_task_page import write_blocks
 
 MODES = "mediconfusion,mediconfusion_gd,mediconfusion_ps"
 TINY = f"--model medtasks_tiny --model_args journal=false --device cpu --tasks {MODES} --batch_size 4".split()
@@ -25,7 +29,6 @@ results = simple_evaluate(model="medtasks_tiny", tasks=sys.argv[1].split(","), *
 json.dump({"file": medtasks.__file__, "results": results["results"]}, open(sys.argv[2], "w"))
 """
 
-pytestmark = pytest.mark.slow
 
 
 def results_below(folder):
@@ -33,6 +36,7 @@ def results_below(folder):
     return json.loads(file.read_text())
 
 
+@pytest.mark.slow
 def test_command_line_comes_from_the_wheel(run, wheel):
     shown = run(["medtasks", "path"])
     assert shown.returncode == 0
@@ -43,6 +47,7 @@ def test_command_line_comes_from_the_wheel(run, wheel):
     assert in_files <= {line.strip() for line in listed.stdout.splitlines()}
 
 
+@pytest.mark.slow
 def test_tasks_are_evaluated(run, sample_home, tmp_path):
     ran = run(["lmms-eval", *TINY, "--limit", "4", "--output_path", "out"], MEDTASKS_HOME=str(sample_home))
     results = results_below(tmp_path / "out")["results"]
@@ -54,6 +59,7 @@ def test_tasks_are_evaluated(run, sample_home, tmp_path):
     assert "[SAMPLE DATA]" in ran.stdout
 
 
+@pytest.mark.slow
 def test_python_interface(run, wheel, sample_home, tmp_path):
     out = tmp_path / "results.json"
     ran = run([sys.executable, "-c", SIMPLE_EVALUATE, MODES, str(out)], MEDTASKS_HOME=str(sample_home))
@@ -63,6 +69,7 @@ def test_python_interface(run, wheel, sample_home, tmp_path):
     assert set(found["results"]) == set(MODES.split(","))
 
 
+@pytest.mark.slow
 def test_wheel_holds_everything(wheel):
     files = {str(path.relative_to(wheel)) for path in wheel.rglob("*") if path.is_file()}
     ours = [path for path in tasks_folder().rglob("*") if path.is_file() and path.suffix in ("", ".yaml", ".md")]
@@ -79,3 +86,92 @@ def test_wheel_holds_everything(wheel):
     text = entry_points.read_text()
     assert "[lmms_eval.models]\nmedtasks = medtasks.lmms.plugin:model_manifests" in text
     assert "lmms_eval = lmms_eval.cli.dispatch:main" in text
+
+
+PAGES = sorted(
+    page
+    for pattern in ("*.md", "docs/*.md", "tasks_yaml/*/README.md", "model_adapters/README.md")
+    for page in REPOSITORY.glob(pattern)
+)
+COMMAND = re.compile(r"\s*(pip|medtasks|lmms[_-]eval|lm_eval|python3? -m|accelerate|torchrun|git|export) ")
+NOT_TESTED = re.compile(r"# not tested: \w")
+JUDGE = "127.0.0.1:8000"
+
+
+def shell_lines(page):
+    """Lines of the page's shell blocks that can be run; what installs is the gate's to run, see ``.ci/run``."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    lines = "".join(blocks).splitlines()
+    return [line for line in lines if not NOT_TESTED.search(line) and not line.startswith("pip install")]
+
+
+def commands(lines):
+    """Yield the commands of shell lines: a document that is part of one stays with it, and ``&&`` parts two."""
+    remaining = iter(lines)
+    for line in remaining:
+        if match := re.search(r"<<'(\w+)'", line):
+            document = [line]
+            while document[-1] != match[1]:
+                document.append(next(remaining))
+            yield "\n".join(document)
+        elif line and not line.startswith("#"):
+            yield from line.split(" && ")
+
+
+def run_command(command, folder, patch):
+    """Run one command of a page: ours and the harness's in this process, all else in a shell."""
+    if command.startswith("export "):
+        for word in shlex.split(command)[1:]:
+            name, _, value = word.partition("=")
+            patch.setenv(name, value.replace("$PWD", str(folder)))
+    elif command.startswith(("medtasks ", "lmms_eval ")):
+        alone, may_fail, _ = command.partition(" || true")
+        words = [os.path.expandvars(word) for word in shlex.split(alone, comments=True)]
+        ran = run_here(words, folder)
+        assert ran.returncode == 0 or may_fail, f"{command}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}"
+    else:
+        torchrun = f'torchrun() {{ {shlex.quote(sys.executable)} -m torch.distributed.run "$@"; }}'
+        line = ["bash", "-euo", "pipefail", "-c", f"{torchrun}\n{command}"]
+        ran = subprocess.run(line, cwd=folder, capture_output=True, text=True)
+        assert ran.returncode == 0, f"{command}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}"
+
+
+def run_examples(page):
+    """Run the page's Python examples and compare what they return with what the page prints."""
+    text = page.read_text(encoding="utf-8")
+    source = "\n".join(re.findall(r"^```python\n(>>> .*?)^```", text, re.DOTALL | re.MULTILINE))
+    examples = doctest.DocTestParser().get_doctest(source, {}, page.name, str(page), 0)
+    assert doctest.DocTestRunner().run(examples).failed == 0
+
+
+def curated(folder):
+    """Make what the commands that are not tested would: a study with drafts, and an expert's review."""
+    review(detailed_study(folder / "chest_pairs", name="chest_pairs"))
+
+
+PREPARED = {
+    "own_tasks.md": lambda folder: write_blocks(folder / "my_tasks"),
+    "curate.md": curated,
+}
+
+
+def test_commands_stand_in_shell_blocks_and_scripts_can_be_read():
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        outside = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+        assert [line for line in outside.splitlines() if line.startswith("    ") and COMMAND.match(line)] == [], page
+        for script in re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if shell_lines(page)], ids=lambda page: page.stem)
+def test_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+    PREPARED.get(page.name, lambda folder: None)(tmp_path)
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    with serving(Endpoint()) as judge:
+        for command in commands(shell_lines(page)):
+            run_command(command.replace(f"http://{JUDGE}/v1", judge.url), tmp_path, monkeypatch)
+        if "```python\n>>> " in page.read_text(encoding="utf-8"):
+            run_examples(page)

@@ -34,7 +34,7 @@ YAML = re.findall(r"```yaml\n(.*?)```\n(?:\n```json\n(.*?)```)?", PAGE.read_text
 BLOCKS = [block for block in YAML if block[1]]
 NAMES = [re.match(r"task: (\w+)\n", text)[1] for text, _ in BLOCKS]
 ASKED = [*NAMES, *(f"own_choice_{one}" for one in VARIANTS), "own_pairs_swapped", "own_pairs_rotated"]
-ASKED += ["own_classes_rotated", "own_several_rotated", "own_yes_no_blind", "own_reports_swapped"]
+ASKED += ["own_classes_rotated", "own_several_rotated", "own_yes_no_blind", "own_reports_swapped", "own_choice_think"]
 PUBLISHED = Path(os.environ.get("MEDTASKS_TEST_DATA") or SHARED / "data") / "medevalkit" / "MedVLThinker-Eval" / "data"
 WHOLE = {
     re.search(r"^task: (\w+)$", text, re.MULTILINE)[1]: text for text, rows in YAML if not rows

@@ -1,5 +1,6 @@
-"""``medtasks run``'s isolation, with a stand-in for the harness that fails where it is told to."""
+"""``medtasks run``: failing tasks, with a stand-in for the harness that fails on demand, and a killed run."""
 
+import pytest
 import json
 import os
 import shutil
@@ -8,19 +9,17 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-
 import pytest
 from lmms_eval.utils import simple_parse_args_string
-
 from medtasks.errors import MedTasksError
 from medtasks.running import harness_run
 from medtasks.running.harness_run import run_tasks, stopping_by_signal
 from medtasks.runs import run_manifest as process_records
 from medtasks.tasks import documents, task_files
 from medtasks.tasks.documents import Selection, select
-
 from ..tables import each_row
 from ..waiting import wait_until
+from ..processes import run_here, start_fresh
 
 SCRIPT = """
     import json, os, pathlib, signal, sys, time
@@ -78,14 +77,13 @@ def tasks(monkeypatch, tmp_path):
     ],
 )
 def test_a_failing_task_costs_itself_alone(script, tmp_path, tasks, names, failing, calls):
-    members = "['one', 'two'] if tasks == ['medical'] else []"
-    body = f"if not set(tasks) & set({failing.split()}): write(*tasks, *({members}))"
+    members = ["one", "two"] if names == "medical" else []
+    body = f"if not set(tasks) & set({failing.split()}): write(*tasks, *{members})"
     outcome = run_tasks(names.split(), [], tmp_path / "out", script(body))
     assert [",".join(process.tasks) for process in outcome.processes] == calls
     assert all(process.exit_code == 0 and process.seconds > 0 for process in outcome.processes)
     assert outcome.failed == failing.split()
-    assert set(outcome.done) - {"one", "two"} == set(names.split()) - set(outcome.failed) - {"one", "two"}
-    assert not set(outcome.done) & set(outcome.failed)
+    assert set(outcome.done) == {*names.split(), *members} - set(outcome.failed)
     assert len(outcome.results) == (len(outcome.done) if failing else 1)
     assert set(outcome.files.values()) == set(outcome.results)
 
@@ -234,3 +232,33 @@ def test_only_ctrl_c_shows_no_traceback(tmp_path, error, code, shown):
     command = [sys.executable, "-m", "medtasks.lmms.harness_process"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr[: len(shown) or None]) == (code, shown)
+
+
+MODEL = ["--model", "medtasks_tiny", "--model_args", "journal=false", "--device", "cpu"]
+
+
+@pytest.fixture
+def reported(sample_home, tmp_path):
+    """Report on the folder ``results``; return what is printed and the JSON."""
+
+    def report():
+        command = [sys.executable, "-m", "medtasks.cli.main", "report", "results", "--json", "found.json"]
+        ran = run_here(command, tmp_path, MEDTASKS_HOME=str(sample_home))
+        assert ran.returncode == 0, ran.stderr
+        assert (tmp_path / "results" / "report.html").stat().st_size > 10_000
+        return ran.stdout, json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
+
+    return report
+
+
+@pytest.mark.slow
+def test_a_killed_run(reported, sample_home, tmp_path):
+    command = ["medtasks", "run", *MODEL, "--output_path", "results", "--tasks", "mediconfusion,mediconfusion_gd"]
+    process = start_fresh(command, tmp_path, tmp_path / "log", MEDTASKS_HOME=str(sample_home))
+    wait_until(lambda: list((tmp_path / "results").glob("*_run.json")), process)
+    process.kill()
+    process.wait()
+    printed, found = reported()
+    assert found["tasks"] == []
+    assert sorted(found["missing"]) == ["mediconfusion", "mediconfusion_gd"]
+    assert "killed" in printed

@@ -1,14 +1,20 @@
-"""Whole runs of the harness in this process."""
+"""Whole runs of the harness, in this process and on two, of shards, and of groups."""
 
+import json
 import math
+import shutil
 
 import pytest
+from lmms_eval.api.metrics import pooled_sample_stderr
 
-from medtasks.errors import DatasetNotPrepared
+from medtasks.data.shards import SHARD_VARIABLE, Shard
+from medtasks.errors import DatasetNotPrepared, MedTasksError
+from medtasks.home import own_tasks_folder
+from medtasks.hooks import best_highest, best_lowest
+from medtasks.lmms.evaluation import refuse_other_parts
 
-from .whole_runs import answering, evaluate
-
-pytestmark = pytest.mark.slow
+from ..tables import each_row
+from .whole_runs import answering, evaluate, on_two
 
 
 def constant(reply, *losses):
@@ -24,6 +30,7 @@ def scores(results, task, rule="reference"):
 ALWAYS_A = {"set_accuracy": 0.0, "individual_accuracy": 0.5, "confusion": 1.0, "invalid_rate": 0.0}
 
 
+@pytest.mark.slow
 def test_constant_model_on_the_sample(sample):
     results = evaluate(["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"], constant("A", 1.0, 2.0))
     for task in ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps"):
@@ -37,6 +44,7 @@ def test_constant_model_on_the_sample(sample):
     assert len(data["fingerprint"]) == 12
 
 
+@pytest.mark.slow
 def test_golden_mediconfusion_constant_model(test_data, tmp_path, monkeypatch):
     from medtasks.data.prepare.prepare_dataset import prepare
     from medtasks.data.prepare.source_recipe import Options
@@ -50,6 +58,7 @@ def test_golden_mediconfusion_constant_model(test_data, tmp_path, monkeypatch):
     assert results["results"]["mediconfusion"]["alias"] == "mediconfusion"
 
 
+@pytest.mark.slow
 def test_ties_and_failures_go_as_each_rule_says(sample):
     tied = evaluate(["mediconfusion_gd", "mediconfusion_ps"], constant("", 1.0, 1.0))
     assert scores(tied, "mediconfusion_gd") == ALWAYS_A
@@ -62,6 +71,7 @@ def test_ties_and_failures_go_as_each_rule_says(sample):
     assert {s["score"]["reason"] for s in failed["samples"]["mediconfusion_ps"]} == {"adapter_failed"}
 
 
+@pytest.mark.slow
 def test_users_yaml_runs_beside_ours_and_a_general_task(sample, drop_in):
     assert len((drop_in / "sides.yaml").read_text().splitlines()) < 25
     model = constant("The answer is (A).")
@@ -72,6 +82,94 @@ def test_users_yaml_runs_beside_ours_and_a_general_task(sample, drop_in):
     assert results["shouting"]["upper,none"] == 0
 
 
+@pytest.mark.slow
 def test_unprepared_dataset_is_one_sentence():
     with pytest.raises(DatasetNotPrepared, match=r"not prepared in .*; run 'medtasks data prepare mediconfusion'"):
         evaluate(["mediconfusion"])
+
+
+NUMBERED_YAML = """\
+task: numbered
+dataset_path: json
+dataset_kwargs: {data_files: {test: FILE}}
+test_split: test
+output_type: generate_until
+doc_to_visual: !function numbered.no_visual
+doc_to_text: "{{question}}"
+doc_to_target: "A"
+process_results: !function numbered.process_results
+metric_list:
+  - {metric: number, aggregation: mean, higher_is_better: true}
+"""
+NUMBERED = """\
+def no_visual(doc):
+    return []
+
+
+def process_results(doc, results):
+    return {"number": float(doc["number"])}
+"""
+
+
+@pytest.fixture
+def numbered(sample_home, tmp_path, monkeypatch):
+    """Beside the drawn sample, a task that is not ours and scores each of its ten rows by its number."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(shutil.copytree(sample_home, tmp_path / "home")))
+    own_tasks_folder().mkdir(exist_ok=True)
+    rows = [json.dumps({"question": f"Number {number}?", "number": number}) for number in range(10)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    (own_tasks_folder() / "numbered.yaml").write_text(NUMBERED_YAML.replace("FILE", str(tmp_path / "rows.jsonl")))
+    (own_tasks_folder() / "numbered.py").write_text(NUMBERED)
+
+
+@pytest.mark.slow
+def test_two_processes_ask_a_shard_as_one(numbered, monkeypatch, tmp_path):
+    """One of them has no row of ``numbered``: what it asks to keep step with the other is in no score."""
+    monkeypatch.setenv(SHARD_VARIABLE, "4/10")
+    tasks = ["numbered", "mediconfusion_gd"]
+    one = evaluate(tasks, batch_size=1)["results"]
+    assert one["numbered"]["number,none"] == 3.0
+    assert one["mediconfusion_gd"]["scored_samples,reference"] == 2
+    two = on_two(tmp_path, tasks, batch_size=1)
+    assert two == {task: {key: repr(value) for key, value in row.items()} for task, row in one.items()}
+
+
+@pytest.mark.slow
+def test_what_chooses_rows_too_is_refused(sample, monkeypatch):
+    monkeypatch.setenv(SHARD_VARIABLE, "1/2")
+    for options in ({"limit": 4}, {"offset": 2}, {"cache_requests": True}):
+        with pytest.raises(MedTasksError, match="MEDTASKS_SHARD=1/2 chooses the rows"):
+            evaluate(["mediconfusion"], answering(lambda doc: "A"), **options)
+    monkeypatch.setenv(SHARD_VARIABLE, "3/2")
+    with pytest.raises(MedTasksError, match="such as --shard 3/16"):
+        evaluate(["mediconfusion"], answering(lambda doc: "A"))
+
+
+@pytest.mark.slow
+def test_another_harness_has_no_shards():
+    def of_another_harness():
+        raise AssertionError
+
+    of_another_harness.__module__ = "lm_eval.evaluator"
+    with pytest.raises(MedTasksError, match=r"MEDTASKS_SHARD=1/2 is for runs of lmms_eval; unset it for lm_eval"):
+        refuse_other_parts(Shard(1, 2), of_another_harness, {})
+    refuse_other_parts(None, of_another_harness, {"limit": 4})
+
+
+@each_row(
+    ("values", "highest", "lowest"),
+    [
+        ([0.25, 0.5, 0.125], 0.5, 0.125),
+        ([0.25, math.nan, 0.125], 0.25, 0.125),
+        ([math.nan, 0.25], 0.25, 0.25),
+        ([0.0, math.nan], 0.0, 0.0),
+        ([1], 1, 1),
+        ([math.nan, math.nan], math.nan, math.nan),
+    ],
+)
+def test_best(values, highest, lowest):
+    for best, expected in ((best_highest, highest), (best_lowest, lowest)):
+        sizes = [352] * len(values)
+        assert best(values, sizes, True) == pytest.approx(expected, nan_ok=True)
+        # The harness can compute no pooled error afterwards.
+        assert math.isnan(pooled_sample_stderr([0.01] * len(values), sizes))

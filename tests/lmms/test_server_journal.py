@@ -2,14 +2,8 @@
 
 import asyncio
 import contextlib
-import hashlib
 import inspect
 import json
-import os
-import random
-import signal
-import sys
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -21,7 +15,6 @@ from medtasks.home import home
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journal_notices, journaled
 from medtasks.runs.harness_options import read_options
 
-from ..processes import run_fresh
 from ..scripted_server import Endpoint, serving
 from ..tables import each_row
 
@@ -79,8 +72,7 @@ def test_an_answer_is_given_again_as_it_came(server, client):
     choice = {"index": 0, "finish_reason": "stop", "message": message, "stop_reason": None}
     body = {"id": "1", "object": "chat.completion", "created": 7, "model": "m", "choices": [choice], "usage": usage}
     server.script = [server.status(200, json.dumps(body))]
-    (first,) = ask(model(server.url, client=client))
-    (second,) = ask(model(server.url, client=client))
+    (first,), (second,) = (ask(model(server.url, client=client)) for _ in range(2))
     assert server.count == 1
     assert isinstance(second, ChatCompletion)
     assert second == first
@@ -88,6 +80,20 @@ def test_an_answer_is_given_again_as_it_came(server, client):
     assert second.usage.prompt_tokens == 3
     (file,) = journals()
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_an_answer_is_on_disk_before_the_next_request_and_a_torn_one_is_asked_again(server):
+    """So that a run which is killed loses the answers under way alone."""
+    requests = [{**REQUEST, "seed": seed} for seed in range(3)]
+    with journaled(lm := model(server.url)):
+        for number, request in enumerate(requests, 1):
+            lm.client.chat.completions.create(**request)
+            (file,) = journals()
+            assert file.read_bytes().count(b"\n") >= number
+    file.write_bytes(file.read_bytes()[:-9])
+    for _ in range(2):
+        ask(model(server.url), *requests)
+        assert server.count == 4
 
 
 def test_without_the_variable_nothing_is_kept(server, monkeypatch):
@@ -216,16 +222,6 @@ def test_equal_requests_at_once_get_an_answer_each(server):
     assert server.count == 8
 
 
-def test_a_torn_file_costs_its_last_answer(server):
-    requests = [{**REQUEST, "seed": seed} for seed in range(3)]
-    ask(model(server.url), *requests)
-    (file,) = journals()
-    file.write_bytes(file.read_bytes()[:-9])
-    for _ in range(2):
-        ask(model(server.url), *requests)
-        assert server.count == 4
-
-
 # ---- models ----
 
 
@@ -258,85 +254,3 @@ def test_a_model_without_a_client_is_warned_of(warnings):
         assert lm.client is None
     (line,) = warnings
     assert "no journal is kept" in line
-
-
-# ---- killed ----
-
-SCRIPT = """
-import gc, json, os, sys
-import torch
-torch.set_num_threads(1)
-from lmms_eval.evaluator import simple_evaluate
-from lmms_eval.models import get_model
-from lmms_eval.tasks import TaskManager
-from medtasks.tasks.task_index import tasks_folder
-
-address, plan = sys.argv[1], json.loads(sys.argv[2])
-manager = TaskManager(include_path=[str(tasks_folder())], include_defaults=False)
-for model, _, _ in plan:
-    get_model(model)
-gc.freeze()  # the harness collects garbage twice in a run
-
-def evaluate(model, journal, name):
-    with open("pid", "w") as file:
-        file.write(str(os.getpid()))
-    os.environ["MEDTASKS_JOURNAL"] = journal
-    arguments = f"base_url={address},model=tiny,num_cpus=4,num_concurrent=4,max_retries=1"
-    ran = simple_evaluate(
-        model_args=arguments, tasks=["mediconfusion"], task_manager=manager, log_samples=True, model=model
-    )
-    keys = ("doc_id", "resps", "filtered_resps", "score")
-    samples = [[sample[key] for key in keys] for sample in ran["samples"]["mediconfusion"]]
-    with open(name, "w") as file:
-        json.dump([samples, repr(ran["results"]["mediconfusion"])], file, default=str)
-
-codes = []
-for step in plan:  # each in a process of its own
-    child = os.fork()
-    if child == 0:
-        try:
-            evaluate(*step)
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-print(json.dumps(codes))
-"""
-AT_ONCE = 4
-
-
-@pytest.mark.slow
-def test_runs_killed_at_any_request_end_like_undisturbed_ones(server, sample, tmp_path):
-    """Killed by the server, which says something else to each question and is not always equally fast."""
-    seed = int.from_bytes(os.urandom(2), "big")
-    chance = random.Random(seed)
-    kills = {"async_openai": 3, "openai": 1}
-    plan, last = [["async_openai", "", "calm"]], [0]  # steps, and the request at which each is killed
-    for name, times in kills.items():
-        plan += [[name, "true", name]] * (times + 1)
-        last += [*[chance.randint(1, 6) for _ in range(times)], 0]
-    requests = {}  # their number by process
-
-    def choose(body):
-        process = int((tmp_path / "pid").read_text())
-        requests[process] = requests.get(process, 0) + 1
-        if requests[process] == last[len(requests) - 1]:
-            os.kill(process, signal.SIGKILL)
-        digest = hashlib.sha256(json.dumps(body["messages"]).encode()).digest()
-        return server.reply(["A", "B", "The answer is A.", "Both."][digest[0] % 4], delay=0.03 * chance.random())
-
-    server.choose = choose
-    (tmp_path / "script.py").write_text(SCRIPT)
-    run = run_fresh([sys.executable, "script.py", server.url, json.dumps(plan)], tmp_path, OPENAI_API_KEY="none")
-    assert run.returncode == 0, run.stderr[-3000:]
-    codes = json.loads(run.stdout.splitlines()[-1])
-    assert codes == [-9 if number else 0 for number in last], f"seed {seed}: {run.stderr[-3000:]}"
-    counts = Counter()
-    for (_, _, name), number in zip(plan, requests.values(), strict=True):
-        counts[name] += number
-    assert counts["calm"] == 32
-    for name, times in kills.items():
-        assert 32 <= counts[name] <= 32 + times * AT_ONCE, f"seed {seed}: at most those under way are repeated per kill"
-        assert (tmp_path / name).read_text() == (tmp_path / "calm").read_text(), f"seed {seed}"

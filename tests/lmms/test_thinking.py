@@ -1,7 +1,6 @@
 """Thinking variants: which tasks have them, what they ask, letter by letter, and whole runs with scripted replies."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,6 @@ from medtasks.data.samples import option_index
 from medtasks.prompts.template import target
 from medtasks.tasks.documents import task_documents, variant_hook
 from medtasks.tasks.task_files import (
-    include,
     tagged_tasks,
     task_config,
     task_file,
@@ -175,32 +173,3 @@ def test_a_server_whose_parser_tells_the_reasoning_apart(prepared, monkeypatch):
         assert (sample["score"]["value"], sample["score"]["reasoning_words"]) == ("A", 5)
         assert "It is B, or" in json.dumps(sample["resps"])
         assert sample["token_counts"][0]["output_tokens"] == 9
-
-
-OWN = """
-task: own_choice
-dataset_path: json
-dataset_kwargs: {data_files: {test: rows.jsonl}}
-test_split: test
-output_type: generate_until
-doc_to_text: !function medtasks.hooks.prompts.prompt
-doc_to_visual: !function medtasks.hooks.images.no_images
-doc_to_target: !function medtasks.hooks.prompts.target
-process_results: !function medtasks.hooks.choice.process_results
-metric_list: !function medtasks.hooks.choice.METRIC_LIST
-generation_kwargs: {max_new_tokens: 16, until: []}
-metadata: {columns: {answer: letter}}
-"""
-
-
-@pytest.mark.slow
-def test_a_task_in_the_users_own_folder(tmp_path, monkeypatch):
-    rows = [{"question": "Where?", "options": ["Here", "There"], "letter": letter} for letter in "ABBA"]
-    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    (tmp_path / "own.yaml").write_text(OWN.replace("rows.jsonl", str(tmp_path / "rows.jsonl")))
-    include([tmp_path])
-    assert task_file("own_choice").thinking == THINKING
-    tasks, model = ["own_choice", "own_choice_think"], answering(lambda doc: f"<think>A? B?</think>{doc['answer']}")
-    ran = evaluate(tasks, model, include=Path(tmp_path), log_samples=True)
-    assert [ran["results"][name]["accuracy,none"] for name in tasks] == [1, 1]
-    assert ran["configs"]["own_choice_think"]["metadata"]["base"] == "own_choice"

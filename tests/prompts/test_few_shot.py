@@ -108,18 +108,6 @@ def test_turns_without_images_and_with_an_empty_answer(home):
     assert [plain(message)[1] for message in shown if message["role"] == "assistant"].count("") == len(nothing)
 
 
-def test_harness_accepts_the_turns(home):
-    from lmms_eval.protocol import ChatMessages
-
-    doc = documents("pad_ufes_20")[0]
-    conversation = ChatMessages(messages=messages(doc, settings("pad_ufes_20")))
-    shown, videos, audios = conversation.extract_media()
-    assert ([image.width for image in shown], videos, audios) == ([18, 20, 22, 24, 26, 10], [], [])
-    sent = conversation.to_hf_messages()
-    assert [turn["role"] for turn in sent] == ["user", "assistant"] * 5 + ["user"]
-    assert sent[1]["content"] == [{"type": "text", "text": "Bowen’s disease (BOD) (BOD)"}]
-
-
 def test_demonstrations_are_read_once(home, monkeypatch):
     doc = documents("bloodmnist")[0]
     first = images(doc)
