@@ -243,6 +243,20 @@ def refuse_other_parts(shard: Shard | None, evaluate: Callable[..., Any], argume
 @contextlib.contextmanager
 def _asking_only(shard: Shard | None, tasks: Mapping[str, Any]) -> Iterator[dict[str, int]]:
     """Let the harness's tasks ask only the rows of a shard within the block; yield the number of rows by task."""
+
+    def build(task: Any, build_all: Callable[..., None], rows: Collection[int], **options: Any) -> None:
+        task._instances = []
+        if not rows:  # on all ranks: the harness's own function would raise
+            return
+        build_all(**options)
+        requests = [each for each in task._instances if each.doc_id in rows and not (each.metadata or {}).get(_PADDING)]
+        if not requests:  # a rank without any pads, as in the harness
+            first = task._instances[0].doc_id
+            requests = [each for each in task._instances if each.doc_id == first]
+            for request in requests:
+                request.metadata, request.doc_id = {**(request.metadata or {}), _PADDING: True}, _NO_ROW
+        task._instances = requests
+
     chosen: dict[str, frozenset[int]] = {}
     for name, task in tasks.items():
         if shard is None:
@@ -250,27 +264,9 @@ def _asking_only(shard: Shard | None, tasks: Mapping[str, Any]) -> Iterator[dict
         documents = task.eval_docs_no_media
         has_clusters = _dataset_in_path(task) is not None or _has_our_hook(task)  # those of others are unknown
         chosen[name] = frozenset(shard.rows(clusters_of(documents) if has_clusters else range(len(documents))))
-        task.build_all_requests = partial(_build, task, task.build_all_requests, chosen[name])
+        task.build_all_requests = partial(build, task, task.build_all_requests, chosen[name])
     try:
         yield {name: len(rows) for name, rows in chosen.items()}
     finally:
         for name in chosen:
             del tasks[name].build_all_requests
-
-
-def _build(task: Any, build_all: Callable[..., None], rows: Collection[int], **options: Any) -> None:
-    """Build the requests of this rank's rows in the shard; a rank without any pads, as in the harness.
-
-    A task without any on all ranks has no requests: the harness's own function would raise.
-    """
-    task._instances = []
-    if not rows:
-        return
-    build_all(**options)
-    requests = [each for each in task._instances if each.doc_id in rows and not (each.metadata or {}).get(_PADDING)]
-    if not requests:
-        first = task._instances[0].doc_id
-        requests = [each for each in task._instances if each.doc_id == first]
-        for request in requests:
-            request.metadata, request.doc_id = {**(request.metadata or {}), _PADDING: True}, _NO_ROW
-    task._instances = requests

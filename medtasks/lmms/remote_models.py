@@ -62,7 +62,6 @@ class Destination:
 
     url: str  # ``http(s)://host[:port]/path``; empty for an unknown or malformed address
     source: str = ""  # the argument or variable that named it; empty if none did
-    names: tuple[str, ...] = ()  # the arguments that could have named it
     obeys_proxies: bool = True  # whether the model's client uses a proxy from the environment
 
 
@@ -116,13 +115,10 @@ def trusted_model(environment: Mapping[str, str]) -> str | None:
 
 def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
     """Return reason and fix for a refused destination, to follow "is not sent"; empty for a permitted one."""
-    fix = (
-        "give base_url=http://127.0.0.1:8000/v1 of a server on this machine"
-        if "base_url" in destination.names
-        else "choose a model that is known to answer on this machine"
-    )
     if not destination.url and not destination.source:
+        fix = "choose a model that is known to answer on this machine"
         return f"because it is unknown where it sends questions; {fix}"
+    fix = "give base_url=http://127.0.0.1:8000/v1 of a server on this machine"
     if not destination.url:
         return f"because {destination.source} is not {_FORM}; {fix}, or one whose address you give in this form"
     origin, host = servers.origin(destination.url), servers.host(destination.url)
@@ -189,7 +185,7 @@ def client_address(client: object) -> str:
 
 def _named(addresses: object, source: str = "base_url", *, obeys_proxies: bool) -> list[Destination]:
     texts = [text.strip() for text in str(addresses or "").split(";") if text.strip()]
-    return [Destination(servers.readable(text), source, ("base_url",), obeys_proxies) for text in texts]
+    return [Destination(servers.readable(text), source, obeys_proxies) for text in texts]
 
 
 def class_path_of(model: str, *, force_simple: bool = False) -> str:

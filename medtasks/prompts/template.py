@@ -3,26 +3,21 @@
 The templates are settings under ``lmms_eval_specific_kwargs``, one set per model family, in the language of
 :mod:`medtasks.families.templates`:
 
-=====================  ==============================================================================================
-setting                meaning
-=====================  ==============================================================================================
-``template``           the prompt. It may name the document's columns, of which ``question``, ``context``, ``details``
-                       and ``indication`` may be absent, and ``image`` (the place of one image), ``images`` (one place
-                       per image), ``hint`` (a line of its own, if any), ``options`` (all, as the next settings say; a
-                       loop takes one by one), ``option_a`` ..., ``option_lines`` (a list) and ``closed_prefix``
-``closed_prefix``      text under that name where the published answer is exactly ``yes`` or ``no``, elsewhere empty
-``option``             form of one option, see :func:`medtasks.families.templates.written_options`
-``options_joined_by``  text between two options, by default a new line
-``images_joined_by``   text between two places of ``images``, by default nothing
-``image_mark``         mark of an image's place for a simple model; without it, images come first in its prompt
-``shown_images``       number of images that are shown, the first ones; by default all
-``image_name``         name of an image in texts of the document, by its ``number``, such as ``<image {{ number }}>``;
-                       it is shown where question or ``option_lines`` first name it, in this order
-``image_token``        text that replaces each ``image_name``; the images so named, and no others, are then shown at
-                       ``images``, in the order of their names
-``example_answer``     answer in a demonstration, see :func:`example_answer`
-any other text         a name for templates, in place of the document's column of this name if there is one
-=====================  ==============================================================================================
+- ``template``: the prompt. It may name the document's columns, of which ``question``, ``context``, ``details`` and
+  ``indication`` may be absent, and ``image`` (the place of one image), ``images`` (one place per image), ``hint`` (a
+  line of its own, if any), ``options`` (all, as the next settings say; a loop takes one by one), ``option_a`` ...,
+  ``option_lines`` (a list) and ``closed_prefix``
+- ``closed_prefix``: text under that name where the published answer is exactly ``yes`` or ``no``, elsewhere empty
+- ``option``: form of one option, see :func:`medtasks.families.templates.written_options`
+- ``options_joined_by``, ``images_joined_by``: text between two, by default a new line, and nothing
+- ``image_mark``: mark of an image's place for a simple model; without it, images come first in its prompt
+- ``shown_images``: number of images that are shown, the first ones; by default all
+- ``image_name``: name of an image in texts of the document, by its ``number``, such as ``<image {{ number }}>``; it is
+  shown where question or ``option_lines`` first name it, in this order
+- ``image_token``: text that replaces each ``image_name``; the images so named, and no others, are then shown at
+  ``images``, in the order of their names
+- ``example_answer``: answer in a demonstration, see :func:`example_answer`
+- any other text: a name for templates, in place of the document's column of this name if there is one
 
 Questions with lettered options list them as ``A: text`` lines, and a template that marks images itself may have any
 number of marks. Closed questions, yes/no and options mixed, have two templates: ``yes_no_template`` and

@@ -1,13 +1,7 @@
 """Prompts about volumes, for models that read volumes and for those that see only images.
 
-The settings are those of :mod:`medtasks.prompts.template`, and
-
-==========  =========================================================================================================
-setting     meaning
-==========  =========================================================================================================
-``slices``  number of axial slices that represent a volume, evenly spaced from feet to head; 0: the model reads its
-            file. Every slice is an image of its own, with its own place in the prompt
-==========  =========================================================================================================
+The settings are those of :mod:`medtasks.prompts.template`, and ``slices``: the number of axial slices that represent a
+volume, evenly spaced from feet to head; 0: the model reads its file. Every slice is an image with a place of its own.
 """
 
 from collections.abc import Mapping

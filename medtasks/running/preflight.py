@@ -182,7 +182,10 @@ def _unknown_names(run: PlannedRun) -> Iterator[Notice]:
                 spec = importlib.util.find_spec(f"{plugin}.tasks")
                 folders += [Path(root) for root in (spec and spec.submodule_search_locations) or ()]
         index = index_tasks(folders)
-        tasks = {*our_names(), *index.configs, *index.members}
+        tasks = {*index.configs, *index.members}
+        for name, task in task_files().items():
+            tasks |= {name, *task.tags, *(made.name for made in variants_of(task, thinking=True))}
+            tasks |= {name + TAG_ENDING} if task.variants else set()
     folder_hint = "" if run.options.folders() else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
     for name in names:
         if name not in tasks and not any(fnmatchcase(task, name) for task in tasks):
@@ -200,14 +203,6 @@ def _unknown_names(run: PlannedRun) -> Iterator[Notice]:
     elif name not in models:
         hint = near_match(name, models) or "; no other name is like it"
         yield refuse(f"there is no model '{name}', neither here nor in lmms-eval ('lmms-eval models' lists all){hint}")
-
-
-def our_names() -> Iterator[str]:
-    """Yield every name of ours that ``--tasks`` takes: tasks, groups, tags, variants."""
-    for name, task in task_files().items():
-        yield from (name, *task.tags, *(made.name for made in variants_of(task, thinking=True)))
-        if task.variants:
-            yield name + TAG_ENDING
 
 
 def _private_data(run: PlannedRun) -> Iterator[Notice]:

@@ -1,19 +1,13 @@
 r"""Tasks without files of their own: each follows from another one's, by the keys in which it differs.
 
-===============  ======================================================================================================
-ending           difference
-===============  ======================================================================================================
-(any)            in ``variants.yml`` next to the task's file: ending, included file, description, protocol
-``_5shot``       five solved examples first, for tasks whose metadata have ``few_shot``
-``_blind``       the question's image is not shown. Images of solved examples in the prompt remain
-``_blank``       a uniform grey image of the same size replaces each image of the question
-``_swapped``     the question comes with another image: the other one of its pair, else that of another patient or case
-``_rotated``     every question is asked once for each rotation of its options (:mod:`medtasks.families.rotations`)
-``_think``       MedVLThinker's instruction and a blank line come before the prompt: thoughts in ``<think>``, the answer
-                 in ``<answer>``
-``_think_boxed`` the last line of the prompt is MedEvalKit's for reasoning: the answer in a ``\boxed{}``. It replaces a
-                 line that asks for the bare answer
-===============  ======================================================================================================
+- any ending in ``variants.yml`` next to the task's file, with included file, description and protocol
+- ``_5shot``: five solved examples first, for tasks whose metadata have ``few_shot``
+- ``_blind``: the question's image is not shown. Images of solved examples in the prompt remain
+- ``_blank``: a uniform grey image of the same size replaces each image of the question
+- ``_swapped``: the question comes with another image: the other one of its pair, else that of another patient or case
+- ``_rotated``: every question is asked once for each rotation of its options (:mod:`medtasks.families.rotations`)
+- ``_think``: MedVLThinker's instruction comes before the prompt: thoughts in ``<think>``, the answer in ``<answer>``
+- ``_think_boxed``: MedEvalKit's last line for reasoning, the answer in a ``\boxed{}``, replaces one for the bare answer
 
 Of thinking variants the first has the short name because it alone asks to reason: a model without a switch does so by
 the prompt alone. Both have room for 4,096 new tokens, as MedVLThinker has, decode as their task does, and read the

@@ -1,34 +1,27 @@
 """Commands as users give them: from the installed wheel, and all that README and docs show."""
 
-import pytest
-import json
-import sys
-from pathlib import Path
-import pytest
-from medtasks.tasks.task_files import task_files
-from medtasks.tasks.task_index import tasks_folder
-from .conftest import REPOSITORY
 import doctest
+import json
 import os
 import re
 import shlex
 import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from medtasks.tasks.task_files import task_files
+from medtasks.tasks.task_index import tasks_folder
+
 from ..curate.reviewed_study import detailed_study, review
 from ..processes import run_here
 from ..scripted_server import Endpoint, serving
+from .conftest import REPOSITORY
 from .test_own_task_page import write_blocks
 
 MODES = "mediconfusion,mediconfusion_gd,mediconfusion_ps"
 TINY = f"--model medtasks_tiny --model_args journal=false --device cpu --tasks {MODES} --batch_size 4".split()
-SIMPLE_EVALUATE = """
-import json, sys
-from lmms_eval.evaluator import simple_evaluate
-import medtasks
-options = {"model_args": "journal=false", "limit": 4, "batch_size": 4, "device": "cpu"}
-results = simple_evaluate(model="medtasks_tiny", tasks=sys.argv[1].split(","), **options)
-json.dump({"file": medtasks.__file__, "results": results["results"]}, open(sys.argv[2], "w"))
-"""
-
 
 
 def results_below(folder):
@@ -57,16 +50,6 @@ def test_tasks_are_evaluated(run, sample_home, tmp_path):
         assert 0 <= scores["set_accuracy,reference"] <= 1
         assert scores["incomplete_pairs,robust"] == 0
     assert "[SAMPLE DATA]" in ran.stdout
-
-
-@pytest.mark.slow
-def test_python_interface(run, wheel, sample_home, tmp_path):
-    out = tmp_path / "results.json"
-    ran = run([sys.executable, "-c", SIMPLE_EVALUATE, MODES, str(out)], MEDTASKS_HOME=str(sample_home))
-    assert out.exists(), ran.stderr[-2000:]
-    found = json.loads(out.read_text())
-    assert Path(found["file"]).is_relative_to(wheel)
-    assert set(found["results"]) == set(MODES.split(","))
 
 
 @pytest.mark.slow

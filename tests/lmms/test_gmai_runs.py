@@ -1,13 +1,10 @@
-"""Whole runs of GMAI-MMBench's tasks, and of parts of it, on files in miniature."""
+"""Whole runs of GMAI-MMBench's tasks on files in miniature: submissions, two processes, and a judge."""
 
 import random
 
 import pytest
 
-from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
-from medtasks.home import dataset_folder
-from medtasks.tasks.own_tasks import select_as
 
 from .. import tiny_gmai
 from .whole_runs import answering, evaluate, on_two, values
@@ -15,17 +12,7 @@ from .whole_runs import answering, evaluate, on_two, values
 pytestmark = pytest.mark.slow
 
 VAL, TEST, MCLS = (f"gmai_mmbench_{part}" for part in ("val", "test", "mcls"))
-EYES, SCANS = "gmai_eyes", "gmai_scans"
-CRITERIA = {
-    EYES: {"department": ["O"], "modality": ["Fundus Photography", "CT"]},
-    SCANS: {"modality": ["x*"], "department": ["None", "Orthopedic Surgery"]},
-}
-WANTED = {
-    EYES: {"department": {"Ophthalmology"}, "modality": {"Fundus Photography", "CT"}},
-    SCANS: {"department": {"None", "Orthopedic Surgery"}, "modality": {"X-ray"}},
-}
-TASKS = [VAL, f"{VAL}_ll", TEST, MCLS, EYES, SCANS]
-ROWS = tiny_gmai.rows(60)
+TASKS = [VAL, f"{VAL}_ll", TEST, MCLS]
 OPTIONS = {"gen_kwargs": "max_new_tokens=4", "log_samples": True}
 
 
@@ -34,9 +21,7 @@ def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gmai")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(folder / "home"))
-        tiny_gmai.prepare_all(folder / "source", ROWS, several=9, seed=50, unkeyed=1)
-        for name, criteria in CRITERIA.items():
-            select_as(VAL, criteria, name)
+        tiny_gmai.prepare_all(folder / "source", tiny_gmai.rows(60), several=9, seed=50, unkeyed=1)
     return folder / "home"
 
 
@@ -55,29 +40,6 @@ def one_run(home):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(home))
         return evaluate(TASKS, **OPTIONS), submissions(home)
-
-
-def chosen(name):
-    return [row for row in ROWS if all(row[column] in wanted for column, wanted in WANTED[name].items())]
-
-
-def test_a_part_is_named_and_scores_like_the_same_questions_of_the_whole(one_run):
-    results, _ = one_run
-    data = {task: results["configs"][task]["metadata"]["data"] for task in TASKS}
-    whole = {sample["score"]["sample"]: sample for sample in results["samples"][VAL]}
-    for name in CRITERIA:
-        wanted = [row["index"] for row in chosen(name)]
-        assert data[name]["selected_from"] == VAL
-        assert data[name]["selection"].keys() == CRITERIA[name].keys()
-        assert results["n-samples"][name]["effective"] == data[name]["rows"] == len(wanted) > 0
-        assert data[name]["fingerprint"] == Manifest.read(dataset_folder(name)).fingerprint
-        part = {sample["score"]["sample"]: sample for sample in results["samples"][name]}
-        assert list(part) == wanted
-        for sample, own in part.items():
-            assert (own["resps"], own["score"]) == (whole[sample]["resps"], whole[sample]["score"])
-    assert not data[VAL]["selection"]
-    assert data[VAL]["rows"] == 60
-    assert len({data[task]["fingerprint"] for task in (VAL, TEST, MCLS, EYES, SCANS)}) == 5
 
 
 def test_the_submission_is_written_once(one_run):

@@ -1,25 +1,19 @@
 """From each published format to documents: every dataset prepares and verifies, and what is missing fails alone."""
 
-import json
 import re
-import shutil
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.data.catalogue import MULTIMEDEVAL
-from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 
 from ..multimedeval_image_sources import WRITERS
-from ..processes import run_here
 from ..tables import each_row
 
 SIZES = {info.name: info.rows for info in MULTIMEDEVAL}
-OPTIONS = "--model medtasks_tiny --model_args journal=false,batch_size=16 --gen_kwargs max_new_tokens=4 --device cpu"
 
 
 @pytest.fixture(scope="module")
@@ -57,29 +51,3 @@ def test_prepares_and_verifies(prepared, monkeypatch, name):
     assert len({file for document in documents for file in document["image_files"]}) == wanted.images
     verified = CliRunner().invoke(app, ["data", "verify", name])
     assert (verified.exit_code, verified.output.startswith(f"{name} is as prepared: ")) == (0, True)
-
-
-@pytest.mark.slow
-def test_missing_and_damaged_datasets_fail_alone(prepared, tmp_path):
-    """One lost its images, which shows in the run; one its documents, and one is not there, which shows before it."""
-    home = tmp_path / "home"
-    shutil.copytree(prepared[0], home, ignore=shutil.ignore_patterns("multimedeval_mednli"))
-    shutil.rmtree(home / "datasets" / "multimedeval_breastmnist" / "images")
-    (documents,) = Path(home, "datasets", "multimedeval_medqa", "test").glob("*.arrow")
-    documents.write_bytes(documents.read_bytes()[:-900])
-    tasks = ",".join(f"multimedeval_{name}" for name in ("breastmnist", "medqa", "mednli", "vqa_rad"))
-    command = f"medtasks run --tasks {tasks} --output_path out --log_samples {OPTIONS}"
-    ran = run_here(command.split(), tmp_path, MEDTASKS_HOME=str(home))
-    assert ran.returncode == 1
-    missing = f"dataset 'multimedeval_mednli' (MultiMedEval, credentialed) is not prepared in {home}; run 'medtasks"
-    for sentence in (missing, f"the documents in {documents.parents[1]} are damaged"):
-        assert ran.stdout.count(sentence) == 1
-    last = ran.stderr.splitlines()[-1]
-    assert last.startswith("medtasks: 3 of 4 tasks without results; the others are complete; ")
-    assert "run 'medtasks data prepare multimedeval_breastmnist' again" in last
-    (file,) = (tmp_path / "out").rglob("*_results.json")
-    content, task = json.loads(file.read_text()), "multimedeval_vqa_rad"
-    assert set(content["results"]) == {task}
-    assert content["n-samples"][task]["effective"] == len(prepared[1][task].test)
-    fingerprint = Manifest.read(home / "datasets" / task).fingerprint
-    assert content["configs"][task]["metadata"]["data"]["fingerprint"] == fingerprint

@@ -1,6 +1,5 @@
 """``medtasks run``: failing tasks, with a stand-in for the harness that fails on demand, and a killed run."""
 
-import pytest
 import json
 import os
 import shutil
@@ -9,17 +8,20 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+
 import pytest
 from lmms_eval.utils import simple_parse_args_string
+
 from medtasks.errors import MedTasksError
 from medtasks.running import harness_run
 from medtasks.running.harness_run import run_tasks, stopping_by_signal
 from medtasks.runs import run_manifest as process_records
 from medtasks.tasks import documents, task_files
 from medtasks.tasks.documents import Selection, select
+
+from ..processes import run_here, start_fresh
 from ..tables import each_row
 from ..waiting import wait_until
-from ..processes import run_here, start_fresh
 
 SCRIPT = """
     import json, os, pathlib, signal, sys, time

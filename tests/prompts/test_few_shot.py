@@ -95,19 +95,6 @@ def test_turns_of_a_chat_model(home):
     ]
 
 
-def test_turns_without_images_and_with_an_empty_answer(home):
-    doc = documents("pubmedqa")[0]
-    turns = [plain(message) for message in messages(doc, settings("pubmedqa"))]
-    assert [role for role, _ in turns] == ["user", "assistant"] * 5 + ["user"]
-    assert [text for role, text in turns if role == "assistant"] == ["no", "maybe", "yes", "no", "maybe"]
-    # The reference shows an empty answer where an image has no finding.
-    nothing = [
-        row for row in few_shot.demonstrations("multimedeval_mimic_cxr_classification") if not any(row["labels"])
-    ]
-    shown = messages(documents("mimic_cxr_classification")[0], settings("mimic_cxr_classification"))
-    assert [plain(message)[1] for message in shown if message["role"] == "assistant"].count("") == len(nothing)
-
-
 def test_demonstrations_are_read_once(home, monkeypatch):
     doc = documents("bloodmnist")[0]
     first = images(doc)

@@ -1,18 +1,20 @@
 """Images of a document: which are shown, where in the prompt, and those that cannot be."""
 
-import pytest
 import shutil
+
 import pytest
 from PIL import Image, ImageFile
+
 from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
+from medtasks.data.variants import blank, blind, swapped
 from medtasks.errors import DatasetNotPrepared, SourceError
 from medtasks.prompts.images import images
-from ..tables import each_row
-from PIL import Image
-from medtasks.data.variants import blank, blind, swapped
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks.published_names import prompt_settings
+
+from ..tables import each_row
+
 
 @pytest.fixture
 def picture(tmp_path):

@@ -121,7 +121,7 @@ def _address(scope: Scope, server: Server) -> CheckResult:
     if scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
         where += f", asked {'by way of' if obeys else 'past'} the proxy that the environment names"
     where += f"; the key of {API_KEY} is sent" if server.api_key else "; no key is sent"
-    cause = refusal(Destination(url, "base_url", ("base_url",), obeys), os.environ) if private else ""
+    cause = refusal(Destination(url, "base_url", obeys), os.environ) if private else ""
     if not cause:
         return MODEL.ok("address", where)
     sentence = f"{where}; text of credentialed data ({listed(private)}) does not go there"
