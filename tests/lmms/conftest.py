@@ -108,21 +108,26 @@ def put_drop_in(folder: Path, sample_home: Path) -> Path:
     return folder
 
 
-TWO_CHOICE_YAML = """\
-task: sides
-dataset_path: json
-dataset_kwargs: {data_files: {test: questions.jsonl}}
-test_split: test
-output_type: generate_until
-generation_kwargs: {max_new_tokens: 8, until: []}
-lmms_eval_specific_kwargs: {default: {image_root: IMAGES, template: "{{ question }}\\n{{ options }}\\nAnswer:"}}
-doc_to_visual: !function medtasks.hooks.images.images
-doc_to_text: !function medtasks.hooks.prompts.prompt
-doc_to_target: !function medtasks.hooks.prompts.target
-process_results: !function medtasks.hooks.choice.process_results
-metric_list: !function medtasks.hooks.choice.METRIC_LIST
-metadata: {version: 1}
-"""
+def choice_yaml(task: str, **changes: str) -> str:
+    """Return the file of a task on questions with options, with other values for some keys and further keys."""
+    keys = {
+        "task": task,
+        "dataset_path": "json",
+        "dataset_kwargs": "{data_files: {test: questions.jsonl}}",
+        "test_split": "test",
+        "generation_kwargs": "{max_new_tokens: 8, until: []}",
+        "doc_to_visual": "!function medtasks.hooks.images.images",
+        "doc_to_text": "!function medtasks.hooks.prompts.prompt",
+        "doc_to_target": "!function medtasks.hooks.prompts.target",
+        "process_results": "!function medtasks.hooks.choice.process_results",
+        "metric_list": "!function medtasks.hooks.choice.METRIC_LIST",
+        "metadata": "{version: 1}",
+    }
+    return "".join(f"{key}: {value}\n" for key, value in {**keys, **changes}.items())
+
+
+IMAGES_AND_PROMPT = '{default: {image_root: IMAGES, template: "{{ question }}\\n{{ options }}\\nAnswer:"}}'
+TWO_CHOICE_YAML = choice_yaml("sides", lmms_eval_specific_kwargs=IMAGES_AND_PROMPT)
 
 GENERAL_YAML = """\
 task: shouting

@@ -29,6 +29,7 @@ from medtasks.tasks.task_files import task_file
 
 from ..processes import run_fresh, run_here
 from ..scripted_server import Endpoint, serving
+from .conftest import choice_yaml
 
 pytestmark = pytest.mark.slow
 
@@ -315,23 +316,18 @@ def test_the_user_may_ask_for_text_by_name(evaluate, planted_home, tmp_path):
     assert CANARY not in (tmp_path / "hidden.html").read_text() + hidden.stdout + hidden.stderr
 
 
-YAML = """\
-task: TASK
-dataset_path: !function medtasks.data.path_of.TASK
-dataset_kwargs: {load_from_disk: true}
-test_split: test
-num_fewshot: 0
-reasoning_tags: none
-output_type: generate_until
-generation_kwargs: {max_new_tokens: 8, until: []}
-doc_to_visual: !function medtasks.hooks.images.images
-doc_to_text: !function medtasks.hooks.multimedeval_prompts.prompt
-doc_to_target: !function medtasks.hooks.multimedeval_prompts.target
-lmms_eval_specific_kwargs: {default: {template: "{{ question }} {{ options }}", option: "{{ letter }}. {{ text }}"}}
-process_results: !function medtasks.hooks.choice.process_results
-metric_list: !function medtasks.hooks.choice.METRIC_LIST
-metadata: {version: 1, description: planted, dataset: TASK, data: !function medtasks.data.provenance_of.TASK}
-"""
+YAML = choice_yaml(
+    "TASK",
+    dataset_path="!function medtasks.data.path_of.TASK",
+    dataset_kwargs="{load_from_disk: true}",
+    num_fewshot="0",
+    reasoning_tags="none",
+    output_type="generate_until",
+    doc_to_text="!function medtasks.hooks.multimedeval_prompts.prompt",
+    doc_to_target="!function medtasks.hooks.multimedeval_prompts.target",
+    lmms_eval_specific_kwargs='{default: {template: "{{ question }} {{ options }}", option: "{{ text }}"}}',
+    metadata="{version: 1, description: planted, dataset: TASK, data: !function medtasks.data.provenance_of.TASK}",
+)
 OWN = {  # what a task has instead, and its filters
     "canary_report": """\
 doc_to_text: "{{indication}}"

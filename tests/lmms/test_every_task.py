@@ -61,7 +61,7 @@ def test_recorded_replies_score_as_the_harness_scored_them(finished, results, na
     rows = score_replies(task, documents, replies)
     assert rows.keys() == task.rows.keys()
     for row, scores in rows.items():
-        if hasattr(scores, "categories"):
+        if scores.categories:
             total = scores.categories["total"]
             assert {name: getattr(total, name) for name in PAIR_METRICS} == pytest.approx(
                 {name: harness[name, row] for name in PAIR_METRICS}, nan_ok=True

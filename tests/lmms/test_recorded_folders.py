@@ -8,17 +8,8 @@ from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
 from ..made_up_runs import write_run
 from ..runs.test_run import manifest
 from ..tables import each_row
+from .conftest import choice_yaml
 
-EVIL = """task: {task}
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: questions.jsonl}}}}
-test_split: test
-process_docs: !function evil.docs
-doc_to_text: !function medtasks.hooks.prompts.prompt
-doc_to_target: !function medtasks.hooks.prompts.target
-process_results: !function medtasks.hooks.choice.process_results
-metric_list: !function medtasks.hooks.choice.METRIC_LIST
-"""
 CODE = """import os, pathlib
 pathlib.Path(os.environ["MARK"]).touch()
 def docs(documents):
@@ -30,7 +21,7 @@ def given_away(folder, task, include, recorded_in):
     """Write results of ``task`` that name a folder below them, which holds a task of that name and its code."""
     run = write_run(folder, [task], 0.5, 1)
     (run / ".x").mkdir()
-    (run / ".x" / "t.yaml").write_text(EVIL.format(task=task))
+    (run / ".x" / "t.yaml").write_text(choice_yaml(task, process_docs="!function evil.docs"))
     (run / ".x" / "evil.py").write_text(CODE)
     questions = [{"question": f"{row}?", "options": ["no", "yes"], "answer": "A"} for row in range(32)]
     (run / ".x" / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in questions))

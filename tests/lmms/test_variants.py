@@ -32,6 +32,7 @@ from medtasks.tasks.task_index import resolved
 from medtasks.tasks.task_variants import THINKING
 
 from ..tables import each_row
+from .conftest import choice_yaml
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
 MADE = [made.name for task in TASKS for made in variants_of(task_file(task))]
@@ -129,18 +130,12 @@ def test_entries_of_the_harness_index():
     assert tag["task"] == ["mediconfusion", *(f"mediconfusion_{variant}" for variant in VARIANTS)]
 
 
-OWN = """\
-task: own
-dataset_path: json
-dataset_kwargs: {data_files: {test: questions.jsonl}}
-test_split: test
-lmms_eval_specific_kwargs: {image_root: pictures, default: {image_root: pictures}, other: {image_root: elsewhere}}
-doc_to_visual: !function medtasks.hooks.images.images
-doc_to_text: !function beside.prompt
-process_results: !function medtasks.hooks.choice.process_results
-metric_list: !function medtasks.hooks.choice.METRIC_LIST
-metadata: {version: 1, made: !function beside.prompt}
-"""
+OWN = choice_yaml(
+    "own",
+    lmms_eval_specific_kwargs="{image_root: pictures, default: {image_root: pictures}, other: {image_root: elsewhere}}",
+    doc_to_text="!function beside.prompt",
+    metadata="{version: 1, made: !function beside.prompt}",
+)
 
 
 def test_places_in_a_file_of_the_user_are_beside_that_file(tmp_path, monkeypatch):
