@@ -20,7 +20,7 @@ from medtasks.tasks.task_files import task_file
 
 from .. import medheval_sources, tiny_gmai, tiny_multimedeval
 from ..scripted_server import Endpoint, serving
-from .whole_runs import harness
+from .whole_runs import every_task, harness
 
 pytestmark = pytest.mark.slow
 
@@ -104,22 +104,14 @@ def _prepared(home, _own_home, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
 
 
-@pytest.fixture(scope="module")
-def manager():
-    harness()
-    from lmms_eval.tasks import TaskManager
-
-    return TaskManager()
-
-
 @pytest.fixture
 def server():
     with serving(Endpoint()) as endpoint:
         yield endpoint
 
 
-def evaluate(manager, server, model):
-    options = {"tasks": list(FAMILIES), "task_manager": manager, "limit": 4, "log_samples": True, **MODELS[model]}
+def evaluate(server, model):
+    options = {"tasks": list(FAMILIES), "task_manager": every_task(), "limit": 4, "log_samples": True, **MODELS[model]}
     return harness().simple_evaluate(model_args=f"base_url={server.url},model=tiny,{WAITS}", **options)
 
 
@@ -152,10 +144,10 @@ def assert_scores_are_those_of_the_rest(results, task):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_no_failed_request_is_in_a_score_and_a_rerun_asks_for_those_alone(manager, server, model, monkeypatch):
+def test_no_failed_request_is_in_a_score_and_a_rerun_asks_for_those_alone(server, model, monkeypatch):
     faults = Faults(server)
     server.choose = faults.step
-    disturbed = evaluate(manager, server, model)
+    disturbed = evaluate(server, model)
     names = [faults.name_of(body) for body in first_tries(server)]
     assert set(names) == set(faults.steps), "some fault met no request"
     failed = {task: counts_of(disturbed["results"][task]).failed for task in FAMILIES}
@@ -179,11 +171,11 @@ def test_no_failed_request_is_in_a_score_and_a_rerun_asks_for_those_alone(manage
     monkeypatch.setattr(KeptReplies, "from_environment", classmethod(lambda cls, tasks: kept))
     server.bodies.clear()
     server.headers.clear()
-    again = evaluate(manager, server, model)["results"]
+    again = evaluate(server, model)["results"]
     assert len(first_tries(server)) == len(names) - len(kept.replies)
     assert len(kept.replies) > len(FAMILIES)
     monkeypatch.setattr(KeptReplies, "from_environment", classmethod(lambda cls, tasks: KeptReplies()))
-    undisturbed = evaluate(manager, server, model)["results"]
+    undisturbed = evaluate(server, model)["results"]
     for task in FAMILIES:
         numbers = {key: value for key, value in undisturbed[task].items() if isinstance(value, int | float)}
         assert {key: again[task][key] for key in numbers} == pytest.approx(numbers, rel=1e-12, abs=1e-12, nan_ok=True)

@@ -75,6 +75,9 @@ NO_EXAMPLES = f"no effect on {PUBLIC}"
 ENDS = "replies of {} end at the first blank line.*until: \\[\\]"
 SHARE = r"--limit 0.5 is a share, .* to all {} tasks; run them one by one"
 INSTRUCTED = "--system_instruction brief"
+TINY = "--model medtasks_tiny"
+NOT_HERE = "there is no (?:task|model) '.*', neither here.*; did you mean"
+OF_EVERY_KIND = "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_blind,mediconfusion_sanity"
 
 
 @each_row(
@@ -131,6 +134,16 @@ INSTRUCTED = "--system_instruction brief"
         (",".join(name for name, task in task_files().items() if task.kind == "task"), "", [], []),
         ("patients", "--write_out --include_path OWN", [PRIVATE], []),
         ("path", "--write_out --include_path OWN", [], []),
+        # Names that no task or model has.
+        ("mediconfusio", f"{TINY} --limit 0", ["--limit 0", f"{NOT_HERE} 'mediconfusion'.*--include_path FOLDER$"], []),
+        ("mediconfusion,mmbench_en_de", TINY, ["did you mean 'mmbench_en_dev'"], []),
+        ("mediconfusion", "--model medtasks_tny --batch_size auto", [f"{NOT_HERE} 'medtasks_tiny'\\?$"], []),
+        ("mediconfusion", "--model=qwen2_5_v", ["did you mean 'qwen2_5_vl'\\?$"], []),
+        ("mediconfusio,medi_confusion", "--model medtasks_tny", ["", "", ""], []),
+        ("medii*", TINY, ["no task 'medii\\*'"], []),
+        ("kept,both,OWN/kept.yaml", f"{TINY} --include_path OWN", [], []),
+        ("kepd", f"{TINY} --include_path OWN", ["did you mean 'kept'\\?$"], []),
+        *((name, TINY, [], []) for name in (OF_EVERY_KIND, "medi*", "*_blind", "mmb*", "mmbench,mme", "ocr?ench")),
         (
             "mediconfusion,mediconfusion_gd",
             "--config OWN/configs/shares.yml",
@@ -142,15 +155,19 @@ INSTRUCTED = "--system_instruction brief"
     ],
 )
 def test_options(sample, own, tasks, arguments, refused, warned):
-    found = notices(tasks.replace("OWN", str(own)), "--model", "dummy", *arguments.replace("OWN", str(own)).split())
+    words = arguments.replace("OWN", str(own)).split()
+    model = [] if "--model" in arguments else ["--model", "dummy"]
+    found = notices(tasks.replace("OWN", str(own)), *model, *words)
     for sentences, patterns in zip(found, (refused, warned), strict=True):
         assert len(sentences) == len(patterns), sentences
         for sentence, pattern in zip(sentences, patterns, strict=True):
             assert re.search(pattern, sentence), sentence
 
 
-def test_a_dataset_that_is_not_there_has_no_pairs():
+def test_a_dataset_that_is_not_there_has_no_pairs_and_no_model_is_none_that_exists():
     assert notices("mediconfusion", "--model", "dummy", "--limit", "5") == ([], [])
+    (sentence,), _ = notices("mediconfusion")
+    assert sentence == "no model is named, and the harness's default, 'hf', does not exist; give --model NAME"
 
 
 def test_the_rows_of_a_rotated_task_are_those_the_harness_gets(sample):
@@ -267,45 +284,6 @@ def test_options_that_carry_no_text(arguments):
 
 
 # ---- names that no task or model has ----
-
-NOT_HERE = "there is no {} '{}', neither here.*; did you mean '{}'\\?"
-
-
-@each_row(
-    ("tasks", "arguments", "refused"),
-    [
-        (
-            "mediconfusio",
-            "--model medtasks_tiny --limit 0",
-            ["--limit 0", NOT_HERE.format("task", "mediconfusio", "mediconfusion") + ".*needs --include_path FOLDER$"],
-        ),
-        ("mediconfusion,mmbench_en_de", "--model medtasks_tiny", ["did you mean 'mmbench_en_dev'"]),
-        (
-            "mediconfusion",
-            "--model medtasks_tny --batch_size auto",
-            [f"^{NOT_HERE.format('model', 'medtasks_tny', 'medtasks_tiny')}$"],
-        ),
-        ("mediconfusion", "--model=qwen2_5_v", ["did you mean 'qwen2_5_vl'\\?$"]),
-        ("mediconfusio,medi_confusion", "--model medtasks_tny", ["", "", ""]),
-        ("mediconfusion", "", ["^no model is named, and .* default, 'hf', does not exist; give --model NAME$"]),
-        ("medii*", "--model medtasks_tiny", ["no task 'medii\\*'"]),
-        ("kept,both,OWN/kept.yaml", "--model medtasks_tiny --include_path OWN", []),
-        ("kepd", "--model medtasks_tiny --include_path OWN", ["did you mean 'kept'\\?$"]),
-        *(
-            (name, "--model medtasks_tiny", [])
-            for name in (
-                *("mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_blind,mediconfusion_sanity", "medi*"),
-                *("*_blind", "mmb*", "mmbench,mmbench_en_dev,mme", "ocr?ench"),
-            )
-        ),
-    ],
-)
-def test_names(own, tasks, arguments, refused):
-    arguments = arguments.replace("OWN", str(own)).split()
-    found, _ = notices(tasks.replace("OWN", str(own)), *arguments, "--log_samples")
-    assert len(found) == len(refused), found
-    for sentence, pattern in zip(found, refused, strict=True):
-        assert re.search(pattern, sentence), sentence
 
 
 def test_tasks_of_plug_ins_are_known(tmp_path, monkeypatch):

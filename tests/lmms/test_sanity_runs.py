@@ -10,7 +10,6 @@ from medtasks.errors import MedTasksError
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
-from medtasks.tasks.task_index import tasks_folder
 
 from .. import tiny_multimedeval
 from ..model_adapters.test_two_processes import checkpoints, home_with_demonstrations
@@ -108,7 +107,7 @@ def test_groups_and_settings_that_name_a_variant(tmp_path):
     from lmms_eval.tasks import TaskManager
 
     (tmp_path / "mine.yaml").write_text(f"group: mine\ntask: [{MC}_blind, {GD}_rotated]\nmetadata: {{version: 1}}\n")
-    manager = TaskManager(include_path=[str(tasks_folder()), str(tmp_path)], include_defaults=False)
+    manager = TaskManager(include_path=str(tmp_path))
     (members,) = manager.load_task_or_group(["mine"]).values()
     assert {name: task.config.metadata["variant"] for name, task in members.items()} == {
         f"{MC}_blind": "blind",

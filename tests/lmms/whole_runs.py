@@ -12,7 +12,7 @@ import pytest
 
 from medtasks.home import own_tasks_folder
 from medtasks.lmms.remote_models import TRUSTED
-from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_files import tagged_tasks, task_config, task_file, variant_of
 from medtasks.tasks.task_index import resolved, tasks_folder
 
 from ..two_processes import LEAVE, on_two_processes
@@ -47,6 +47,15 @@ def harness() -> Any:
     return evaluator
 
 
+@functools.cache
+def every_task() -> Any:
+    """Return the harness's task index with its own tasks and our variants, which takes seconds to read."""
+    harness()
+    from lmms_eval.tasks import TaskManager
+
+    return TaskManager()
+
+
 def evaluate(
     tasks: Sequence[str],
     model: Any = "medtasks_tiny",
@@ -55,7 +64,7 @@ def evaluate(
     model_name: str | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Run tasks in this process: ours and those of the user's datasets, or of a folder beside all of the harness's.
+    """Run tasks in this process: ours and those of the user's datasets, or with all of the harness's those of a folder.
 
     A model that is given as an object gets the prompts of the model of some name.
     """
@@ -63,7 +72,10 @@ def evaluate(
     from lmms_eval.tasks import TaskManager
 
     paths = [str(include)] if include else [str(tasks_folder()), str(own_tasks_folder())]
-    manager = TaskManager(include_path=paths, include_defaults=include is not None, model_name=model_name)
+    if include is None and any(variant_of(name) or tagged_tasks(name) for name in tasks):
+        manager = every_task()
+    else:
+        manager = TaskManager(include_path=paths, include_defaults=include is not None, model_name=model_name)
     named = TINY if isinstance(model, str) else {}
     with pytest.MonkeyPatch.context() as patch:
         if not isinstance(model, str) and TRUSTED not in os.environ:  # unknown models get no credentialed data
