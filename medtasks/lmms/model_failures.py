@@ -52,10 +52,30 @@ def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]
         with_counts = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)
         return FAILED if parse_loglikelihood(result[0] if with_counts else result) is FAILED else result
 
+    def marking(original: Callable[[Sequence[Instance]], Sequence[Any]], check: Callable[[Any], Any]) -> Any:
+        def checked(reply: Any, request: Instance) -> Any:
+            if request.task_name not in tasks:
+                return _with_text(reply, _without_marks)
+            return check(_cut_at_limit(reply, request))
+
+        def call(requests: Sequence[Instance]) -> list[Any]:
+            earlier = [kept.of(request) for request in requests]
+            remaining = [request for request, reply in zip(requests, earlier, strict=True) if reply is None]
+            replies = list(original(remaining) if remaining else ())
+            if len(replies) != len(remaining):
+                # simple.claude adds one too many after an error, and every later reply belongs to another question.
+                surplus = failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")
+                replies = [surplus] * len(remaining)
+            new = iter(replies)
+            pairs = zip(earlier, requests, strict=True)
+            return [reply if reply is not None else checked(next(new), request) for reply, request in pairs]
+
+        return call
+
     checks = {"generate_until": _reply_checker(replies_module(lm)), "loglikelihood": checked_likelihood}
     with contextlib.ExitStack() as stack:
         for name, check in checks.items():
-            stack.enter_context(replaced(lm, name, _marking(getattr(lm, name), check, tasks, kept)))
+            stack.enter_context(replaced(lm, name, marking(getattr(lm, name), check)))
         if (completions := chat_completions(lm)) is not None:
             stack.enter_context(replaced(completions, "create", _annotating(completions.create)))
         yield
@@ -75,38 +95,11 @@ def chat_completions(lm: Any) -> Any:
 # ---- replies ----
 
 
-def _marking(
-    original: Callable[[Sequence[Instance]], Sequence[Any]],
-    check: Callable[[Any], Any],
-    tasks: Container[str],
-    kept: KeptReplies,
-) -> Callable[[Sequence[Instance]], list[Any]]:
-    def call(requests: Sequence[Instance]) -> list[Any]:
-        earlier = [kept.of(request) for request in requests]
-        remaining = [request for request, reply in zip(requests, earlier, strict=True) if reply is None]
-        replies = list(original(remaining) if remaining else ())
-        if len(replies) != len(remaining):
-            # simple.claude adds one too many after an error, and every later reply belongs to another question.
-            surplus = failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")
-            replies = [surplus] * len(remaining)
-        new = iter(replies)
-        return [
-            reply if reply is not None else checked(next(new), request)
-            for reply, request in zip(earlier, requests, strict=True)
-        ]
-
-    def checked(reply: Any, request: Instance) -> Any:
-        if request.task_name not in tasks:
-            return _with_text(reply, without_marks)
-        return check(_cut_at_limit(reply, request))
-
-    def without_marks(text: Any) -> Any:  # of ours, for tasks of others
-        if not isinstance(text, str):
-            return text
-        unmarked = without_reasoning(without_cut_mark(text)[0])[0]
-        return "" if isinstance(unmarked, str) and unmarked.startswith(failed_reply("")) else unmarked
-
-    return call
+def _without_marks(text: Any) -> Any:  # of ours, for tasks of others
+    if not isinstance(text, str):
+        return text
+    unmarked = without_reasoning(without_cut_mark(text)[0])[0]
+    return "" if isinstance(unmarked, str) and unmarked.startswith(failed_reply("")) else unmarked
 
 
 @cache

@@ -142,16 +142,12 @@ def _matching_without_variants(match: AnyFunction) -> AnyFunction:
         with contextlib.suppress(Exception):  # a pattern is not worth a failed run
             from medtasks.tasks.task_files import VARIANT_OF
 
-            bases = {name: self.task_index[name].get(VARIANT_OF) for name in names}
-            names = [
-                name
-                for name in names
-                if bases[name] is None
-                or any(
-                    fnmatch.fnmatch(name, pattern) and not fnmatch.fnmatch(f"{bases[name]}_\0", pattern)
-                    for pattern in patterns
-                )
-            ]
+            def is_meant(name: str) -> bool:
+                base = self.task_index[name].get(VARIANT_OF)
+                matching = [pattern for pattern in patterns if fnmatch.fnmatch(name, pattern)]
+                return base is None or not all(fnmatch.fnmatch(f"{base}_\0", pattern) for pattern in matching)
+
+            names = list(filter(is_meant, names))
         return names
 
     return match_tasks

@@ -1,4 +1,4 @@
-"""Which replies of an earlier run are not asked for again, and of which run."""
+"""Replies of an earlier run that are not asked for again, and the choice of that run."""
 
 import json
 from datetime import UTC, datetime, timedelta

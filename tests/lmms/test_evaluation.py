@@ -1,4 +1,4 @@
-"""What stands around the harness's evaluation of our tasks, with a stand-in for the evaluator."""
+"""Guards around the harness's evaluation of our tasks, with a stand-in for the evaluator."""
 
 import copy
 import json

@@ -51,7 +51,7 @@ REPLY = "A. The answer is yes: Atelectasis."
 
 
 class Faults:
-    """What the server does to each request: every second one fails, with one fault after the other."""
+    """Faults of the server: every second request fails, with one fault after the other."""
 
     def __init__(self, server):
         self.failing = {

@@ -49,7 +49,7 @@ def filtered(filter_class, rule, *replies):
 
 
 def through_the_harness(result, tags=TAGS):
-    """What the harness does with a filtered reply before it calls process_results."""
+    """Change a filtered reply as the harness does before it calls process_results."""
     return strip_reasoning_tags(result, tags).strip()
 
 

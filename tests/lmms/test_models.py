@@ -1,4 +1,4 @@
-"""What the harness's models give in place of replies: which of its files do so, and what becomes of it."""
+"""Failures that the harness's models give as replies: the files that do so, and how failures are marked."""
 
 import ast
 import asyncio

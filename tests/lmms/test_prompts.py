@@ -1,4 +1,4 @@
-"""What models of every family are shown by the variants of every task."""
+"""Prompts and images that models of every family get from the variants of every task."""
 
 import re
 
@@ -17,7 +17,7 @@ from ..tables import each_row
 
 MARK = "<image>"
 CALLED = re.compile(r"<image_\d+>:|<image \d+>")
-"""What stands before an image, which goes with it, and a text's own name for one, which is its place or stays."""
+"""A label before an image, which goes with it, and a text's own name for one, which is its place or stays."""
 SHOWING = ("lmms_eval_specific_kwargs", "doc_to_text", "doc_to_visual", "doc_to_messages")
 
 

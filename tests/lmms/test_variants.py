@@ -1,4 +1,4 @@
-"""Which tasks have which sanity variants, and what these are made of."""
+"""Sanity variants of every task, and their configurations."""
 
 import importlib
 import shutil
@@ -44,14 +44,14 @@ def shows_images(documents):
 
 
 def keyed_by_option(document):
-    """Whether the right answer is an option, or a list of options, of this very document."""
+    """Return whether the right answer is an option, or a list of options, of this very document."""
     if "options" not in document or "kind" in document:  # MedHEval's options are one published text
         return False
     return any(document.get(name) is not None for name in ("answer", "answers", "label"))
 
 
 def shows_options(task, document):
-    """Whether the prompt holds every option; judged by a document whose options are found nowhere else."""
+    """Return whether the prompt holds every option, judged by a document whose options are found nowhere else."""
     options = [f"Option no. {number} of this test" for number, _ in enumerate(document["options"])]
     config = resolved(task_config(task))
     hook = config["doc_to_text"]
@@ -84,7 +84,7 @@ def test_names():
 
 
 def read(name):
-    """What the harness reads from the file of a variant."""
+    """Return the harness's reading of the file of a variant."""
     from lmms_eval.utils import load_yaml_config
 
     task = task_file(name)

@@ -50,7 +50,7 @@ def own(tmp_path):
 
 @pytest.fixture
 def config():
-    """What the harness reads from a task's file."""
+    """The harness's reading of a task's file."""
     from lmms_eval.utils import load_yaml_config
 
     def read(name):
