@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from openpyxl import load_workbook
 
 from medtasks.data.document_store import load_documents
 
@@ -16,36 +17,17 @@ TASKS = [VAL, f"{VAL}_ll", TEST, MCLS]
 OPTIONS = {"gen_kwargs": "max_new_tokens=4", "log_samples": True}
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("gmai")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEDTASKS_HOME", str(folder / "home"))
-        tiny_gmai.prepare_all(folder / "source", tiny_gmai.rows(60), several=9, seed=50, unkeyed=1)
-    return folder / "home"
-
-
 @pytest.fixture(autouse=True)
-def _prepared(home, _own_home, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(home))
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    tiny_gmai.prepare_all(tmp_path / "source", tiny_gmai.rows(60), several=9, seed=50, unkeyed=1)
 
 
-def submissions(home):
-    return sorted((home / "submissions" / TEST).iterdir())
-
-
-@pytest.fixture(scope="module")
-def one_run(home):
-    """Results of all tasks in one run of a real model, and the spreadsheets it wrote."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEDTASKS_HOME", str(home))
-        return evaluate(TASKS, **OPTIONS), submissions(home)
-
-
-def test_the_submission_is_written_once(one_run):
-    from openpyxl import load_workbook
-
-    results, (file,) = one_run
+def test_two_processes_score_like_one_and_each_run_writes_one_submission(tmp_path):
+    submissions = tmp_path / "home" / "submissions" / TEST
+    results = evaluate(TASKS, **OPTIONS)
+    one = results["results"]
+    (file,) = submissions.iterdir()
     assert file.suffix == ".xlsx"
     header, *rows = load_workbook(file).active.iter_rows(values_only=True)
     assert [row[0] for row in rows] == [document["doc_id"] for document in load_documents(TEST)]
@@ -55,10 +37,7 @@ def test_the_submission_is_written_once(one_run):
     assert {value for (metric, _), value in scores.items() if metric == "submission_rows"} == {11}
     assert not [metric for metric, _ in scores if "acc" in metric]
 
-
-def test_two_processes_score_like_one(one_run, home, tmp_path):
-    before = submissions(home)
-    two, one = on_two(tmp_path, TASKS, **OPTIONS), one_run[0]["results"]
+    two = on_two(tmp_path, TASKS, **OPTIONS)
     assert set(one) == set(two) == set(TASKS)
     for task in TASKS:
         assert one[task].keys() == two[task].keys()
@@ -68,7 +47,7 @@ def test_two_processes_score_like_one(one_run, home, tmp_path):
                 assert float(two[task][metric]) == pytest.approx(value, rel=1e-12, nan_ok=True), (task, metric)
             else:
                 assert two[task][metric] == repr(value), (task, metric)
-    assert len(submissions(home)) == len(before) + 1
+    assert len(list(submissions.iterdir())) == 2
 
 
 def matched(body):

@@ -23,25 +23,20 @@ ROOM = Path(__file__).parents[2] / "medtasks"
 POINTS = {}
 
 
-def point(sentence):
-    """Register what checks one sentence."""
-
-    def register(check):
-        POINTS[sentence] = check
-        return check
-
-    return register
+def point(check):
+    """Register a check of the sentence in its docstring."""
+    POINTS[" ".join(check.__doc__.split())] = check
+    return check
 
 
 def parameters(function):
     return list(inspect.signature(function).parameters)
 
 
-@point(
-    "Importing lmms_eval.models calls the entry points 'lmms_eval.models', which give ModelManifest(model_id, "
-    "simple_class_path); the registry names the class path of a model."
-)
+@point
 def models():
+    """Importing lmms_eval.models calls the entry points 'lmms_eval.models', which give ModelManifest(model_id,
+    simple_class_path); the registry names the class path of a model."""
     from lmms_eval.models import MODEL_REGISTRY_V2
 
     found = MODEL_REGISTRY_V2.resolve("medtasks_tiny", False)
@@ -49,17 +44,18 @@ def models():
     assert {"medtasks_tiny", "openai_compatible"} <= set(MODEL_REGISTRY_V2.list_model_names())
 
 
-@point("Python's finders import lmms_eval.tasks, after or before the models, so that its TaskManager can be wrapped.")
+@point
 def import_of_tasks():
+    """Python's finders import lmms_eval.tasks, after or before the models, so that its TaskManager can be
+    wrapped."""
     assert tasks.TaskManager.initialize_tasks.__wrapped__
     assert tasks.TaskManager.match_tasks.__wrapped__
 
 
-@point(
-    "TaskManager.initialize_tasks(include_path, include_defaults) returns entries with type, yaml_path and task by "
-    "name, and match_tasks(task_list) chooses among them by pattern."
-)
+@point
 def index_of_tasks():
+    """TaskManager.initialize_tasks(include_path, include_defaults) returns entries with type, yaml_path and task
+    by name, and match_tasks(task_list) chooses among them by pattern."""
     original = tasks.TaskManager.initialize_tasks.__wrapped__
     assert parameters(original) == ["self", "include_path", "include_defaults"]
     manager = tasks.TaskManager(include_defaults=False)
@@ -69,11 +65,10 @@ def index_of_tasks():
     assert parameters(manager.match_tasks) == ["task_list"]
 
 
-@point(
-    "ConfigurableTask.download(dataset_kwargs) loads the documents into dataset and dataset_no_image, by split, while "
-    "config holds what the task's file says; the harness retries it and hides its errors."
-)
+@point
 def documents():
+    """ConfigurableTask.download(dataset_kwargs) loads the documents into dataset and dataset_no_image, by split,
+    while config holds what the task's file says; the harness retries it and hides its errors."""
     original = task.ConfigurableTask.download.__wrapped__
     source = inspect.getsource(original)
     assert "self.dataset = " in source
@@ -81,11 +76,10 @@ def documents():
     assert hasattr(original, "retry")
 
 
-@point(
-    "simple_evaluate calls the module's evaluate(lm, task_dict, limit, offset, cache_requests, ...), which returns "
-    "results, configs, n-samples and groups by task on the first rank."
-)
+@point
 def evaluation():
+    """simple_evaluate calls the module's evaluate(lm, task_dict, limit, offset, cache_requests, ...), which
+    returns results, configs, n-samples and groups by task on the first rank."""
     original = evaluator.evaluate
     while hasattr(original, "__wrapped__"):
         original = original.__wrapped__
@@ -95,8 +89,9 @@ def evaluation():
     assert all(f'"{key}"' in source for key in ("results", "configs", "n-samples", "groups"))
 
 
-@point("--predict_only leaves a task the one metric 'bypass' and no process_results, before evaluate is called.")
+@point
 def predictions_only():
+    """--predict_only leaves a task the one metric 'bypass' and no process_results, before evaluate is called."""
     made = object.__new__(task.ConfigurableTask)
     made._config = SimpleNamespace(process_results=print, metric_list=[])
     made.override_metric(metric_name="bypass")
@@ -104,11 +99,11 @@ def predictions_only():
     assert made._config.process_results is None
 
 
-@point(
-    "For each sample and filter task.process_results(doc, replies) is called, in several threads; the metrics are the "
-    "items() of what it returns, and the logged sample is updated with it as a whole."
-)
+@point
 def scoring():
+    """For each sample and filter task.process_results(doc, replies) is called, in several threads; the metrics
+    are the items() of what it returns, and the logged sample is updated with it as a whole."""
+
     class Returned(dict):
         def items(self):  # as medtasks.runs.logged_samples.LoggedSample
             return {"metric": 1}.items()
@@ -129,11 +124,10 @@ def scoring():
     assert "metric" not in done.logged_sample
 
 
-@point(
-    "A model's generate_until and loglikelihood are looked up on the object and get Instances with task_name, doc_id, "
-    "idx, args and repeats; a reply is a text, a GenerationResult or a pair of a text and token counts."
-)
+@point
 def calls_of_models():
+    """A model's generate_until and loglikelihood are looked up on the object and get Instances with task_name,
+    doc_id, idx, args and repeats; a reply is a text, a GenerationResult or a pair of a text and token counts."""
     fields = {field.name for field in dataclasses.fields(instance.Instance)}
     assert {"task_name", "doc_id", "idx", "arguments", "repeats", "metadata"} <= fields
     assert "getattr(lm, reqtype)(cloned_reqs)" in inspect.getsource(evaluator)
@@ -141,8 +135,9 @@ def calls_of_models():
     assert instance.unwrap_generation_output(("B", {}))[0] == "B"
 
 
-@point("The models named in harness_models.toml give an empty text, or a known one, after an exception.")
+@point
 def failures():
+    """The models named in harness_models.toml give an empty text, or a known one, after an exception."""
     from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS
 
     from .model_sources import model_sources
@@ -151,8 +146,9 @@ def failures():
     assert known >= EMPTY_AFTER_ERRORS | set(ERROR_TEXTS)  # which these are: test_models.py
 
 
-@point("The harness's models for servers with OpenAI's interface ask by self.client.chat.completions.create.")
+@point
 def clients():
+    """The harness's models for servers with OpenAI's interface ask by self.client.chat.completions.create."""
     from medtasks.lmms.server_journal import CHAT_CLIENTS
 
     from .model_sources import model_sources
@@ -163,22 +159,20 @@ def clients():
     assert "self.client = _LiteLLMClientShim(" in texts["litellm"]
 
 
-@point(
-    "Task.build_all_requests(limit, offset, rank, world_size, ...) puts requests into _instances; one whose metadata "
-    "have __padding_only__ keeps ranks in step, and its reply counts nowhere."
-)
+@point
 def requests():
+    """Task.build_all_requests(limit, offset, rank, world_size, ...) puts requests into _instances; one whose
+    metadata have __padding_only__ keeps ranks in step, and its reply counts nowhere."""
     assert {"limit", "offset", "rank", "world_size", "cache_requests"} <= set(parameters(task.Task.build_all_requests))
     assert "self._instances = " in inspect.getsource(task.Task.build_all_requests)
     made = instance.Instance("generate_until", ("",), 0, {"task": "t", "doc_id": 0, "repeats": 1})
     assert evaluator._clone_padding_request(made).metadata["__padding_only__"] is True
 
 
-@point(
-    "A filter's apply(resps, docs) sees all replies of a rank before any is scored, and gives one result each; "
-    "likelihoods come to it as text, and generated replies are stripped after it."
-)
+@point
 def filters():
+    """A filter's apply(resps, docs) sees all replies of a rank before any is scored, and gives one result each;
+    likelihoods come to it as text, and generated replies are stripped after it."""
     seen = SimpleNamespace(apply=lambda resps, docs: [reply[0] for reply in resps])
     made = [SimpleNamespace(resps=[text], filtered_resps={}) for text in "AB"]
     FilterEnsemble("robust", [seen]).apply(made, None)
@@ -187,11 +181,10 @@ def filters():
     assert "res.strip()" in inspect.getsource(task.ConfigurableTask.process_results)
 
 
-@point(
-    "Tables sort the rows of a task by their keys; a group's aggregation gets values, sizes and weight_by_size, and "
-    "the same list of sizes gives its standard error afterwards."
-)
+@point
 def tables():
+    """Tables sort the rows of a task by their keys; a group's aggregation gets values, sizes and weight_by_size,
+    and the same list of sizes gives its standard error afterwards."""
     from lmms_eval import evaluator_utils
 
     assert "sorted(" in inspect.getsource(utils.make_table)  # what comes of it: test_evaluation.py
@@ -201,11 +194,10 @@ def tables():
     assert "pooled_sample_stderr(stderrs, sizes)" in source
 
 
-@point(
-    "lmms_eval.__main__.cli_evaluate reads the command line and hands its arguments to cli_evaluate_single of the same "
-    "module, whose error it prints; the options are those in harness_options."
-)
+@point
 def command_line():
+    """lmms_eval.__main__.cli_evaluate reads the command line and hands its arguments to cli_evaluate_single of
+    the same module, whose error it prints; the options are those in harness_options."""
     from lmms_eval import __main__ as main
 
     source = inspect.getsource(main.cli_evaluate)
@@ -222,11 +214,10 @@ def command_line():
         assert theirs == {frozenset(name.split(",")) for name in names}
 
 
-@point(
-    "A task file is YAML with include, of which its own keys win, !function module.name, taken from a file beside it "
-    "first, and relative data_files beside it; its keys are those of TaskConfig."
-)
+@point
 def task_files(tmp_path=None):
+    """A task file is YAML with include, of which its own keys win, !function module.name, taken from a file
+    beside it first, and relative data_files beside it; its keys are those of TaskConfig."""
     known = {field.name for field in dataclasses.fields(task.TaskConfig)}
     assert KEYS - {"include", "class", "metadata"} <= known | {"include", "class"}
     assert known <= KEYS
