@@ -1,4 +1,4 @@
-"""Recipes as data, the harness's arguments that they stand for, and a run by one."""
+"""Recipes as data, the harness's arguments that they stand for, and the report of a run by one."""
 
 import re
 
@@ -15,9 +15,7 @@ from medtasks.errors import MedTasksError, UnknownName
 from medtasks.running.recipes import Recipe, expansion, recipe, recipes
 from medtasks.runs.harness_options import read_options, written
 from medtasks.runs.run import read_run
-from medtasks.runs.run_manifest import read_manifests
 
-from ..model_adapters import tiny_hf_models
 from ..processes import run_here
 from ..tables import each_row
 
@@ -187,48 +185,29 @@ def test_a_quotation_in_a_command_survives_the_shell():
     )
 
 
-RECIPE = """\
+TINY = """\
 recipe: mine
 title: A tiny model
-extends: qwen2.5-vl-7b.yaml
-hf:
-  args:
-    system_prompt: "Answer briefly, with a letter; it's \\"A\\" or \\"B\\"."
-    processor_kwargs: {size: {shortest_edge: 64, longest_edge: 256}}
+hf: {model: medtasks_tiny}
 published_as: {mediconfusion_table1.csv: RadFM}
-facts:
-  hub id: {value: FOLDER, source: made here}
 """
 
 
 @pytest.mark.slow
-def test_a_run_by_a_recipe(sample_home, tmp_path):
-    folder = tmp_path / "my_recipes"
+def test_the_report_of_a_run_by_a_recipe_marks_the_published_scores_of_its_model(sample_home, tmp_path):
+    folder = tmp_path / "recipes"
     folder.mkdir()
-    twin = tiny_hf_models.build("qwen2_5_vl", tmp_path / "twin")
-    (folder / "mine.yaml").write_text(RECIPE.replace("FOLDER", str(twin)))
-    output = tmp_path / "out"
-    command = ["medtasks", "run", "--recipe", "mine", "--include_path", str(folder), "--output_path", str(output)]
-    command += ["--tasks", "mediconfusion_gd", "--limit", "4", "--model_args"]
-    given = 'dtype=float32,batch_size=4,device=cpu,processor_kwargs={"size":{"shortest_edge":64,"longest_edge":128}}'
-    ran = run_here([*command, given], tmp_path, MEDTASKS_HOME=str(sample_home))
+    (folder / "mine.yaml").write_text(TINY)
+    command = f"medtasks run --recipe mine --include_path {folder} --output_path out --tasks mediconfusion_gd --limit 4"
+    options = ["--model_args", "journal=false", "--device", "cpu"]
+    ran = run_here([*command.split(), *options], tmp_path, MEDTASKS_HOME=str(sample_home))
     assert ran.returncode == 0, (ran.stdout + ran.stderr)[-3000:]
-
-    made, (manifest,) = recipe("mine", [folder]), read_manifests(output)
-    assert manifest.recipe is not None
-    assert (manifest.recipe.name, manifest.recipe.backend, manifest.recipe.digest) == ("mine", "hf", made.digest)
-    assert manifest.recipe.given["processor_kwargs"] == '{"size":{"shortest_edge":64,"longest_edge":128}}'
-    assert manifest.model.name == "hf_vlm"
-    read = parse_arguments(HfVlmArguments, simple_parse_args_string(manifest.model.arguments), "hf_vlm")
-    assert read.system_prompt == made.hf.args["system_prompt"]
-    assert read.processor_kwargs == {"size": {"shortest_edge": 64, "longest_edge": 128}}
-
-    report = collect_run(read_run(output))
+    report = collect_run(read_run(tmp_path / "out"))
     assert report.facts["recipe"].startswith("mine, backend hf, sha256:")
-    for task in report.tasks:
-        assert {one.model for one in task.published if one.same_model} == {"RadFM"}
-        shown = {row[0].text for row in published_table(task).rows}
-        assert "RadFM (this model)" in shown
-        assert "RadFM" not in shown
-    written = report_as_dict(report)["tasks"][0]["published"]
-    assert {one["model"] for one in written if one["same_model"]} == {"RadFM"}
+    (task,) = report.tasks
+    assert {score.model for score in task.published if score.same_model} == {"RadFM"}
+    shown = {row[0].text for row in published_table(task).rows}
+    assert "RadFM (this model)" in shown
+    assert "RadFM" not in shown
+    published = report_as_dict(report)["tasks"][0]["published"]
+    assert {score["model"] for score in published if score["same_model"]} == {"RadFM"}
