@@ -6,10 +6,8 @@ import math
 from collections import Counter
 
 import pytest
-from typer.testing import CliRunner
 
 from medtasks.audit.scoring import score_replies
-from medtasks.cli.main import app as command_line
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
@@ -22,37 +20,15 @@ from medtasks.prompts.template import target
 from medtasks.tasks.task_files import task_config, task_file, task_files
 from medtasks.tasks.task_index import resolved
 
-from .. import tiny_mmmu_pro
 from ..damages import lost
 from ..damages import row as changed_row
 from ..tables import each_row
+from . import tiny_mmmu_pro
 from .whole_runs import answering, evaluate, values
 
 STANDARD, VISION = "mmmu_pro_med_standard_10", "mmmu_pro_med_vision"
 TASKS = [name for name, task in task_files().items() if name.startswith("mmmu_pro_med") and task.kind == "task"]
 FILE = "standard (10 options)/test-00000-of-00002.parquet"
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """A data folder with all three settings, prepared as a user does it."""
-    folder = tmp_path_factory.mktemp("mmmu_pro")
-    source = tiny_mmmu_pro.put_source(folder / "source")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEDTASKS_HOME", str(folder / "home"))
-        for name in tiny_mmmu_pro.SETS:
-            command = ["data", "prepare", name, "--source", str(source)]
-            refused = CliRunner().invoke(command_line, command)
-            assert "the source holds 6 rows, the evaluated set 286" in str(refused.exception)
-            made = CliRunner().invoke(command_line, [*command, "--allow-incomplete"])
-            assert made.exit_code == 0, made.output
-            assert CliRunner().invoke(command_line, ["data", "verify", name]).exit_code == 0
-    return folder / "home"
-
-
-@pytest.fixture
-def prepared(home, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(home))
 
 
 def test_documents(prepared):
