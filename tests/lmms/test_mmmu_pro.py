@@ -34,12 +34,12 @@ FILE = "standard (10 options)/test-00000-of-00002.parquet"
 def test_documents(prepared):
     for name in tiny_mmmu_pro.SETS:
         documents = load_documents(name)
-        assert [one["doc_id"].rpartition("_")[2] for one in documents] == ["0", "1", "2", "4", "5", "6"]
-        assert {one["subject"] for one in documents} == set(tiny_mmmu_pro.SUBJECTS)
-        assert [one["answer"] for one in documents] == list("BADADB")
-        assert [len(one["options"]) for one in documents] == [3, *[4 if name.endswith("_4") else 10] * 5]
-        assert [len(one["image_files"]) for one in documents] == [1 if name == VISION else 3, *[1] * 5]
-        assert {bool(one["question"]) for one in documents} == {name != VISION}
+        assert [document["doc_id"].rpartition("_")[2] for document in documents] == ["0", "1", "2", "4", "5", "6"]
+        assert {document["subject"] for document in documents} == set(tiny_mmmu_pro.SUBJECTS)
+        assert [document["answer"] for document in documents] == list("BADADB")
+        assert [len(document["options"]) for document in documents] == [3, *[4 if name.endswith("_4") else 10] * 5]
+        assert [len(document["image_files"]) for document in documents] == [1 if name == VISION else 3, *[1] * 5]
+        assert {bool(document["question"]) for document in documents} == {name != VISION}
 
 
 @each_row(

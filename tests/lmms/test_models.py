@@ -209,7 +209,7 @@ def test_kept_replies_are_not_asked_for():
     model = Model("new")
     requests = [request(row=row) for row in range(4)]
     assert replies_of(model, requests, kept) == ["kept", "new", "kept, too", "new"]
-    assert [one.doc_id for one in model.asked] == [1, 3]
+    assert [question.doc_id for question in model.asked] == [1, 3]
     assert replies_of(model, [request(repeats=2)], kept) == ["new"]
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from medtasks.audit.scoring import score_replies
 from medtasks.data.images.decoding import NEARLY_FLAT
-from medtasks.data.variants import OF_IMAGES, VARIANTS
+from medtasks.data.variants import VARIANTS
 from medtasks.home import own_tasks_folder
 from medtasks.prompts.template import prompt
 from medtasks.runs.replies import read_replies
@@ -179,23 +179,3 @@ def test_right_replies_are_right(name, wrong, project, medtasks, tmp_path):  # n
     for rule, found in json.loads((tmp_path / "scores.json").read_text())["rules"].items():
         scores = found.get("metrics") or {"set": found["categories"]["total"]["set_accuracy"]}
         assert wrong == (scores[metric] != 1), (rule, scores)
-
-
-def test_report(ran, project, medtasks, tmp_path):  # noqa: F811
-    page, data = tmp_path / "report.html", tmp_path / "report.json"
-    options = ["--include_path", project / "my_tasks", "--html", page, "--json", data]
-    found = medtasks("report", ran.parent, *options)
-    assert found.code == 0, found.err
-    assert "is no task of medtasks" not in found.out
-    assert "data prepare" not in found.out
-    tasks = {one["name"]: one for one in json.loads(data.read_text())["tasks"]}
-    assert set(ASKED) == set(tasks)
-    choice = tasks["own_choice"]
-    assert {gain["variant"] for gain in choice["gains"]} == set(OF_IMAGES)
-    assert not [sentence for one in tasks.values() for sentence in one["missing"] if "cannot be" in sentence]
-    text = page.read_text()
-    assert "On which side is the effusion?" in text
-    assert text.count("data:image") >= 4 * COPIES
-    counts = f"8 bits as stored ({2 * COPIES}), {NEARLY_FLAT} ({COPIES})"  # two questions, each on its own image
-    assert choice["image_conversions"] == f"linear: {counts}"
-    assert re.search(rf"Images as models see them.*?{re.escape(counts)}", text, re.DOTALL)

@@ -15,7 +15,7 @@ from .. import tiny_multimedeval
 from ..model_adapters.test_two_processes import checkpoints, home_with_demonstrations
 from ..tables import each_row
 from .conftest import PAIRED
-from .whole_runs import evaluate, harness
+from .whole_runs import evaluate
 
 __all__ = ["checkpoints", "home_with_demonstrations"]  # fixtures
 
@@ -100,22 +100,6 @@ def test_images_of_one_patient_cannot_be_swapped(tmp_path, monkeypatch):
     tiny_multimedeval.prepare("vqa_rad")
     with pytest.raises(MedTasksError, match="'multimedeval_vqa_rad' holds images of one patient or case only"):
         evaluate(["multimedeval_vqa_rad_swapped"])
-
-
-def test_groups_and_settings_that_name_a_variant(tmp_path):
-    harness()
-    from lmms_eval.tasks import TaskManager
-
-    (tmp_path / "mine.yaml").write_text(f"group: mine\ntask: [{MC}_blind, {GD}_rotated]\nmetadata: {{version: 1}}\n")
-    manager = TaskManager(include_path=str(tmp_path))
-    (members,) = manager.load_task_or_group(["mine"]).values()
-    assert {name: task.config.metadata["variant"] for name, task in members.items()} == {
-        f"{MC}_blind": "blind",
-        f"{GD}_rotated": "rotated",
-    }
-    changed = manager.load_config({"task": f"{MC}_blank", "repeats": 2})
-    assert changed[f"{MC}_blank"].config.repeats == 2
-    assert {row["variant"] for row in changed[f"{MC}_blank"].eval_docs} == {"blank"}
 
 
 @each_row("model", ["llava_med", "radfm", "med_flamingo", "hf_vlm"])

@@ -176,7 +176,7 @@ def filters():
     seen = SimpleNamespace(apply=lambda resps, docs: [reply[0] for reply in resps])
     made = [SimpleNamespace(resps=[text], filtered_resps={}) for text in "AB"]
     FilterEnsemble("robust", [seen]).apply(made, None)
-    assert [one.filtered_resps for one in made] == [{"robust": "A"}, {"robust": "B"}]
+    assert [sample.filtered_resps for sample in made] == [{"robust": "A"}, {"robust": "B"}]
     assert instance.unwrap_generation_output((1.5, False))[0] == "(1.5, False)"
     assert "res.strip()" in inspect.getsource(task.ConfigurableTask.process_results)
 

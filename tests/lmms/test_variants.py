@@ -245,6 +245,6 @@ def test_spreadsheets_of_replies_to_a_variant_have_a_folder_of_their_own(prepare
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     for task in ("gmai_mmbench_test", "gmai_mmbench_test_blind", "gmai_mmbench_test_swapped"):
         documents = task_documents(task_file(task))
-        records = [submission.process_results(one, ["A"])["submission_rows"] for one in documents]
+        records = [submission.process_results(document, ["A"])["submission_rows"] for document in documents]
         assert submission.submission_rows(records) == len(documents) > 0
         assert len(list((tmp_path / "submissions" / task).iterdir())) == 1

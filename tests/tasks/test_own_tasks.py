@@ -193,8 +193,8 @@ def test_part_holds_the_chosen_questions_and_says_so(home):
     assert tasks == ["head_and_spine", "head_and_spine_ff", "head_and_spine_gd", "head_and_spine_ps"]
     whole = load_documents("mediconfusion")
     part = load_documents("head_and_spine")
-    pairs = {one["pair_id"] for one in whole if {"Cerebral", "Spinal"} & set(one["categories"])}
-    assert part == [one for one in whole if one["pair_id"] in pairs]
+    pairs = {document["pair_id"] for document in whole if {"Cerebral", "Spinal"} & set(document["categories"])}
+    assert part == [document for document in whole if document["pair_id"] in pairs]
     assert 0 < len(part) < len(whole)
     assert list(verify("head_and_spine")) == []
     facts = provenance("head_and_spine")
