@@ -28,7 +28,7 @@ WEIGHED = {key for info in REPORT_METRICS.values() if info.weights or info.wordn
 LABELER = {f"multimedeval_mimic_cxr_classification{ending}" for ending in ("", "_5shot")}  # in their reference rows
 NEEDS_JUDGE = ("chair_judge_", "knowledge_rate", "hallucination_score")
 NEEDS_LABELER = ("chair_label", "label_")
-OF_GROUPS = "acc_"  # undefined where no sample is in the group
+OF_GROUPS, RARE = "acc_", ("fallback_rate", "flip_rate")  # undefined without any sample of their kind
 
 
 def test_one_command_runs_every_task_and_a_general_one(results):
@@ -41,11 +41,11 @@ def test_one_command_runs_every_task_and_a_general_one(results):
         for (metric, row), value in values(results, task).items():
             place = (task, metric, row, value)
             unlabelled = task.partition("_classification")[0] == "multimedeval_mimic_cxr" and row == "reference"
-            if metric in COUNTS:
+            if metric in COUNTS or metric == "submission_rows":
                 assert value == int(value) >= 0, place
             elif math.isnan(value):
                 absent = metric.removesuffix("_stderr") in WEIGHED or metric.startswith((*NEEDS_JUDGE, *NEEDS_LABELER))
-                undefined = metric.endswith("_stderr") or metric.startswith(OF_GROUPS) or metric == "fallback_rate"
+                undefined = metric.endswith("_stderr") or metric.startswith(OF_GROUPS) or metric in RARE
                 assert absent or undefined or unlabelled or "omnimedvqa" in task, place
             else:
                 assert 0 <= value <= 1 or metric.endswith("_stderr"), place
