@@ -10,6 +10,8 @@ from ..runs.test_run import manifest
 from ..tables import each_row
 from .conftest import choice_yaml
 
+NO_IMAGES = "!function medtasks.hooks.images.no_images"
+EVIL = choice_yaml("TASK", doc_to_visual=NO_IMAGES, process_docs="!function evil.docs")
 CODE = """import os, pathlib
 pathlib.Path(os.environ["MARK"]).touch()
 def docs(documents):
@@ -21,7 +23,7 @@ def given_away(folder, task, include, recorded_in):
     """Write results of ``task`` that name a folder below them, which holds a task of that name and its code."""
     run = write_run(folder, [task], 0.5, 1)
     (run / ".x").mkdir()
-    (run / ".x" / "t.yaml").write_text(choice_yaml(task, process_docs="!function evil.docs"))
+    (run / ".x" / "t.yaml").write_text(EVIL.replace("TASK", task))
     (run / ".x" / "evil.py").write_text(CODE)
     questions = [{"question": f"{row}?", "options": ["no", "yes"], "answer": "A"} for row in range(32)]
     (run / ".x" / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in questions))
