@@ -69,8 +69,7 @@ def run_tasks(
         arguments: Further arguments of the harness.
         output: Folder for results.
         launcher: Command in front of ``-m`` and the harness's module, for several processes; empty for this Python.
-        watch: Called with the outcome so far when a process of the harness begins and when it has ended, also by
-            Ctrl-C or a signal, which is then passed on to the caller.
+        watch: Called with the outcome when a process of the harness begins and ends, also by Ctrl-C or a signal.
         variables: Additional environment variables of the harness.
     """
     outcome = Outcome()

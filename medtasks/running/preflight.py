@@ -75,12 +75,9 @@ class PlannedRun:
 
 
 def check(tasks: Sequence[str], arguments: Sequence[str], shard: Shard | None = None) -> list[Notice]:
-    """Return the problems of a run before it starts; nothing is printed, changed or downloaded.
+    """Return the problems of a run of tasks, ours or not, before it starts; nothing is printed, changed or downloaded.
 
-    Args:
-        tasks: Names for ``--tasks``, ours or not.
-        arguments: The harness's other arguments, in any spelling it accepts; a ``--config`` file is read.
-        shard: The part of the rows to ask.
+    The harness's other arguments may have any spelling that it accepts; a ``--config`` file is read.
     """
     # Names come last, so that a suggested spelling is the last thing on the screen.
     rules = (_options, _rows, _private_data, _task_files, _unknown_names)
