@@ -43,6 +43,14 @@ if PUBLISHED.is_dir():
     ASKED += ["medvlthinker_eval", "medvlthinker_eval_swapped", "medvlthinker_eval_rotated"]
 
 
+def draw(files, shade):
+    """Draw an image for each file, those numbered 1 with one pixel of another colour."""
+    for file in files:
+        image = Image.new("RGB", (40, 30), (80 * shade, 50 * int(file.stem[1:]), 0))
+        image.putpixel((0, 0), (80 * shade, 50 * int(file.stem[1:]), 255 * file.name.endswith("1.png")))
+        image.save(file)
+
+
 def write_blocks(folder, copies=1):
     """Copy the page's blocks, and draw their images; copies of the printed rows have other images and other pairs."""
     (folder / "images").mkdir(parents=True)
@@ -52,14 +60,11 @@ def write_blocks(folder, copies=1):
         for copy, row in itertools.product(range(copies), map(json.loads, printed.splitlines())):
             if "pair_id" in row:
                 row["pair_id"] += f"-{copy}"
-            shown = [f"{copy}{file}" for file in ([row["image_file"]] if "image_file" in row else row["image_files"])]
-            row |= {"image_file": shown[0]} if "image_file" in row else {"image_files": shown}
+            for key in {"image_file", "image_files"} & row.keys():
+                shown = row[key] if isinstance(row[key], list) else [row[key]]
+                draw([folder / "images" / f"{copy}{file}" for file in shown], copy)
+                row[key] = [f"{copy}{file}" for file in shown] if isinstance(row[key], list) else f"{copy}{row[key]}"
             lines.append(json.dumps(row) + "\n")
-            for file in shown:
-                color = (80 * copy, 50 * int(Path(file).stem[1:]), 0)
-                image = Image.new("RGB", (40, 30), color)
-                image.putpixel((0, 0), (*color[:2], 255 * file.endswith("1.png")))  # the others are one colour
-                image.save(folder / "images" / file)
         (folder / f"{name}.jsonl").write_text("".join(lines))
     return folder
 
