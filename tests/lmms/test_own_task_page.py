@@ -57,7 +57,8 @@ def write_blocks(folder, copies=1):
     for name, (text, printed) in zip(NAMES, BLOCKS, strict=True):
         (folder / f"{name}.yaml").write_text(text)
         lines = []
-        for copy, row in itertools.product(range(copies), map(json.loads, printed.splitlines())):
+        for copy, line in itertools.product(range(copies), printed.splitlines()):
+            row = json.loads(line)
             if "pair_id" in row:
                 row["pair_id"] += f"-{copy}"
             for key in {"image_file", "image_files"} & row.keys():
