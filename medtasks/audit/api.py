@@ -34,14 +34,9 @@ from medtasks.tasks.task_files import including, scored_task, task_file
 Replies: TypeAlias = Sequence[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
 Folders: TypeAlias = str | Path | Sequence[str | Path]
 
-_SHOWN_AS = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` replace
 _SAMPLE_COLUMNS = (
     *("task", "row", "doc_id", "question", "options", "target", "reply"),
     *("answer", "reason", "correct", "score", "images", "cluster_id"),
-)
-_TEST_COLUMNS = (
-    *("task", "row", "metric", "samples", "units", "first", "second", "difference", "low", "high"),
-    *("test", "p", "p_holm", "detectable"),
 )
 
 
@@ -58,14 +53,11 @@ class Scores:
 
     def table(self) -> pd.DataFrame:
         """Return one line per reading and metric: value, standard error, 95 % interval; shares are fractions."""
-        return _table(_score_lines(self.task, name, row.rule, row.scores) for name, row in self.rows.items())
+        return _table((self.task, name, row.rule, row.scores) for name, row in self.rows.items())
 
     def samples(self) -> pd.DataFrame:
         """Return one line per question and reading, with the columns of :meth:`Run.samples`."""
         return _frame_of([self._reading])
-
-    def _repr_html_(self) -> str:
-        return str(self.table().to_html())
 
 
 @dataclass(frozen=True)
@@ -81,13 +73,13 @@ class Run:
 
     def table(self) -> pd.DataFrame:
         """Return the recorded scores, one line per task, reading and metric; columns as of :meth:`Scores.table`."""
-        lines: list[list[list[Any]]] = []
+        rows: list[tuple[str, str, str, Sequence[Score]]] = []
         with _including(self._folders):
             for recorded in self._recorded.tasks.values():
                 task = _task_or_none(recorded)
                 reports, _ = rule_reports(recorded, task, read_task(recorded, task).computed if task else {})
-                lines += [_score_lines(recorded.name, report.name, report.rule, report.scores) for report in reports]
-        return _table(lines)
+                rows += [(recorded.name, report.name, report.rule, report.scores) for report in reports]
+        return _table(rows)
 
     def samples(self, task: str | None = None) -> pd.DataFrame:
         """Return one line per question and reading.
@@ -192,7 +184,8 @@ def compare(
         for name, compared in tasks.items()
         for test in compared.comparisons
     ]
-    return pd.DataFrame(tests, columns=list(_TEST_COLUMNS))
+    columns = ["task", "row", "metric", "samples", "units", "first", "second", "difference", "low", "high"]
+    return pd.DataFrame(tests, columns=[*columns, "test", "p", "p_holm", "detectable"])
 
 
 def _including(folders: Folders) -> AbstractContextManager[None]:
@@ -240,13 +233,14 @@ def _by_id(replies: Replies, documents: Sequence[Mapping[str, Any]]) -> dict[str
     return by_id
 
 
-def _table(lines_of_rows: Iterable[list[list[Any]]]) -> pd.DataFrame:
+def _table(rows: Iterable[tuple[str, str, str, Sequence[Score]]]) -> pd.DataFrame:
+    lines = [
+        (*row, score.metric, score.value, score.error, score.low, score.high)
+        for *row, of_row in rows
+        for score in of_row
+    ]
     columns = ("task", "row", "rule", "metric", "value", "standard_error", "low", "high")
-    return pd.DataFrame([line for lines in lines_of_rows for line in lines], columns=list(columns))
-
-
-def _score_lines(task: str, row: str, rule: str, scores: Iterable[Score]) -> list[list[Any]]:
-    return [[task, row, rule, score.metric, score.value, score.error, score.low, score.high] for score in scores]
+    return pd.DataFrame(lines, columns=list(columns))
 
 
 def _frame_of(readings: Iterable[TaskReading]) -> pd.DataFrame:
@@ -257,6 +251,7 @@ def _frame_of(readings: Iterable[TaskReading]) -> pd.DataFrame:
 
 def _sample_lines(reading: TaskReading) -> Iterator[dict[str, Any]]:
     paths = image_files(reading)
+    shown = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` replace
     clusters = {}
     for row, computed in reading.computed.items():
         of_scores = [score.get("cluster_id") for score in clustered(list(computed.samples.values()))]
@@ -273,7 +268,7 @@ def _sample_lines(reading: TaskReading) -> Iterator[dict[str, Any]]:
             "reply": list(item.losses) or text,
             "images": [str(paths[key]) for key in item.images if key in paths],
         }
-        others = {} if reading.withheld else {name: document[name] for name in document if name not in _SHOWN_AS}
+        others = {} if reading.withheld else {name: document[name] for name in document if name not in shown}
         for row, answer in item.answers.items():
             score = reading.computed[row].samples[doc_id]
             read = {

@@ -27,8 +27,6 @@ from medtasks.metrics.report_metrics import metric_info
 from medtasks.stats.paired import PairedResult, compare_paired
 from medtasks.tasks.task_file import TaskFile
 
-_RANDOM = ("random answer", "Chooses an option at random, each with the same chance: the exact expectation.")
-
 
 def baselines(
     task: TaskFile, documents: Documents, run: Mapping[str, Mapping[str, Score]] = MappingProxyType({})
@@ -65,8 +63,7 @@ def _constants(
                 by_rule = evaluate(metrics, read)
                 scores[position][name] = {metric: float(estimate.value) for metric, estimate in by_rule.items()}
                 continue
-            lost = len(documents) - len(read)
-            why = f"it reads no reply as this answer for {lost} of {len(documents)} questions"
+            why = f"it reads no reply as this answer for {len(documents) - len(read)} of {len(documents)} questions"
             why = "it needs a labeler, which baselines do not ask" if needs_labeler(row) else why
             scores[position][name] = dict.fromkeys((metric.name for metric in metrics), math.nan)
             reasons[position].append(f" No score under {name}: {why}.")
@@ -99,9 +96,7 @@ def _best_against(
             continue
         sign = -1 if metric.higher_is_better is False else 1
         by_constant = {position: values(metric, scores) for position, scores in constants.items()}
-        means = {
-            position: mean([value for _, value in by_id.values()]) for position, by_id in by_constant.items() if by_id
-        }
+        means = {key: mean([value for _, value in by_id.values()]) for key, by_id in by_constant.items() if by_id}
         if any(means.values()):
             best = max(means, key=lambda position: sign * means[position])
             paired = paired_values(by_constant[best], values(metric, [run.get(doc_id, {}) for doc_id in ids]))
@@ -133,10 +128,9 @@ def _read(
     attempt = 0
     while waiting:
         attempts = [(key, reply) for key in waiting if (reply := wording(*key, attempt))]
-        asked = [documents[position] for (position, _), _ in attempts]
-        for (key, _), score in zip(
-            attempts, scores_of(task, row, asked, [reply for _, reply in attempts]), strict=True
-        ):
+        with_reply = [documents[position] for (position, _), _ in attempts]
+        scores = scores_of(task, row, with_reply, [reply for _, reply in attempts])
+        for (key, _), score in zip(attempts, scores, strict=True):
             answer = score["value"] if "value" in score else score.get("correct")
             if key[1].value in (None, tuple(answer) if isinstance(answer, list) else answer):
                 by_answer[key] = score
@@ -168,4 +162,5 @@ def _random(task: TaskFile, documents: Documents) -> list[Baseline]:
         expected = task.family.expected_by_chance([Sample(document) for document in documents])
         by_chance = {metric.name: expected[metric.name] for metric in _metrics(task) if metric.name in expected}
         scores = {name: dict(by_chance) for name in task.rows}
-    return [Baseline(*_RANDOM, scores)] if any(scores.values()) else []
+    describes = "Chooses an option at random, each with the same chance: the exact expectation."
+    return [Baseline("random answer", describes, scores)] if any(scores.values()) else []

@@ -92,11 +92,12 @@ def compare_runs(
         valid[name] = [{id_: reply for id_, reply in replies.items() if not reply.failed} for replies in of_run]
         answered[name] = {id_: reply for replies in valid[name] for id_, reply in replies.items()}
 
-    def hidden(sample: str) -> str:
-        name, mark, number = sample.partition(REPEAT)
-        return hidden_id("doc", name) + mark + number
+    is_private = is_private_task(task, documents)
 
-    written_id = hidden if is_private_task(task, documents) else str
+    def written_id(sample: str) -> str:
+        name, mark, number = sample.partition(REPEAT)
+        return hidden_id("doc", name) + mark + number if is_private else sample
+
     overlaps, agreements = {}, {}
     versions: Mapping[str, str] = {}
     skipped: dict[tuple[str, str], str] = {}
@@ -168,7 +169,7 @@ def _test(
 
 def same_values(values: Mapping[tuple[str, str], tuple[Values, Values]], rule: str, metric: str) -> str:
     """Return the first rule with the same value of every sample in both runs; empty if that is the rule itself."""
-    alike = (name for (name, other), pair in values.items() if other == metric and pair == values[rule, metric])
+    alike = (name for (name, key), pair in values.items() if key == metric and pair == values[rule, metric])
     first = next(alike)
     return "" if first == rule else first
 
@@ -301,16 +302,9 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
     settings = [f"generation setting {name}" for name in {**first, **second} if first.get(name) != second.get(name)]
     if settings:
         warnings.append(f"the runs drew replies with different settings ({', '.join(settings)})")
-    if _is_random(first) or _is_random(second):
+    if any(setting.get("do_sample") or setting.get("temperature") for setting in (first, second)):
         warnings.append("replies are drawn at random, so that two runs of one backend differ, too; use temperature 0")
     return tuple(warnings)
-
-
-def _is_random(settings: Mapping[str, Any]) -> bool:
-    try:
-        return bool(settings.get("do_sample")) or float(settings.get("temperature") or 0) > 0
-    except (TypeError, ValueError):
-        return False
 
 
 class Verdict(StrEnum):

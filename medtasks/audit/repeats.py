@@ -23,7 +23,7 @@ from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
 from medtasks.audit.report.task_reading import TaskReading, of_scores, read_task, recorded_values
 from medtasks.audit.run_values import values_by_question
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, listed
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
 from medtasks.home import written_whole
@@ -35,14 +35,10 @@ from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import mean_error, mean_standard_error
 from medtasks.tasks.task_files import task_file
 
-REPEATS_FILE = "repeats.json"
-_MOST_SHOWN = 3  # repeats without results that a message names
-
 
 def joined_repeats(output: Path) -> dict[str, RepeatedTask]:
     """Join the repeats in a folder for results, by task of ours; empty if nothing was repeated."""
-    repeats = read_repeats(output)
-    return _joined(repeats, _readings(repeats))
+    return _joined(read_repeats(output))[1]
 
 
 def collected(folder: Path, model: str | None = None) -> RunReport:
@@ -50,8 +46,7 @@ def collected(folder: Path, model: str | None = None) -> RunReport:
     if not repeat_folders(folder):
         return collect_run(read_run(folder, model))
     repeats = read_repeats(folder, model)
-    readings = _readings(repeats)
-    repeated = _joined(repeats, readings)
+    readings, repeated = _joined(repeats)
     first = next((run for run in repeats.runs.values() if run.tasks), None)
     report = collect_run(first or read_run(repeat_folders(folder)[0], model), readings)
     tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in report.tasks)
@@ -63,8 +58,8 @@ def collected(folder: Path, model: str | None = None) -> RunReport:
     return replace(report, tasks=tasks, notes=(note, *report.notes))
 
 
-def _readings(repeats: RepeatedRun) -> dict[str, dict[Path, TaskReading]]:
-    """Read our tasks in each repeat that has them, by name and folder."""
+def _joined(repeats: RepeatedRun) -> tuple[dict[str, dict[Path, TaskReading]], dict[str, RepeatedTask]]:
+    """Return the readings of our tasks by name and folder of each repeat that has them, and the joined tasks."""
     readings: dict[str, dict[Path, TaskReading]] = {}
     for folder, run in repeats.runs.items():
         for name, recorded in run.tasks.items():
@@ -74,10 +69,6 @@ def _readings(repeats: RepeatedRun) -> dict[str, dict[Path, TaskReading]]:
                 continue
             if task.kind == "task" and not task.only_harness:
                 readings.setdefault(name, {})[folder] = read_task(recorded, task)
-    return readings
-
-
-def _joined(repeats: RepeatedRun, readings: Mapping[str, Mapping[Path, TaskReading]]) -> dict[str, RepeatedTask]:
     joined = {}
     for name, by_folder in readings.items():
         of_task = list(by_folder.values())
@@ -86,12 +77,12 @@ def _joined(repeats: RepeatedRun, readings: Mapping[str, Mapping[Path, TaskReadi
             manifests = [repeats.runs[folder].manifests for folder in by_folder]
             seeds = [of_run[-1].seeds.torch if of_run else None for of_run in manifests]
             joined[name] = join(of_task, seeds, missing)
-    return joined
+    return readings, joined
 
 
 def write_repeats(output: Path, repeated: Mapping[str, RepeatedTask]) -> Path:
     """Write joined repeats next to their folders; return the path."""
-    path = output / REPEATS_FILE
+    path = output / "repeats.json"
     with written_whole(path) as partial:
         text = json.dumps({"schema_version": 1, "tasks": as_json(repeated)}, indent=2, ensure_ascii=False)
         partial.write_text(f"{text}\n", encoding="utf-8")
@@ -102,8 +93,9 @@ def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: 
     """Join the repeats of one task, at least one."""
     notes = []
     if missing:
-        listed = ", ".join(missing[:_MOST_SHOWN]) + (" and more" if len(missing) > _MOST_SHOWN else "")
-        notes.append(f"Not in any number, without results or from an earlier call with other arguments: {listed}.")
+        notes.append(
+            f"Not in any number, without results or from an earlier call with other arguments: {listed(missing)}."
+        )
     replies = [{name: reply.recorded for name, reply in reading.samples.replies.items()} for reading in readings]
     if len(replies) > 1 and replies[0] and all(reading == replies[0] for reading in replies):
         notes.append(
@@ -150,14 +142,8 @@ def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
         for metric in values[0]
         if metric not in COUNTS
     ]
-    return RepeatedRow(
-        name=name,
-        scores=tuple(scores),
-        samples=len(by_id),
-        ties=ties,
-        failed_replies=failed,
-        failed_samples=sum(map(is_failed, by_id.values())),
-    )
+    failed_samples = sum(map(is_failed, by_id.values()))
+    return RepeatedRow(name, tuple(scores), len(by_id), ties, failed, failed_samples)
 
 
 def _values_by_question(
@@ -199,12 +185,12 @@ def _score(
     means = [mean(answers) for _, answers in questions.values()]
     mean_with_error = mean_error(means, [cluster for cluster, _ in questions.values()])
     low, high = interval(average, mean_with_error.error, mean_with_error.degrees, share, mean_with_error.effective)
-    repeated = [
-        (center, answers) for center, (_, answers) in zip(means, questions.values(), strict=True) if len(answers) > 1
+    variances = [
+        math.fsum((value - center) ** 2 for value in answers) / (len(answers) - 1)
+        for center, (_, answers) in zip(means, questions.values(), strict=True)
+        if len(answers) > 1
     ]
-    within = mean(
-        [math.fsum((value - center) ** 2 for value in answers) / (len(answers) - 1) for center, answers in repeated]
-    )
+    within = mean(variances)
     replies = mean([1 / len(answers) for _, answers in questions.values()]) * within
     between = max(0.0, mean_standard_error(sorted(means)) ** 2 * len(means) - replies)
     return replace(whole, error=mean_with_error.error, low=low, high=high, between=between, within=within)
@@ -238,10 +224,9 @@ def _majority_scores(name: str, readings: Sequence[TaskReading]) -> tuple[dict[s
 
 
 def _has_answers(name: str, readings: Sequence[TaskReading]) -> bool:
-    scores = (
-        score for reading in readings if name in reading.computed for score in reading.computed[name].samples.values()
-    )
-    return all("value" in score for score in scores) or not any(reading.withheld for reading in readings)
+    computed = [reading.computed[name] for reading in readings if name in reading.computed]
+    have_values = all("value" in score for of_repeat in computed for score in of_repeat.samples.values())
+    return have_values or not any(reading.withheld for reading in readings)
 
 
 def _vote(reading: TaskReading, name: str, doc_id: str, score: SampleScore) -> str | None:

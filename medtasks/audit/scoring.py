@@ -90,11 +90,8 @@ def score_replies(
 def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     """Return scored replies as JSON values; NaN becomes None."""
     lists_all = task.family.kind is AnswerKind.REPORT  # metrics without a standard error, too
-    errors = {
-        score.metric: score.error
-        for score in rule.scores
-        if score.has_error or (lists_all and score.metric not in COUNTS)
-    }
+    with_error = [score for score in rule.scores if score.has_error or (lists_all and score.metric not in COUNTS)]
+    errors = {score.metric: score.error for score in with_error}
     head = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
     if rule.categories:
         injections = rule.estimates.get("possible_injection")
@@ -199,10 +196,9 @@ def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
 
 def panel_results(metrics: Sequence[AnyMetric], scores: Scores) -> list[PanelResult]:
     """Return the results of all panels, each once, with the reasons for values that could not be computed."""
-    panels = {
-        id(metric.panel): metric for metric in metrics if isinstance(metric, CorpusMetric) and metric.panel is not None
-    }
-    return [metric.panel.of(metric.selection(scores)) for metric in panels.values() if metric.panel is not None]
+    of_corpus = [metric for metric in metrics if isinstance(metric, CorpusMetric)]
+    panels = {id(metric.panel): (metric.panel, metric) for metric in of_corpus if metric.panel is not None}
+    return [panel.of(metric.selection(scores)) for panel, metric in panels.values()]
 
 
 def score_warnings(
@@ -223,11 +219,8 @@ def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]
     """
     compared = [metric for metric in metrics if metric.is_compared]
     main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
-    few = {
-        name: degrees + 1
-        for name in main
-        if (degrees := estimates[name].degrees) is not None and degrees + 1 < FEW_CLUSTERS
-    }
+    clusters = {name: degrees + 1 for name in main if (degrees := estimates[name].degrees) is not None}
+    few = {name: number for name, number in clusters.items() if number < FEW_CLUSTERS}
     if not few:
         return ()
     worth = f"{min(few.values()):.1f} patients, images or pairs of equal size"
@@ -266,14 +259,14 @@ def by_group(
     published code stops. Both lists have shape (samples,); scores are settled (:meth:`TaskFamily.settled`).
     """
     accuracy = next((metric for metric in task.metrics if metric.name == "accuracy"), None)
-    if accuracy is None or any(score.get("stops") for score in scores):
+    if accuracy is None or not task.breakdown or any(score.get("stops") for score in scores):
         return {}
 
     def part(members: Sequence[Score]) -> _Part:
         # Failed ones are in no group.
         return _Part(accuracy, accuracy.estimate(members), sum(not is_unjudged(score) for score in members))
 
-    total = part([score for score in scores if not is_failed(score)]) if task.breakdown else None
+    total = part([score for score in scores if not is_failed(score)])
     by_column: dict[str, tuple[Group, ...]] = {}
     for column in task.breakdown:
         groups: dict[str, list[Score]] = {}
@@ -281,11 +274,8 @@ def by_group(
             for value in () if is_failed(score) else values(document, column):
                 groups.setdefault(value, []).append(score)
         ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-        parts = [(value, [part(members)]) for value, members in ordered]
-        by_column[column] = _compared(
-            [(value, int(parts_of_group[0].weight), parts_of_group) for value, parts_of_group in parts],
-            [total] if total else [],
-        )
+        parts = [(value, part(members)) for value, members in ordered]
+        by_column[column] = _compared([(value, int(of_group.weight), [of_group]) for value, of_group in parts], [total])
     return by_column
 
 
@@ -308,10 +298,8 @@ def by_category(answers: Sequence[PairedAnswer], counts: Mapping[str, PairCounts
         right = mean_over_answers(
             "individual_accuracy", lambda answer: answer.correct, units=lambda _: answers_by_pair(here)
         )
-        return [
-            _Part(solved, solved.estimate(()), sum(images_of.values())),
-            _Part(right, right.estimate(()), len(here)),
-        ]
+        pairs_here = _Part(solved, solved.estimate(()), sum(images_of.values()))
+        return [pairs_here, _Part(right, right.estimate(()), len(here))]
 
     names = sorted(counts.keys() - {TOTAL}, key=lambda name: (-counts[name].images, name))
     return _compared([(name, counts[name].images, parts(name)) for name in names], parts(None))

@@ -132,16 +132,13 @@ def _no_device(built_for: str) -> CheckResult:
     return TORCH.warning("GPU", f"{sentence}, but this machine has an NVIDIA driver", fix)
 
 
-_HARNESS = "lmms_eval"
-
-
 def harness_version() -> Iterator[CheckResult]:
     """Check that the harness is installed in a version this package was made for."""
-    requirement = Requirement(_HARNESS)
+    requirement = Requirement("lmms_eval")
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         ours = map(Requirement, importlib.metadata.requires("medtasks") or [])
-        requirement = next((each for each in ours if canonicalize_name(each.name) == "lmms-eval"), requirement)
-    tasks, installed, fix = harness_folder(), installed_version(_HARNESS), f"pip install '{requirement}'"
+        requirement = next((own for own in ours if canonicalize_name(own.name) == "lmms-eval"), requirement)
+    tasks, installed, fix = harness_folder(), installed_version("lmms_eval"), f"pip install '{requirement}'"
     if tasks is None:
         yield HARNESS.problem("version", f"lmms-eval is not installed for {sys.executable}", fix)
     elif installed is None:

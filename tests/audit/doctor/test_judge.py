@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from medtasks.audit.doctor import judge_check as checks
+from medtasks.audit.doctor import metric_models as checks
 from medtasks.audit.doctor.check_results import State, scope_of
-from medtasks.audit.doctor.judge_check import judge
+from medtasks.audit.doctor.metric_models import judge
 
 from ...local_server import LocalServer, QuietHandler, serving
 from ...tables import each_row

@@ -2,9 +2,9 @@
 
 import pytest
 
-from medtasks.audit.doctor import metric_weights as checks
+from medtasks.audit.doctor import metric_models as checks
 from medtasks.audit.doctor.check_results import State
-from medtasks.audit.doctor.metric_weights import metric_weights, model_settings
+from medtasks.audit.doctor.metric_models import metric_weights, model_settings
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import WEIGHTS, weights_folder
 
