@@ -1,8 +1,8 @@
 """Scores, runs and comparisons from Python, as pandas DataFrames with the numbers that the commands print.
 
-Of credentialed data a DataFrame holds numbers, letters of options and hashed ids only, unless ``MEDTASKS_LOG_TEXT``
-allows its text. All errors that a user can cause are :class:`medtasks.errors.MedTasksError`. Task files in a folder of
-your own are found with ``include_path``; reading them can run their code.
+Of credentialed data they hold numbers, letters of options and hashed ids only, unless ``MEDTASKS_LOG_TEXT`` allows its
+text. Errors that a user can cause are :class:`medtasks.errors.MedTasksError`. ``include_path`` names folders with task
+files of your own; reading them can run their code.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -82,18 +82,13 @@ class Run:
         return _table(rows)
 
     def samples(self, task: str | None = None) -> pd.DataFrame:
-        """Return one line per question and reading.
+        """Return one line per question and reading, of one task or all tasks of medtasks.
 
         The columns are ``task``, ``row`` (name of the reading), ``doc_id``, ``question``, ``options``, ``target``,
         ``reply``, ``answer`` (None if the reply has no valid answer), ``reason``, ``correct`` (None where an answer is
         neither right nor wrong), ``score`` (of answers between right and wrong), ``images`` (paths), ``cluster_id``
-        (the unit that standard errors are clustered by), and the other columns of the data.
-
-        Args:
-            task: Name of one task; all tasks of medtasks by default.
-
-        Raises:
-            UnknownName: The run has no such task.
+        (the unit that standard errors are clustered by), and the other columns of the data. UnknownName: the run has
+        no such task.
         """
         if task is not None and task not in self._recorded.tasks:
             raise unknown_name("task", task, self._recorded.tasks)
@@ -114,9 +109,8 @@ def score(task: str, replies: Replies, *, answer_field: str | None = None, inclu
         include_path: Folders with task files of your own.
 
     Raises:
-        RepliesError: A reply is no text, names no question or contradicts another one, their number is wrong, or none
-            has the answer field.
-        MedTasksError: There is no such task, its dataset is not prepared, or it needs a judge and none is configured.
+        MedTasksError: There is no such task, its dataset is not prepared, or it needs a judge and none is configured;
+            a reply is no text, names no question or contradicts another one, or their number is wrong.
     """
     with _including(include_path):
         chosen = scored_task(task)
@@ -136,13 +130,8 @@ def score(task: str, replies: Replies, *, answer_field: str | None = None, inclu
 def read_run(folder: str | Path, *, model: str | None = None, include_path: Folders = ()) -> Run:
     """Read a run of ``medtasks run`` or ``lmms_eval`` from its folder (``--output_path``).
 
-    Args:
-        folder: Folder of the run.
-        model: The model to read, if the folder holds runs of several.
-        include_path: Folders with task files of your own that the run used.
-
-    Raises:
-        MedTasksError: The folder holds no run, or runs of several models and ``model`` is not given.
+    ``model`` is the one to read from a folder with runs of several, ``include_path`` folders with task files of your
+    own. MedTasksError: the folder holds no run, or runs of several models and ``model`` is not given.
     """
     with _including(include_path):
         recorded = read_recorded_run(Path(folder), model)
@@ -161,7 +150,7 @@ def compare(
 
     Args:
         first: A run or its folder.
-        second: The other one; ``difference`` is second minus first.
+        second: The run to compare with; ``difference`` is second minus first.
         task: Compare this task only; by default all tasks that the runs have in common.
         metrics: Compare these metrics only, so that fewer tests are corrected for; by default the main ones.
         include_path: Folders with task files of your own.
@@ -169,9 +158,6 @@ def compare(
     Returns:
         One line per task, reading and metric. ``p_holm`` is corrected for all lines. ``units`` is the number of
         independent clusters, ``detectable`` the smallest true difference found with 80 % power.
-
-    Raises:
-        RepliesError: The runs have no task in common, or none that can be compared.
     """
     with _including(include_path):
         runs = {
@@ -254,8 +240,10 @@ def _sample_lines(reading: TaskReading) -> Iterator[dict[str, Any]]:
     shown = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` replace
     clusters = {}
     for row, computed in reading.computed.items():
-        of_scores = [score.get("cluster_id") for score in clustered(list(computed.samples.values()))]
-        clusters[row] = dict(zip(computed.samples, of_scores, strict=True))
+        scores = clustered(list(computed.samples.values()))
+        clusters[row] = {
+            doc_id: score.get("cluster_id") for doc_id, score in zip(computed.samples, scores, strict=True)
+        }
     for item, document in zip(audit_items(reading), reading.answered, strict=True):
         doc_id = str(document["doc_id"])
         reply = reading.samples.replies.get(doc_id, Reply())

@@ -1,10 +1,8 @@
 """Scores of image-blind replies: the same answer to every question, the most frequent one, a guess.
 
 Rules read different words as an answer: a letter, an option's text, or ``2: background``. Each wording is tried until
-the task's family reads the intended answer; if none is read, the rule gets NaN and the description says why.
-
-No judge, labeler or other model is asked: a task whose replies a judge reads has no baselines, a rule that needs a
-labeler gets NaN, and of reports only the metrics that count words are computed.
+the task's family reads the intended answer; if none is read, the rule gets NaN and the description says why. No judge,
+labeler or other model is asked, and of reports only the metrics that count words are computed.
 """
 
 import math
@@ -33,12 +31,9 @@ def baselines(
 ) -> tuple[Baseline, ...]:
     """Return the baselines of a task on its documents: the family's constant replies, and a random answer.
 
-    Scores are by name of the row and metric. There are none for groups, tasks whose replies a judge reads, and datasets
-    without a published target. They hold no text of a credentialed dataset.
-
-    ``run`` are a run's scores by name of the row and document id. The constant answer that does best at the first main
-    metric is tested against them, question by question: its score comes from the same questions, so that an interval of
-    the run alone says too little of their difference.
+    There are none for groups, tasks whose replies a judge reads, and datasets without a published target. They hold no
+    text of a credentialed dataset. The constant answer that does best at the first main metric is tested question by
+    question against a ``run``, whose scores are by name of the row and document id.
     """
     if not documents or not task.has_family or task.family.asks is not Asks.NOBODY:
         return ()
@@ -107,10 +102,7 @@ def _best_against(
 def _read(
     task: TaskFile, row: Row, documents: Documents, strategies: Sequence[Strategy]
 ) -> dict[tuple[int, Meant], Score]:
-    """Return scores of intended answers by position and answer, where one of their wordings is read as intended.
-
-    The replies of all strategies are read document by document, as rules prepare much per question.
-    """
+    """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
 
     def wording(position: int, answer: Meant, attempt: int) -> Reply | None:
         options = Sample(documents[position]).options
@@ -124,6 +116,7 @@ def _read(
 
     by_answer: dict[tuple[int, Meant], Score] = {}
     together = zip(*(strategy.meant for strategy in strategies), strict=True)
+    # Document by document, as rules prepare much per question.
     waiting = list(dict.fromkeys((position, answer) for position, answers in enumerate(together) for answer in answers))
     attempt = 0
     while waiting:

@@ -62,8 +62,7 @@ def first_manifest(
 ) -> RunManifest:
     """Return the manifest of a run before its first task.
 
-    ``arguments`` are those passed on to the harness, ``names`` those given to ``--tasks``, ``selection`` says which of
-    their tasks can run, and ``notices`` are warnings given before the run.
+    ``arguments`` are passed on to the harness, ``names`` given to ``--tasks``, ``notices`` given before the run.
     """
     options = read_options(arguments)
     datasets = {name: task_file(name).dataset if tasks_of(name) else None for name in wanted_tasks(names)}
@@ -281,17 +280,14 @@ def _output(command: list[str]) -> str | None:
 def model_facts(options: HarnessOptions) -> ModelFacts:
     """Return the model of a run; digests of local files are kept under ``MEDTASKS_HOME`` by path, size and time."""
     name, arguments = options.text("model") or "hf", options.text("model_args")
-    arguments_by_name = options.pairs("model_args")
-    named = {
-        **DEFAULTS.get(name, {}),
-        **{key: value for key, value in arguments_by_name.items() if key in WEIGHTS and value},
-    }
+    by_name = options.pairs("model_args")
+    named = {**DEFAULTS.get(name, {}), **{key: value for key, value in by_name.items() if key in WEIGHTS and value}}
     fingerprints, unknown = {}, {}
     for key, value in named.items():
         try:
             if Path(value).expanduser().exists():
                 fingerprints[key] = f"sha256:{files_sha256(Path(value).expanduser())}"
-            elif commit := snapshot_commit(value, arguments_by_name.get("revision") or "main"):
+            elif commit := snapshot_commit(value, by_name.get("revision") or "main"):
                 fingerprints[key] = f"commit:{commit}"
             else:
                 unknown[key] = (
@@ -304,9 +300,8 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
         unknown["model"] = "medtasks_tiny is drawn from its seed and has no weights on disk"
     elif not named:
         unknown["model"] = f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)"
-    joined = ", ".join(
-        f"{key}={fingerprint}" if len(fingerprints) > 1 else fingerprint for key, fingerprint in fingerprints.items()
-    )
+    by_key = [f"{key}={fingerprint}" for key, fingerprint in fingerprints.items()]
+    joined = ", ".join(by_key if len(by_key) > 1 else fingerprints.values())
     return ModelFacts(
         name=name,
         arguments=redacted(arguments),

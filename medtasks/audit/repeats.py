@@ -2,12 +2,11 @@
 
 Nothing here depends on the order of repeats, samples or ranks. A repeat votes for the answer that its rule read, a
 letter or a text in lower case; a failed reply and one without an answer are no vote. Ties are decided by a digest of
-question and answer, which favours no letter, and are counted. A sample that failed in every repeat has failed. The
-spread is the standard deviation of the repeats' values (divisor: repeats minus one).
+question and answer, which favours no letter, and are counted. A sample that failed in every repeat has failed.
 
 The interval of the mean covers the sampling of questions and of replies: values are averaged per question first, then
-clustered as those of one run (Miller, 2024, arXiv 2411.00640, section 3.1). The spread covers replies to the same
-questions only. The score of the majority's answers is another quantity, which depends on the number of repeats.
+clustered as those of one run (Miller, 2024, arXiv 2411.00640, section 3.1). The spread, a standard deviation (divisor:
+repeats minus one), covers replies to the same questions only.
 """
 
 import hashlib
@@ -154,14 +153,14 @@ def _values_by_question(
         return {}
     repeats = []
     for reading in readings:
-        computed = reading.computed.get(name)
-        if computed is None:
+        if name not in reading.computed:
             return {}
-        scores = {doc_id: score for doc_id, score in computed.samples.items() if not is_failed(score)}
-        clusters = [str(score.get("cluster_id")) for score in clustered(list(scores.values()))]
-        samples = list(zip(scores, clusters, strict=True))
-        values = reading.task.family.sample_values(metric, list(scores.values()), samples)
-        estimate = metric.estimate(list(scores.values())).value
+        answered = [(key, score) for key, score in reading.computed[name].samples.items() if not is_failed(score)]
+        scores = [score for _, score in answered]
+        clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
+        samples = [(doc_id, cluster) for (doc_id, _), cluster in zip(answered, clusters, strict=True)]
+        values = reading.task.family.sample_values(metric, scores, samples)
+        estimate = metric.estimate(scores).value
         if not values or not math.isclose(mean([value for _, value in values.values()]), estimate, abs_tol=1e-12):
             return {}
         repeats.append(values)
@@ -202,12 +201,12 @@ def _majority_scores(name: str, readings: Sequence[TaskReading]) -> tuple[dict[s
     There are no scores if equal answers cannot be recognised: texts of credentialed data.
     """
     votes_by_id: dict[str, list[tuple[str | None, SampleScore]]] = {}
-    for reading in readings:
-        computed = reading.computed.get(name)
-        for doc_id, score in {} if computed is None else computed.samples.items():
+    for reading in (reading for reading in readings if name in reading.computed):
+        for doc_id, score in reading.computed[name].samples.items():
             votes_by_id.setdefault(doc_id, []).append((_vote(reading, name, doc_id, score), score))
+    failed = sum(is_failed(score) for votes in votes_by_id.values() for _, score in votes)
     if not _has_answers(name, readings):
-        return {}, 0, sum(is_failed(score) for votes in votes_by_id.values() for _, score in votes)
+        return {}, 0, failed
     ties, chosen = 0, {}
     for doc_id, votes in votes_by_id.items():
         counts = Counter(vote for vote, _ in votes if vote is not None)
@@ -217,10 +216,9 @@ def _majority_scores(name: str, readings: Sequence[TaskReading]) -> tuple[dict[s
         ballots = sorted(counts.elements(), key=drawn.__getitem__)
         winner = Counter(ballots).most_common(1)[0][0] if ballots else None
         valid = [score for vote, score in votes if vote == winner and not is_failed(score)]
-        chosen[doc_id] = min(
-            valid or [score for _, score in votes], key=lambda score: json.dumps(score, sort_keys=True, default=str)
-        )
-    return chosen, ties, sum(is_failed(score) for votes in votes_by_id.values() for _, score in votes)
+        candidates = valid or [score for _, score in votes]
+        chosen[doc_id] = min(candidates, key=lambda score: json.dumps(score, sort_keys=True, default=str))
+    return chosen, ties, failed
 
 
 def _has_answers(name: str, readings: Sequence[TaskReading]) -> bool:

@@ -45,7 +45,6 @@ from medtasks.tasks.task_file import TaskFile
 
 Documents = Sequence[Mapping[str, Any]]
 Replies = Mapping[str, Reply]
-
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 CATEGORIES = "categories"
 LEAST_EFFECTIVE = 20  # effective samples of a group that is compared
@@ -61,9 +60,8 @@ def score_replies(
     """
     compares_reports = task.family.kind is AnswerKind.REPORT  # of a group, which has no family, this raises
     if report_metrics and not compares_reports:
-        raise RepliesError(
-            f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
-        )
+        own_only = f"'{task.name}' compares no reports, so that it has no metrics but its own"
+        raise RepliesError(f"{own_only}; leave out --metric")
     answered = [document for document in documents if document["doc_id"] in replies]
     names = {metric.name for metric in task.metrics}
     further = dict.fromkeys(key for name in report_metrics for key in keys_of(name) if key not in names)
@@ -137,18 +135,14 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> dict[str,
 def scores_of(task: TaskFile, row: Row, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
     """Return the scores of replies read in one way; documents, replies and scores have shape (samples,)."""
     by_sample = labelled(replies, row)
-    return [
-        task.family.score(Sample(document), reply, row) for document, reply in zip(documents, by_sample, strict=True)
-    ]
+    pairs = zip(documents, by_sample, strict=True)
+    return [task.family.score(Sample(document), reply, row) for document, reply in pairs]
 
 
 def rule_scores(
     task: TaskFile, rule: str, scores: Scores, columns: Documents, metrics: Sequence[AnyMetric] = ()
 ) -> RuleScores:
-    """Aggregate the scores of samples under one rule: values, groups and outcomes of pairs.
-
-    ``columns`` group the scores, in their order: documents, or scores with the same columns.
-    """
+    """Aggregate scores of samples under one rule; ``columns`` group them: documents, or scores with their columns."""
     metrics, reasons = metrics or task.metrics, count_reasons(scores)
     scores = list(task.family.settled(list(scores)))
     estimates = evaluate(metrics, scores)
@@ -212,10 +206,9 @@ def score_warnings(
 
 
 def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> tuple[str, ...]:
-    """Return a sentence if intervals of main metrics rest on few effective clusters.
+    """Return a sentence if intervals of main metrics rest on few effective clusters: degrees of freedom plus one.
 
-    Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99; here degrees of freedom plus
-    one.
+    Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99.
     """
     compared = [metric for metric in metrics if metric.is_compared]
     main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
@@ -295,9 +288,8 @@ def by_category(answers: Sequence[PairedAnswer], counts: Mapping[str, PairCounts
             units=lambda _: pairs,
             weights=lambda units: [float(images_of[pair]) for pair in units],
         )
-        right = mean_over_answers(
-            "individual_accuracy", lambda answer: answer.correct, units=lambda _: answers_by_pair(here)
-        )
+        by_pair = answers_by_pair(here)
+        right = mean_over_answers("individual_accuracy", lambda answer: answer.correct, units=lambda _: by_pair)
         pairs_here = _Part(solved, solved.estimate(()), sum(images_of.values()))
         return [pairs_here, _Part(right, right.estimate(()), len(here))]
 
@@ -311,10 +303,16 @@ def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequen
     level = 1 - (1 - LEVEL) / max(1, sum(compared))
     p_values: list[list[float]] = []
     for position, total in enumerate(totals):
-        of_groups = [
-            _against_others(parts[position], total) if chosen else math.nan
-            for (*_, parts), chosen in zip(groups, compared, strict=True)
-        ]
+        of_groups = []
+        for (*_, parts), chosen in zip(groups, compared, strict=True):
+            part, others = parts[position], total.weight - parts[position].weight
+            if not chosen or others <= 0:
+                of_groups.append(math.nan)
+                continue
+            value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / others
+            shares = (part.estimate.value, min(max(value, 0.0), 1.0))
+            sizes = (part.size, total.size * others / total.weight)
+            of_groups.append(difference_of_shares(shares, sizes, part.estimate.degrees))
         defined = [p for p in of_groups if not math.isnan(p)]
         # Of two groups in all, either one is tested against the other.
         corrected = iter(defined if len(groups) == 2 else holm(defined))
@@ -329,15 +327,6 @@ def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequen
         )
         for position, ((name, questions, parts), chosen) in enumerate(zip(groups, compared, strict=True))
     )
-
-
-def _against_others(part: _Part, total: _Part) -> float:
-    others = total.weight - part.weight
-    if others <= 0:
-        return math.nan
-    value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / others
-    shares = (part.estimate.value, min(max(value, 0.0), 1.0))
-    return difference_of_shares(shares, (part.size, total.size * others / total.weight), part.estimate.degrees)
 
 
 def with_interval(

@@ -8,10 +8,10 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+from rich.table import Table as RichTable
+from rich.text import Text
 
 NOT_DEFINED = "n/a"  # text of a number that is not defined
 _ROWS = 40  # of a table in LaTeX; more do not fit on a page
@@ -94,11 +94,8 @@ def number_table(
     return Table("", caption, "l" + "r" * (len(headings) - 1), cells(*headings), rows_of_cells, split=split)
 
 
-def terminal(table: Table) -> "RichTable":
+def terminal(table: Table) -> RichTable:
     """Return a table for the terminal, in which long names go on below: cut short, two of them could be one."""
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
     rich_table = RichTable(title=Text(plain(table.caption)) if table.caption else None)
     for index, (heading, column) in enumerate(zip(table.headings, table.columns, strict=True)):
         short = all(row[index].code and len(row[index].text) <= 24 for row in table.rows)
@@ -165,7 +162,7 @@ def _mark(number: int) -> str:
 
 
 def _code(text: str) -> str:
-    fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     code = f"{fence}{pad}{' '.join(text.split())}{pad}{fence}"
     return code.replace("|", r"\|")  # a bar would end the cell even there
@@ -264,7 +261,7 @@ def _of_character(character: str) -> str:
         return character if character.isprintable() else ""
     if unicodedata.category(character) in ("Cf", "Mn"):
         return ""
-    base, *accents = unicodedata.normalize("NFD", character)
+    base, *accents = list(unicodedata.normalize("NFD", character))
     if accents and base.isascii() and base.isalpha():
         return f"\\{_ACCENTS[accents[0]]}{{{base}}}" if accents[0] in _ACCENTS else base
     return rf"\texttt{{U+{ord(character):04X}}}"

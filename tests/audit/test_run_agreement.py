@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from medtasks.audit.run_agreement import (
+from medtasks.audit.run_values import (
     Failures,
     Overlap,
     agreement,

@@ -98,14 +98,12 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
     if not is_configured():
         fix = f"export {BASE_URL}=http://127.0.0.1:8000/v1 {MODEL}=<its model>, for another machine also {API_KEY}"
         required = ", ".join(task.name for task in asking if task.family.asks is Asks.JUDGE)
+        state, effect = State.WARNING, "so that the metrics that need one will have no value"
         if not scope.chosen:
-            sentence = "no judge is set up, without which some tasks lack metrics and some do not run"
-            yield JUDGE.note("settings", sentence, fix)
+            state, effect = State.NOTE, "without which some tasks lack metrics and some do not run"
         elif required:
-            yield JUDGE.problem("settings", f"no judge is set up, and {required} cannot run without one", fix)
-        else:
-            sentence = "no judge is set up, so that the metrics that need one will have no value"
-            yield JUDGE.warning("settings", sentence, fix)
+            state, effect = State.PROBLEM, f"and {required} cannot run without one"
+        yield CheckResult(JUDGE, "settings", state, f"no judge is set up, {effect}", fix)
         return
     try:
         settings = settings_from_environment()
@@ -115,7 +113,7 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
         return
     where = "this machine" if settings.is_local else "another machine"
     yield JUDGE.ok("settings", f"the judge is {settings.model} at {settings.base_url}, on {where}")
-    datasets = list(dict.fromkeys(task.dataset for task in asking if task.dataset))
+    datasets = dict.fromkeys(task.dataset for task in asking if task.dataset)
     refused = {}
     for dataset in datasets:
         try:

@@ -61,10 +61,8 @@ def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
     for server in servers:
         ending = f" ({urlsplit(server.base_url).netloc})" if len(servers) > 1 else ""
         for finding in _at(scope, server, model_arguments):
-            found, fix = (
-                "".join(character for character in text if character.isprintable())  # names come from the server
-                for text in (finding.found, finding.fix)
-            )
+            # Names come from the server.
+            found, fix = ("".join(filter(str.isprintable, text)) for text in (finding.found, finding.fix))
             yield replace(finding, name=finding.name + ending, found=found, fix=fix)
 
 

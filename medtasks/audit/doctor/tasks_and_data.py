@@ -38,7 +38,6 @@ from medtasks.tasks.task_index import harness_folder, index_tasks, mapping_in, n
 from medtasks.tasks.task_variants import listed_changes, twin_changes
 
 _HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
-_SHOWN = 2
 
 
 def collisions(scope: Scope) -> Iterator[CheckResult]:
@@ -87,10 +86,10 @@ def own_tasks(scope: Scope) -> Iterator[CheckResult]:
         for problem in problems:
             yield of_error(TASKS, task.name, State.PROBLEM, MedTasksError(problem), f"correct {task.path}")
         if not problems:
-            number = (
-                "" if task.dataset or task.only_harness else f"; all {len(task_documents(task))} samples can be asked"
-            )
-            yield TASKS.ok(task.name, f"hooks, rules and the first prompt of '{task.name}' are in order{number}")
+            sentence = f"hooks, rules and the first prompt of '{task.name}' are in order"
+            if not (task.dataset or task.only_harness):
+                sentence += f"; all {len(task_documents(task))} samples can be asked"
+            yield TASKS.ok(task.name, sentence)
 
     for task in scope.tasks:
         if task.kind == "task" and not task.is_shipped:
@@ -139,9 +138,8 @@ def _command(name: str) -> str:
     if info is None or info.access is Access.PUBLIC:
         return preparing_again(name)
     if info.access is Access.GATED and info.source.startswith(_HUB):
-        return (
-            f"accept the terms on {info.source}, then: medtasks data prepare {name} (--source DIR if you have a copy)"
-        )
+        prepare = f"medtasks data prepare {name} (--source DIR if you have a copy)"
+        return f"accept the terms on {info.source}, then: {prepare}"
     return f"medtasks data prepare {name} --source DIR, with the data from {info.source}"
 
 
@@ -173,9 +171,8 @@ def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
         sentence = f"'{name}' is damaged, {count} from what was prepared{_few(name, ': {}', problems)}"
         yield DATASETS.problem(name, sentence, command)
     elif manifest.sample:
-        yield DATASETS.warning(
-            name, f"'{name}' is the drawn sample, on which scores say nothing about a model", command
-        )
+        sentence = f"'{name}' is the drawn sample, on which scores say nothing about a model"
+        yield DATASETS.warning(name, sentence, command)
     elif not manifest.complete:
         yield DATASETS.warning(name, f"{what}, but incomplete{_few(name, ' ({})', manifest.left_out)}", command)
     else:
@@ -186,7 +183,7 @@ def _few(name: str, form: str, notes: Sequence[str]) -> str:
     """Format the first notes; none for a private dataset, whose file names may be patients'."""
     if not notes or is_private(name):
         return ""
-    return form.format("; ".join(notes[:_SHOWN]) + (" ..." if len(notes) > _SHOWN else ""))
+    return form.format("; ".join(notes[:2]) + (" ..." if len(notes) > 2 else ""))
 
 
 def hub_token(scope: Scope) -> Iterator[CheckResult]:
@@ -232,7 +229,6 @@ def remote_models(scope: Scope) -> Iterator[CheckResult]:
         yield CREDENTIALS.note(TRUSTED, sentence, f"unset {TRUSTED} if no data use agreement covers it")
     if cause := refusal(Destination("http://127.0.0.1"), os.environ):
         where, _, fix = cause.partition("; ")
-        sentence = (
-            f"text of credentialed data ({listed(private)}) is not sent {where}: no model on this machine gets it"
-        )
+        unsent = f"text of credentialed data ({listed(private)}) is not sent {where}"
+        sentence = f"{unsent}: no model on this machine gets it"
         yield CheckResult(CREDENTIALS, "remote models", scope.state, sentence, fix)
