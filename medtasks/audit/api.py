@@ -18,7 +18,7 @@ from medtasks.audit.report.audit_items import audit_items, image_files
 from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.report.run_description import run_notes
 from medtasks.audit.report.task_reading import TaskReading, read_task, rule_reports, scores_by_id, without_metrics
-from medtasks.audit.scoring import score_replies
+from medtasks.audit.scoring import Documents, score_replies
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
@@ -187,7 +187,7 @@ def _task_or_none(recorded: TaskRun) -> TaskFile | None:
     return None if task.kind == "group" or task.only_harness else task
 
 
-def _by_id(replies: Replies, documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
+def _by_id(replies: Replies, documents: Documents) -> dict[str, Reply]:
     id_column = "doc_id"
     if isinstance(replies, pd.DataFrame):
         if "doc_id" not in replies.columns and {"id", "reply"} <= set(replies.columns):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.audit.recording import commit, versions, with_results
-from medtasks.audit.scoring import panel_results, warn
+from medtasks.audit.scoring import Documents, panel_results, warn
 from medtasks.data.samples import Sample
 from medtasks.data.shards import SHARD_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError, WithheldReply, listed
@@ -28,8 +28,6 @@ from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
-
-Document = Mapping[str, Any]
 
 _OTHER_RESULTS = (
     "do not give the results that its runs recorded, so that they cannot be joined: they hold too little, or this "
@@ -135,7 +133,7 @@ def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequenc
     return dict(json.loads(json.dumps(values, default=handle_non_serializable)))
 
 
-def _recorded_scores(task: TaskFile, part: TaskPart, documents: Sequence[Document]) -> dict[int, list[Score]]:
+def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> dict[int, list[Score]]:
     """Return the scores in a shard's samples by row and filter, with the texts that metrics compare."""
     scores: dict[int, list[Score]] = {}
     for row, lines in part.lines.items():

@@ -243,9 +243,7 @@ class _Part:
         return self.weight if self.estimate.effective is None else self.estimate.effective
 
 
-def by_group(
-    task: TaskFile, documents: Sequence[Mapping[str, Any]], scores: Sequence[Score]
-) -> dict[str, tuple[Group, ...]]:
+def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, tuple[Group, ...]]:
     """Return the accuracy of each group of the columns that a task names, by column and value, the largest group first.
 
     A document with several values counts in each of their groups. There are no groups without accuracy, nor where the

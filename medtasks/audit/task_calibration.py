@@ -7,12 +7,12 @@ share one calibration.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.samples import Sample
-from medtasks.families.family import Reply
 from medtasks.stats.calibration import Calibration, ClassArea, Measure, calibration, roc_area
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config
@@ -28,9 +28,7 @@ _TEXTS = (
 )
 
 
-def task_calibration(
-    task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, Reply]
-) -> Mapping[str, Calibration]:
+def task_calibration(task: TaskFile, documents: Documents, replies: Replies) -> Mapping[str, Calibration]:
     """Return the calibration of recorded likelihoods by filter name, the same for each; empty where replies are texts.
 
     Left out and counted are questions without a target, and replies that are texts, have another number of losses than
@@ -55,9 +53,7 @@ class _Likelihoods(NamedTuple):
     cluster: str
 
 
-def _likelihoods(
-    task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, Reply]
-) -> list[_Likelihoods] | None:
+def _likelihoods(task: TaskFile, documents: Documents, replies: Replies) -> list[_Likelihoods] | None:
     """Return the likelihoods that can be read; None where there are none at all."""
     answered = [Sample(document) for document in documents if document["doc_id"] in replies]
     if not task.compares_likelihoods or all(replies[sample.doc_id].losses is None for sample in answered):
@@ -73,9 +69,7 @@ def _likelihoods(
     return likelihoods
 
 
-def class_areas(
-    task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, Reply]
-) -> tuple[ClassArea, ...]:
+def class_areas(task: TaskFile, documents: Documents, replies: Replies) -> tuple[ClassArea, ...]:
     """Return the AUROC of each class against all others; none unless all questions have the same options."""
     likelihoods = _likelihoods(task, documents, replies) or []
     if len({sample.options for sample in likelihoods}) != 1 or len({sample.target for sample in likelihoods}) < 2:
