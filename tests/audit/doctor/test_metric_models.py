@@ -36,7 +36,7 @@ def test_weights(monkeypatch):
     names = ("distilroberta-base", "chexbert", "bert-base-uncased", "radgraph", "pubmedbert", "wordnet")
     assert states(metric_weights(REPORT)) == dict.fromkeys(names, State.WARNING)
     expect(only(metric_weights(REPORT), "radgraph"), State.WARNING, fix="medtasks weights fetch radgraph")
-    assert fetch_command(["meteor", "radgraph"]) == "medtasks weights fetch wordnet radgraph"
+    assert fetch_command(["bleu", "meteor"]) == "medtasks weights fetch wordnet"
     put("radgraph")
     finding = expect(only(metric_weights(EVERYTHING)), State.NOTE, f"1 of {len(WEIGHTS) + 1} ", fix="wordnet")
     assert " radgraph " not in finding.fix
