@@ -21,9 +21,10 @@ from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.tasks.task_files import task_config
 
-from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_medevalkit, tiny_mmmu_pro, tiny_multimedeval
+from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_medevalkit, tiny_multimedeval
 from ..processes import run_fresh
 from ..scripted_server import Endpoint, serving
+from . import tiny_mmmu_pro
 
 REPOSITORY = Path(__file__).parents[2]
 PARTS = ("medtasks", "model_adapters", "tasks_yaml", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")

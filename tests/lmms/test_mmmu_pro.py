@@ -23,10 +23,10 @@ from medtasks.prompts.template import target
 from medtasks.tasks.task_files import task_config, task_file, task_files, tasks_of
 from medtasks.tasks.task_index import resolved
 
-from .. import tiny_mmmu_pro
 from ..damages import lost, row
 from ..processes import run_here
 from ..tables import each_row
+from . import tiny_mmmu_pro
 from .whole_runs import answering, evaluate, values
 
 STANDARD, VISION = "mmmu_pro_med_standard_10", "mmmu_pro_med_vision"

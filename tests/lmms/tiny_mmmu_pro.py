@@ -10,8 +10,8 @@ from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.sources.medevalkit import SUBJECTS
 
-from .multimedeval_sources import picture, put_parquet
-from .tiny_medevalkit import IMAGE
+from ..multimedeval_sources import picture, put_parquet
+from ..tiny_medevalkit import IMAGE
 
 SETS = [name for name, info in CATALOGUE.items() if info.benchmark == "MMMU-Pro"]
 _IMAGES = [f"image_{number}" for number in range(1, 8)]
