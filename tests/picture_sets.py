@@ -69,7 +69,7 @@ def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[
     stored = [next(add for kind, add in adding.items() if isinstance(item, kind))(item) for item in pictures]
     question = {"question": "Is there an effusion?", "options": ["yes", "no"], "answer": "A"}
     ids = {"dataset": name, "image_id": stored[0].image_id if stored else None, "patient_id": None}
-    images_of_row = {
+    files = {
         "image_files": [image.file for image in stored],
         "image_sha256": [image.sha256 for image in stored],
     }
