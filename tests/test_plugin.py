@@ -13,6 +13,8 @@ import pytest
 from medtasks.lmms import plugin
 from medtasks.tasks.task_index import tasks_folder
 
+from .waiting import PATIENCE
+
 MANIFESTS = {
     "hf_vlm": "medtasks.model_adapters.hf_vlm.HfVlm",
     "llava_med": "medtasks.model_adapters.llava_med.LlavaMed",
@@ -99,7 +101,7 @@ print(json.dumps(report))
 def in_a_fresh_process(script, *arguments):
     environment = {name: value for name, value in os.environ.items() if name != "MEDTASKS_AUTOLOAD"}
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert ran.returncode == 0, ran.stderr[-3000:]
     return json.loads(ran.stdout.splitlines()[-1])
 
