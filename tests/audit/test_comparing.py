@@ -43,12 +43,12 @@ def texts(documents, reply):
 def model(documents, accuracy, seed):
     """A model that gives the right letter with this probability."""
     chance = random.Random(seed)
-    other = {"A": "B", "B": "A"}
-    return texts(documents, lambda d: d["answer"] if chance.random() < accuracy else other[d["answer"]])
+    wrong = {"A": "B", "B": "A"}
+    return texts(documents, lambda d: d["answer"] if chance.random() < accuracy else wrong[d["answer"]])
 
 
-def by_metric(found, rule="robust"):
-    return {one.metric: one for one in found.comparisons if one.rule == rule}
+def by_metric(compared, rule="robust"):
+    return {test.metric: test for test in compared.comparisons if test.rule == rule}
 
 
 def choice_task(hook="choice", rule="robust_choice"):
@@ -85,9 +85,9 @@ def test_pairs_and_answers_have_the_same_units(documents):
     runs = {"A": model(documents, 0.6, 1), "B": model(documents, 0.85, 2)}
     tests = {}
     for kind, docs in (("shared", documents), ("apart", [{**d, "image_id": d["doc_id"]} for d in documents])):
-        found = by_metric(compare_runs(task, docs, runs))
-        assert list(found) == ["set_accuracy", "individual_accuracy"]
-        pairs, answers = found["set_accuracy"].result, found["individual_accuracy"].result
+        by_name = by_metric(compare_runs(task, docs, runs))
+        assert list(by_name) == ["set_accuracy", "individual_accuracy"]
+        pairs, answers = (test.result for test in by_name.values())
         assert (pairs.samples, pairs.units, answers.samples, answers.units) == (16, 16, 32, 16)
         tests[kind] = (pairs.test, answers.test)
         for name, run in runs.items():
@@ -131,8 +131,8 @@ def test_rules_that_read_a_reply_differently_are_tests_of_their_own(documents):
     task = task_file("mediconfusion")
     right = texts(documents, lambda document: document["answer"])
     vague = {**right, documents[0]["doc_id"]: Reply.of_text(f"I think it is {documents[0]['answer']}, clearly.")}
-    found = compare_runs(task, documents, {"A": right, "B": vague}).comparisons
-    assert [one.same_as for one in found] == [""] * 4
+    tests = compare_runs(task, documents, {"A": right, "B": vague}).comparisons
+    assert [test.same_as for test in tests] == [""] * 4
     (alone,) = compare_runs(task, documents, {"A": right, "B": vague}, ["set_accuracy"], ["robust"]).comparisons
     assert (alone.rule, alone.holm) == ("robust", alone.result.p)
     with pytest.raises(UnknownName, match="unknown rule 'robst'"):
@@ -165,9 +165,8 @@ def test_units_and_metrics_of_questions(questions):
     result = by_metric(compare_runs(choice_task(), single, runs))["accuracy"].result
     assert (result.units, result.test, result.p) == (60, MCNEMAR, result.mcnemar)
     runs = {"A": model(questions, 0.5, 1), "B": texts(questions, lambda _: "I cannot tell.")}
-    found = by_metric(compare_runs(choice_task(), questions, runs, ["invalid_rate"]))
-    assert list(found) == ["invalid_rate"]
-    assert found["invalid_rate"].result.difference == 1
+    (test,) = compare_runs(choice_task(), questions, runs, ["invalid_rate"]).comparisons
+    assert (test.metric, test.result.difference) == ("invalid_rate", 1)
     with pytest.raises(UnknownName, match="unknown metric 'acuracy'; did you mean 'accuracy'"):
         compare_runs(choice_task(), questions, runs, ["acuracy"])
 
@@ -311,56 +310,43 @@ def test_a_row_whose_published_code_stops_is_said_to():
     task = task_file("medevalkit_omnimedvqa")
     question = {"dataset": "medevalkit_omnimedvqa", "options": ["liver", "spleen"], "answer": "A", "gold": "liver"}
     flags = {"a": ["no_modality_type"], "b": []}
-    documents = [{**question, "doc_id": name, "image_id": name, "flags": found} for name, found in flags.items()]
-    found = run_values(task, documents, {name: Reply(text="A") for name in flags}, chosen_metrics(task))
-    assert "the published code stops" in found.skipped["reference", "accuracy"]
-    assert found.values["reference_fixed", "accuracy"]
+    documents = [{**question, "doc_id": name, "image_id": name, "flags": names} for name, names in flags.items()]
+    values = run_values(task, documents, {name: Reply(text="A") for name in flags}, chosen_metrics(task))
+    assert "the published code stops" in values.skipped["reference", "accuracy"]
+    assert values.values["reference_fixed", "accuracy"]
 
 
 # Repeated runs
 
 
 def test_tests_run_on_the_mean_of_each_question_over_its_valid_repeats(questions):
-    task = choice_task()
     repeats = [model(questions, 0.5, seed) for seed in range(4)]
     for document in questions[:3]:
         repeats[1][document["doc_id"]] = Reply(text=None)  # one repeat failed
     for replies in repeats:
         replies[questions[5]["doc_id"]] = Reply(text=None)  # all failed
     better = [model(questions, 0.9, seed) for seed in (8, 9)]
-    found = compare_runs(task, questions, {"A": repeats, "B": better})
-    assert found.repeats == {"A": 4, "B": 2}
-    (overlap,) = found.overlaps.values()
+    compared = compare_runs(choice_task(), questions, {"A": repeats, "B": better})
+    assert compared.repeats == {"A": 4, "B": 2}
+    (overlap,) = compared.overlaps.values()
     assert (overlap.both, overlap.only_second) == (len(questions) - 1, 1)
+    answered = [document for document in questions if document is not questions[5]]
 
     def means(run):
-        said = {d["doc_id"]: [float(r[d["doc_id"]].text == d["answer"]) for r in run if not r[d["doc_id"]].failed]
-                for d in questions}  # fmt: skip
-        return [mean(said[d["doc_id"]]) for d in questions if d is not questions[5]]
+        replies = [[repeat[document["doc_id"]] for repeat in run] for document in answered]
+        return [
+            mean([float(reply.text == document["answer"]) for reply in of_question if not reply.failed])
+            for document, of_question in zip(answered, replies, strict=True)
+        ]
 
-    (test,) = found.comparisons
-    patients = [SINGLE_CHOICE.independent_clusters([Sample(d)])[0] for d in questions if d is not questions[5]]
+    (test,) = compared.comparisons
+    patients = [SINGLE_CHOICE.independent_clusters([Sample(document)])[0] for document in answered]
     expected = compare_paired(means(repeats), means(better), patients)
     assert (test.result.difference, test.result.p) == pytest.approx((expected.difference, expected.p), abs=0.005)
     assert test.result.first == pytest.approx(expected.first)
     assert (test.result.samples, test.result.units) == (expected.samples, expected.units)
-    (agreement,) = found.agreements.values()
+    (agreement,) = compared.agreements.values()
     assert agreement.overlap.both == 2 * len(questions)  # replies of the first two repeats
-
-
-def test_pairs_of_a_repeat_without_one_answer_are_averaged_over_the_others(documents):
-    def compared(first, second):
-        runs = {"A": first, "B": second}
-        return by_metric(compare_runs(task_file("mediconfusion"), documents, runs))["set_accuracy"].result
-
-    run = [model(documents, 0.7, seed) for seed in range(3)]
-    pair = [d for d in documents if d["pair_id"] == documents[0]["pair_id"]]
-    run[0][documents[0]["doc_id"]] = Reply(text=None)
-    result, single = compared(run, run[1:]), [compared(replies, replies) for replies in run]
-    assert result.samples == single[1].samples == single[2].samples == single[0].samples + 1
-    solved = [float(all(replies[d["doc_id"]].text == d["answer"] for d in pair)) for replies in run[1:]]
-    others = (sum(of_run.first * of_run.samples for of_run in single) - sum(solved)) / 3
-    assert result.first * result.samples == pytest.approx(others + mean(solved))  # by its two valid repeats
 
 
 @pytest.fixture
