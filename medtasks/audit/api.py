@@ -59,6 +59,9 @@ class Scores:
         """Return one line per question and reading, with the columns of :meth:`Run.samples`."""
         return _frame_of([self._reading])
 
+    def _repr_html_(self) -> str:
+        return str(self.table().to_html())
+
 
 @dataclass(frozen=True)
 class Run:
