@@ -132,7 +132,8 @@ def medframeqa(folder: Path) -> None:
     rows = []
     for number in range(4):
         asked = {"question_id": str(100 + number), "question": f"Which change is {number}?"}
-        options = {"options": ["growth", "loss", "none", "new"][: 2 + number % 3], "correct_answer": "AB"[number % 2]}
+        texts = ["growth", "loss", "none", "new"][: 2 + number % 3]
+        options: dict[str, Any] = {"options": texts, "correct_answer": "AB"[number % 2]}
         facts = {"modality": ("CT", "MRI")[number % 2], "system": "Nervous System", "video_id": f"v{number // 2}"}
         frames = [{"bytes": picture(20 * number + place), "path": None} for place in range(2 + number)]
         images = {f"image_{place}": frame for place, frame in enumerate(frames, 1)}

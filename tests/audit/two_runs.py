@@ -41,9 +41,10 @@ def write_replies(
     folder.mkdir(exist_ok=True)
     lines = []
     for row, reply in enumerate(replies):
-        resps = [[f"({loss!r}, {loss < 0.2})"] for loss in reply] if isinstance(reply, tuple) else [reply]
-        if reply is None:
-            resps = ["[[medtasks:adapter_failed]] out of memory"]
+        recorded_reply = "[[medtasks:adapter_failed]] out of memory" if reply is None else reply
+        resps: list[Any] = [recorded_reply]
+        if isinstance(reply, tuple):
+            resps = [[f"({loss!r}, {loss < 0.2})"] for loss in reply]
         lines.append(json.dumps({"doc_id": row, "resps": resps, "input": f"{asked} {row}?"}))
     (folder / f"20260102_030405_samples_{task}.jsonl").write_text("\n".join(lines) + "\n")
     results = {"results": {task: {"accuracy,none": 0.5}}, "config": {"model": "m", "model_args": ""}, **recorded}
