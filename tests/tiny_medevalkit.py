@@ -145,10 +145,10 @@ def slake(folder: Path) -> None:
     """Four English and four Chinese questions on four images, open and closed in turn."""
     rows = []
     for number in range(8):
-        ids = {"qid": number, "img_name": f"xmlab{number // 2}/source.jpg", "q_lang": ("en", "zh")[number % 2]}
+        ids: dict[str, Any] = {"qid": number, "img_name": f"xmlab{number // 2}/source.jpg"}
         texts = {"question": f"What is {number}?", "answer": ("CT", "平扫", "Yes", "不是")[number % 4]}
-        kinds = {"answer_type": ("OPEN", "OPEN", "CLOSED", "CLOSED")[number % 4], "content_type": "Organ"}
-        rows.append({**ids, **texts, **kinds, "location": "Abdomen", "modality": "CT"})
+        kinds = {"q_lang": ("en", "zh")[number % 2], "answer_type": ("OPEN", "OPEN", "CLOSED", "CLOSED")[number % 4]}
+        rows.append({**ids, **texts, **kinds, "content_type": "Organ", "location": "Abdomen", "modality": "CT"})
     put(folder / "test.json", json.dumps(rows, ensure_ascii=False))
     put_zip(folder / "imgs.zip", {f"imgs/xmlab{number}/source.jpg": picture(number) for number in range(4)})
 
