@@ -43,19 +43,14 @@ def put_open_i(folder: Path) -> Path:
 
 def put_r2gen(folder: Path) -> Path:
     """Write R2Gen's annotation and images."""
-    rows = [
-        {
-            "id": f"CXR{number}_IM-{number:04d}",
-            "report": f"Report {number}.",
-            "image_path": [f"CXR{number}_IM-{number:04d}/{position}.png" for position in (0, 1)],
-            "split": "test",
-        }
-        for number in (7, 5)
-    ]
+    rows = []
+    for number in (7, 5):
+        study = f"CXR{number}_IM-{number:04d}"
+        names = [f"{study}/{position}.png" for position in (0, 1)]
+        rows.append({"id": study, "report": f"Report {number}.", "image_path": names, "split": "test"})
+        for position, name in enumerate(names):
+            put(folder / "images" / name, picture(number + 50 * position, "PNG"))
     put(folder / "annotation.json", json.dumps({"train": [], "val": [], "test": rows}))
-    for row in rows:
-        for position, name in enumerate(row["image_path"]):
-            put(folder / "images" / name, picture(int(row["id"][3]) + 50 * position, "PNG"))
     return folder
 
 

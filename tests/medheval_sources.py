@@ -53,21 +53,16 @@ def _record(qid: int, name: str, question: str, answer: Any, **fields: Any) -> R
 
 
 def _visual(questions: tuple[_Question, ...], *, with_source: bool) -> list[Record]:
-    return [
-        _record(
-            qid,
-            name,
-            question,
-            answer,
-            hallucination_type=f"type_{kind}",
-            question_type="multi-choice" if choices and not choices.endswith("B. No") else "binary",
-            choices=choices,
-            location="Lung" if name.startswith("xmlab") else "HEAD" if name.startswith("synpic") else None,
-            modality="CT" if name.startswith("xmlab") else None,
-            **({"source": "SLAKE" if name.startswith("xmlab") else "VQA-RAD"} if with_source else {}),
-        )
-        for qid, (name, kind, choices, question, answer) in enumerate(questions)
-    ]
+    records = []
+    for qid, (name, kind, choices, question, answer) in enumerate(questions):
+        of_slake = name.startswith("xmlab")
+        question_type = "multi-choice" if choices and not choices.endswith("B. No") else "binary"
+        kinds = {"hallucination_type": f"type_{kind}", "question_type": question_type, "choices": choices}
+        location = "Lung" if of_slake else "HEAD" if name.startswith("synpic") else None
+        facts = {"location": location, "modality": "CT" if of_slake else None}
+        source = {"source": "SLAKE" if of_slake else "VQA-RAD"} if with_source else {}
+        records.append(_record(qid, name, question, answer, **kinds, **facts, **source))
+    return records
 
 
 def _yes_no(answers: list[str]) -> list[Record]:

@@ -175,15 +175,9 @@ def slake(folder: Path) -> tuple[Path, Expected]:
     """Write the English questions and, after each, a Chinese one."""
 
     def question(number: int, language: str) -> dict[str, Any]:
-        return {
-            "img_name": f"xmlab{number}/source.jpg",
-            "question": f"What is {number}?",
-            "answer": ("Yes", "CT", "No")[number % 3],
-            "q_lang": language,
-            "answer_type": "OPEN",
-            "content_type": "Organ",
-            "qid": 2 * number + (language == "zh"),
-        }
+        ids = {"qid": 2 * number + (language == "zh"), "img_name": f"xmlab{number}/source.jpg", "q_lang": language}
+        texts = {"question": f"What is {number}?", "answer": ("Yes", "CT", "No")[number % 3]}
+        return {**ids, **texts, "answer_type": "OPEN", "content_type": "Organ"}
 
     for split, numbers in (("test", TEST), ("train", TRAIN)):
         questions = [question(number, language) for number in numbers for language in ("en", "zh")]

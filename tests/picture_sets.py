@@ -66,20 +66,15 @@ def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[
         Image.Image: images.add_pixels,
         Path: images.add_volume,
     }
-    stored = [next(add for kind, add in adding.items() if isinstance(one, kind))(one) for one in pictures]
-    return {
-        "dataset": name,
-        "subject": None,
-        "context": None,
-        "question": "Is there an effusion?",
-        "options": ["yes", "no"],
-        "answer": "A",
-        "image_id": stored[0].image_id if stored else None,
-        "patient_id": None,
-        **{column: value for column, value in row.items() if column != "pictures"},
-        "image_files": [one.file for one in stored],
-        "image_sha256": [one.sha256 for one in stored],
+    stored = [next(add for kind, add in adding.items() if isinstance(item, kind))(item) for item in pictures]
+    question = {"question": "Is there an effusion?", "options": ["yes", "no"], "answer": "A"}
+    ids = {"dataset": name, "image_id": stored[0].image_id if stored else None, "patient_id": None}
+    files = {
+        "image_files": [image.file for image in stored],
+        "image_sha256": [image.sha256 for image in stored],
     }
+    own = {column: value for column, value in row.items() if column != "pictures"}
+    return {"subject": None, "context": None, **question, **ids, **own, **files}
 
 
 def prepare_pairs(name: str, pairs: Mapping[str, tuple[Image.Image, Image.Image]], access: str = "public") -> None:
@@ -89,23 +84,12 @@ def prepare_pairs(name: str, pairs: Mapping[str, tuple[Image.Image, Image.Image]
         documents = []
         for pair, pictures in pairs.items():
             for position, picture in enumerate(pictures, 1):
-                file = f"images/{pair}_{position}.png"
-                picture.save(work / file)
-                documents.append(
-                    {
-                        "doc_id": f"{pair}/{position}",
-                        "dataset": name,
-                        "pair_id": pair,
-                        "position": position,
-                        "image_id": f"{pair}_{position}",
-                        "image_file": file,
-                        "image_sha256": "0",
-                        "question": "Which is it?",
-                        "options": ["left", "right"],
-                        "answer": "AB"[position - 1],
-                        "categories": ["cerebral"],
-                    }
-                )
+                image_id = f"{pair}_{position}"
+                image = {"image_id": image_id, "image_file": f"images/{image_id}.png", "image_sha256": "0"}
+                picture.save(work / image["image_file"])
+                ids = {"doc_id": f"{pair}/{position}", "dataset": name, "pair_id": pair, "position": position}
+                question = {"question": "Which is it?", "options": ["left", "right"], "answer": "AB"[position - 1]}
+                documents.append({**ids, **image, **question, "categories": ["cerebral"]})
         publish(work, _manifest(name, len(documents), access), documents, PAIRED_CHOICE)
 
 
@@ -122,15 +106,6 @@ def write_folder(folder: Path, pictures: Mapping[str, Image.Image | bytes]) -> P
 
 
 def _manifest(name: str, rows: int, access: str) -> Manifest:
-    return Manifest(
-        name=name,
-        source="drawn",
-        revision="local",
-        access=access,
-        sample=False,
-        complete=True,
-        rows=rows,
-        images=rows,
-        text_sha256="0",
-        pixels_sha256="0",
-    )
+    facts = {"source": "drawn", "revision": "local", "sample": False, "complete": True}
+    counts = {"rows": rows, "images": rows, "text_sha256": "0", "pixels_sha256": "0"}
+    return Manifest.model_validate({"name": name, "access": access, **facts, **counts})

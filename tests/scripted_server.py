@@ -6,20 +6,20 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from . import local_server
 
 Step = Callable[["Handler"], object]
 
 
-class Endpoint(ThreadingHTTPServer):
+class Endpoint(local_server.LocalServer):
     """Plays ``script`` step by step, the last step for ever, or what ``choose(body)`` says; records every request."""
 
-    daemon_threads = True
     request_queue_size = 128
 
     def __init__(self, choose: Callable[[dict[str, Any]], Step] | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.choose = choose
         self.script = [self.reply("A: 9\nB: 2\nYour explanation: close to A.")]
         self.bodies: list[dict[str, Any]] = []
@@ -32,7 +32,7 @@ class Endpoint(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        return f"{super().url}/v1"
 
     @property
     def count(self) -> int:
@@ -59,15 +59,8 @@ class Endpoint(ThreadingHTTPServer):
     ) -> Step:
         def step(handler: Handler) -> None:
             self.over.wait(delay)
-            data = body.encode()
-            handler.send_response(code)
-            handler.send_header("Content-Type", content_type)
-            handler.send_header("Content-Length", str(len(data)))
-            for name, value in headers.items():
-                handler.send_header(name.replace("_", "-"), value)
-            handler.end_headers()
             handler.leave()  # the client may ask again as soon as it has read the last byte
-            handler.wfile.write(data)
+            handler.reply(code, body.encode(), Content_Type=content_type, **headers)
 
         return step
 
@@ -86,14 +79,14 @@ class Endpoint(ThreadingHTTPServer):
 @contextlib.contextmanager
 def serving(server: Endpoint) -> Iterator[Endpoint]:
     """Serve until the block ends."""
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    yield server
-    server.over.set()
-    server.shutdown()
-    server.server_close()
+    with local_server.serving(server):
+        try:
+            yield server
+        finally:
+            server.over.set()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(local_server.QuietHandler):
     server: Endpoint
 
     def do_POST(self) -> None:
@@ -123,6 +116,3 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.inside = False
             self.server.status(200, json.dumps({"object": "list", "data": self.server.models}))(self)
-
-    def log_message(self, *args: object) -> None:
-        pass

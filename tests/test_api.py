@@ -17,6 +17,7 @@ from medtasks.errors import MedTasksError, RepliesError, UnknownName
 from .audit.report.harness_output import texts, write_run
 from .audit.report.own_tasks import publish_own, write_task
 from .recorded_runs import medtasks as command
+from .tables import each_row
 
 TASK = "mediconfusion"
 CANARY = "zyzzyva"
@@ -44,20 +45,18 @@ def test_the_import_loads_no_library():
 
 def test_scores_equal_those_of_the_command_whatever_holds_the_replies(ids, tmp_path):
     replies = ["A", "The answer is (B).", "none of them", ""] * (len(ids) // 4)
+    by_id = dict(zip(ids, replies, strict=True))
     recorded = tmp_path / "replies.jsonl"
-    recorded.write_text(
-        "".join(json.dumps({"doc_id": i, "reply": r}) + "\n" for i, r in zip(ids, replies, strict=True))
-    )
+    recorded.write_text("".join(f"{json.dumps({'doc_id': name, 'reply': text})}\n" for name, text in by_id.items()))
     command("score", TASK, recorded, "--json", tmp_path / "scores.json")
     rules = json.loads((tmp_path / "scores.json").read_text())["rules"]
-    by_id = dict(zip(ids, replies, strict=True))
-    first = medtasks.score(TASK, replies)
-    for held in (
-        by_id,
-        pd.Series(by_id),
-        pd.DataFrame({"doc_id": ids, "reply": replies}).sample(frac=1, random_state=1),
-    ):
-        assert medtasks.score(TASK, held).table().equals(first.table())
+    first, frame = medtasks.score(TASK, replies), pd.DataFrame({"doc_id": ids, "reply": replies})
+    fields = pd.DataFrame({"id": ids, "reply": [json.dumps({"answer": text}) for text in replies]})
+    for same in (by_id, pd.Series(by_id), frame.sample(frac=1, random_state=1)):
+        assert medtasks.score(TASK, same).table().equals(first.table())
+    assert medtasks.score(TASK, fields, answer_field="answer").table().equals(first.table())
+    with pytest.raises(RepliesError, match=f"none of the {len(ids)} replies has a JSON field 'choice'"):
+        medtasks.score(TASK, fields, answer_field="choice")
     for name, rule in rules.items():
         table = first.table().set_index(["row", "metric"]).loc[name]
         for metric, error in rule["standard_errors"].items():
@@ -67,19 +66,10 @@ def test_scores_equal_those_of_the_command_whatever_holds_the_replies(ids, tmp_p
         assert (table.low.dropna() <= table.value[table.low.notna()]).all()
     samples = first.samples()
     assert set(samples.row) == set(rules)
-    right = samples.groupby("row").correct.mean()
-    assert dict(right) == values(first, "individual_accuracy")
+    assert dict(samples.groupby("row").correct.mean()) == values(first, "individual_accuracy")
 
 
-def test_published_ids_and_an_answer_field(ids):
-    replies = pd.DataFrame({"id": ids, "reply": [f'{{"answer": "{"AB"[row % 2]}"}}' for row in range(len(ids))]})
-    expected = medtasks.score(TASK, ["A", "B"] * (len(ids) // 2)).table()
-    assert medtasks.score(TASK, replies, answer_field="answer").table().equals(expected)
-    with pytest.raises(RepliesError, match=f"none of the {len(ids)} replies has a JSON field 'choice'"):
-        medtasks.score(TASK, replies, answer_field="choice")
-
-
-@pytest.mark.parametrize("nothing", [None, float("nan"), pd.NA])
+@each_row("nothing", [None, float("nan"), pd.NA])
 def test_no_reply_is_a_failed_sample_and_no_wrong_answer(ids, nothing):
     scores = medtasks.score(TASK, {ids[0]: "A", ids[1]: nothing})
     assert (scores.answered, scores.questions) == (2, len(ids))
@@ -90,8 +80,8 @@ def test_no_reply_is_a_failed_sample_and_no_wrong_answer(ids, nothing):
     assert failed.reply.isna().all()
 
 
-@pytest.mark.parametrize(
-    ("replies", "sentence"),
+@each_row(
+    "replies, sentence",
     [
         (["A"], "questions, but 1 replies came; give a list with one reply per question"),
         ("A", "but one text came"),
@@ -131,26 +121,20 @@ def test_a_run_gives_its_recorded_scores_and_samples(ids, tmp_path):
 
 
 def test_two_runs_compared_as_the_command_compares_them(ids, tmp_path):
-    replies = {
-        "first": texts(dict.fromkeys(ids, "A")),
-        "second": texts({i: "AB"[n % 3 % 2] for n, i in enumerate(ids)}),
-    }
-    for name, said in replies.items():
-        (tmp_path / name).mkdir()
-        write_run(tmp_path / name, {TASK: said})
-    command("compare", tmp_path / "first", tmp_path / "second", "--json", tmp_path / "found.json")
-    expected = json.loads((tmp_path / "found.json").read_text())["tasks"][TASK]["comparisons"]
-    runs = [medtasks.read_run(tmp_path / name) for name in replies]
-    for pair in ((tmp_path / "first", tmp_path / "second"), runs):
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder, replies in zip(folders, ("A", "ABA"), strict=True):
+        folder.mkdir()
+        write_run(folder, {TASK: texts({name: replies[n % len(replies)] for n, name in enumerate(ids)})})
+    command("compare", *folders, "--json", tmp_path / "compared.json")
+    expected = json.loads((tmp_path / "compared.json").read_text())["tasks"][TASK]["comparisons"]
+    runs = [medtasks.read_run(folder) for folder in folders]
+    for pair in (folders, runs):
         tests = medtasks.compare(*pair).to_dict("records")
-        assert [(test["row"], test["metric"]) for test in tests] == [
-            (test["rule"], test["metric"]) for test in expected
-        ]
         for test, printed in zip(tests, expected, strict=True):
+            assert (test["row"], test["metric"]) == (printed["rule"], printed["metric"])
             for key in ("difference", "p", "p_holm", "samples", "units"):
                 assert test[key] == printed[key]
-    only = medtasks.compare(*runs, task=TASK, metrics=["set_accuracy"])
-    assert set(only.metric) == {"set_accuracy"}
+    assert set(medtasks.compare(*runs, task=TASK, metrics=["set_accuracy"]).metric) == {"set_accuracy"}
 
 
 def test_no_text_of_credentialed_data_is_in_a_frame_unless_allowed(tmp_path, monkeypatch):

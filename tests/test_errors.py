@@ -1,34 +1,34 @@
-"""Messages about names that are not known."""
+"""Messages about names that are not known, and warnings that a process gives once."""
+
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from loguru import logger
 
-from medtasks.errors import UnknownName, near_match, unknown_name
+from medtasks.data.samples import Sample
+from medtasks.errors import UnknownName, forget_warnings, near_match, unknown_name, warn_once
+from medtasks.families.family import Reply, Row
+from medtasks.families.paired_choice import PAIRED_CHOICE
+from medtasks.hooks import pairs
 from medtasks.tasks.task_files import task_file, task_files
 
 MANY = [f"task_{number:02}" for number in range(40)]
 
 
-def test_few_names_are_all_listed():
-    assert str(unknown_name("rule", "robus", ["strict", "robust"], "a command")) == (
-        "unknown rule 'robus'; did you mean 'robust'? Known: robust, strict"
-    )
+def test_unknown_names():
+    few = str(unknown_name("rule", "robus", ["strict", "robust"], "a command"))
+    assert few == "unknown rule 'robus'; did you mean 'robust'? Known: robust, strict"
     assert str(unknown_name("rule", "xyz", ["strict"])) == "unknown rule 'xyz'. Known: strict"
-
-
-def test_of_many_names_the_nearest_are_named_and_where_all_stand():
-    said = str(unknown_name("task", "task_1", MANY, "medtasks tasks"))
-    assert said.startswith("unknown task 'task_1'; did you mean 'task_")
-    assert said.endswith(" All 40: medtasks tasks")
-    assert said.count("task_") == 1 + 5  # what was given, and five near ones
+    many = str(unknown_name("task", "task_1", MANY, "medtasks tasks"))
+    assert many.startswith("unknown task 'task_1'; did you mean 'task_")
+    assert many.endswith(" All 40: medtasks tasks")
+    assert many.count("task_") == 1 + 5  # what was given, and five near ones
     assert str(unknown_name("task", "xyz", MANY, "medtasks tasks")) == "unknown task 'xyz'. All 40: medtasks tasks"
-    only = [*MANY, "mediconfusion"]
-    assert str(unknown_name("task", "mediconfuson", only, "medtasks tasks")) == (
-        "unknown task 'mediconfuson'; did you mean 'mediconfusion'? All 41: medtasks tasks"
-    )
-
-
-def test_many_names_that_no_command_lists_are_all_there():
-    assert all(name in str(unknown_name("column", "task_1", MANY)) for name in MANY)
+    nearest = str(unknown_name("task", "mediconfuson", [*MANY, "mediconfusion"], "medtasks tasks"))
+    assert nearest == "unknown task 'mediconfuson'; did you mean 'mediconfusion'? All 41: medtasks tasks"
+    assert all(name in str(unknown_name("column", "task_1", MANY)) for name in MANY)  # no command lists them
+    assert near_match("xyz", MANY) == ""
+    assert near_match("qa", ["medevalkit_medxpertqa_mm"]) == ""  # too short to mean anything
 
 
 def test_a_misspelt_task_gets_a_message_that_can_be_read():
@@ -37,14 +37,35 @@ def test_a_misspelt_task_gets_a_message_that_can_be_read():
     assert str(caught.value).startswith("unknown task 'mediconfusio'; did you mean 'mediconfusion'? Also near: ")
     assert f" All {len(task_files())}: medtasks tasks" in str(caught.value)
     assert len(str(caught.value)) < 300
-
-
-def test_nothing_near_is_no_hint():
-    assert near_match("xyz", MANY) == ""
-    assert near_match("qa", ["medevalkit_medxpertqa_mm"]) == ""  # too short to mean anything
-
-
-def test_part_of_a_name_finds_the_names_that_contain_it():
-    with pytest.raises(UnknownName) as caught:
+    with pytest.raises(UnknownName, match="did you mean 'medevalkit_medxpertqa_mm' or 'medevalkit_medxpertqa_text' or"):
         task_file("MedXpertQA")
-    assert "did you mean 'medevalkit_medxpertqa_mm' or 'medevalkit_medxpertqa_text' or" in str(caught.value)
+
+
+@pytest.fixture
+def records():
+    lines = []
+    sink = logger.add(lambda message: lines.append(message.record), level="WARNING")
+    yield lines
+    logger.remove(sink)
+
+
+def test_a_sentence_is_given_once(records):
+    for sentence in ("2 pairs are cut", "2 pairs are cut", "3 pairs are cut", "2 pairs are cut"):
+        warn_once(sentence)
+    assert [record["message"] for record in records] == ["2 pairs are cut", "3 pairs are cut"]
+    forget_warnings()
+    warn_once("2 pairs are cut")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: warn_once("the judge is down"), range(200)))
+    assert len(records) == 4
+    warn_once('the judge said {"score": 1} {0}')
+    assert records[-1]["message"] == 'the judge said {"score": 1} {0}'  # braces are text, and the caller is named
+    assert records[-1]["function"] == "test_a_sentence_is_given_once"
+
+
+def test_the_same_of_two_filters_is_said_once(records):
+    document = {"doc_id": "1/1", "pair_id": "1", "position": 1, "image_id": "i", "answer": "A", "categories": ["C"]}
+    for rule in ("mediconfusion_reference", "robust_choice"):
+        sample = Sample({**document, "options": ["x", "y"]})
+        pairs.set_accuracy([PAIRED_CHOICE.score(sample, Reply(text="A"), Row(rule))])
+    assert ["1 pairs lack" in str(record["message"]) for record in records] == [True]

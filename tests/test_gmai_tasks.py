@@ -46,30 +46,24 @@ def settings(task, family="default"):
 
 
 def test_prompts_to_the_letter():
-    text = (
-        "Question: Observe the image. What is the most likely abnormality shown in the picture?\nOptions:\n"
-        "A. osteoporotic bone\nB. healthy bone\nPlease select the correct answer from the options above. \n"
-    )
+    asked = "Question: Observe the image. What is the most likely abnormality shown in the picture?\nOptions:\n"
+    options = "A. osteoporotic bone\nB. healthy bone\n"
+    text = f"{asked}{options}Please select the correct answer from the options above. \n"
     assert prompt(DOC, settings("gmai_mmbench_val")) == text
     assert prompt(DOC, settings("gmai_mmbench_val", "llava")) == "<image>" + text
     assert prompt({**DOC, "hint": "Look."}, settings("gmai_mmbench_val")) == "Hint: Look.\n" + text
-    assert prompt(DOC, settings("gmai_mmbench_val_paper", "llava")) == (
-        "Question: Observe the image. What is the most likely abnormality shown in the picture?\nOptions:\n"
-        "A.osteoporotic bone\nB.healthy bone\nPlease select the correct answer from the options above.\n<image>"
-    )
+    ending = "Please select the correct answer from the options above.\n<image>"
+    paper = f"{asked}{options.replace('. ', '.')}{ending}"
+    assert prompt(DOC, settings("gmai_mmbench_val_paper", "llava")) == paper
     several = {**DOC, "answers": ["A", "B"]}
     assert prompt(several, settings("gmai_mmbench_mcls")) == (
-        "Question: Observe the image. What is the most likely abnormality shown in the picture?\nOptions:\n"
-        "A. osteoporotic bone\nB. healthy bone\nPlease select all correct answers from the options above. Note that "
+        f"{asked}{options}Please select all correct answers from the options above. Note that "
         "there is more than one correct answer.\nPlease output the answer options directly, separated by commas. For "
         "example: A,B\n"
     )
     assert (target(DOC), target(several)) == ("B", "A,B")
-
-
-def test_braces_in_questions_are_text():
-    doc = {**DOC, "question": "{options} {0} <img>?", "options": ["{x}", "}"]}
-    assert "Question: {options} {0} <img>?\nOptions:\nA. {x}\nB. }\n" in prompt(doc, settings("gmai_mmbench_val"))
+    braces = {**DOC, "question": "{options} {0} <img>?", "options": ["{x}", "}"]}
+    assert "Question: {options} {0} <img>?\nOptions:\nA. {x}\nB. }\n" in prompt(braces, settings("gmai_mmbench_val"))
 
 
 @each_row(
@@ -91,16 +85,14 @@ def test_rules_of_the_task(reply, reference, newest, robust):
 
 
 def test_several_answers_are_scored_by_case():
-    documents = [
-        {**DOC, "doc_id": str(n), "image_id": str(n // 2), "options": list("wxyz"), "answers": ["A", "C"]}
-        for n in range(4)
-    ]
+    document = {**DOC, "options": list("wxyz"), "answers": ["A", "C"]}
+    documents = [{**document, "doc_id": str(n), "image_id": str(n // 2)} for n in range(4)]
     replies = ["A,C", "A, B", "none of these", "A,B,C,D"]
     scores = [score_of(MULTI_SELECT, doc, reply) for doc, reply in zip(documents, replies, strict=True)]
-    found = values_of(MULTI_SELECT, scores)
-    assert found["mcls_accuracy"] == (1 + 0.5 + 0 + 0.5) / 4
-    assert found["mcls_recall"] == (1 + 0.5 + 0 + 1) / 4
-    assert found["invalid_rate"] == 0.25
+    values = values_of(MULTI_SELECT, scores)
+    assert values["mcls_accuracy"] == (1 + 0.5 + 0 + 0.5) / 4
+    assert values["mcls_recall"] == (1 + 0.5 + 0 + 1) / 4
+    assert values["invalid_rate"] == 0.25
     assert len({score["cluster_id"] for score in scores}) == 2
 
 
@@ -121,10 +113,8 @@ def test_submission_holds_every_reply_and_no_formula(val):
     assert header[:3] == ("index", "question", "A")
 
 
-def test_submission_that_cannot_be_written_is_nan(val, tmp_path, monkeypatch):
-    scores = [score_of(SUBMISSION, doc, "A") for doc in val]
-    blocked = home() / "submissions"
-    blocked.write_text("")
-    found = values_of(SUBMISSION, scores)
-    assert math.isnan(found["submission_rows"])
-    assert found["invalid_rate"] < 1
+def test_submission_that_cannot_be_written_is_nan(val):
+    (home() / "submissions").write_text("")
+    values = values_of(SUBMISSION, [score_of(SUBMISSION, doc, "A") for doc in val])
+    assert math.isnan(values["submission_rows"])
+    assert values["invalid_rate"] < 1

@@ -28,38 +28,33 @@ def doc(tmp_path, monkeypatch):
 
 
 def metrics():
-    return [entry["metric"] for entry in resolved(task_config(TASK)["metric_list"])]
+    names = [entry["metric"] for entry in resolved(task_config(TASK)["metric_list"])]
+    return [name for name in names if not name.endswith("_stderr")]
 
 
 def test_it_is_asked_as_mimic_cxr(doc):
-    config, other = task_config(TASK), task_config("multimedeval_mimic_cxr_report")
+    config, mimic = task_config(TASK), task_config("multimedeval_mimic_cxr_report")
     for key in ("lmms_eval_specific_kwargs", "generation_kwargs", "doc_to_text", "doc_to_visual", "doc_to_messages"):
-        assert config[key] == other[key]
+        assert config[key] == mimic[key]
     families = config["lmms_eval_specific_kwargs"]
     assert prompt(doc, families["llava"]).endswith("for this medical image? <image> <image> ")
     (turn,) = messages(doc, families["default"])
     assert [part["type"] for part in turn["content"]] == ["text", "image", "text", "image", "text"]
-
-
-def test_scores_and_rules():
     assert task_file(TASK).rows == {"reference": Row("report_text")}
     assert task_file(TASK).metric_list == "medtasks.hooks.reports.REPORT_METRICS"
-
-
-def test_readme_names_every_metric():
     readme = (tasks_folder() / "iu_xray" / "README.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"`(\w+)`", readme.partition("## Metrics")[2].partition("## Compared")[0]))
-    assert listed == {name for name in metrics() if not name.endswith("_stderr")}
+    listed = re.findall(r"`(\w+)`", readme.partition("## Metrics")[2].partition("## Compared")[0])
+    assert set(listed) == set(metrics())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reply", ["", "Report 7.\n\nReport 5."], ids=["empty", "paragraphs"])
 def test_a_whole_run(doc, reply):
     results = evaluate([TASK], answering(lambda doc: reply))
-    found = {key.partition(",")[0]: value for key, value in results["results"][TASK].items() if "," in key}
-    assert found["invalid_rate"] == float(not reply)
+    values = {key.partition(",")[0]: value for key, value in results["results"][TASK].items() if "," in key}
+    assert values["invalid_rate"] == float(not reply)
     needing = {key for info in REPORT_METRICS.values() if info.weights or info.wordnet for key in info.keys}
-    scored = {name: found[name] for name in metrics() if name not in needing and not name.endswith("_stderr")}
+    scored = {name: values[name] for name in metrics() if name not in needing}
     assert {"bleu_1", "bleu_4", "rouge_l"} <= scored.keys()
     assert all(math.isfinite(value) for value in scored.values())
     assert (scored["bleu_1"] > 0) == reply.startswith("Report")

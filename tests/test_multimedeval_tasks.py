@@ -43,12 +43,12 @@ PROMPTS["mimic_cxr_report_indication"] = "head with indication"
 
 HOOK = {id(CHOICE): "choice", id(OPEN_QUESTION): "open_questions", id(CLASSIFICATION): "classification"}
 HOOK |= {id(MULTILABEL): "multilabel", id(REPORT): "reports"}
-OPTION = {
+OPTION = dict.fromkeys(MNIST, "{{ number }}: {{ text }}")
+OPTION |= {
     "medqa": "{{ letter }} {{ text }}",
     "medmcqa": "{{ lower }}: {{ text }}.",
     "mmlu": "{{ letter }}. {{ text }}.",
 }
-OPTION.update(dict.fromkeys(MNIST, "{{ number }}: {{ text }}"))
 
 
 def full(names):
@@ -58,10 +58,6 @@ def full(names):
 def dataset(task):
     name = task.removesuffix("_5shot")
     return max((name for name in DATASETS if task.startswith(name)), key=len) if name in VARIANTS else name
-
-
-def is_report(task):
-    return tiny_multimedeval.columns(dataset(task)) is REPORT
 
 
 def of_both_versions(rule, robust):
@@ -84,84 +80,57 @@ RULES_OF_COLUMNS = {
 }
 
 
-def rules(name):
-    """The rules a dataset is read with, by filter name."""
-    return RULES.get(name) or RULES_OF_COLUMNS[id(tiny_multimedeval.columns(name))]
-
-
 def test_names():
     ours = [name for name in task_files() if name.startswith("multimedeval")]
     assert ours == sorted(["multimedeval", *full(TASKS)])
     assert all(task_file(name).path.parent.name == "multimedeval" for name in ours)
-
-
-def test_the_group_is_the_paper():
     assert len(PAPER) == 24
     assert sorted(task_file("multimedeval").members) == sorted(full(PAPER))
     assert "aggregate_metric_list" not in task_config("multimedeval")
 
 
 @each_row("task", TASKS)
-def test_replies_are_read_with(task):
-    file, name = task_file(f"multimedeval_{task}"), dataset(task)
-    expected = {
-        row: Row(rule, OPTION.get(name) if row.startswith("reference") else None) for row, rule in rules(name).items()
-    }
-    assert list(file.rows.items()) == list(expected.items())  # the harness shows rows in this order
-    hook = HOOK[id(tiny_multimedeval.columns(name))]
+def test_a_task(task):
+    file, config, name = task_file(f"multimedeval_{task}"), task_config(f"multimedeval_{task}"), dataset(task)
+    columns, shots = id(tiny_multimedeval.columns(name)), task in FEW_SHOT
+    rules, hook = RULES.get(name) or RULES_OF_COLUMNS[columns], HOOK[columns]
+    rows = {row: Row(rule, OPTION.get(name) if row.startswith("reference") else None) for row, rule in rules.items()}
+    assert list(file.rows.items()) == list(rows.items())  # the harness shows rows in this order
     process = "multimedeval_process_results" if hook == "reports" else "process_results"
     assert file.process_results == f"medtasks.hooks.{hook}.{process}"
     metrics = "MULTIMEDEVAL_METRICS" if hook == "reports" else "METRIC_LIST"
     assert file.metric_list == f"medtasks.hooks.{hook}.{metrics}"
-
-
-@each_row("task", TASKS)
-def test_what_a_result_says_of_its_task(task):
-    metadata = task_config(f"multimedeval_{task}")["metadata"]
-    shots = task in FEW_SHOT
-    assert metadata["dataset"] == task_file(f"multimedeval_{task}").dataset == f"multimedeval_{dataset(task)}"
+    metadata = config["metadata"]
+    assert metadata["dataset"] == file.dataset == f"multimedeval_{name}"
     assert metadata["protocol"] == ("5-shot" if shots else "zero-shot")
     assert metadata.get("num_fewshot") == (5 if shots else None)
     assert metadata["prompt"] == PROMPTS.get(task.removesuffix("_5shot"), "paper")
     place, _, commit = metadata["checked_against"].partition(" at ")
     assert place == "https://github.com/corentin-ryr/MultiMedEval"
     assert commit in ("d9ac283", "1873076")
-    published = "_v0_1_0" in rules(dataset(task))["reference"]
-    if published and not shots and task != "pad_ufes_20_head":
+    if "_v0_1_0" in rules["reference"] and not shots and task != "pad_ufes_20_head":
         assert commit == "1873076"
-
-
-@each_row("task", TASKS)
-def test_how_a_task_asks(task):
-    config = task_config(f"multimedeval_{task}")
-    hooks = "few_shot" if task in FEW_SHOT else "multimedeval_prompts"
-    visual = "few_shot.images" if task in FEW_SHOT else "images.images"
+    hooks, visual = ("few_shot", "few_shot.images") if shots else ("multimedeval_prompts", "images.images")
     if task == "ct_rate_report":
         hooks, visual = "volumes", "volumes.volumes"
     assert config["doc_to_text"] == f"medtasks.hooks.{hooks}.prompt"
     assert config["doc_to_messages"] == f"medtasks.hooks.{hooks}.messages"
     assert config["doc_to_visual"] == f"medtasks.hooks.{visual}"
     assert config["doc_to_target"] == "medtasks.hooks.multimedeval_prompts.target"
-    assert config["num_fewshot"] == 0
-    assert config["reasoning_tags"] == "none"
+    assert (config["num_fewshot"], config["reasoning_tags"]) == (0, "none")
     greedy = {"temperature": 0, "do_sample": False, "num_beams": 1, "until": []}
-    usual, other, its = (1000, "radfm", 200) if is_report(task) else (200, "llava_med", 1000)
+    usual, model, most = (1000, "radfm", 200) if hook == "reports" else (200, "llava_med", 1000)
     assert config["generation_kwargs"] == {"max_new_tokens": usual, **greedy}
-    assert config["model_specific_generation_kwargs"] == {"default": {}, other: {"max_new_tokens": its}}
+    assert config["model_specific_generation_kwargs"] == {"default": {}, model: {"max_new_tokens": most}}
 
 
-def test_readme_names_every_task():
+def test_readme_names_every_task_and_agrees_with_the_catalogue():
     readme = (tasks_folder() / "multimedeval" / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(multimedeval\w*)`", readme))
-    assert set(full([*DATASETS, *VARIANTS])) | set(TAGS) | {"multimedeval", "multimedeval_5shot"} <= named
-
-
-@each_row("name", DATASETS)
-def test_readme_and_catalogue_agree(name):
-    readme = (tasks_folder() / "multimedeval" / "README.md").read_text(encoding="utf-8")
-    info = CATALOGUE[f"multimedeval_{name}"]
-    row = rf"^\| `{info.name}`[^|]*\|[^|]*\| {info.rows or ''} ?\| [^|]+ \| {info.access} \|"
-    assert re.search(row, readme, re.MULTILINE)
+    names = set(re.findall(r"`(multimedeval\w*)`", readme))
+    assert {*full([*DATASETS, *VARIANTS]), *TAGS, "multimedeval", "multimedeval_5shot"} <= names
+    for info in (CATALOGUE[name] for name in full(DATASETS)):
+        row = rf"^\| `{info.name}`[^|]*\|[^|]*\| {info.rows or ''} ?\| [^|]+ \| {info.access} \|"
+        assert re.search(row, readme, re.MULTILINE), info.name
 
 
 @pytest.fixture(scope="module")
@@ -182,14 +151,9 @@ def test_index_of_the_harness(manager):
     assert "generate_until" in manager.list_all_tasks()
 
 
-@pytest.fixture
-def home(multimedeval_home, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-    return multimedeval_home
-
-
 @pytest.mark.parametrize("kind", ["simple", "chat"])
-def test_the_harness_loads_every_task(manager, home, kind):
+def test_the_harness_loads_every_task(manager, multimedeval_home, monkeypatch, kind):
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
     loaded = manager.load_task_or_group(full(TASKS), task_type=kind)
     assert sorted(loaded) == sorted(full(TASKS))
     for name, task in loaded.items():
@@ -204,8 +168,8 @@ def test_the_harness_loads_every_task(manager, home, kind):
             turns = task.doc_to_messages(doc)
             examples = 5 if name.endswith("_5shot") else 0
             assert [turn["role"] for turn in turns] == ["user", "assistant"] * examples + ["user"]
-            pictures = [part for turn in turns for part in turn["content"] if part["type"] == "image"]
-            assert len(pictures) == shots * len(doc["image_files"])
+            images = [part for turn in turns for part in turn["content"] if part["type"] == "image"]
+            assert len(images) == shots * len(doc["image_files"])
 
 
 def test_few_shot_task_without_demonstrations_stops_when_it_is_selected(manager, tmp_path, monkeypatch):

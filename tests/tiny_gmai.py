@@ -55,13 +55,10 @@ def rows(number: int, seed: int = 0) -> list[dict[str, str]]:
         }
         if index % 10 == 9:
             row["image"] = made[rng.randrange(len(made))]["index"]
-        if (
-            made
-            and row["perceptual granularity"] == "Image Level"
-            and made[-1]["perceptual granularity"] == "Mask Level"
-        ):
-            twin = made[-1]
-            row = {**twin, "index": row["index"], "image": png(index + 7), "perceptual granularity": "Contour Level"}
+        granularities = [twin["perceptual granularity"] for twin in (*made[-1:], row)]
+        if granularities == ["Mask Level", "Image Level"]:
+            changes = {"image": png(index + 7), "perceptual granularity": "Contour Level"}
+            row = {**made[-1], "index": row["index"], **changes}
         made.append(row)
     return made
 
@@ -77,14 +74,10 @@ def write(path: Path, content: Sequence[Mapping[str, str]], columns: Sequence[st
 
 
 def prepare_all(folder: Path, validation: Sequence[Mapping[str, str]], several: int, seed: int, unkeyed: int) -> None:
-    """Prepare all parts below ``MEDTASKS_HOME``.
+    """Prepare all parts below ``MEDTASKS_HOME``, from files written into ``folder``.
 
-    Args:
-        folder: For the files.
-        validation: Rows of the validation part.
-        several: How many rows the part with several right options has.
-        seed: Of these.
-        unkeyed: How many rows each file of the test part has.
+    They are the rows of the validation part, ``several`` rows drawn from a ``seed`` with several right options, and
+    ``unkeyed`` rows in each file of the test part.
     """
     test, mcls = CATALOGUE["gmai_mmbench_test"], CATALOGUE["gmai_mmbench_mcls"]
     write(folder / "val" / "GMAI-MMBench_VAL.tsv", validation)

@@ -93,15 +93,10 @@ def medxpertqa(folder: Path) -> None:
     def question(name: str, number: int, letters: str) -> dict[str, Any]:
         options = {letter: f"drug {letter}{number}" for letter in letters}
         repeated = " ".join(f"({letter}) {text}" for letter, text in options.items())
+        asked = {"id": f"{name}-{number}", "question": f"Which {number}?\nAnswer Choices: {repeated}"}
         groups = {"medical_task": ("Diagnosis", "Treatment")[number % 2], "body_system": "Skeletal"}
-        return {
-            "id": f"{name}-{number}",
-            "question": f"Which {number}?\nAnswer Choices: {repeated}",
-            "options": options,
-            "label": letters[number % len(letters)],
-            **groups,
-            "question_type": "Reasoning",
-        }
+        key = letters[number % len(letters)]
+        return {**asked, "options": options, "label": key, **groups, "question_type": "Reasoning"}
 
     names = [[f"MM-{number}-{place}.jpeg" for place in range(number + 1)] for number in range(4)]
     rows = [{**question("MM", number, "ABCDE"), "images": names[number]} for number in range(4)]
@@ -126,53 +121,34 @@ def mmmu(folder: Path) -> None:
 def _mmmu_row(subject: str, split: str, number: int, options: str, answer: str, images: int) -> dict[str, Any]:
     first = 10 * SUBJECTS.index(subject) + number
     files = [{"bytes": picture(first + place, "PNG"), "path": None} for place in range(images)]
-    return {
-        "id": f"{split}_{subject}_{number}",
-        "question": "<image 1> Which?",
-        "options": options,
-        "answer": answer if split == "validation" else "?",
-        "question_type": "open" if options == "[]" else "multiple-choice",
-        **{f"image_{place}": file for place, file in enumerate(files, 1)},
-    }
+    asked = {"id": f"{split}_{subject}_{number}", "question": "<image 1> Which?", "options": options}
+    kind = "open" if options == "[]" else "multiple-choice"
+    key = {"answer": answer if split == "validation" else "?", "question_type": kind}
+    return {**asked, **key, **{f"image_{place}": file for place, file in enumerate(files, 1)}}
 
 
 def medframeqa(folder: Path) -> None:
     """Four questions on two videos, of two to five frames."""
-    rows = [
-        {
-            "question_id": str(100 + number),
-            "question": f"Which change is {number}?",
-            "options": ["growth", "loss", "none", "new"][: 2 + number % 3],
-            "correct_answer": "AB"[number % 2],
-            "modality": ("CT", "MRI")[number % 2],
-            "system": "Nervous System",
-            "video_id": f"v{number // 2}",
-            **{
-                f"image_{place + 1}": {"bytes": picture(20 * number + place), "path": None}
-                for place in range(2 + number)
-            },
-        }
-        for number in range(4)
-    ]
+    rows = []
+    for number in range(4):
+        asked = {"question_id": str(100 + number), "question": f"Which change is {number}?"}
+        texts = ["growth", "loss", "none", "new"][: 2 + number % 3]
+        options: dict[str, Any] = {"options": texts, "correct_answer": "AB"[number % 2]}
+        facts = {"modality": ("CT", "MRI")[number % 2], "system": "Nervous System", "video_id": f"v{number // 2}"}
+        frames = [{"bytes": picture(20 * number + place), "path": None} for place in range(2 + number)]
+        images = {f"image_{place}": frame for place, frame in enumerate(frames, 1)}
+        rows.append({**asked, **options, **facts, **images})
     put_parquet(folder / "data/test-00000-of-00001.parquet", rows, FRAMES_SCHEMA)
 
 
 def slake(folder: Path) -> None:
     """Four English and four Chinese questions on four images, open and closed in turn."""
-    rows = [
-        {
-            "qid": number,
-            "img_name": f"xmlab{number // 2}/source.jpg",
-            "question": f"What is {number}?",
-            "answer": ("CT", "平扫", "Yes", "不是")[number % 4],
-            "q_lang": ("en", "zh")[number % 2],
-            "answer_type": ("OPEN", "OPEN", "CLOSED", "CLOSED")[number % 4],
-            "content_type": "Organ",
-            "location": "Abdomen",
-            "modality": "CT",
-        }
-        for number in range(8)
-    ]
+    rows = []
+    for number in range(8):
+        ids: dict[str, Any] = {"qid": number, "img_name": f"xmlab{number // 2}/source.jpg"}
+        texts = {"question": f"What is {number}?", "answer": ("CT", "平扫", "Yes", "不是")[number % 4]}
+        kinds = {"q_lang": ("en", "zh")[number % 2], "answer_type": ("OPEN", "OPEN", "CLOSED", "CLOSED")[number % 4]}
+        rows.append({**ids, **texts, **kinds, "content_type": "Organ", "location": "Abdomen", "modality": "CT"})
     put(folder / "test.json", json.dumps(rows, ensure_ascii=False))
     put_zip(folder / "imgs.zip", {f"imgs/xmlab{number}/source.jpg": picture(number) for number in range(4)})
 

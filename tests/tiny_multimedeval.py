@@ -11,20 +11,12 @@ from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT, Columns
-from medtasks.data.sources.multimedeval.classification_sets import CLASSES
+from medtasks.data.sources.multimedeval.classification_sets import CLASSES, SKIN_CLASSES
 from medtasks.home import home
 
 from .nifti_files import put_nifti, scan
 
-SKIN = [
-    "Basal Cell Carcinoma (BCC)",
-    "Squamous Cell Carcinoma (SCC)",
-    "Actinic Keratosis (ACK)",
-    "Seborrheic Keratosis (SEK)",
-    "Bowen’s disease (BOD)",
-    "Melanoma (MEL)",
-    "Nevus (NEV)",
-]
+SKIN = list(SKIN_CLASSES.values())
 PATHOLOGY = ["BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK"]
 FIVE_FINDINGS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
 HISTORY = "Patient history: smokes False, age 55, gender FEMALE"
@@ -50,20 +42,15 @@ def document(name: str, number: int) -> dict[str, Any]:
 
 
 def _own_columns(name: str, number: int) -> dict[str, Any]:
-    if name == "pubmedqa":
-        options, answer = ["yes", "no", "maybe"], "ABC"[number % 3]
-        return {"subject": None, "context": f"Abstract {number}.", "question": "Is it so?", **_keyed(options, answer)}
-    if name == "mednli":
-        options, answer = ["entailment", "contradiction", "neutral"], "ABC"[number % 3]
-        return {"subject": None, "context": f"He has {number}.", "question": "He is ill.", **_keyed(options, answer)}
     if columns(name) is CHOICE:
+        row = {"subject": None, "context": None, "question": f"Which {number}?", "answer": "ABC"[number % 3]}
+        if name == "pubmedqa":
+            return row | {"context": f"Abstract {number}.", "question": "Is it so?", "options": ["yes", "no", "maybe"]}
+        if name == "mednli":
+            options = ["entailment", "contradiction", "neutral"]
+            return row | {"context": f"He has {number}.", "question": "He is ill.", "options": options}
         options = ["Aspirin", "Heparin", "Warfarin", "Insulin", "Morphine"][: 5 if name == "medqa" else 4]
-        return {
-            "subject": "drugs",
-            "context": None,
-            "question": f"Which {number}?",
-            **_keyed(options, "ABCD"[number % 4]),
-        }
+        return row | {"subject": "drugs", "options": options, "answer": "ABCD"[number % 4]}
     if columns(name) is REPORT:
         return {
             "context": f"there is {number} mm of fluid." if name.startswith("mimic_iii") else None,
@@ -78,19 +65,13 @@ def _own_columns(name: str, number: int) -> dict[str, Any]:
         # PublishedRow 3 has all findings, row 7 none.
         return {"options": FIVE_FINDINGS, "labels": [int(number in (position, 3)) for position in range(5)]}
     if name == "chestxray14":
-        return {
-            "options": ["Mass", "Nodule", "Edema"],
-            "labels": [int(number % 3 == position) for position in range(3)],
-        }
+        labels = [int(number % 3 == position) for position in range(3)]
+        return {"options": ["Mass", "Nodule", "Edema"], "labels": labels}
     options = {"vindr_mammo": list("12345"), "cbis_ddsm_mass": PATHOLOGY, "cbis_ddsm_calcification": PATHOLOGY}.get(
         name, SKIN if name.startswith("pad") else MNIST.get(name, [])
     )
     details = HISTORY if name.startswith("pad") else None
     return {"details": details, "options": options, "label": number % len(options)}
-
-
-def _keyed(options: list[str], answer: str) -> dict[str, Any]:
-    return {"options": options, "answer": answer}
 
 
 def pictures(name: str, number: int) -> list[Image.Image]:

@@ -1,8 +1,8 @@
 """Scores, runs and comparisons from Python, as pandas DataFrames with the numbers that the commands print.
 
-Of credentialed data a DataFrame holds numbers, letters of options and hashed ids only, unless ``MEDTASKS_LOG_TEXT``
-allows its text. All errors that a user can cause are :class:`medtasks.errors.MedTasksError`. Task files in a folder of
-your own are found with ``include_path``; reading them can run their code.
+Of credentialed data they hold numbers, letters of options and hashed ids only, unless ``MEDTASKS_LOG_TEXT`` allows its
+text. Errors that a user can cause are :class:`medtasks.errors.MedTasksError`. ``include_path`` names folders with task
+files of your own; reading them can run their code.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from medtasks.audit.report.audit_items import audit_items, image_files
 from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.report.run_description import run_notes
 from medtasks.audit.report.task_reading import TaskReading, read_task, rule_reports, scores_by_id, without_metrics
-from medtasks.audit.scoring import score_replies
+from medtasks.audit.scoring import Documents, score_replies
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
@@ -34,14 +34,9 @@ from medtasks.tasks.task_files import including, scored_task, task_file
 Replies: TypeAlias = Sequence[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
 Folders: TypeAlias = str | Path | Sequence[str | Path]
 
-_SHOWN_AS = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` replace
 _SAMPLE_COLUMNS = (
     *("task", "row", "doc_id", "question", "options", "target", "reply"),
     *("answer", "reason", "correct", "score", "images", "cluster_id"),
-)
-_TEST_COLUMNS = (
-    *("task", "row", "metric", "samples", "units", "first", "second", "difference", "low", "high"),
-    *("test", "p", "p_holm", "detectable"),
 )
 
 
@@ -58,7 +53,7 @@ class Scores:
 
     def table(self) -> pd.DataFrame:
         """Return one line per reading and metric: value, standard error, 95 % interval; shares are fractions."""
-        return _table(_score_lines(self.task, name, row.rule, row.scores) for name, row in self.rows.items())
+        return _table((self.task, name, row.rule, row.scores) for name, row in self.rows.items())
 
     def samples(self) -> pd.DataFrame:
         """Return one line per question and reading, with the columns of :meth:`Run.samples`."""
@@ -81,27 +76,22 @@ class Run:
 
     def table(self) -> pd.DataFrame:
         """Return the recorded scores, one line per task, reading and metric; columns as of :meth:`Scores.table`."""
-        lines: list[list[list[Any]]] = []
+        rows: list[tuple[str, str, str, Sequence[Score]]] = []
         with _including(self._folders):
             for recorded in self._recorded.tasks.values():
                 task = _task_or_none(recorded)
                 reports, _ = rule_reports(recorded, task, read_task(recorded, task).computed if task else {})
-                lines += [_score_lines(recorded.name, report.name, report.rule, report.scores) for report in reports]
-        return _table(lines)
+                rows += [(recorded.name, report.name, report.rule, report.scores) for report in reports]
+        return _table(rows)
 
     def samples(self, task: str | None = None) -> pd.DataFrame:
-        """Return one line per question and reading.
+        """Return one line per question and reading, of one task or all tasks of medtasks.
 
         The columns are ``task``, ``row`` (name of the reading), ``doc_id``, ``question``, ``options``, ``target``,
         ``reply``, ``answer`` (None if the reply has no valid answer), ``reason``, ``correct`` (None where an answer is
         neither right nor wrong), ``score`` (of answers between right and wrong), ``images`` (paths), ``cluster_id``
-        (the unit that standard errors are clustered by), and the other columns of the data.
-
-        Args:
-            task: Name of one task; all tasks of medtasks by default.
-
-        Raises:
-            UnknownName: The run has no such task.
+        (the unit that standard errors are clustered by), and the other columns of the data. UnknownName: the run has
+        no such task.
         """
         if task is not None and task not in self._recorded.tasks:
             raise unknown_name("task", task, self._recorded.tasks)
@@ -122,9 +112,8 @@ def score(task: str, replies: Replies, *, answer_field: str | None = None, inclu
         include_path: Folders with task files of your own.
 
     Raises:
-        RepliesError: A reply is no text, names no question or contradicts another one, their number is wrong, or none
-            has the answer field.
-        MedTasksError: There is no such task, its dataset is not prepared, or it needs a judge and none is configured.
+        MedTasksError: There is no such task, its dataset is not prepared, or it needs a judge and none is configured;
+            a reply is no text, names no question or contradicts another one, or their number is wrong.
     """
     with _including(include_path):
         chosen = scored_task(task)
@@ -144,13 +133,8 @@ def score(task: str, replies: Replies, *, answer_field: str | None = None, inclu
 def read_run(folder: str | Path, *, model: str | None = None, include_path: Folders = ()) -> Run:
     """Read a run of ``medtasks run`` or ``lmms_eval`` from its folder (``--output_path``).
 
-    Args:
-        folder: Folder of the run.
-        model: The model to read, if the folder holds runs of several.
-        include_path: Folders with task files of your own that the run used.
-
-    Raises:
-        MedTasksError: The folder holds no run, or runs of several models and ``model`` is not given.
+    ``model`` is the one to read from a folder with runs of several, ``include_path`` folders with task files of your
+    own. MedTasksError: the folder holds no run, or runs of several models and ``model`` is not given.
     """
     with _including(include_path):
         recorded = read_recorded_run(Path(folder), model)
@@ -169,7 +153,7 @@ def compare(
 
     Args:
         first: A run or its folder.
-        second: The other one; ``difference`` is second minus first.
+        second: The run to compare with; ``difference`` is second minus first.
         task: Compare this task only; by default all tasks that the runs have in common.
         metrics: Compare these metrics only, so that fewer tests are corrected for; by default the main ones.
         include_path: Folders with task files of your own.
@@ -177,9 +161,6 @@ def compare(
     Returns:
         One line per task, reading and metric. ``p_holm`` is corrected for all lines. ``units`` is the number of
         independent clusters, ``detectable`` the smallest true difference found with 80 % power.
-
-    Raises:
-        RepliesError: The runs have no task in common, or none that can be compared.
     """
     with _including(include_path):
         runs = {
@@ -192,7 +173,8 @@ def compare(
         for name, compared in tasks.items()
         for test in compared.comparisons
     ]
-    return pd.DataFrame(tests, columns=list(_TEST_COLUMNS))
+    columns = ["task", "row", "metric", "samples", "units", "first", "second", "difference", "low", "high"]
+    return pd.DataFrame(tests, columns=[*columns, "test", "p", "p_holm", "detectable"])
 
 
 def _including(folders: Folders) -> AbstractContextManager[None]:
@@ -208,7 +190,7 @@ def _task_or_none(recorded: TaskRun) -> TaskFile | None:
     return None if task.kind == "group" or task.only_harness else task
 
 
-def _by_id(replies: Replies, documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
+def _by_id(replies: Replies, documents: Documents) -> dict[str, Reply]:
     id_column = "doc_id"
     if isinstance(replies, pd.DataFrame):
         if "doc_id" not in replies.columns and {"id", "reply"} <= set(replies.columns):
@@ -240,13 +222,14 @@ def _by_id(replies: Replies, documents: Sequence[Mapping[str, Any]]) -> dict[str
     return by_id
 
 
-def _table(lines_of_rows: Iterable[list[list[Any]]]) -> pd.DataFrame:
+def _table(rows: Iterable[tuple[str, str, str, Sequence[Score]]]) -> pd.DataFrame:
+    lines = [
+        (*row, score.metric, score.value, score.error, score.low, score.high)
+        for *row, of_row in rows
+        for score in of_row
+    ]
     columns = ("task", "row", "rule", "metric", "value", "standard_error", "low", "high")
-    return pd.DataFrame([line for lines in lines_of_rows for line in lines], columns=list(columns))
-
-
-def _score_lines(task: str, row: str, rule: str, scores: Iterable[Score]) -> list[list[Any]]:
-    return [[task, row, rule, score.metric, score.value, score.error, score.low, score.high] for score in scores]
+    return pd.DataFrame(lines, columns=list(columns))
 
 
 def _frame_of(readings: Iterable[TaskReading]) -> pd.DataFrame:
@@ -257,10 +240,13 @@ def _frame_of(readings: Iterable[TaskReading]) -> pd.DataFrame:
 
 def _sample_lines(reading: TaskReading) -> Iterator[dict[str, Any]]:
     paths = image_files(reading)
+    shown = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` replace
     clusters = {}
     for row, computed in reading.computed.items():
-        of_scores = [score.get("cluster_id") for score in clustered(list(computed.samples.values()))]
-        clusters[row] = dict(zip(computed.samples, of_scores, strict=True))
+        scores = clustered(list(computed.samples.values()))
+        clusters[row] = {
+            doc_id: score.get("cluster_id") for doc_id, score in zip(computed.samples, scores, strict=True)
+        }
     for item, document in zip(audit_items(reading), reading.answered, strict=True):
         doc_id = str(document["doc_id"])
         reply = reading.samples.replies.get(doc_id, Reply())
@@ -273,7 +259,7 @@ def _sample_lines(reading: TaskReading) -> Iterator[dict[str, Any]]:
             "reply": list(item.losses) or text,
             "images": [str(paths[key]) for key in item.images if key in paths],
         }
-        others = {} if reading.withheld else {name: document[name] for name in document if name not in _SHOWN_AS}
+        others = {} if reading.withheld else {name: document[name] for name in document if name not in shown}
         for row, answer in item.answers.items():
             score = reading.computed[row].samples[doc_id]
             read = {

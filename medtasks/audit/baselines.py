@@ -1,10 +1,8 @@
 """Scores of image-blind replies: the same answer to every question, the most frequent one, a guess.
 
 Rules read different words as an answer: a letter, an option's text, or ``2: background``. Each wording is tried until
-the task's family reads the intended answer; if none is read, the rule gets NaN and the description says why.
-
-No judge, labeler or other model is asked: a task whose replies a judge reads has no baselines, a rule that needs a
-labeler gets NaN, and of reports only the metrics that count words are computed.
+the task's family reads the intended answer; if none is read, the rule gets NaN and the description says why. No judge,
+labeler or other model is asked, and of reports only the metrics that count words are computed.
 """
 
 import math
@@ -27,20 +25,15 @@ from medtasks.metrics.report_metrics import metric_info
 from medtasks.stats.paired import PairedResult, compare_paired
 from medtasks.tasks.task_file import TaskFile
 
-_RANDOM = ("random answer", "Chooses an option at random, each with the same chance: the exact expectation.")
-
 
 def baselines(
     task: TaskFile, documents: Documents, run: Mapping[str, Mapping[str, Score]] = MappingProxyType({})
 ) -> tuple[Baseline, ...]:
     """Return the baselines of a task on its documents: the family's constant replies, and a random answer.
 
-    Scores are by name of the row and metric. There are none for groups, tasks whose replies a judge reads, and datasets
-    without a published target. They hold no text of a credentialed dataset.
-
-    ``run`` are a run's scores by name of the row and document id. The constant answer that does best at the first main
-    metric is tested against them, question by question: its score comes from the same questions, so that an interval of
-    the run alone says too little of their difference.
+    There are none for groups, tasks whose replies a judge reads, and datasets without a published target. They hold no
+    text of a credentialed dataset. The constant answer that does best at the first main metric is tested question by
+    question against a ``run``, whose scores are by name of the row and document id.
     """
     if not documents or not task.has_family or task.family.asks is not Asks.NOBODY:
         return ()
@@ -65,8 +58,7 @@ def _constants(
                 by_rule = evaluate(metrics, read)
                 scores[position][name] = {metric: float(estimate.value) for metric, estimate in by_rule.items()}
                 continue
-            lost = len(documents) - len(read)
-            why = f"it reads no reply as this answer for {lost} of {len(documents)} questions"
+            why = f"it reads no reply as this answer for {len(documents) - len(read)} of {len(documents)} questions"
             why = "it needs a labeler, which baselines do not ask" if needs_labeler(row) else why
             scores[position][name] = dict.fromkeys((metric.name for metric in metrics), math.nan)
             reasons[position].append(f" No score under {name}: {why}.")
@@ -99,9 +91,7 @@ def _best_against(
             continue
         sign = -1 if metric.higher_is_better is False else 1
         by_constant = {position: values(metric, scores) for position, scores in constants.items()}
-        means = {
-            position: mean([value for _, value in by_id.values()]) for position, by_id in by_constant.items() if by_id
-        }
+        means = {key: mean([value for _, value in by_id.values()]) for key, by_id in by_constant.items() if by_id}
         if any(means.values()):
             best = max(means, key=lambda position: sign * means[position])
             paired = paired_values(by_constant[best], values(metric, [run.get(doc_id, {}) for doc_id in ids]))
@@ -112,10 +102,7 @@ def _best_against(
 def _read(
     task: TaskFile, row: Row, documents: Documents, strategies: Sequence[Strategy]
 ) -> dict[tuple[int, Meant], Score]:
-    """Return scores of intended answers by position and answer, where one of their wordings is read as intended.
-
-    The replies of all strategies are read document by document, as rules prepare much per question.
-    """
+    """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
 
     def wording(position: int, answer: Meant, attempt: int) -> Reply | None:
         options = Sample(documents[position]).options
@@ -129,14 +116,14 @@ def _read(
 
     by_answer: dict[tuple[int, Meant], Score] = {}
     together = zip(*(strategy.meant for strategy in strategies), strict=True)
+    # Document by document, as rules prepare much per question.
     waiting = list(dict.fromkeys((position, answer) for position, answers in enumerate(together) for answer in answers))
     attempt = 0
     while waiting:
         attempts = [(key, reply) for key in waiting if (reply := wording(*key, attempt))]
-        asked = [documents[position] for (position, _), _ in attempts]
-        for (key, _), score in zip(
-            attempts, scores_of(task, row, asked, [reply for _, reply in attempts]), strict=True
-        ):
+        with_reply = [documents[position] for (position, _), _ in attempts]
+        scores = scores_of(task, row, with_reply, [reply for _, reply in attempts])
+        for (key, _), score in zip(attempts, scores, strict=True):
             answer = score["value"] if "value" in score else score.get("correct")
             if key[1].value in (None, tuple(answer) if isinstance(answer, list) else answer):
                 by_answer[key] = score
@@ -168,4 +155,5 @@ def _random(task: TaskFile, documents: Documents) -> list[Baseline]:
         expected = task.family.expected_by_chance([Sample(document) for document in documents])
         by_chance = {metric.name: expected[metric.name] for metric in _metrics(task) if metric.name in expected}
         scores = {name: dict(by_chance) for name in task.rows}
-    return [Baseline(*_RANDOM, scores)] if any(scores.values()) else []
+    describes = "Chooses an option at random, each with the same chance: the exact expectation."
+    return [Baseline("random answer", describes, scores)] if any(scores.values()) else []

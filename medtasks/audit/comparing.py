@@ -10,8 +10,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from medtasks.audit.run_agreement import Agreement, Overlap, agreement
-from medtasks.audit.run_values import REPEAT, RunValues, Values, by_repeat, chosen_metrics, mean_values
+from medtasks.audit.run_values import (
+    REPEAT,
+    Agreement,
+    Overlap,
+    RunValues,
+    Values,
+    agreement,
+    by_repeat,
+    chosen_metrics,
+    mean_values,
+)
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
@@ -80,9 +89,9 @@ def compare_runs(
     """Compare every two runs of a task, under all rows or those with the names of ``rules``.
 
     A run is its replies, or those of each of its repeats; failed ones are only counted. A metric that is not the mean
-    of the values of single samples, such as macro F1, is not compared. Clusters are patients, else images, else
-    documents; pairs are dyads of their images. By default the task's main ``metrics`` are compared; with a ``margin``
-    also tested for equivalence. RepliesError: two runs answered no sample in common, or were read by different rules.
+    of the values of single samples, such as macro F1, is not compared. By default the task's main ``metrics`` are
+    compared; with a ``margin`` also tested for equivalence. RepliesError: two runs answered no sample in common, or
+    were read by different rules.
     """
     chosen = {metric.name: metric for metric in chosen_metrics(task, metrics)}
     repeats = {name: [run] if isinstance(run, Mapping) else run for name, run in runs.items()}
@@ -92,11 +101,12 @@ def compare_runs(
         valid[name] = [{id_: reply for id_, reply in replies.items() if not reply.failed} for replies in of_run]
         answered[name] = {id_: reply for replies in valid[name] for id_, reply in replies.items()}
 
-    def hidden(sample: str) -> str:
-        name, mark, number = sample.partition(REPEAT)
-        return hidden_id("doc", name) + mark + number
+    is_private = is_private_task(task, documents)
 
-    written_id = hidden if is_private_task(task, documents) else str
+    def written_id(sample: str) -> str:
+        name, mark, number = sample.partition(REPEAT)
+        return hidden_id("doc", name) + mark + number if is_private else sample
+
     overlaps, agreements = {}, {}
     versions: Mapping[str, str] = {}
     skipped: dict[tuple[str, str], str] = {}
@@ -157,18 +167,15 @@ def _test(
     margin: float | None,
 ) -> Comparison:
     paired = paired_values(*values[rule, metric.name])
-    result = compare_paired(*paired)
-    return Comparison(
-        *(*runs, rule, metric.name, result, result.p, paired),
-        same_as=same_values(values, rule, metric.name),
-        share=metric.is_share(result.first, result.second),
-        equivalence=None if margin is None else equivalence(*paired, margin),
-    )
+    result, same_as = compare_paired(*paired), same_values(values, rule, metric.name)
+    share = metric.is_share(result.first, result.second)
+    tested = None if margin is None else equivalence(*paired, margin)
+    return Comparison(*runs, rule, metric.name, result, result.p, paired, same_as, share, equivalence=tested)
 
 
 def same_values(values: Mapping[tuple[str, str], tuple[Values, Values]], rule: str, metric: str) -> str:
     """Return the first rule with the same value of every sample in both runs; empty if that is the rule itself."""
-    alike = (name for (name, other), pair in values.items() if other == metric and pair == values[rule, metric])
+    alike = (name for (name, key), pair in values.items() if key == metric and pair == values[rule, metric])
     first = next(alike)
     return "" if first == rule else first
 
@@ -215,9 +222,7 @@ def compare_all(
     Sanity variants are compared with a ``margin`` only: without the image no model is better. Returns comparisons by
     task, and why a task of at least two runs was not compared. RepliesError: no task could be compared.
     """
-    answered = {
-        name: {task for repeat in run.repeats for task in samples_by_task(repeat)} for name, run in runs.items()
-    }
+    answered = {name: set().union(*map(samples_by_task, run.repeats)) for name, run in runs.items()}
     compared: dict[str, ComparedTask] = {}
     causes: dict[str, str] = {}
     for task in sorted(set().union(*answered.values())):
@@ -301,16 +306,9 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
     settings = [f"generation setting {name}" for name in {**first, **second} if first.get(name) != second.get(name)]
     if settings:
         warnings.append(f"the runs drew replies with different settings ({', '.join(settings)})")
-    if _is_random(first) or _is_random(second):
+    if any(setting.get("do_sample") or setting.get("temperature") for setting in (first, second)):
         warnings.append("replies are drawn at random, so that two runs of one backend differ, too; use temperature 0")
     return tuple(warnings)
-
-
-def _is_random(settings: Mapping[str, Any]) -> bool:
-    try:
-        return bool(settings.get("do_sample")) or float(settings.get("temperature") or 0) > 0
-    except (TypeError, ValueError):
-        return False
 
 
 class Verdict(StrEnum):
@@ -405,9 +403,8 @@ class TaskVerdict:
         if worst.result.units < 2:
             return f"{has}, all of one patient, image or pair, so that no test can tell."
         if not number:
-            return (
-                f"{has}; the difference seen is as large as the margin, and more samples would tell whether it is real."
-            )
+            as_large = "the difference seen is as large as the margin"
+            return f"{has}; {as_large}, and more samples would tell whether it is real."
         return f"{has}; equivalence takes about {_counted(number)}, or a wider --margin."
 
 

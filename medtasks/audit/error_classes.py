@@ -26,12 +26,7 @@ from medtasks.tasks.task_file import TaskFile
 Documents = Sequence[Mapping[str, Any]]
 Replies = Mapping[str, Reply]
 
-_LETTER = re.compile(r"\b[A-Z]\b")
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_FEW_KINDS = 0.2  # distinct words of all words; broken models repeat themselves
-_LONG = 30  # words
 OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
-_EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of texts that a spreadsheet computes
 # Columns that are shown in their own way, and a patient's, which is never shown.
 _READ = (
@@ -59,17 +54,15 @@ def error_class(reply: str | None, value: str | None) -> ErrorClass:
     text = own_words(reply)
     if isinstance(text, Reason) or not readable(text):
         return ErrorClass.IRRELEVANT
-    if refuses(text):
-        return ErrorClass.REFUSAL
-    return ErrorClass.MISUNDERSTOOD
+    return ErrorClass.REFUSAL if refuses(text) else ErrorClass.MISUNDERSTOOD
 
 
 def readable(text: str) -> bool:
     """Return whether a text has words, or is a letter, and does not repeat the same few words."""
-    words = [word.casefold() for word in _WORD.findall(text)]
+    words = [word.casefold() for word in re.findall(r"[^\W\d_]{2,}", text)]
     if not words:
-        return _LETTER.search(text) is not None
-    return len(words) < _LONG or len(set(words)) / len(words) >= _FEW_KINDS
+        return re.search(r"\b[A-Z]\b", text) is not None
+    return len(words) < 30 or len(set(words)) / len(words) >= 0.2  # broken models repeat themselves
 
 
 @dataclass(frozen=True)
@@ -105,19 +98,17 @@ def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
 
 def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
     """Write wrong answers, by name of the row, as CSV, with an empty column for a human's judgement."""
-    documents = [answer.document for answers in wrong.values() for answer in answers]
-    own_names = list(dict.fromkeys(column for document in documents for column in own_columns(document)))
+    named = [(name, answer) for name, answers in wrong.items() for answer in answers]
+    own_names = list(dict.fromkeys(column for _, answer in named for column in own_columns(answer.document)))
     rows = []
-    for name, answers in wrong.items():
-        for answer in answers:
-            options = " | ".join(answer.document.get("options") or ())
-            kind = "" if answer.kind is ErrorClass.FOR_A_HUMAN else str(answer.kind)
-            cells = [answer.document["doc_id"], name, answer.document.get("question"), options]
-            read = (answer.score["target"], answer.score["value"], answer.score["reason"])
-            columns = own_columns(answer.document)
-            cells += [*read, kind, "", answer.reply, " | ".join(image_names(answer.document))]
-            rows.append([*cells, *(columns.get(key, "") for key in own_names)])
-    write_replies(path, private, "--export-errors", (*_EXPORTED, "images", *own_names), rows)
+    for name, answer in named:
+        document, score, columns = answer.document, answer.score, own_columns(answer.document)
+        cells = [document["doc_id"], name, document.get("question"), " | ".join(document.get("options") or ())]
+        kind = "" if answer.kind is ErrorClass.FOR_A_HUMAN else str(answer.kind)
+        cells += [score["target"], score["value"], score["reason"], kind, "", answer.reply]
+        rows.append([*cells, " | ".join(image_names(document)), *(columns.get(key, "") for key in own_names)])
+    titles = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
+    write_replies(path, private, "--export-errors", (*titles, "images", *own_names), rows)
 
 
 def write_replies(

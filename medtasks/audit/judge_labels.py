@@ -26,8 +26,6 @@ from medtasks.stats.judged_share import JudgedShare, judged_share
 from medtasks.tasks.documents import private_datasets
 from medtasks.tasks.task_file import TaskFile
 
-_TITLES = ("doc_id", "question", "options", "target", "reply", "images", "right", "note", "weight", "digest")
-_SEED = 20261123  # of the draw, so that the same replies give the same sheet
 _LABELS = {"yes": 1.0, "no": 0.0, "1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0, "": math.nan}
 
 
@@ -77,7 +75,7 @@ def write_sheet(
     right, wrong = (sorted(doc_id for doc_id, value in verdicts.items() if value == verdict) for verdict in (1.0, 0.0))
     number = min(len(right), max((size + 1) // 2, size - len(wrong)))
     numbers = (number, min(len(wrong), size - number))
-    chance = random.Random(_SEED)
+    chance = random.Random(20261123)  # the same replies give the same sheet
     weights = {
         doc_id: len(members) / drawn
         for members, drawn in zip((right, wrong), numbers, strict=True)
@@ -90,7 +88,8 @@ def write_sheet(
         options, target = " | ".join(document.get("options") or ()), task.family.target_text(Sample(document))
         columns = (doc_id, document.get("question"), options, target, text, " | ".join(image_names(document)))
         rows.append((*columns, "", "", repr(weights[doc_id]), digest_of(text)[:16]))
-    write_replies(path, private_datasets(task, documents), "a sheet of judged replies", _TITLES, rows)
+    titles = ("doc_id", "question", "options", "target", "reply", "images", "right", "note", "weight", "digest")
+    write_replies(path, private_datasets(task, documents), "a sheet of judged replies", titles, rows)
     return numbers
 
 
@@ -142,10 +141,10 @@ def checked_scores(
 def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, _Verdicts]:
     """Return the verdicts by name of the row, without rows whose score is not their share; at least one."""
     metrics = [metric for metric in task.metrics if isinstance(metric, Metric) and metric.is_compared]
-    computed = run_values(task, documents, replies, metrics) if task.family.asks is not Asks.NOBODY else None
     verdicts: dict[str, _Verdicts] = {}
-    for (row, metric), values in computed.values.items() if computed else ():
-        scores = computed.scores[row] if computed else {}
+    computed = run_values(task, documents, replies, metrics if task.family.asks is not Asks.NOBODY else ())
+    for (row, metric), values in computed.values.items():
+        scores = computed.scores[row]
         if row in verdicts or not values or not values.keys() <= scores.keys():
             continue
         right = {doc_id: task.family.describe(scores[doc_id], replies[doc_id]).right for doc_id in values}

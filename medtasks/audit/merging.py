@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.audit.recording import commit, versions, with_results
-from medtasks.audit.scoring import panel_results, warn
+from medtasks.audit.scoring import Documents, panel_results, warn
 from medtasks.data.samples import Sample
 from medtasks.data.shards import SHARD_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError, WithheldReply, listed
-from medtasks.families.family import FENCED, Reply, Row
+from medtasks.families.family import FENCED, Row
 from medtasks.home import home, written_whole
 from medtasks.metrics.metric import STDERR, Score, evaluate
 from medtasks.runs.logged_samples import FOLDER_NAME
@@ -29,13 +29,6 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 
-Document = Mapping[str, Any]
-
-_OF_TASKS = ("configs", "versions", "n-shot", "higher_is_better", "group_subtasks")  # by name of a task or group
-_CODE = ("medtasks", "lmms_eval", "commit of medtasks")
-_OF_METRICS = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
-_OF_A_PROCESS = ("usage", "throughput", "start_time", "end_time", "total_evaluation_time_seconds")
-_MARK = re.compile(r" \[SHARD \d+/\d+\]")  # in the names of a shard's tables
 _OTHER_RESULTS = (
     "do not give the results that its runs recorded, so that they cannot be joined: they hold too little, or this "
     "version of the code is another one"
@@ -86,7 +79,9 @@ def _check_code_here(run: ShardRun) -> None:
     """Raise MedTasksError if code or metrics' models here differ from those of the runs."""
     here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
     there = {**run.manifest.versions, "commit of medtasks": run.manifest.commit, **run.manifest.settings}
-    names = [*_CODE, *sorted(name for name in {*here, *there} if name.startswith(_OF_METRICS))]
+    of_metrics = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
+    settings_of_metrics = sorted(name for name in {*here, *there} if name.startswith(of_metrics))
+    names = ["medtasks", "lmms_eval", "commit of medtasks", *settings_of_metrics]
     different = [f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)]
     if different:
         raise MedTasksError(
@@ -138,7 +133,7 @@ def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequenc
     return dict(json.loads(json.dumps(values, default=handle_non_serializable)))
 
 
-def _recorded_scores(task: TaskFile, part: TaskPart, documents: Sequence[Document]) -> dict[int, list[Score]]:
+def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> dict[int, list[Score]]:
     """Return the scores in a shard's samples by row and filter, with the texts that metrics compare."""
     scores: dict[int, list[Score]] = {}
     for row, lines in part.lines.items():
@@ -151,7 +146,19 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Sequence[Documen
             scores.setdefault(row, []).append(score)
     if task.family.scores_suffice or not scores:
         return scores
-    replies = _replies(part, scores, documents)
+    try:
+        replies = read_replies(part.samples, documents)
+    except WithheldReply:  # the samples file withholds them, so that they are saved
+        replies = {}
+        with contextlib.suppress(RepliesError):
+            names = sorted({str(score.get("saved")) for by_filter in scores.values() for score in by_filter})
+            replies = read_replies([home() / FOLDER_NAME / name for name in names], documents)
+        if any(documents[row]["doc_id"] not in replies for row in scores):
+            raise MedTasksError(
+                f"the samples files of {part.name} withhold the replies of credentialed data, and "
+                f"{home() / FOLDER_NAME} does not hold all of them; copy the folder '{FOLDER_NAME}' of the "
+                f"MEDTASKS_HOME of each run to this one's"
+            ) from None
     for row, score in ((row, score) for row, by_filter in scores.items() for score in by_filter):
         document, rule = documents[row], str(score.get("rule", "")).removesuffix(FENCED)
         texts = task.family.texts(Sample(document), replies[document["doc_id"]], Row(rule))
@@ -162,24 +169,6 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Sequence[Documen
             )
         score |= texts
     return scores
-
-
-def _replies(
-    part: TaskPart, scores: Mapping[int, Sequence[Score]], documents: Sequence[Document]
-) -> Mapping[str, Reply]:
-    """Return the replies in a shard's samples file, or the saved ones where it withholds them."""
-    with contextlib.suppress(WithheldReply):
-        return read_replies(part.samples, documents)
-    saved: dict[str, Reply] = {}
-    with contextlib.suppress(RepliesError):
-        names = {str(score.get("saved")) for of_row in scores.values() for score in of_row}
-        saved = read_replies([home() / FOLDER_NAME / name for name in sorted(names)], documents)
-    if any(documents[row]["doc_id"] not in saved for row in scores):
-        raise MedTasksError(
-            f"the samples files of {part.name} withhold the replies of credentialed data, and {home() / FOLDER_NAME} "
-            f"does not hold all of them; copy the folder '{FOLDER_NAME}' of the MEDTASKS_HOME of each run to this one's"
-        )
-    return saved
 
 
 def _group_row(
@@ -216,9 +205,10 @@ def _content(
     from lmms_eval.utils import hash_string
 
     contents = [run.tasks[name].results.content for name in rows for run in runs]
+    by_task = ("configs", "versions", "n-shot", "higher_is_better", "group_subtasks", "results", "groups")
     joined = {
         key: {name: value for content in contents[::-1] for name, value in content.get(key, {}).items()}
-        for key in (*_OF_TASKS, "results", "groups")
+        for key in by_task
     }
     sizes = {name: part.total for name, part in runs[0].tasks.items()}
     joined["n-samples"] = {name: {"original": size, "effective": size} for name, size in sizes.items()}
@@ -230,7 +220,7 @@ def _content(
                 members = _tasks_within(name, joined["group_subtasks"])
                 merged = {key: value for key, value in row.items() if "," not in key}
                 merged |= _group_row(name, members, rows, sizes)
-            joined[column][name] = {**merged, "alias": _MARK.sub("", row["alias"])}
+            joined[column][name] = {**merged, "alias": re.sub(r" \[SHARD \d+/\d+\]", "", row["alias"])}
     parsed = {name: [dict(line.record) for line in lines] for name, lines in samples.items()}
     joined["task_hashes"] = {
         name: hash_string("".join(f"sample_{index}{sample['doc_hash']}" for index, sample in enumerate(lines)))
@@ -239,7 +229,8 @@ def _content(
     joined["efficiency"] = build_efficiency_summary({"samples": parsed, "configs": joined["configs"]})
     if not joined["groups"]:
         del joined["groups"]
-    return {**{key: value for key, value in contents[0].items() if key not in _OF_A_PROCESS}, **joined}
+    of_process = ("usage", "throughput", "start_time", "end_time", "total_evaluation_time_seconds")
+    return {**{key: value for key, value in contents[0].items() if key not in of_process}, **joined}
 
 
 def _manifest(

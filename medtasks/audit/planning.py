@@ -1,11 +1,11 @@
 """Plan of a comparison of two models on a task, from its samples, clusters and pairs, and from earlier runs."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from medtasks.audit.run_values import main_metrics, run_values
+from medtasks.audit.scoring import Documents
 from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError, unknown_name
 from medtasks.families.family import Reply
@@ -25,9 +25,6 @@ from medtasks.stats.paired import ALPHA
 from medtasks.stats.standard_error import mean_error, mean_standard_error
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_file import TaskFile
-
-Documents = Sequence[Mapping[str, Any]]
-_UNKNOWN = 0.5  # score of the first model, which has the largest variance
 
 
 @dataclass(frozen=True)
@@ -49,14 +46,6 @@ class Assumptions:
         if self.discordance is None:
             return independent_discordance(self.score, min(1.0, max(0.0, self.score + difference)))
         return min(1.0, max(self.discordance, abs(difference)))
-
-    def independent(self, samples: int) -> int:
-        """Return the number of independent samples that some samples correspond to."""
-        return max(1, math.floor(samples / self.design))
-
-    def planned(self, independent: int | None) -> int | None:
-        """Return the number of samples that some independent ones correspond to."""
-        return None if independent is None else math.ceil(independent * self.design)
 
 
 @dataclass(frozen=True)
@@ -88,14 +77,14 @@ def assumptions(
     if metric.scale is not Scale.SHARE:
         raise RepliesError(f"'{task.name}' is compared by {metric.name}, which is no share of samples; plan needs one")
     documents = task_documents(task)
-    values = [
-        _values(task, documents, metric, read_replies(replies_to(task.name, run), documents), rule) for run in runs
-    ]
+    replies_of_runs = [read_replies(replies_to(task.name, run), documents) for run in runs]
+    values = [_values(task, documents, metric, replies, rule) for replies in replies_of_runs]
     shared = [sample for sample in values[0] if sample in values[-1]] if runs else []
     if runs and not shared:
         raise RepliesError(f"the runs have no sample of '{task.name}' with a value in common")
     units = _units(task, documents, metric)
-    score, score_source = (_UNKNOWN, "assumed; --against or --run tell it") if against is None else (against, "given")
+    # An unknown score of the first model is taken to be the one with the largest variance.
+    score, score_source = (0.5, "assumed; --against or --run tell it") if against is None else (against, "given")
     discordance, discordance_source = None, "if both models answer independently; two runs tell it"
     design, design_source = design_effect(units), f"correlation {WORKING_CORRELATION} within clusters, assumed"
     if runs:
@@ -111,10 +100,8 @@ def assumptions(
         independent = mean_standard_error(measured)
         if error > 0 and independent > 0:
             design, design_source = max(1.0, (error / independent) ** 2), of_what
-    return Assumptions(
-        *(metric.name, len(units), len(set(units)), score, score_source, discordance, discordance_source),
-        *(design, design_source),
-    )
+    sources = (score, score_source, discordance, discordance_source, design, design_source)
+    return Assumptions(metric.name, len(units), len(set(units)), *sources)
 
 
 def plan(assumed: Assumptions, difference: float | None, margin: float | None, power: float, tests: int = 1) -> Plan:
@@ -129,30 +116,30 @@ def plan(assumed: Assumptions, difference: float | None, margin: float | None, p
         raise RepliesError(
             f"a model that scores {assumed.score:.3g} cannot differ by {difference:.3g}; choose another --difference"
         )
-    level, prepared = ALPHA / tests, assumed.independent(assumed.samples)
-    samples, reached, needed_for_margin, reached_for_margin = None, None, None, None
+    level, prepared = ALPHA / tests, max(1, math.floor(assumed.samples / assumed.design))
+    needed, reached, needed_for_margin, reached_for_margin = None, None, None, None
+
+    def planned(power_of: Callable[[int], float]) -> int | None:
+        independent = samples_needed(power_of, power)
+        return None if independent is None else math.ceil(independent * assumed.design)
+
+    true = difference or 0.0
+    discordance = assumed.discordance_of(true)
     if difference is not None:
-        discordance = assumed.discordance_of(difference)
-        samples = assumed.planned(samples_needed(lambda n: mcnemar_power(n, difference, discordance, level), power))
+        needed = planned(lambda n: mcnemar_power(n, difference, discordance, level))
         reached = mcnemar_power(prepared, difference, discordance, level)
     if margin is not None:
-        true = difference or 0.0
-        between = assumed.discordance_of(true)
         if true > -margin:
-            needed_for_margin = assumed.planned(
-                samples_needed(lambda n: non_inferiority_power(n, true, between, margin, level), power)
-            )
-        reached_for_margin = non_inferiority_power(prepared, true, between, margin, level)
+            needed_for_margin = planned(lambda n: non_inferiority_power(n, true, discordance, margin, level))
+        reached_for_margin = non_inferiority_power(prepared, true, discordance, margin, level)
     sign = -1 if assumed.score == 1 else 1
     detectable = detectable_difference(
         lambda size: mcnemar_power(prepared, size, assumed.discordance_of(sign * size), level),
         power,
         assumed.score if sign < 0 else 1 - assumed.score,
     )
-    return Plan(
-        *(assumed, level, power, difference, samples, reached, detectable),
-        *(margin, needed_for_margin, reached_for_margin),
-    )
+    of_margin = (margin, needed_for_margin, reached_for_margin)
+    return Plan(assumed, level, power, difference, needed, reached, detectable, *of_margin)
 
 
 def _values(

@@ -62,8 +62,7 @@ def first_manifest(
 ) -> RunManifest:
     """Return the manifest of a run before its first task.
 
-    ``arguments`` are those passed on to the harness, ``names`` those given to ``--tasks``, ``selection`` says which of
-    their tasks can run, and ``notices`` are warnings given before the run.
+    ``arguments`` are passed on to the harness, ``names`` given to ``--tasks``, ``notices`` given before the run.
     """
     options = read_options(arguments)
     datasets = {name: task_file(name).dataset if tasks_of(name) else None for name in wanted_tasks(names)}
@@ -165,10 +164,8 @@ class RunRecording:
             elif name in outcome.failed:
                 changes = {"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]}
                 tasks[name] = record.model_copy(update=changes)
-        if self.manifest.shard:
-            tasks = {
-                name: record.model_copy(update={"rows": outcome.asked.get(name)}) for name, record in tasks.items()
-            }
+            if self.manifest.shard:
+                tasks[name] = tasks[name].model_copy(update={"rows": outcome.asked.get(name)})
         self._change(tasks=tasks, processes=tuple(outcome.processes))
 
     def over_limit(self) -> dict[str, SampleCounts]:
@@ -219,8 +216,6 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
     },
     "radfm": {"pretrained": "chaoyi-wu/RadFM"},
 }
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_READERS = 4
 
 
 def versions() -> dict[str, str | None]:
@@ -248,13 +243,13 @@ def commit() -> str | None:
 
 def hardware() -> Hardware:
     """Return the machine this process runs on."""
-    lines = []  # neither the standard library nor psutil tells the name of the processor on Linux
+    text = ""  # neither the standard library nor psutil tells the name of the processor on Linux
     with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    model = re.search(r"^model name[^:\n]*:(.*)", text, re.MULTILINE)
     return Hardware(
         system=f"{platform.system()} {platform.machine()}",
-        cpu=next(models, "") or platform.processor(),
+        cpu=model[1].strip() if model else platform.processor(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory=psutil.virtual_memory().total,
         gpus=gpus(),
@@ -285,24 +280,28 @@ def _output(command: list[str]) -> str | None:
 def model_facts(options: HarnessOptions) -> ModelFacts:
     """Return the model of a run; digests of local files are kept under ``MEDTASKS_HOME`` by path, size and time."""
     name, arguments = options.text("model") or "hf", options.text("model_args")
-    arguments_by_name = options.pairs("model_args")
-    named = {
-        **DEFAULTS.get(name, {}),
-        **{key: value for key, value in arguments_by_name.items() if key in WEIGHTS and value},
-    }
+    by_name = options.pairs("model_args")
+    named = {**DEFAULTS.get(name, {}), **{key: value for key, value in by_name.items() if key in WEIGHTS and value}}
     fingerprints, unknown = {}, {}
     for key, value in named.items():
         try:
-            fingerprints[key] = _fingerprint(value, arguments_by_name.get("revision") or "main")
-        except (OSError, ValueError) as error:
-            unknown[key] = f"{key}={_shown(value)}: {error}"
+            if Path(value).expanduser().exists():
+                fingerprints[key] = f"sha256:{files_sha256(Path(value).expanduser())}"
+            elif commit := snapshot_commit(value, by_name.get("revision") or "main"):
+                fingerprints[key] = f"commit:{commit}"
+            else:
+                unknown[key] = (
+                    f"{key}={_shown(value)}: it is no path on this machine, and the Hub's cache has no snapshot of it "
+                    f"(a model behind an API has none)"
+                )
+        except OSError as error:
+            unknown[key] = f"{key}={_shown(value)}: a file in it cannot be read ({error.strerror})"
     if name == "medtasks_tiny":
         unknown["model"] = "medtasks_tiny is drawn from its seed and has no weights on disk"
     elif not named:
         unknown["model"] = f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)"
-    joined = ", ".join(
-        f"{key}={fingerprint}" if len(fingerprints) > 1 else fingerprint for key, fingerprint in fingerprints.items()
-    )
+    by_key = [f"{key}={fingerprint}" for key, fingerprint in fingerprints.items()]
+    joined = ", ".join(by_key if len(by_key) > 1 else fingerprints.values())
     return ModelFacts(
         name=name,
         arguments=redacted(arguments),
@@ -312,30 +311,12 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
     )
 
 
-def _fingerprint(weights: str, revision: str) -> str:
-    """Return the fingerprint of one path or name; OSError or ValueError: it is unknown, with the reason."""
-    path = Path(weights).expanduser()
-    if path.exists():
-        try:
-            return f"sha256:{files_sha256(path)}"
-        except OSError as error:
-            raise OSError(f"a file in it cannot be read ({error.strerror})") from error
-    commit = snapshot_commit(weights, revision)
-    if commit is None:
-        raise ValueError(
-            "it is no path on this machine, and the Hub's cache has no snapshot of it (a model behind an API has none)"
-        )
-    return f"commit:{commit}"
-
-
 def files_sha256(path: Path) -> str:
     """Return the SHA-256 of a file, or of names and contents of all files in a folder, hidden ones left out."""
     if path.is_file():
         return _contents([path])[path]
-    visible = (
-        file for file in path.rglob("*") if not any(part.startswith(".") for part in file.relative_to(path).parts)
-    )
-    files = sorted(file for file in visible if file.is_file())
+    paths = ((file, file.relative_to(path).parts) for file in sorted(path.rglob("*")))
+    files = [file for file, parts in paths if file.is_file() and not any(part.startswith(".") for part in parts)]
     digests = _contents(files)
     lines = "".join(f"{digests[file]}  {file.relative_to(path).as_posix()}\n" for file in files)
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
@@ -350,7 +331,7 @@ def snapshot_commit(repository: str, revision: str) -> str | None:
         folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type="model")
         reference = folder / "refs" / revision
         commit = reference.read_text().strip() if reference.is_file() else revision
-        return commit if _COMMIT.fullmatch(commit) and (folder / "snapshots" / commit).is_dir() else None
+        return commit if re.fullmatch("[0-9a-f]{40}", commit) and (folder / "snapshots" / commit).is_dir() else None
     except (OSError, ValueError):  # a name that no repository or no file can have is a ValueError
         return None
 
@@ -372,7 +353,7 @@ def _contents(files: Iterable[Path]) -> dict[Path, str]:
         keys[file] = json.dumps([str(real), facts.st_size, facts.st_mtime_ns]).encode()
     by_key = dict(store.get(keys.values()))
     new = [file for file, key in keys.items() if key not in by_key]
-    with ThreadPoolExecutor(_READERS) as pool:
+    with ThreadPoolExecutor(4) as pool:
         computed = {keys[file]: digest.encode() for file, digest in zip(new, pool.map(file_sha256, new), strict=True)}
     store.put(computed)
     by_key |= computed

@@ -2,12 +2,11 @@
 
 Nothing here depends on the order of repeats, samples or ranks. A repeat votes for the answer that its rule read, a
 letter or a text in lower case; a failed reply and one without an answer are no vote. Ties are decided by a digest of
-question and answer, which favours no letter, and are counted. A sample that failed in every repeat has failed. The
-spread is the standard deviation of the repeats' values (divisor: repeats minus one).
+question and answer, which favours no letter, and are counted. A sample that failed in every repeat has failed.
 
 The interval of the mean covers the sampling of questions and of replies: values are averaged per question first, then
-clustered as those of one run (Miller, 2024, arXiv 2411.00640, section 3.1). The spread covers replies to the same
-questions only. The score of the majority's answers is another quantity, which depends on the number of repeats.
+clustered as those of one run (Miller, 2024, arXiv 2411.00640, section 3.1). The spread, a standard deviation (divisor:
+repeats minus one), covers replies to the same questions only.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
 from medtasks.audit.report.task_reading import TaskReading, of_scores, read_task, recorded_values
 from medtasks.audit.run_values import values_by_question
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, listed
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
 from medtasks.home import written_whole
@@ -35,14 +34,10 @@ from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import mean_error, mean_standard_error
 from medtasks.tasks.task_files import task_file
 
-REPEATS_FILE = "repeats.json"
-_MOST_SHOWN = 3  # repeats without results that a message names
-
 
 def joined_repeats(output: Path) -> dict[str, RepeatedTask]:
     """Join the repeats in a folder for results, by task of ours; empty if nothing was repeated."""
-    repeats = read_repeats(output)
-    return _joined(repeats, _readings(repeats))
+    return _joined(read_repeats(output))[1]
 
 
 def collected(folder: Path, model: str | None = None) -> RunReport:
@@ -50,8 +45,7 @@ def collected(folder: Path, model: str | None = None) -> RunReport:
     if not repeat_folders(folder):
         return collect_run(read_run(folder, model))
     repeats = read_repeats(folder, model)
-    readings = _readings(repeats)
-    repeated = _joined(repeats, readings)
+    readings, repeated = _joined(repeats)
     first = next((run for run in repeats.runs.values() if run.tasks), None)
     report = collect_run(first or read_run(repeat_folders(folder)[0], model), readings)
     tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in report.tasks)
@@ -63,8 +57,8 @@ def collected(folder: Path, model: str | None = None) -> RunReport:
     return replace(report, tasks=tasks, notes=(note, *report.notes))
 
 
-def _readings(repeats: RepeatedRun) -> dict[str, dict[Path, TaskReading]]:
-    """Read our tasks in each repeat that has them, by name and folder."""
+def _joined(repeats: RepeatedRun) -> tuple[dict[str, dict[Path, TaskReading]], dict[str, RepeatedTask]]:
+    """Return the readings of our tasks by name and folder of each repeat that has them, and the joined tasks."""
     readings: dict[str, dict[Path, TaskReading]] = {}
     for folder, run in repeats.runs.items():
         for name, recorded in run.tasks.items():
@@ -74,10 +68,6 @@ def _readings(repeats: RepeatedRun) -> dict[str, dict[Path, TaskReading]]:
                 continue
             if task.kind == "task" and not task.only_harness:
                 readings.setdefault(name, {})[folder] = read_task(recorded, task)
-    return readings
-
-
-def _joined(repeats: RepeatedRun, readings: Mapping[str, Mapping[Path, TaskReading]]) -> dict[str, RepeatedTask]:
     joined = {}
     for name, by_folder in readings.items():
         of_task = list(by_folder.values())
@@ -86,12 +76,12 @@ def _joined(repeats: RepeatedRun, readings: Mapping[str, Mapping[Path, TaskReadi
             manifests = [repeats.runs[folder].manifests for folder in by_folder]
             seeds = [of_run[-1].seeds.torch if of_run else None for of_run in manifests]
             joined[name] = join(of_task, seeds, missing)
-    return joined
+    return readings, joined
 
 
 def write_repeats(output: Path, repeated: Mapping[str, RepeatedTask]) -> Path:
     """Write joined repeats next to their folders; return the path."""
-    path = output / REPEATS_FILE
+    path = output / "repeats.json"
     with written_whole(path) as partial:
         text = json.dumps({"schema_version": 1, "tasks": as_json(repeated)}, indent=2, ensure_ascii=False)
         partial.write_text(f"{text}\n", encoding="utf-8")
@@ -102,8 +92,9 @@ def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: 
     """Join the repeats of one task, at least one."""
     notes = []
     if missing:
-        listed = ", ".join(missing[:_MOST_SHOWN]) + (" and more" if len(missing) > _MOST_SHOWN else "")
-        notes.append(f"Not in any number, without results or from an earlier call with other arguments: {listed}.")
+        notes.append(
+            f"Not in any number, without results or from an earlier call with other arguments: {listed(missing)}."
+        )
     replies = [{name: reply.recorded for name, reply in reading.samples.replies.items()} for reading in readings]
     if len(replies) > 1 and replies[0] and all(reading == replies[0] for reading in replies):
         notes.append(
@@ -150,14 +141,8 @@ def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
         for metric in values[0]
         if metric not in COUNTS
     ]
-    return RepeatedRow(
-        name=name,
-        scores=tuple(scores),
-        samples=len(by_id),
-        ties=ties,
-        failed_replies=failed,
-        failed_samples=sum(map(is_failed, by_id.values())),
-    )
+    failed_samples = sum(map(is_failed, by_id.values()))
+    return RepeatedRow(name, tuple(scores), len(by_id), ties, failed, failed_samples)
 
 
 def _values_by_question(
@@ -168,14 +153,14 @@ def _values_by_question(
         return {}
     repeats = []
     for reading in readings:
-        computed = reading.computed.get(name)
-        if computed is None:
+        if name not in reading.computed:
             return {}
-        scores = {doc_id: score for doc_id, score in computed.samples.items() if not is_failed(score)}
-        clusters = [str(score.get("cluster_id")) for score in clustered(list(scores.values()))]
-        samples = list(zip(scores, clusters, strict=True))
-        values = reading.task.family.sample_values(metric, list(scores.values()), samples)
-        estimate = metric.estimate(list(scores.values())).value
+        answered = [(key, score) for key, score in reading.computed[name].samples.items() if not is_failed(score)]
+        scores = [score for _, score in answered]
+        clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
+        samples = [(doc_id, cluster) for (doc_id, _), cluster in zip(answered, clusters, strict=True)]
+        values = reading.task.family.sample_values(metric, scores, samples)
+        estimate = metric.estimate(scores).value
         if not values or not math.isclose(mean([value for _, value in values.values()]), estimate, abs_tol=1e-12):
             return {}
         repeats.append(values)
@@ -199,12 +184,12 @@ def _score(
     means = [mean(answers) for _, answers in questions.values()]
     mean_with_error = mean_error(means, [cluster for cluster, _ in questions.values()])
     low, high = interval(average, mean_with_error.error, mean_with_error.degrees, share, mean_with_error.effective)
-    repeated = [
-        (center, answers) for center, (_, answers) in zip(means, questions.values(), strict=True) if len(answers) > 1
+    variances = [
+        math.fsum((value - center) ** 2 for value in answers) / (len(answers) - 1)
+        for center, (_, answers) in zip(means, questions.values(), strict=True)
+        if len(answers) > 1
     ]
-    within = mean(
-        [math.fsum((value - center) ** 2 for value in answers) / (len(answers) - 1) for center, answers in repeated]
-    )
+    within = mean(variances)
     replies = mean([1 / len(answers) for _, answers in questions.values()]) * within
     between = max(0.0, mean_standard_error(sorted(means)) ** 2 * len(means) - replies)
     return replace(whole, error=mean_with_error.error, low=low, high=high, between=between, within=within)
@@ -216,12 +201,12 @@ def _majority_scores(name: str, readings: Sequence[TaskReading]) -> tuple[dict[s
     There are no scores if equal answers cannot be recognised: texts of credentialed data.
     """
     votes_by_id: dict[str, list[tuple[str | None, SampleScore]]] = {}
-    for reading in readings:
-        computed = reading.computed.get(name)
-        for doc_id, score in {} if computed is None else computed.samples.items():
+    for reading in (reading for reading in readings if name in reading.computed):
+        for doc_id, score in reading.computed[name].samples.items():
             votes_by_id.setdefault(doc_id, []).append((_vote(reading, name, doc_id, score), score))
+    failed = sum(is_failed(score) for votes in votes_by_id.values() for _, score in votes)
     if not _has_answers(name, readings):
-        return {}, 0, sum(is_failed(score) for votes in votes_by_id.values() for _, score in votes)
+        return {}, 0, failed
     ties, chosen = 0, {}
     for doc_id, votes in votes_by_id.items():
         counts = Counter(vote for vote, _ in votes if vote is not None)
@@ -231,17 +216,15 @@ def _majority_scores(name: str, readings: Sequence[TaskReading]) -> tuple[dict[s
         ballots = sorted(counts.elements(), key=drawn.__getitem__)
         winner = Counter(ballots).most_common(1)[0][0] if ballots else None
         valid = [score for vote, score in votes if vote == winner and not is_failed(score)]
-        chosen[doc_id] = min(
-            valid or [score for _, score in votes], key=lambda score: json.dumps(score, sort_keys=True, default=str)
-        )
-    return chosen, ties, sum(is_failed(score) for votes in votes_by_id.values() for _, score in votes)
+        candidates = valid or [score for _, score in votes]
+        chosen[doc_id] = min(candidates, key=lambda score: json.dumps(score, sort_keys=True, default=str))
+    return chosen, ties, failed
 
 
 def _has_answers(name: str, readings: Sequence[TaskReading]) -> bool:
-    scores = (
-        score for reading in readings if name in reading.computed for score in reading.computed[name].samples.values()
-    )
-    return all("value" in score for score in scores) or not any(reading.withheld for reading in readings)
+    computed = [reading.computed[name] for reading in readings if name in reading.computed]
+    have_values = all("value" in score for of_repeat in computed for score in of_repeat.samples.values())
+    return have_values or not any(reading.withheld for reading in readings)
 
 
 def _vote(reading: TaskReading, name: str, doc_id: str, score: SampleScore) -> str | None:

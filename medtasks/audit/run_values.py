@@ -1,19 +1,23 @@
-"""Values of a run's samples under a metric, which are compared between runs, and the metrics that have such values.
+"""Values of a run's samples under a metric, and agreement of two runs, sample by sample, under every rule.
 
 The value of a sample in a repeated run is its mean over the repeats in which it has one (Miller, 2024, arXiv
-2411.00640, section 3.1); tests and intervals are then those of single runs.
+2411.00640, section 3.1); tests and intervals are then those of single runs. In an agreement failed samples are counted,
+and are in no other number; differences are second minus first.
 """
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+
+import numpy as np
 
 from medtasks.audit.scoring import Documents, Replies, rows_of
 from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError, UnknownName, unknown_name
-from medtasks.families.family import compares_texts
+from medtasks.extract.published.letter_choice import most_likely
+from medtasks.families.family import Reply, compares_texts
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score, mean
 from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
@@ -24,6 +28,11 @@ _Value = TypeVar("_Value")
 REPEAT = ", repeat "
 Values = Mapping[str, tuple[Hashable, float]]
 """Cluster and value by sample."""
+Scores = Mapping[str, Score]
+NEAR_TIE = 0.25
+"""Margin, in nats per token, up to which a flip is one at a near tie: two options, each moved by the spacing of
+bfloat16 (8 bits) between 16 and 32, which is 0.125; such logits are usual."""
+_EXAMPLES = 5
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,7 @@ class RunValues:
     rules: Mapping[str, str]  # name and version of each answer rule by name of the row
     values: Mapping[tuple[str, str], Values]  # by name of the row and metric
     skipped: Mapping[tuple[str, str], str]  # why a metric has no values, by name of the row and metric
-    scores: Mapping[str, Mapping[str, Score]]  # by name of the row and sample id, which tells the repeat, too
+    scores: Mapping[str, Scores]  # by name of the row and sample id, which tells the repeat, too
 
 
 def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]:
@@ -45,9 +54,8 @@ def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]
         parts = [key for key in keys_of(name) if key in comparable] if name in REPORT_METRICS else []
         if not parts and name not in comparable:
             if any(metric.name == name for metric in task.metrics):
-                raise UnknownName(
-                    f"'{name}' has no value per sample; those that can be compared: {', '.join(comparable)}"
-                )
+                listed = ", ".join(comparable)
+                raise UnknownName(f"'{name}' has no value per sample; those that can be compared: {listed}")
             raise unknown_name("metric", name, comparable)
         wished.update(parts or [name])
     chosen = [m for m in metrics if m.name in wished or (not names and m.role is not Role.RATE)]
@@ -143,3 +151,217 @@ def _values(
     if not math.isclose(mean([value for _, value in values.values()]), total, rel_tol=1e-9, abs_tol=1e-12):
         raise NotComparable(NO_MEAN)
     return values
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Numbers of samples that both, one or none of two runs replied to."""
+
+    both: int
+    only_first: int
+    only_second: int
+    neither: int
+
+    @classmethod
+    def of(cls, first: Replies, second: Replies, samples: int) -> "Overlap":
+        """Count the replies to a task of this many samples."""
+        left, right = first.keys(), second.keys()
+        return cls(len(left & right), len(left - right), len(right - left), samples - len(left | right))
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Numbers of failed samples, among those in both runs."""
+
+    only_first: int
+    only_second: int
+    both: int
+
+    @property
+    def one_sided(self) -> int:
+        """Number of samples that failed in one run only."""
+        return self.only_first + self.only_second
+
+
+@dataclass(frozen=True)
+class TextAgreement:
+    """Agreement of replies that are texts; "different" ones differ in more than white space."""
+
+    samples: int
+    equal: int  # to the last byte
+    equal_but_spaces: int  # only after white space is normalised
+    first_is_beginning: int  # different replies of which the second run's begins with the first run's
+    second_is_beginning: int
+    characters: Mapping[str, float] | None  # quantiles of how many both of two different replies begin with
+    words: Mapping[str, float] | None  # likewise
+    at_first_word: int  # different replies without a common first word
+    differing: tuple[str, ...]  # ids of different replies, the earliest to part first
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A sample for which the two runs choose different options."""
+
+    sample: str
+    margin: float  # by which the best option in the first run leads, in nats per token
+
+
+@dataclass(frozen=True)
+class LikelihoodAgreement:
+    """Agreement of options' mean negative log-likelihoods per token."""
+
+    samples: int
+    equal: int  # samples with all options equal to the last digit
+    options: int  # of all samples; those with finite differences are in the next three
+    absolute: Mapping[str, float] | None  # quantiles
+    mean_absolute: float
+    mean_signed: float
+    equal_choices: int  # samples with the same most likely option, or the same tie
+    flips: tuple[Flip, ...]  # the other samples, the widest margin first
+    greedy_options: int  # options whose greedy flag both runs recorded
+    equal_greedy: int
+
+
+@dataclass(frozen=True)
+class AnswerAgreement:
+    """Agreement of the answers that one rule extracts."""
+
+    samples: int  # with an answer in at least one run; only these can agree
+    equal: int
+    neither: int  # samples without an answer in either run
+    only_first: int
+    only_second: int
+    differing: tuple[str, ...]  # ids
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Agreement of two runs of one task."""
+
+    overlap: Overlap  # of all samples, failed ones too
+    failed: Failures
+    texts: TextAgreement | None  # None where replies are likelihoods
+    likelihoods: LikelihoodAgreement | None  # None where replies are texts
+    answers: Mapping[str, AnswerAgreement]  # by name of the row; empty where scores hold no answers, as of reports
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether every reply is equal to the last byte, and every likelihood to the last digit."""
+        compared = self.overlap.both - self.failed.one_sided - self.failed.both
+        return compared == sum(part.equal for part in (self.texts, self.likelihoods) if part is not None)
+
+    @property
+    def examples(self) -> list[str]:
+        """Ids of a few samples that differ most: flips at the widest margins, other answers, the earliest to part."""
+        flipped = [flip.sample for flip in self.likelihoods.flips] if self.likelihoods else []
+        answered = [sample for part in self.answers.values() for sample in part.differing]
+        parted = self.texts.differing if self.texts else ()
+        return list(dict.fromkeys([*flipped, *answered, *parted]))[:_EXAMPLES]
+
+
+def agreement(
+    first: Replies,
+    second: Replies,
+    samples: int,
+    scores: Mapping[str, tuple[Scores, Scores]],
+    written: Callable[[str], str] = str,
+) -> Agreement:
+    """Compare two runs' replies to a task of this many samples.
+
+    ``scores`` are those of both runs by name of the row; ``written`` returns an id as it is reported, such as hashed.
+    """
+    replies = {sample: (first[sample], second[sample]) for sample in first if sample in second}
+    failed = [(a.failed, b.failed) for a, b in replies.values()]
+    pairs = {written(sample): (a, b) for sample, (a, b) in replies.items() if not (a.failed or b.failed)}
+    answers = {
+        row: answer_agreement({written(sample): (a[sample], b[sample]) for sample in a if sample in b})
+        for row, (a, b) in scores.items()
+    }
+    return Agreement(
+        Overlap.of(first, second, samples),
+        Failures(*(failed.count(kind) for kind in ((True, False), (False, True), (True, True)))),
+        text_agreement(pairs),
+        likelihood_agreement(pairs),
+        {row: part for row, part in answers.items() if part is not None},
+    )
+
+
+def text_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> TextAgreement | None:
+    """Compare replies by sample id; None where none of them is a text."""
+    texts = {sample: (str(a.text), str(b.text)) for sample, (a, b) in pairs.items() if a.losses is None}
+    if not texts:
+        return None
+    words = {sample: (a.split(), b.split()) for sample, (a, b) in texts.items()}
+    different = {sample: (" ".join(a), " ".join(b)) for sample, (a, b) in words.items() if a != b}
+    common = {sample: (_common(*texts[sample]), _common(*words[sample])) for sample in different}
+    equal = sum(a == b for a, b in texts.values())
+    return TextAgreement(
+        samples=len(texts),
+        equal=equal,
+        equal_but_spaces=len(texts) - equal - len(different),
+        first_is_beginning=sum(b.startswith(a) for a, b in different.values()),
+        second_is_beginning=sum(a.startswith(b) for a, b in different.values()),
+        characters=_quantiles([characters for characters, _ in common.values()]),
+        words=_quantiles([number for _, number in common.values()]),
+        at_first_word=sum(number == 0 for _, number in common.values()),
+        differing=tuple(sorted(common, key=lambda sample: common[sample])),
+    )
+
+
+def _common(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the number of characters or words that two texts both begin with."""
+    unequal = (index for index, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+    return next(unequal, min(len(first), len(second)))
+
+
+def _quantiles(values: Sequence[float]) -> dict[str, float] | None:
+    """Return median, two quantiles and maximum, interpolated; None without values."""
+    shares = {"median": 0.5, "q90": 0.9, "q99": 0.99, "max": 1.0}
+    return {name: float(np.quantile(values, share)) for name, share in shares.items()} if values else None
+
+
+def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> LikelihoodAgreement | None:
+    """Compare likelihoods by sample id; None where there are none, or only of another number of options."""
+    compared = {
+        sample: (a.losses, b.losses, list(zip(a.greedy or (), b.greedy or (), strict=False)))
+        for sample, (a, b) in pairs.items()
+        if a.losses is not None and b.losses is not None and len(a.losses) == len(b.losses)
+    }
+    if not compared:
+        return None
+    differences = [after - before for a, b, _ in compared.values() for before, after in zip(a, b, strict=True)]
+    finite = [difference for difference in differences if math.isfinite(difference)]
+    flips = []
+    for sample, (a, b, _) in compared.items():
+        if most_likely(a) != most_likely(b):
+            best, following = [*sorted(a), math.inf][:2]
+            flips.append(Flip(sample, 0.0 if best == following else following - best))  # both may be infinite
+    flags = [two for *_, greedy in compared.values() for two in greedy]
+    return LikelihoodAgreement(
+        samples=len(compared),
+        equal=sum(a == b for a, b, _ in compared.values()),
+        options=len(differences),
+        absolute=_quantiles([abs(difference) for difference in finite]),
+        mean_absolute=math.fsum(map(abs, finite)) / len(finite) if finite else math.nan,
+        mean_signed=math.fsum(finite) / len(finite) if finite else math.nan,
+        equal_choices=len(compared) - len(flips),
+        flips=tuple(sorted(flips, key=lambda flip: -flip.margin)),
+        greedy_options=len(flags),
+        equal_greedy=sum(before == after for before, after in flags),
+    )
+
+
+def answer_agreement(scores: Mapping[str, tuple[Score, Score]]) -> AnswerAgreement | None:
+    """Compare extracted answers by sample id; None where scores hold none, as of reports."""
+    values = [(sample, a["value"], b["value"]) for sample, (a, b) in scores.items() if "value" in a and "value" in b]
+    if not values:
+        return None
+    answered = [(sample, a, b) for sample, a, b in values if (a, b) != (None, None)]
+    return AnswerAgreement(
+        samples=len(answered),
+        equal=sum(a == b for _, a, b in answered),
+        neither=len(values) - len(answered),
+        only_first=sum(b is None for _, _, b in answered),
+        only_second=sum(a is None for _, a, _ in answered),
+        differing=tuple(sample for sample, a, b in answered if a != b),
+    )

@@ -45,7 +45,6 @@ from medtasks.tasks.task_file import TaskFile
 
 Documents = Sequence[Mapping[str, Any]]
 Replies = Mapping[str, Reply]
-
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 CATEGORIES = "categories"
 LEAST_EFFECTIVE = 20  # effective samples of a group that is compared
@@ -61,9 +60,8 @@ def score_replies(
     """
     compares_reports = task.family.kind is AnswerKind.REPORT  # of a group, which has no family, this raises
     if report_metrics and not compares_reports:
-        raise RepliesError(
-            f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
-        )
+        own_only = f"'{task.name}' compares no reports, so that it has no metrics but its own"
+        raise RepliesError(f"{own_only}; leave out --metric")
     answered = [document for document in documents if document["doc_id"] in replies]
     names = {metric.name for metric in task.metrics}
     further = dict.fromkeys(key for name in report_metrics for key in keys_of(name) if key not in names)
@@ -90,11 +88,8 @@ def score_replies(
 def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     """Return scored replies as JSON values; NaN becomes None."""
     lists_all = task.family.kind is AnswerKind.REPORT  # metrics without a standard error, too
-    errors = {
-        score.metric: score.error
-        for score in rule.scores
-        if score.has_error or (lists_all and score.metric not in COUNTS)
-    }
+    with_error = [score for score in rule.scores if score.has_error or (lists_all and score.metric not in COUNTS)]
+    errors = {score.metric: score.error for score in with_error}
     head = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
     if rule.categories:
         injections = rule.estimates.get("possible_injection")
@@ -140,18 +135,14 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> dict[str,
 def scores_of(task: TaskFile, row: Row, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
     """Return the scores of replies read in one way; documents, replies and scores have shape (samples,)."""
     by_sample = labelled(replies, row)
-    return [
-        task.family.score(Sample(document), reply, row) for document, reply in zip(documents, by_sample, strict=True)
-    ]
+    pairs = zip(documents, by_sample, strict=True)
+    return [task.family.score(Sample(document), reply, row) for document, reply in pairs]
 
 
 def rule_scores(
     task: TaskFile, rule: str, scores: Scores, columns: Documents, metrics: Sequence[AnyMetric] = ()
 ) -> RuleScores:
-    """Aggregate the scores of samples under one rule: values, groups and outcomes of pairs.
-
-    ``columns`` group the scores, in their order: documents, or scores with the same columns.
-    """
+    """Aggregate scores of samples under one rule; ``columns`` group them: documents, or scores with their columns."""
     metrics, reasons = metrics or task.metrics, count_reasons(scores)
     scores = list(task.family.settled(list(scores)))
     estimates = evaluate(metrics, scores)
@@ -199,10 +190,9 @@ def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
 
 def panel_results(metrics: Sequence[AnyMetric], scores: Scores) -> list[PanelResult]:
     """Return the results of all panels, each once, with the reasons for values that could not be computed."""
-    panels = {
-        id(metric.panel): metric for metric in metrics if isinstance(metric, CorpusMetric) and metric.panel is not None
-    }
-    return [metric.panel.of(metric.selection(scores)) for metric in panels.values() if metric.panel is not None]
+    of_corpus = [metric for metric in metrics if isinstance(metric, CorpusMetric)]
+    panels = {id(metric.panel): (metric.panel, metric) for metric in of_corpus if metric.panel is not None}
+    return [panel.of(metric.selection(scores)) for panel, metric in panels.values()]
 
 
 def score_warnings(
@@ -216,18 +206,14 @@ def score_warnings(
 
 
 def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> tuple[str, ...]:
-    """Return a sentence if intervals of main metrics rest on few effective clusters.
+    """Return a sentence if intervals of main metrics rest on few effective clusters: degrees of freedom plus one.
 
-    Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99; here degrees of freedom plus
-    one.
+    Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99.
     """
     compared = [metric for metric in metrics if metric.is_compared]
     main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
-    few = {
-        name: degrees + 1
-        for name in main
-        if (degrees := estimates[name].degrees) is not None and degrees + 1 < FEW_CLUSTERS
-    }
+    clusters = {name: degrees + 1 for name in main if (degrees := estimates[name].degrees) is not None}
+    few = {name: number for name, number in clusters.items() if number < FEW_CLUSTERS}
     if not few:
         return ()
     worth = f"{min(few.values()):.1f} patients, images or pairs of equal size"
@@ -257,23 +243,21 @@ class _Part:
         return self.weight if self.estimate.effective is None else self.estimate.effective
 
 
-def by_group(
-    task: TaskFile, documents: Sequence[Mapping[str, Any]], scores: Sequence[Score]
-) -> dict[str, tuple[Group, ...]]:
+def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, tuple[Group, ...]]:
     """Return the accuracy of each group of the columns that a task names, by column and value, the largest group first.
 
     A document with several values counts in each of their groups. There are no groups without accuracy, nor where the
     published code stops. Both lists have shape (samples,); scores are settled (:meth:`TaskFamily.settled`).
     """
     accuracy = next((metric for metric in task.metrics if metric.name == "accuracy"), None)
-    if accuracy is None or any(score.get("stops") for score in scores):
+    if accuracy is None or not task.breakdown or any(score.get("stops") for score in scores):
         return {}
 
     def part(members: Sequence[Score]) -> _Part:
         # Failed ones are in no group.
         return _Part(accuracy, accuracy.estimate(members), sum(not is_unjudged(score) for score in members))
 
-    total = part([score for score in scores if not is_failed(score)]) if task.breakdown else None
+    total = part([score for score in scores if not is_failed(score)])
     by_column: dict[str, tuple[Group, ...]] = {}
     for column in task.breakdown:
         groups: dict[str, list[Score]] = {}
@@ -281,11 +265,8 @@ def by_group(
             for value in () if is_failed(score) else values(document, column):
                 groups.setdefault(value, []).append(score)
         ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-        parts = [(value, [part(members)]) for value, members in ordered]
-        by_column[column] = _compared(
-            [(value, int(parts_of_group[0].weight), parts_of_group) for value, parts_of_group in parts],
-            [total] if total else [],
-        )
+        parts = [(value, part(members)) for value, members in ordered]
+        by_column[column] = _compared([(value, int(of_group.weight), [of_group]) for value, of_group in parts], [total])
     return by_column
 
 
@@ -305,13 +286,10 @@ def by_category(answers: Sequence[PairedAnswer], counts: Mapping[str, PairCounts
             units=lambda _: pairs,
             weights=lambda units: [float(images_of[pair]) for pair in units],
         )
-        right = mean_over_answers(
-            "individual_accuracy", lambda answer: answer.correct, units=lambda _: answers_by_pair(here)
-        )
-        return [
-            _Part(solved, solved.estimate(()), sum(images_of.values())),
-            _Part(right, right.estimate(()), len(here)),
-        ]
+        by_pair = answers_by_pair(here)
+        right = mean_over_answers("individual_accuracy", lambda answer: answer.correct, units=lambda _: by_pair)
+        pairs_here = _Part(solved, solved.estimate(()), sum(images_of.values()))
+        return [pairs_here, _Part(right, right.estimate(()), len(here))]
 
     names = sorted(counts.keys() - {TOTAL}, key=lambda name: (-counts[name].images, name))
     return _compared([(name, counts[name].images, parts(name)) for name in names], parts(None))
@@ -323,10 +301,16 @@ def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequen
     level = 1 - (1 - LEVEL) / max(1, sum(compared))
     p_values: list[list[float]] = []
     for position, total in enumerate(totals):
-        of_groups = [
-            _against_others(parts[position], total) if chosen else math.nan
-            for (*_, parts), chosen in zip(groups, compared, strict=True)
-        ]
+        of_groups = []
+        for (*_, parts), chosen in zip(groups, compared, strict=True):
+            part, others = parts[position], total.weight - parts[position].weight
+            if not chosen or others <= 0:
+                of_groups.append(math.nan)
+                continue
+            value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / others
+            shares = (part.estimate.value, min(max(value, 0.0), 1.0))
+            sizes = (part.size, total.size * others / total.weight)
+            of_groups.append(difference_of_shares(shares, sizes, part.estimate.degrees))
         defined = [p for p in of_groups if not math.isnan(p)]
         # Of two groups in all, either one is tested against the other.
         corrected = iter(defined if len(groups) == 2 else holm(defined))
@@ -341,15 +325,6 @@ def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequen
         )
         for position, ((name, questions, parts), chosen) in enumerate(zip(groups, compared, strict=True))
     )
-
-
-def _against_others(part: _Part, total: _Part) -> float:
-    others = total.weight - part.weight
-    if others <= 0:
-        return math.nan
-    value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / others
-    shares = (part.estimate.value, min(max(value, 0.0), 1.0))
-    return difference_of_shares(shares, (part.size, total.size * others / total.weight), part.estimate.degrees)
 
 
 def with_interval(

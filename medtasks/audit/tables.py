@@ -8,30 +8,26 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+from rich.table import Table as RichTable
+from rich.text import Text
 
 NOT_DEFINED = "n/a"  # text of a number that is not defined
-_SHORT_NAME = 24  # characters of a name that the terminal does not break
 _ROWS = 40  # of a table in LaTeX; more do not fit on a page
 _LATEX_HEAD = (
     "% Tables of medtasks; \\input this file. Needs \\usepackage{booktabs,graphicx}.\n"
     "% Values are rounded; report --json has all digits.\n"
 )
-_WIDTH = r"\ifdim\width>\linewidth\linewidth\else\width\fi"
-_LONG_TEXT = r"p{0.7\linewidth}"
-_ALIGNMENTS = {"l": ":--", "p": ":--", "r": "--:"}
+_LETTERS = {"ß": "ss", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ł": "l", "Ł": "L", "ı": "i"}
+_FORMULAS = {"−": "-", "×": r"\times", "±": r"\pm", "≤": r"\leq", "≥": r"\geq", "→": r"\rightarrow", "µ": r"\mu"}
+_QUOTES = {"–": "--", "—": "---", "‘": "{`}", "’": "{'}", "“": "{``}", "”": "{''}", "…": r"\ldots{}"}
 _SPECIAL = {
+    **_QUOTES,
+    **{character: f"${formula}$" for character, formula in _FORMULAS.items()},
+    **{character: f"\\{character}" for character in "{}$&#%_"},
+    **{letter: f"{{\\{command}}}" for letter, command in _LETTERS.items()},
     "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
     "<": r"\textless{}",
@@ -39,48 +35,12 @@ _SPECIAL = {
     "|": r"\textbar{}",
     '"': r"{\char34}",  # a shorthand for accents in German and other texts
     "`": r"{\char96}",
-    "−": "$-$",
-    "–": "--",
-    "—": "---",
-    "‘": "{`}",
-    "’": "{'}",
-    "“": "{``}",
-    "”": "{''}",
-    "…": r"\ldots{}",
-    "×": r"$\times$",
-    "±": r"$\pm$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "→": r"$\rightarrow$",
     "°": r"$^{\circ}$",
-    "µ": r"$\mu$",
-    "ß": r"{\ss}",
-    "ø": r"{\o}",
-    "Ø": r"{\O}",
-    "æ": r"{\ae}",
-    "Æ": r"{\AE}",
-    "œ": r"{\oe}",
-    "Œ": r"{\OE}",
-    "ł": r"{\l}",
-    "Ł": r"{\L}",
-    "ı": r"{\i}",
 }
-_ACCENTS = {
-    "\u0300": "`",
-    "\u0301": "'",
-    "\u0302": "^",
-    "\u0303": "~",
-    "\u0304": "=",
-    "\u0306": "u",
-    "\u0307": ".",
-    "\u0308": '"',
-    "\u030a": "r",
-    "\u030b": "H",
-    "\u030c": "v",
-    "\u0323": "d",
-    "\u0327": "c",
-}
-_BREAK_AFTER = "/_"
+# Combining characters and their accent commands.
+_ACCENTS = dict(
+    zip("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0323\u0327", "`'^~=u.\"rHvdc", strict=True)
+)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _LONG = re.compile(r"\S{31,}")  # names and paths in which a line has to break
 
@@ -134,14 +94,11 @@ def number_table(
     return Table("", caption, "l" + "r" * (len(headings) - 1), cells(*headings), rows_of_cells, split=split)
 
 
-def terminal(table: Table) -> "RichTable":
+def terminal(table: Table) -> RichTable:
     """Return a table for the terminal, in which long names go on below: cut short, two of them could be one."""
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
     rich_table = RichTable(title=Text(plain(table.caption)) if table.caption else None)
     for index, (heading, column) in enumerate(zip(table.headings, table.columns, strict=True)):
-        short = all(row[index].code and len(row[index].text) <= _SHORT_NAME for row in table.rows)
+        short = all(row[index].code and len(row[index].text) <= 24 for row in table.rows)
         justify: Literal["left", "right"] = "right" if column == "r" else "left"
         rich_table.add_column(Text(heading.text), justify=justify, overflow="fold", no_wrap=short)
     for position, row in enumerate(table.rows, 1):
@@ -156,8 +113,7 @@ def plain(text: str) -> str:
 
 def markdown(title: str, sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
     """Return sections of tables as Markdown with GitHub's tables; warnings are the first rows of a table."""
-    lines = [f"# {_plain(title)}", ""]
-    numbers = itertools.count(1)
+    lines, numbers = [f"# {_plain(title)}", ""], itertools.count(1)
     for heading, tables in sections:
         lines += [f"## {_plain(heading)}", ""]
         for table in tables:
@@ -183,14 +139,14 @@ def _markdown_table(table: Table, number: int) -> Iterator[str]:
     yield f"**Table {number}.** {_plain(table.caption)}"
     yield ""
     yield _markdown_row(table.headings)
-    yield "| " + " | ".join(_ALIGNMENTS[column] for column in table.columns) + " |"
+    yield "| " + " | ".join("--:" if column == "r" else ":--" for column in table.columns) + " |"
     for warning in table.warnings:
         yield f"| **{_plain(warning)}** |" + " |" * (len(table.columns) - 1)
     for row in table.rows:
         yield _markdown_row(row)
+    if table.notes:
+        yield ""
     for position, note in enumerate(table.notes, 1):
-        if position == 1:
-            yield ""
         opening = re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", _plain(note))  # begins no heading or list of its own
         yield f"- {_mark(position)} {_plain(note)}" if table.marked else f"- {opening}"
 
@@ -206,11 +162,10 @@ def _mark(number: int) -> str:
 
 
 def _code(text: str) -> str:
-    fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{' '.join(text.split())}{pad}{fence}".replace(
-        "|", r"\|"
-    )  # a bar would end the cell even there
+    code = f"{fence}{pad}{' '.join(text.split())}{pad}{fence}"
+    return code.replace("|", r"\|")  # a bar would end the cell even there
 
 
 def _plain(text: str) -> str:
@@ -229,14 +184,15 @@ def _parts(table: Table) -> Iterator[tuple[Table, str, str]]:
 
 
 def _latex_table(table: Table, caption: str, label: str) -> Iterator[str]:
-    columns = "".join(_LONG_TEXT if column == "p" else column for column in table.columns)
+    columns = table.columns.replace("p", r"p{0.7\linewidth}")
+    width = r"\ifdim\width>\linewidth\linewidth\else\width\fi"
     fits = "p" in table.columns
     yield "\\begin{table}[htbp]"
     yield "  \\centering"
     yield "  \\footnotesize"
     yield f"  \\caption{{{latex_text(table.caption + caption, breakable=True)}}}"
     yield f"  \\label{{tab:{table.label}{label}}}"
-    yield "  % no wider than the text" if fits else f"  \\resizebox{{{_WIDTH}}}{{!}}{{%"
+    yield "  % no wider than the text" if fits else f"  \\resizebox{{{width}}}{{!}}{{%"
     yield f"  \\begin{{tabular}}{{{columns}}}"
     yield "    \\toprule"
     yield f"    {_latex_row(table.headings)}"
@@ -290,7 +246,7 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
         part = _of_character(character)
         if part == "-" and parts and parts[-1].endswith("-"):
             part = "{}-"  # two make a dash
-        if index in places and character in _BREAK_AFTER:
+        if index in places and character in "/_":
             part += r"\allowbreak{}"
         parts.append(part)
     return "".join(parts)
@@ -305,7 +261,7 @@ def _of_character(character: str) -> str:
         return character if character.isprintable() else ""
     if unicodedata.category(character) in ("Cf", "Mn"):
         return ""
-    base, accents = unicodedata.normalize("NFD", character)[:1], unicodedata.normalize("NFD", character)[1:2]
+    base, *accents = list(unicodedata.normalize("NFD", character))
     if accents and base.isascii() and base.isalpha():
-        return f"\\{_ACCENTS[accents]}{{{base}}}" if accents in _ACCENTS else base
+        return f"\\{_ACCENTS[accents[0]]}{{{base}}}" if accents[0] in _ACCENTS else base
     return rf"\texttt{{U+{ord(character):04X}}}"

@@ -1,26 +1,22 @@
 """Calibration of a run's likelihoods: from recorded losses to probabilities, targets and units.
 
-The recorded loss of an option is its mean negative log-likelihood per token. The probability of an option is
-``exp(-loss)`` divided by the sum over the question's options. For options that are letters of one token each, these are
-the model's own probabilities. The geometric mean of a longer text's token probabilities is no probability of the text:
-of these there is no calibration error, only how well the scores tell right answers from wrong ones.
-
-All rules choose the option with the smallest loss and differ in ties alone. Here a tie counts as a random choice among
-the tied options (:mod:`medtasks.stats.calibration`), so that all rules share one calibration.
+The geometric mean of a longer text's token probabilities is no probability of the text: of these there is no
+calibration error, only how well the scores tell right answers from wrong ones. All rules choose the option with the
+smallest loss and differ in ties alone. Here a tie counts as a random choice among the tied options, so that all rules
+share one calibration.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.samples import Sample
-from medtasks.families.family import Reply
 from medtasks.stats.calibration import Calibration, ClassArea, Measure, calibration, roc_area
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config
 
-_ROUNDING = 12  # digits; equal probabilities may differ after them by the order of a sum
 _LETTERS = (
     "The probability of a letter is exp(-loss), renormalised over the question's letters; the recorded loss is the "
     "mean over the letter's tokens, so that these are the model's own probabilities where each letter is one token"
@@ -32,9 +28,7 @@ _TEXTS = (
 )
 
 
-def task_calibration(
-    task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, Reply]
-) -> Mapping[str, Calibration]:
+def task_calibration(task: TaskFile, documents: Documents, replies: Replies) -> Mapping[str, Calibration]:
     """Return the calibration of recorded likelihoods by filter name, the same for each; empty where replies are texts.
 
     Left out and counted are questions without a target, and replies that are texts, have another number of losses than
@@ -59,9 +53,7 @@ class _Likelihoods(NamedTuple):
     cluster: str
 
 
-def _likelihoods(
-    task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, Reply]
-) -> list[_Likelihoods] | None:
+def _likelihoods(task: TaskFile, documents: Documents, replies: Replies) -> list[_Likelihoods] | None:
     """Return the likelihoods that can be read; None where there are none at all."""
     answered = [Sample(document) for document in documents if document["doc_id"] in replies]
     if not task.compares_likelihoods or all(replies[sample.doc_id].losses is None for sample in answered):
@@ -77,20 +69,16 @@ def _likelihoods(
     return likelihoods
 
 
-def class_areas(
-    task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, Reply]
-) -> tuple[ClassArea, ...]:
-    """Return the AUROC of each class against all others; none unless all questions have the same options.
-
-    The areas of two classes are the same.
-    """
+def class_areas(task: TaskFile, documents: Documents, replies: Replies) -> tuple[ClassArea, ...]:
+    """Return the AUROC of each class against all others; none unless all questions have the same options."""
     likelihoods = _likelihoods(task, documents, replies) or []
     if len({sample.options for sample in likelihoods}) != 1 or len({sample.target for sample in likelihoods}) < 2:
         return ()
     areas = []
     for number, name in enumerate(likelihoods[0].options):
         positive = [float(sample.target == number) for sample in likelihoods]
-        scores = [round(sample.probabilities[number], _ROUNDING) for sample in likelihoods]
+        # Equal probabilities may differ after 12 digits, by the order of a sum.
+        scores = [round(sample.probabilities[number], 12) for sample in likelihoods]
         area = roc_area(scores, positive, [sample.cluster for sample in likelihoods])
         areas.append(ClassArea(name, int(sum(positive)), Measure(area.value, area.low, area.high)))
     return tuple(areas)

@@ -24,7 +24,7 @@ from medtasks.audit.comparing import (
 from medtasks.audit.report import wording
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.wording import difference_interval, p_value
-from medtasks.audit.run_agreement import NEAR_TIE, Agreement
+from medtasks.audit.run_values import NEAR_TIE, Agreement
 from medtasks.audit.tables import number_table
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json

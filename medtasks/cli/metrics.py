@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from medtasks import __version__
-from medtasks.audit.doctor.metric_weights import WORDNET, weights_trouble
+from medtasks.audit.doctor.metric_models import WORDNET, weights_trouble
 from medtasks.audit.recording import installed_version
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.wording import names_by, number

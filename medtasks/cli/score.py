@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from medtasks import __version__
-from medtasks.audit.doctor.metric_weights import fetch_command
+from medtasks.audit.doctor.metric_models import fetch_command
 from medtasks.audit.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
 from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
 from medtasks.audit.report.contents import RuleScores, Score, as_json

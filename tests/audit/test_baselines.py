@@ -31,31 +31,29 @@ from ..tables import each_row
 JUDGED = ("mediconfusion_ff", "gmai_mmbench_val_judged")
 OPEN_MEDHEVAL = ("medheval_knowledge_open", "medheval_visual_report")
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
-MULTIMEDEVAL = [name for name in TASKS if name.startswith("multimedeval_")]
-MEDHEVAL = [name for name in TASKS if name.startswith("medheval_")]
+NEVER_READ = "No score under reference: it reads no reply as this answer for {} questions."
 
 
 def by_name(task, documents):
     made = baselines(task_file(task), documents)
-    found = {one.name: one for one in made}
-    assert len(found) == len(made)
-    return found
+    assert len({baseline.name for baseline in made}) == len(made)
+    return {baseline.name: baseline for baseline in made}
 
 
 def texts(documents, reply):
-    return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
+    return {document["doc_id"]: Reply(text=reply) for document in documents}
 
 
 def choice(number, answer, options=4, **further):
     names = ["liver", "left kidney", "spleen", "bladder", "heart"][:options]
-    return {
-        "doc_id": str(number),
-        "image_id": f"i{number}",
-        "granularity": "Image Level",
-        "options": [f"{name} {number}" for name in names],
-        "answer": answer,
-        **further,
-    }
+    options = [f"{name} {number}" for name in names]
+    document = {"doc_id": str(number), "image_id": f"i{number}", "granularity": "Image Level", "options": options}
+    return {**document, "answer": answer, **further}
+
+
+def images(column, values, **columns):
+    """One document for each value of a column, next to columns of all."""
+    return [{"doc_id": str(n), "image_id": str(n), **columns, column: value} for n, value in enumerate(values)]
 
 
 def no_score(baseline):
@@ -75,25 +73,6 @@ def gmai(tmp_path):
     return load_documents("gmai_mmbench_val")
 
 
-def check_tasks(names):
-    """Every rule reads every constant reply as meant: no invalid one, and what the keys say."""
-    for name in names:
-        task = task_file(name)
-        documents = load_documents(task.dataset)
-        for one in baselines(task, documents):
-            missing = {name for name, row in task.rows.items() if needs_labeler(row)}
-            if name.startswith("multimedeval_chestxray14") and one.name == "all findings":
-                missing = {"reference"}  # a reply of several labels is none of them for the reference
-            assert no_score(one) == missing, (name, one)
-            assert set(one.scores) == set(task.rows)
-            assert all(f"No score under {rule}: " in one.describes for rule in missing)
-            for rule in set(task.rows) - missing:
-                invalid = one.scores[rule].get("invalid_rate", 0.0)
-                assert invalid == 0 or name.startswith("medheval_"), (name, one)
-                if name.startswith("multimedeval_") and "answer" in documents[0] and "options" in documents[0]:
-                    assert one.scores[rule]["accuracy"] == pytest.approx(expected(one.name, documents)), (name, one)
-
-
 def expected(name, documents):
     """Accuracy of a constant letter or text, counted from the keys."""
     keys = Counter(document["answer"] for document in documents)
@@ -101,32 +80,41 @@ def expected(name, documents):
         return max(keys.values()) / len(documents)
     if name == "random answer":
         return sum(1 / len(document["options"]) for document in documents) / len(documents)
-    said = name.removeprefix("always ")
+    constant = name.removeprefix("always ")
     letters = dict(zip(documents[0]["options"], "ABCDE", strict=False))
-    return keys[letters.get(said, said)] / len(documents)
+    return keys[letters.get(constant, constant)] / len(documents)
 
 
-def test_every_rule_of_multimedeval_reads_them(multimedeval_home, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-    check_tasks(name for name in MULTIMEDEVAL if not name.endswith("_5shot"))
-
-
-def test_every_rule_of_medheval_reads_them(medheval, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(medheval))
-    check_tasks(MEDHEVAL)
+@each_row("benchmark", ["multimedeval_", "medheval_"])
+def test_every_rule_reads_every_constant_reply_as_meant(benchmark, multimedeval_home, medheval, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(medheval if benchmark == "medheval_" else multimedeval_home))
+    for name in (name for name in TASKS if name.startswith(benchmark) and not name.endswith("_5shot")):
+        task = task_file(name)
+        documents = load_documents(task.dataset)
+        for baseline in baselines(task, documents):
+            missing = {row_name for row_name, row in task.rows.items() if needs_labeler(row)}
+            if name.startswith("multimedeval_chestxray14") and baseline.name == "all findings":
+                missing = {"reference"}  # a reply of several labels is none of them for the reference
+            assert no_score(baseline) == missing, (name, baseline)
+            assert set(baseline.scores) == set(task.rows)
+            assert all(f"No score under {rule}: " in baseline.describes for rule in missing)
+            for rule in set(task.rows) - missing:
+                scores = baseline.scores[rule]
+                assert scores.get("invalid_rate", 0.0) == 0 or benchmark == "medheval_", (name, baseline)
+                if benchmark == "multimedeval_" and "answer" in documents[0] and "options" in documents[0]:
+                    assert scores["accuracy"] == pytest.approx(expected(baseline.name, documents)), (name, baseline)
 
 
 @each_row("task", ["mediconfusion", "mediconfusion_gd"])
 def test_pairs(sample, task):
     documents = load_documents("mediconfusion")
-    found, names = by_name(task, documents), ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
-    assert list(found) == ["always A", "always B", "most frequent answer", "random answer"]
-    for rule in task_file(task).rows:
-        for name in ("always A", "always B", "most frequent answer"):
-            assert found[name].scores[rule] == dict(zip(names, (0, 0.5, 1, 0), strict=True))
-        assert found["random answer"].scores[rule] == dict(zip(names, (0.25, 0.5, 0.5, 0), strict=True))
+    made, metrics = by_name(task, documents), ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
+    assert list(made) == ["always A", "always B", "most frequent answer", "random answer"]
+    for name, baseline in made.items():
+        scores = (0.25, 0.5, 0.5, 0) if name == "random answer" else (0, 0.5, 1, 0)
+        assert baseline.scores == {rule: dict(zip(metrics, scores, strict=True)) for rule in task_file(task).rows}
     cut = documents[:21]  # the last pair is incomplete
-    recorded = score_replies(task_file("mediconfusion"), cut, texts(cut, lambda _: "B"))
+    recorded = score_replies(task_file("mediconfusion"), cut, texts(cut, "B"))
     for rule, scores in by_name("mediconfusion", cut)["always B"].scores.items():
         assert scores == {name: getattr(recorded[rule].categories[TOTAL], name) for name in scores}
 
@@ -142,7 +130,7 @@ def test_tasks_and_documents_without_baselines():
 def test_names_and_ties():
     documents = [{**choice(n, "A"), "dataset": "mediconfusion", "options": ["yes", "no", "maybe"]} for n in range(3)]
     assert list(by_name("multimedeval_pubmedqa", documents))[:3] == ["always yes", "always no", "always maybe"]
-    same = [{**one, "options": ["yes", "yes", "maybe"]} for one in documents]
+    same = [{**document, "options": ["yes", "yes", "maybe"]} for document in documents]
     assert list(by_name("gmai_mmbench_val", same))[:3] == ["always A", "always B", "always C"]
     documents = [choice(n, "CBCBA"[n]) for n in range(5)]  # of equally frequent answers the first
     assert by_name("gmai_mmbench_val", documents)["most frequent answer"].scores["robust"]["accuracy"] == 0.4
@@ -150,16 +138,12 @@ def test_names_and_ties():
 
 
 def test_scores_of_questions_are_those_of_recorded_replies(gmai):
-    scored = score_replies(task_file("gmai_mmbench_val"), gmai, texts(gmai, lambda _: "B"))
-    found = by_name("gmai_mmbench_val", gmai)
-    assert list(found) == ["always A", "always B", "most frequent answer", "random answer"]  # all have two options
-    for rule, scores in found["always B"].scores.items():
+    scored = score_replies(task_file("gmai_mmbench_val"), gmai, texts(gmai, "B"))
+    made = by_name("gmai_mmbench_val", gmai)
+    assert list(made) == ["always A", "always B", "most frequent answer", "random answer"]  # all have two options
+    for rule, scores in made["always B"].scores.items():
         assert scores == pytest.approx({name: scored[rule].estimates[name].value for name in scores}, nan_ok=True)
-    assert found["always B"].scores["robust"]["accuracy"] == sum(one["answer"] == "B" for one in gmai) / len(gmai)
-
-
-def test_most_frequent_among_questions_with_as_many_options(gmai):
-    groups = {}
+    groups = {}  # the most frequent among questions with as many options
     for document in gmai:
         groups.setdefault(len(document["options"]), Counter())[document["answer"]] += 1
     right = sum(max(counts.values()) for counts in groups.values())
@@ -168,94 +152,72 @@ def test_most_frequent_among_questions_with_as_many_options(gmai):
             assert scores["accuracy"] == pytest.approx(right / len(gmai))
 
 
-def test_an_option_that_a_rule_cannot_read_has_no_score():
+def test_an_option_that_a_rule_cannot_read_has_no_score(monkeypatch):
     """Of option A, "a", the reference's cleaner leaves no word: both are articles."""
     documents = [choice(n, "AB"[n % 2], options=2) for n in range(9)] + [{**choice(9, "A"), "options": ["a", "the"]}]
-    found = by_name("multimedeval_mmlu", documents)
-    assert no_score(found["always A"]) == {"reference"}
-    assert found["always A"].describes.endswith(
-        "No score under reference: it reads no reply as this answer for 1 of 10 questions."
+    first, second = itertools.islice(by_name("multimedeval_mmlu", documents).values(), 2)
+    assert (first.name, no_score(first), second.name, no_score(second)) == (
+        "always A",
+        {"reference"},
+        "always B",
+        set(),
     )
-    assert found["always A"].scores["robust"]["accuracy"] == 0.6
-    assert no_score(found["always B"]) == set()
-    assert found["always B"].scores["reference"]["accuracy"] == 0.4
+    assert first.describes.endswith(NEVER_READ.format("1 of 10"))
+    assert (first.scores["robust"]["accuracy"], second.scores["reference"]["accuracy"]) == (0.6, 0.4)
+    options = ["Mass", "Nodule", "Edema"]
+    documents = images("labels", [[1, 0, 0], [0, 0, 0], [1, 1, 0], [0, 0, 0]], options=options)
+    made = by_name("multimedeval_chestxray14", documents)
+    assert made["no finding"].scores["reference"]["macro_accuracy"] == 0.75
+    assert made["all findings"].scores["robust"]["macro_accuracy"] == 0.25
+    assert no_score(made["all findings"]) == {"reference"}
+    assert made["all findings"].describes.endswith(NEVER_READ.format("4 of 4"))
 
-
-def test_several_right_options():
-    documents = [
-        {**choice(1, None), "answers": ["A", "C"]},
-        {**choice(2, None), "answers": ["C"]},
-        {**choice(3, None, options=2), "answers": ["B"]},
-    ]
-    found = by_name("gmai_mmbench_mcls", documents)
-    scores = {name: one.scores["robust"] for name, one in found.items()}
-    assert scores["all options"] == {"mcls_accuracy": pytest.approx(1.25 / 3), "mcls_recall": 1, "invalid_rate": 0}
-    assert scores["most frequent answer"]["mcls_accuracy"] == 1
-    assert scores["most frequent answer"]["mcls_recall"] == pytest.approx(2.5 / 3)
-    assert scores["random answer"]["mcls_accuracy"] == pytest.approx(1.25 / 3)
-
-
-def test_findings():
-    documents = [
-        {"doc_id": str(n), "image_id": str(n), "options": ["Mass", "Nodule", "Edema"], "labels": labels}
-        for n, labels in enumerate([[1, 0, 0], [0, 0, 0], [1, 1, 0], [0, 0, 0]])
-    ]
-    found = by_name("multimedeval_chestxray14", documents)
-    assert found["no finding"].scores["reference"]["macro_accuracy"] == 0.75
-    assert found["all findings"].scores["robust"]["macro_accuracy"] == 0.25
-    assert no_score(found["all findings"]) == {"reference"}
-    assert found["all findings"].describes.endswith(
-        "No score under reference: it reads no reply as this answer for 4 of 4 questions."
-    )
-
-
-def test_no_labeler_is_asked(monkeypatch):
     def load(*_):
         raise AssertionError("a labeler was asked")
 
     monkeypatch.setattr(family, "label_replies", load)
     monkeypatch.setattr(labeler, "label_replies", load)
-    documents = [
-        {"doc_id": "1", "options": ["Edema"], "labels": [1]},
-        {"doc_id": "2", "options": ["Edema"], "labels": [0]},
-    ]
-    found = by_name("multimedeval_mimic_cxr_classification", documents)
-    assert no_score(found["no finding"]) == {"reference"}
-    assert found["no finding"].scores["robust"]["macro_accuracy"] == 0.5
-    assert "it needs a labeler" in found["no finding"].describes
+    made = by_name("multimedeval_mimic_cxr_classification", images("labels", [[1], [0]], options=["Edema"]))
+    assert no_score(made["no finding"]) == {"reference"}
+    assert made["no finding"].scores["robust"]["macro_accuracy"] == 0.5
+    assert "it needs a labeler" in made["no finding"].describes
 
 
-def test_classes():
-    documents = [
-        {"doc_id": str(n), "image_id": str(n), "options": ["cyst", "stone", "tumor"], "label": label}
-        for n, label in enumerate([1, 1, 2, 1])
-    ]
-    found = by_name("multimedeval_bloodmnist", documents)
-    assert list(found) == ["most frequent class", "random answer"]
-    for scores in found["most frequent class"].scores.values():
-        assert scores["balanced_accuracy"] == 0.5
-        assert scores["macro_f1"] == pytest.approx((6 / 7) / 2)
-    assert "macro_f1" not in found["random answer"].scores["robust"]  # its expectation has no formula
+SEVERAL = [
+    {**choice(1, None), "answers": ["A", "C"]},
+    {**choice(2, None), "answers": ["C"]},
+    {**choice(3, None, options=2), "answers": ["B"]},
+]
+
+
+def test_several_right_options_and_classes():
+    scores = {name: made.scores["robust"] for name, made in by_name("gmai_mmbench_mcls", SEVERAL).items()}
+    assert scores["all options"] == {"mcls_accuracy": pytest.approx(1.25 / 3), "mcls_recall": 1, "invalid_rate": 0}
+    assert scores["most frequent answer"]["mcls_accuracy"] == 1
+    assert scores["most frequent answer"]["mcls_recall"] == pytest.approx(2.5 / 3)
+    assert scores["random answer"]["mcls_accuracy"] == pytest.approx(1.25 / 3)
+    made = by_name("multimedeval_bloodmnist", images("label", [1, 1, 2, 1], options=["cyst", "stone", "tumor"]))
+    assert list(made) == ["most frequent class", "random answer"]
+    for scores in made["most frequent class"].scores.values():
+        assert (scores["balanced_accuracy"], scores["macro_f1"]) == (0.5, pytest.approx((6 / 7) / 2))
+    assert "macro_f1" not in made["random answer"].scores["robust"]  # its expectation has no formula
 
 
 def open_questions(*answers):
-    asked = {"yes": "Is there a mass?", "no": "Is there a stone?"}
-    return [
-        {"doc_id": str(n), "image_id": str(n), "question": asked.get(answer.lower(), "What is it?"), "answer": answer}
-        for n, answer in enumerate(answers)
-    ]
+    questions = {"yes": "Is there a mass?", "no": "Is there a stone?"}
+    documents = images("answer", answers)
+    return [{**item, "question": questions.get(item["answer"].lower(), "What is it?")} for item in documents]
 
 
 def test_open_questions():
     documents = open_questions("Yes", "no", "no", "The left lung", "left lung", "left lung", "CT")
-    found = by_name("multimedeval_vqa_rad", documents)
-    assert list(found) == ["always yes", "always no", "most frequent answer"]
-    for rule in ("reference", "robust"):
-        assert found["always yes"].scores[rule]["closed_accuracy"] == pytest.approx(1 / 3)
-        assert found["always no"].scores[rule]["closed_accuracy"] == pytest.approx(2 / 3)
-        assert found["always no"].scores[rule]["open_accuracy"] == 0
-        assert found["most frequent answer"].scores[rule]["closed_accuracy"] == pytest.approx(2 / 3)
-        assert found["most frequent answer"].scores[rule]["open_accuracy"] == 0.75
+    made = by_name("multimedeval_vqa_rad", documents)
+    expected = {"always yes": (1 / 3, 0), "always no": (2 / 3, 0), "most frequent answer": (2 / 3, 0.75)}
+    assert list(made) == list(expected)
+    for name, values in expected.items():
+        for rule in ("reference", "robust"):
+            scores = made[name].scores[rule]
+            assert (scores["closed_accuracy"], scores["open_accuracy"]) == pytest.approx(values)
     assert list(by_name("multimedeval_vqa_rad", documents[3:])) == ["most frequent answer"]
 
 
@@ -267,20 +229,19 @@ def test_golden_closed_questions_of_medheval(test_data, task):
         pytest.skip(f"no published files in {folder}")
     prepare("medheval_visual_mm", Options(folder))
     documents = load_documents("medheval_visual_mm")
-    assert len(documents) == 3610
-    found = by_name(task, documents)
-    assert not any(map(no_score, found.values()))
+    made = by_name(task, documents)
+    assert not any(map(no_score, made.values()))
     reply = Reply(losses=(1.0, 2.0)) if task.endswith("_ll") else Reply(text="")
-    scored = score_replies(task_file(task), documents, {one["doc_id"]: reply for one in documents})
+    scored = score_replies(task_file(task), documents, {document["doc_id"]: reply for document in documents})
     same = {"always yes": "always_yes", "always no": "always_no", "random answer": "random_choice"}
     for rule, recorded in scored.items():
-        accuracies = {name: one.scores[rule]["accuracy"] for name, one in found.items()}
+        accuracies = {name: baseline.scores[rule]["accuracy"] for name, baseline in made.items()}
         for name, metric in same.items():
             assert accuracies[name] == pytest.approx(recorded.estimates[metric].value)
-        assert (found["always yes"].scores[rule]["yes_rate"], found["always no"].scores[rule]["yes_rate"]) == (1, 0)
+        assert (made["always yes"].scores[rule]["yes_rate"], made["always no"].scores[rule]["yes_rate"]) == (1, 0)
         assert max(accuracies, key=accuracies.get) == "most frequent answer"
     if "reference" in scored:
-        published = [found[name].scores["reference"]["accuracy"] for name in ("always yes", "always no")]
+        published = [made[name].scores["reference"]["accuracy"] for name in ("always yes", "always no")]
         assert published == pytest.approx([0.3614, 0.4664], abs=5e-5)
 
 
@@ -288,42 +249,39 @@ def test_closed_questions_in_every_dialect(medheval, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(medheval))
     documents = load_documents("medheval_visual_mm")
     for task in ("medheval_visual_mm", "medheval_visual_mm_ll"):
-        found = by_name(task, documents)
-        assert list(found) == ["always yes", "always no", "most frequent answer", "random answer"]
-        for one in found.values():
-            assert not {"always_yes", "always_no", "random_choice", "unscored_rate"} & set(one.scores["strict"])
-    keyed = [one for one in documents if one["answer"] is not None]
-    best = Counter((one["kind"], len(one["options"]), one["answer"]) for one in keyed)
+        made = by_name(task, documents)
+        assert list(made) == ["always yes", "always no", "most frequent answer", "random answer"]
+        for baseline in made.values():
+            assert not {"always_yes", "always_no", "random_choice", "unscored_rate"} & set(baseline.scores["strict"])
+    keyed = [document for document in documents if document["answer"] is not None]
+    best = Counter((document["kind"], len(document["options"]), document["answer"]) for document in keyed)
     right = {}
     for (kind, number, _), count in best.items():
         right[kind, number] = max(right.get((kind, number), 0), count)
-    assert found["most frequent answer"].scores["strict"]["accuracy"] == sum(right.values()) / len(keyed)
-
-
-def report(number, text):
-    return {"doc_id": str(number), "image_id": str(number), "report": text, "indication": None, "context": None}
+    assert made["most frequent answer"].scores["strict"]["accuracy"] == sum(right.values()) / len(keyed)
 
 
 def test_the_most_frequent_report_by_metrics_that_count_words():
     normal = "The heart is normal . No effusion ."
-    documents = [report(1, "Large mass ."), report(2, normal), report(3, normal), report(4, "Old rib fracture .")]
-    found = by_name("iu_xray_report", documents)
-    assert list(found) == ["most frequent report"]
-    scores = found["most frequent report"].scores["reference"]
+    reports = ["Large mass .", normal, normal, "Old rib fracture ."]
+    documents = images("report", reports, indication=None, context=None)
+    made = by_name("iu_xray_report", documents)
+    assert list(made) == ["most frequent report"]
+    scores = made["most frequent report"].scores["reference"]
     assert set(scores) == {"bleu_1", "bleu_4", "rouge_l"}
-    texts_of = {"references": [one["report"] for one in documents], "hypotheses": [normal] * 4}
-    counted = {**report_metric("bleu")(**texts_of).totals, **report_metric("rouge")(**texts_of).totals}
+    compared = {"references": reports, "hypotheses": [normal] * 4}
+    counted = {**report_metric("bleu")(**compared).totals, **report_metric("rouge")(**compared).totals}
     assert scores == {name: pytest.approx(counted[name]) for name in scores}
-    assert normal not in str(found)
+    assert normal not in str(made)
     assert by_name("iu_xray_report", documents[:2]) == {}
 
 
 def test_rotated_questions_keep_no_letter_right(sample):
     documents = rotated(load_documents("mediconfusion"))
     for task in ("mediconfusion_rotated", "mediconfusion_gd_rotated"):
-        found = by_name(task, documents)
-        assert list(found) == ["always A", "always B", "random answer"]
-        for scores in found["always A"].scores.values():
+        made = by_name(task, documents)
+        assert list(made) == ["always A", "always B", "random answer"]
+        for scores in made["always A"].scores.values():
             assert (scores["mean_accuracy"], scores["worst_case"], scores["flip_rate"]) == (0.5, 0, 1)
             assert scores["invalid_rate"] == 0
     documents = load_documents("mediconfusion")  # other variants have those of their task
@@ -333,19 +291,14 @@ def test_rotated_questions_keep_no_letter_right(sample):
 def test_nothing_of_a_credentialed_set_is_told_or_saved(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     secret = "Zanzibar"
-    documents = [
-        {**one, "dataset": "multimedeval_diff_vqa", "answer": one["answer"].replace("CT", secret)}
-        for one in open_questions("yes", "CT", "CT", "MRI")
-    ]
-    found = baselines(task_file("multimedeval_diff_vqa"), documents)
-    assert found[-1].scores["robust"]["open_accuracy"] == pytest.approx(2 / 3)
-    nli = [
-        {"doc_id": str(n), "image_id": None, "dataset": "multimedeval_mednli", "options": [secret, "y"], "answer": "A"}
-        for n in range(3)
-    ]
-    told = json.dumps([dataclasses.asdict(one) for one in [*found, *baselines(task_file("multimedeval_mmlu"), nli)]])
-    assert secret not in told
-    assert "always A" in told
+    documents = [{**item, "dataset": "multimedeval_diff_vqa"} for item in open_questions("yes", secret, secret, "MRI")]
+    made = baselines(task_file("multimedeval_diff_vqa"), documents)
+    assert made[-1].scores["robust"]["open_accuracy"] == pytest.approx(2 / 3)
+    nli = images("answer", "AAA", dataset="multimedeval_mednli", options=[secret, "y"])
+    made += baselines(task_file("multimedeval_mmlu"), nli)
+    text = json.dumps([dataclasses.asdict(baseline) for baseline in made])
+    assert secret not in text
+    assert "always A" in text
     assert not (tmp_path / FOLDER_NAME).exists()
 
 
@@ -353,38 +306,27 @@ PAIRED = ("set_accuracy", "individual_accuracy", "confusion")
 
 
 def pair(number, options=2, answers="AB"):
+    columns = {"pair_id": str(number), "categories": ["Chest"]}
     return [
-        {
-            "doc_id": f"{number}/{position}",
-            "pair_id": str(number),
-            "position": position,
-            "image_id": f"{number}-{position}",
-            "options": ["x", "y", "z"][:options],
-            "answer": answers[position - 1],
-            "categories": ["Chest"],
-        }
+        choice(f"{number}-{position}", answers[position - 1], options, **columns, position=position)
         for position in (1, 2)
     ]
-
-
-def of_every_guess(task, documents, say=lambda document, index: "ABCD"[index]):
-    """The mean of every metric over all combinations of options, as its family scores each."""
-    found = {}
-    for guesses in itertools.product(*(range(len(document["options"])) for document in documents)):
-        replies = [Reply(text=say(d, index)) for d, index in zip(documents, guesses, strict=True)]
-        for name, one in evaluate(task.metrics, scores_of(task, task.rows["robust"], documents, replies)).items():
-            found.setdefault(name, []).append(float(one.value))
-    return {metric: sum(values) / len(values) for metric, values in found.items()}
 
 
 def expected_scores(task, documents):
     return task_file(task).family.expected_by_chance([Sample(document) for document in documents])
 
 
-def check(task, documents, *metrics, **options):
-    every, expected = of_every_guess(task_file(task), documents, **options), expected_scores(task, documents)
-    assert set(expected) == {*metrics, "invalid_rate"}
-    assert {name: every[name] for name in expected} == pytest.approx(expected)
+def check(task, documents, metrics, say=lambda document, index: "ABCD"[index]):
+    """The expected values are the means over all combinations of options, as the family scores each."""
+    values, by_chance = {}, expected_scores(task, documents)
+    for guesses in itertools.product(*(range(len(document["options"])) for document in documents)):
+        replies = [Reply(text=say(document, index)) for document, index in zip(documents, guesses, strict=True)]
+        scores = scores_of(task_file(task), task_file(task).rows["robust"], documents, replies)
+        for name, estimate in evaluate(task_file(task).metrics, scores).items():
+            values.setdefault(name, []).append(float(estimate.value))
+    assert set(by_chance) == {*metrics, "invalid_rate"}
+    assert {name: sum(values[name]) / len(values[name]) for name in by_chance} == pytest.approx(by_chance)
 
 
 ROTATED = ("mean_accuracy", "published_order", "worst_case", "flip_rate")
@@ -393,11 +335,6 @@ LEVELS = [
     choice(2, "C", 3, granularity="image level"),
     choice(3, "B", 4, granularity="Contour Level"),
     choice(4, "B", 2, granularity=None),
-]
-SEVERAL = [
-    {**choice(1, None, 4), "answers": ["A", "C", "D"]},
-    {**choice(2, None, 2), "answers": ["B"]},
-    {**choice(3, None, 3), "answers": ["A", "B"]},
 ]
 TURNED = rotated([choice(1, "A", 2), choice(2, "C", 3)])
 SEVERAL_TURNED = rotated([{**choice(1, None, 3), "answers": ["A", "C"]}])
@@ -419,10 +356,17 @@ SEVERAL_TURNED = rotated([{**choice(1, None, 3), "answers": ["A", "C"]}])
     ],
 )
 def test_guesses(task, documents, metrics):
-    check(task, documents, *metrics)
+    check(task, documents, metrics)
 
 
-def test_guesses_without_a_formula():
+def test_guessed_classes_and_guesses_without_a_formula():
+    names = ("balanced_accuracy", "macro_auroc", "present_class_auroc")
+    for labels in ([0, 1, 2], [0, 0, 1], [0, 2, 2, 2]):
+        documents = images("label", labels, options=["cyst", "stone", "tumor"])
+        check("multimedeval_bloodmnist", documents, names, lambda document, index: document["options"][index])
+    one_class = images("label", [1, 1, 1], options=["cyst", "stone"])
+    by_chance = {"invalid_rate": 0, "balanced_accuracy": 0.5, "macro_auroc": 0}
+    assert expected_scores("multimedeval_bloodmnist", one_class) == by_chance
     for task, further in (
         ("multimedeval_vqa_rad", {"answer": "left lung"}),
         ("multimedeval_chestxray14", {"options": ["Edema", "Mass"], "labels": [0, 1]}),
@@ -430,36 +374,22 @@ def test_guesses_without_a_formula():
         ("gmai_mmbench_val", {"options": ["x", "y"], "answer": None}),
     ):
         assert expected_scores(task, [{"question": "?", **further}]) == {}
-    one_class = [{"doc_id": str(n), "options": ["cyst", "stone"], "label": 1} for n in range(3)]
-    expected = {"invalid_rate": 0, "balanced_accuracy": 0.5, "macro_auroc": 0}
-    assert expected_scores("multimedeval_bloodmnist", one_class) == expected
 
 
-@each_row("labels", [[0, 1, 2], [0, 0, 1], [0, 2, 2, 2]])
-def test_guessed_classes(labels):
-    documents = [
-        {"doc_id": str(n), "image_id": str(n), "options": ["cyst", "stone", "tumor"], "label": label}
-        for n, label in enumerate(labels)
-    ]
-    names = ("balanced_accuracy", "macro_auroc", "present_class_auroc")
-    check("multimedeval_bloodmnist", documents, *names, say=lambda document, index: document["options"][index])
-
-
-def test_the_best_constant_is_tested_against_the_run_question_by_question(sample_home, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
+def test_the_best_constant_is_tested_against_the_run_question_by_question(sample):
     task, documents = task_file("mediconfusion"), load_documents("mediconfusion")
-    replies = {one["doc_id"]: Reply.of_text("AB"[place % 3 == 0]) for place, one in enumerate(documents)}
+    replies = {document["doc_id"]: Reply.of_text("AB"[place % 3 == 0]) for place, document in enumerate(documents)}
     replies[documents[0]["doc_id"]] = Reply.of_text(failed_reply("no memory"))
     rows = rows_of(task, documents, replies)
     of_run = {name: dict(zip(replies, scores, strict=True)) for name, (_, scores) in rows.items()}
-    found = baselines(task, documents, of_run)
-    tested = {row: (one.name, *test) for one in found for row, test in one.tests.items()}
+    made = baselines(task, documents, of_run)
+    tested = {row: (baseline.name, *test) for baseline in made for row, test in baseline.tests.items()}
+    answered = {doc_id: reply for doc_id, reply in replies.items() if not reply.failed}
     assert tested.keys() == task.rows.keys()
     for row, (constant, metric, test) in tested.items():
         assert metric == "individual_accuracy"  # constants solve no pair
-        values = {one.name: one.scores[row][metric] for one in found if one.name != "random answer"}
+        values = {baseline.name: baseline.scores[row][metric] for baseline in made if baseline.name != "random answer"}
         assert values[constant] == max(values.values())
         assert test.samples == 31  # one has no reply
-        answered = {doc_id: reply for doc_id, reply in replies.items() if not reply.failed}
         assert test.second == score_replies(task, documents, answered)[row].categories[TOTAL].individual_accuracy
-    assert all(one.tests == {} for one in baselines(task, documents))
+    assert all(baseline.tests == {} for baseline in baselines(task, documents))

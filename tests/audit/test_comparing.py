@@ -43,12 +43,12 @@ def texts(documents, reply):
 def model(documents, accuracy, seed):
     """A model that gives the right letter with this probability."""
     chance = random.Random(seed)
-    other = {"A": "B", "B": "A"}
-    return texts(documents, lambda d: d["answer"] if chance.random() < accuracy else other[d["answer"]])
+    wrong = {"A": "B", "B": "A"}
+    return texts(documents, lambda d: d["answer"] if chance.random() < accuracy else wrong[d["answer"]])
 
 
-def by_metric(found, rule="robust"):
-    return {one.metric: one for one in found.comparisons if one.rule == rule}
+def by_metric(compared, rule="robust"):
+    return {test.metric: test for test in compared.comparisons if test.rule == rule}
 
 
 def choice_task(hook="choice", rule="robust_choice"):
@@ -85,9 +85,9 @@ def test_pairs_and_answers_have_the_same_units(documents):
     runs = {"A": model(documents, 0.6, 1), "B": model(documents, 0.85, 2)}
     tests = {}
     for kind, docs in (("shared", documents), ("apart", [{**d, "image_id": d["doc_id"]} for d in documents])):
-        found = by_metric(compare_runs(task, docs, runs))
-        assert list(found) == ["set_accuracy", "individual_accuracy"]
-        pairs, answers = found["set_accuracy"].result, found["individual_accuracy"].result
+        by_name = by_metric(compare_runs(task, docs, runs))
+        assert list(by_name) == ["set_accuracy", "individual_accuracy"]
+        pairs, answers = (test.result for test in by_name.values())
         assert (pairs.samples, pairs.units, answers.samples, answers.units) == (16, 16, 32, 16)
         tests[kind] = (pairs.test, answers.test)
         for name, run in runs.items():
@@ -99,50 +99,40 @@ def test_pairs_and_answers_have_the_same_units(documents):
 
 def test_golden_mediconfusion_two_models_of_known_difference(test_data):
     prepare("mediconfusion", Options(test_data / "mediconfusion"))
-    documents = load_documents("mediconfusion")
+    task, documents = task_file("mediconfusion"), load_documents("mediconfusion")
     runs = {"A": model(documents, 0.55, 3), "B": model(documents, 0.7, 4)}
-    found = compare_runs(task_file("mediconfusion"), documents, runs)
+    tests = compare_runs(task, documents, runs).comparisons
     keys = {d["doc_id"]: d["answer"] for d in documents}
     right = {name: {doc: reply.text == keys[doc] for doc, reply in run.items()} for name, run in runs.items()}
     pairs = sorted({d["pair_id"] for d in documents})
     solved = {name: {p: run[f"{p}/1"] and run[f"{p}/2"] for p in pairs} for name, run in right.items()}
-    gained = sum(solved["B"][p] and not solved["A"][p] for p in pairs)
-    lost = sum(solved["A"][p] and not solved["B"][p] for p in pairs)
-    for rule in ("reference", "robust"):
-        sets, answers = by_metric(found, rule).values()
-        assert sets.result.samples == 176
-        assert sets.result.mcnemar == scipy.stats.binomtest(gained, gained + lost).pvalue
-        images = {pair: [d["image_id"] for d in documents if d["pair_id"] == pair] for pair in pairs}
-        differences = [solved["B"][pair] - float(solved["A"][pair]) for pair in pairs]
-        error, degrees = error_matrices.dyadic(differences, list(images.values()))
-        expected = 2 * scipy.stats.t.sf(sets.result.difference / error, degrees)
-        assert sets.result.p == pytest.approx(expected)
-        assert sets.result.p < 0.01
-        assert sets.result.difference == pytest.approx((gained - lost) / 176)
-        assert answers.result.samples == 352
-        better = sum(right["B"][doc] and not right["A"][doc] for doc in keys)
-        worse = sum(right["A"][doc] and not right["B"][doc] for doc in keys)
-        assert answers.result.mcnemar == scipy.stats.binomtest(better, better + worse).pvalue
-        assert answers.result.difference == pytest.approx((better - worse) / 352)
+    for test in tests:
+        units = solved if test.metric == "set_accuracy" else right
+        gained = sum(units["B"][unit] and not units["A"][unit] for unit in units["A"])
+        lost = sum(units["A"][unit] and not units["B"][unit] for unit in units["A"])
+        assert test.result.samples == len(units["A"])
+        assert test.result.mcnemar == scipy.stats.binomtest(gained, gained + lost).pvalue
+        assert test.result.difference == pytest.approx((gained - lost) / len(units["A"]))
+    images = [[d["image_id"] for d in documents if d["pair_id"] == pair] for pair in pairs]
+    error, degrees = error_matrices.dyadic([solved["B"][pair] - float(solved["A"][pair]) for pair in pairs], images)
+    expected = 2 * scipy.stats.t.sf(tests[0].result.difference / error, degrees)
+    assert tests[0].result.p == pytest.approx(expected)
     # Both rules read every reply alike, so that two of the four are the same tests: Holm multiplies by two.
-    smallest = min(one.result.p for one in found.comparisons)
-    assert min(one.holm for one in found.comparisons) == 2 * smallest
-    assert [one.same_as for one in found.comparisons] == ["", "", "reference", "reference"]
-    task = task_file("mediconfusion")
+    assert min(test.holm for test in tests) == 2 * min(test.result.p for test in tests)
+    assert [test.same_as for test in tests] == ["", "", "reference", "reference"]
     with_margin = compare_runs(task, documents, runs, margin=0.01).comparisons
-    assert [(one.same_as, one.holm) for one in with_margin] == [(one.same_as, one.holm) for one in found.comparisons]
-    single = [compare_runs(task, documents, runs, [one.metric], ["robust"]).comparisons[0] for one in found.comparisons]
-    assert all(
-        one.result.detectable > alone.result.detectable for one, alone in zip(found.comparisons, single, strict=True)
-    )
+    assert [(test.same_as, test.holm) for test in with_margin] == [(test.same_as, test.holm) for test in tests]
+    for test in tests:
+        (alone,) = compare_runs(task, documents, runs, [test.metric], ["robust"]).comparisons
+        assert test.result.detectable > alone.result.detectable
 
 
 def test_rules_that_read_a_reply_differently_are_tests_of_their_own(documents):
     task = task_file("mediconfusion")
     right = texts(documents, lambda document: document["answer"])
     vague = {**right, documents[0]["doc_id"]: Reply.of_text(f"I think it is {documents[0]['answer']}, clearly.")}
-    found = compare_runs(task, documents, {"A": right, "B": vague}).comparisons
-    assert [one.same_as for one in found] == [""] * 4
+    tests = compare_runs(task, documents, {"A": right, "B": vague}).comparisons
+    assert [test.same_as for test in tests] == [""] * 4
     (alone,) = compare_runs(task, documents, {"A": right, "B": vague}, ["set_accuracy"], ["robust"]).comparisons
     assert (alone.rule, alone.holm) == ("robust", alone.result.p)
     with pytest.raises(UnknownName, match="unknown rule 'robst'"):
@@ -150,30 +140,21 @@ def test_rules_that_read_a_reply_differently_are_tests_of_their_own(documents):
 
 
 def test_only_common_documents_are_compared(documents):
-    right = texts(documents, lambda document: document["answer"])
-    first = dict(list(right.items())[:20])
-    second = dict(list(right.items())[5:30])
-    found = compare_runs(task_file("mediconfusion"), documents, {"A": first, "B": second})
-    overlap = found.overlaps["A", "B"]
+    task, right = task_file("mediconfusion"), texts(documents, lambda document: document["answer"])
+    first, second = dict(list(right.items())[:20]), dict(list(right.items())[5:30])
+    compared = compare_runs(task, documents, {"A": first, "B": second})
+    overlap = compared.overlaps["A", "B"]
     assert (overlap.both, overlap.only_first, overlap.only_second, overlap.neither) == (15, 5, 10, 2)
-    compared = by_metric(found)
-    assert compared["individual_accuracy"].result.samples == 15
-    assert compared["set_accuracy"].result.samples == 7  # row 5 is the second of its pair
-    backwards = {"A": dict(reversed(first.items())), "B": second}  # the order does not matter
-    other = compare_runs(task_file("mediconfusion"), documents[::-1], backwards)
-    assert repr(replace(found, agreements={})) == repr(replace(other, agreements={}))
-    with pytest.raises(
-        RepliesError, match="A and B answered no document in common, so that there is nothing to compare"
-    ):
-        compare_runs(task_file("mediconfusion"), documents, {"A": dict(list(right.items())[:4]), "B": second})
-
-
-def test_no_complete_pair_in_common(documents):
-    right = texts(documents, lambda document: document["answer"])
+    assert by_metric(compared)["individual_accuracy"].result.samples == 15
+    assert by_metric(compared)["set_accuracy"].result.samples == 7  # row 5 is the second of its pair
+    backwards = compare_runs(task, documents[::-1], {"A": dict(reversed(first.items())), "B": second})
+    assert repr(replace(compared, agreements={})) == repr(replace(backwards, agreements={}))
+    with pytest.raises(RepliesError, match="A and B answered no document in common, so that there is nothing to"):
+        compare_runs(task, documents, {"A": dict(list(right.items())[:4]), "B": second})
     first = {doc_id: reply for doc_id, reply in right.items() if doc_id.endswith("/1")}
-    found = compare_runs(task_file("mediconfusion"), documents, {"A": first, "B": right})
-    assert list(by_metric(found)) == ["individual_accuracy"]
-    assert found.skipped["robust", "set_accuracy"] == "has no sample with a value in both A and B"
+    compared = compare_runs(task, documents, {"A": first, "B": right})
+    assert list(by_metric(compared)) == ["individual_accuracy"]
+    assert compared.skipped["robust", "set_accuracy"] == "has no sample with a value in both A and B"
 
 
 def test_units_and_metrics_of_questions(questions):
@@ -184,52 +165,28 @@ def test_units_and_metrics_of_questions(questions):
     result = by_metric(compare_runs(choice_task(), single, runs))["accuracy"].result
     assert (result.units, result.test, result.p) == (60, MCNEMAR, result.mcnemar)
     runs = {"A": model(questions, 0.5, 1), "B": texts(questions, lambda _: "I cannot tell.")}
-    found = by_metric(compare_runs(choice_task(), questions, runs, ["invalid_rate"]))
-    assert list(found) == ["invalid_rate"]
-    assert found["invalid_rate"].result.difference == 1
+    (test,) = compare_runs(choice_task(), questions, runs, ["invalid_rate"]).comparisons
+    assert (test.metric, test.result.difference) == ("invalid_rate", 1)
     with pytest.raises(UnknownName, match="unknown metric 'acuracy'; did you mean 'accuracy'"):
         compare_runs(choice_task(), questions, runs, ["acuracy"])
 
 
-def test_open_questions_by_subset():
-    questions = [
-        {
-            "doc_id": str(n),
-            "image_id": f"i{n}",
-            "question": "Is there an effusion?" if n % 2 else "What is shown?",
-            "answer": "yes" if n % 2 else "left lung",
-        }
-        for n in range(20)
-    ]
-    task = choice_task("open_questions", "robust_vqa")
-    runs = {"A": texts(questions, lambda _: "yes"), "B": texts(questions, lambda d: d["answer"])}
-    found = by_metric(compare_runs(task, questions, runs))
-    assert found["closed_accuracy"].result.samples == found["open_recall"].result.samples == 10
-    assert found["closed_accuracy"].result.difference == 0
-    assert found["open_recall"].result.difference == 1
-    assert found["open_recall"].result.p == 2 / 2**10
-    assert found["token_f1"].result.samples == 20
-    assert "invalid_rate" not in found
-
-
-def test_classes_are_compared_by_right_answers():
-    images = [
-        {
-            "doc_id": str(n),
-            "image_id": f"i{n}",
-            "options": ["red", "blue", "green"],
-            "answer": "ABC"[n % 3],
-            "label": n % 3,
-        }
-        for n in range(30)
-    ]
-    task = choice_task("classification", "robust_class")
+def test_metrics_of_subsets_and_classes(questions):
+    asked = [{**item, "question": "What?", "answer": "left lung"} for item in questions[:10]]
+    asked += [{**item, "question": "Is there an effusion?", "answer": "yes"} for item in questions[30:40]]
+    runs = {"A": texts(asked, lambda _: "yes"), "B": texts(asked, lambda d: d["answer"])}
+    tests = by_metric(compare_runs(choice_task("open_questions", "robust_vqa"), asked, runs))
+    assert tests["closed_accuracy"].result.samples == tests["open_recall"].result.samples == 10
+    assert (tests["closed_accuracy"].result.difference, tests["open_recall"].result.difference) == (0, 1)
+    assert tests["token_f1"].result.samples == 20
+    assert "invalid_rate" not in tests
+    images = [{**item, "image_id": item["doc_id"], "label": n % 2} for n, item in enumerate(questions)]
     runs = {"A": texts(images, lambda _: "red"), "B": texts(images, lambda d: d["options"][d["label"]])}
-    found = compare_runs(task, images, runs)
-    (one,) = found.comparisons
-    assert (one.metric, one.result.first, one.result.second) == ("right_answers", pytest.approx(1 / 3), 1)
-    assert one.result.p == scipy.stats.binomtest(20, 20).pvalue
-    assert found.skipped["robust", "macro_f1"] == "is no mean over samples"
+    compared = compare_runs(choice_task("classification", "robust_class"), images, runs)
+    (test,) = compared.comparisons
+    assert (test.metric, test.result.first, test.result.second) == ("right_answers", 0.5, 1)
+    assert test.result.p == scipy.stats.binomtest(30, 30).pvalue
+    assert compared.skipped["robust", "macro_f1"] == "is no mean over samples"
 
 
 @pytest.fixture
@@ -243,58 +200,51 @@ def reports(monkeypatch):
             if name == "meteor":
                 raise ZeroDivisionError("patient Doe")
             lengths = [float(len(hypothesis.split())) for hypothesis in hypotheses]
-            keys = ("bleu_1", "bleu_4") if name == "bleu" else ("rouge_l", "rouge_1")
-            totals = {key: mean(lengths) for key in keys} | ({"bleu_4": 0.1} if name == "bleu" else {})
-            return ReportScores(dict.fromkeys(keys, lengths), totals)
+            return ReportScores({"bleu_1": lengths, "bleu_4": lengths}, {"bleu_1": mean(lengths), "bleu_4": 0.1})
 
-        asked.append(name)
+        assert name in ("bleu", "meteor", "chexbert")  # no other metric of the task is computed
         return metric
 
-    asked = []
     monkeypatch.setattr("medtasks.families.text_metrics.report_metric", report_metric)
     tiny_multimedeval.prepare("mimic_cxr_report")
-    yield load_documents("multimedeval_mimic_cxr_report")
-    assert set(asked) <= {"bleu", "meteor", "chexbert"}  # no other metric of the task is computed
+    return load_documents("multimedeval_mimic_cxr_report")
 
 
 def test_reports(reports):
+    task = task_file("multimedeval_mimic_cxr_report")
     runs = {"A": texts(reports, lambda _: "clear lungs"), "B": texts(reports, lambda _: "the lungs are clear")}
-    asked = ["bleu_1", "bleu_4", "meteor", "chexbert_similarity"]
-    found = compare_runs(task_file("multimedeval_mimic_cxr_report"), reports, runs, asked)
-    assert {one.metric for one in found.comparisons} == {"bleu_1"}
-    for one in found.comparisons:
-        assert (one.result.first, one.result.second, one.result.difference) == (2, 4, 2)
-        assert one.result.p == 2 / 2**one.result.units
-        assert math.isnan(one.result.detectable)
-    why = {metric: reason for (_, metric), reason in found.skipped.items()}
+    metrics = ["bleu_1", "bleu_4", "meteor", "chexbert_similarity"]
+    compared = compare_runs(task, reports, runs, metrics)
+    assert {test.metric for test in compared.comparisons} == {"bleu_1"}
+    for result in (test.result for test in compared.comparisons):
+        assert (result.first, result.second, result.difference, result.p) == (2, 4, 2, 2 / 2**result.units)
+        assert math.isnan(result.detectable)
+    causes = {metric: cause for (_, metric), cause in compared.skipped.items()}
     # type and location of the error, without its message, which may quote a report
-    assert re.fullmatch(r"could not be computed: ZeroDivisionError at \S+:\d+ in metric", why.pop("meteor"))
-    assert why == {
+    assert re.fullmatch(r"could not be computed: ZeroDivisionError at \S+:\d+ in metric", causes.pop("meteor"))
+    assert causes == {
         "bleu_4": "is no mean over samples",
         "chexbert_similarity": "could not be computed: the weights of CheXbert are missing",
     }
-    found = compare_runs(task_file("multimedeval_mimic_cxr_report"), reports, runs, ["bleu"])  # all of its scores
-    assert {one.metric for one in found.comparisons} | {metric for _, metric in found.skipped} == {"bleu_1", "bleu_4"}
+    compared = compare_runs(task, reports, runs, ["bleu"])  # all of its scores
+    left_out = {metric for _, metric in compared.skipped}
+    assert {test.metric for test in compared.comparisons} | left_out == {"bleu_1", "bleu_4"}
     with pytest.raises(UnknownName, match="unknown metric 'corpus_bleu'"):  # not of this task
-        compare_runs(task_file("multimedeval_mimic_cxr_report"), reports, runs, ["corpus_bleu"])
+        compare_runs(task, reports, runs, ["corpus_bleu"])
 
 
-def test_runs_of_different_kinds(documents):
-    task = task_file("mediconfusion_gd")
-    letters = texts(documents, lambda document: document["answer"])
-    losses = {document["doc_id"]: Reply(losses=(0.5, 1.0)) for document in documents}
-    with pytest.raises(RepliesError, match="A and B hold replies of different kinds"):
-        compare_runs(task, documents, {"A": letters, "B": losses})
-    with pytest.raises(RepliesError, match="reads texts, and some replies are log-likelihoods"):
-        compare_runs(choice_task(), [{**d} for d in documents if d.pop("pair_id")], {"A": losses, "B": losses})
-
-
-def test_likelihoods(questions):
+def test_likelihoods_and_replies_of_different_kinds(documents, questions):
     task = replace(choice_task(rule="untied"), output_type="multiple_choice")
     right = {q["doc_id"]: Reply(losses=(0.5, 1.0) if q["answer"] == "A" else (1.0, 0.5)) for q in questions}
     always_a = {q["doc_id"]: Reply(losses=(0.5, 1.0)) for q in questions}
-    (one,) = compare_runs(task, questions, {"A": always_a, "B": right}).comparisons
-    assert (one.result.first, one.result.second) == (0.5, 1.0)
+    (test,) = compare_runs(task, questions, {"A": always_a, "B": right}).comparisons
+    assert (test.result.first, test.result.second) == (0.5, 1.0)
+    with pytest.raises(RepliesError, match="reads texts, and some replies are log-likelihoods"):
+        compare_runs(choice_task(), questions, {"A": right, "B": right})
+    letters = texts(documents, lambda document: document["answer"])
+    losses = {document["doc_id"]: Reply(losses=(0.5, 1.0)) for document in documents}
+    with pytest.raises(RepliesError, match="A and B hold replies of different kinds"):
+        compare_runs(task_file("mediconfusion_gd"), documents, {"A": letters, "B": losses})
 
 
 # Whole runs
@@ -317,138 +267,86 @@ def test_tasks_in_two_runs_are_compared_and_others_named(runs):
     assert list(compared["mediconfusion"].overlaps) == [("A", "B"), ("A", "C"), ("B", "C")]
 
 
-def test_one_task_is_compared_as_its_replies_are(runs):
-    task, documents = task_file("mediconfusion"), load_documents("mediconfusion")
-    replies = {
-        name: read_replies(next(source.path.glob("*_samples_mediconfusion.jsonl")), documents)
-        for name, source in runs.items()
-    }
-    expected = compare_runs(task, documents, replies)
-    assert (
-        compare_task(task, runs)
-        == compare_all(runs)[0]["mediconfusion"]
-        == replace(expected, data=provenance(task.name))
-    )
-
-
-def test_a_run_against_a_file_of_replies(runs, tmp_path):
-    replies = tmp_path / "replies.jsonl"
-    documents = load_documents("mediconfusion")
-    replies.write_text("".join(json.dumps({"doc_id": d["doc_id"], "reply": "A"}) + "\n" for d in documents))
-    found = compare_task(task_file("mediconfusion"), {"A": runs["A"], "B": Source(replies)})
-    individual = next(one for one in found.comparisons if one.metric == "individual_accuracy")
-    assert individual.result.second == 0.5
-    with pytest.raises(RepliesError, match="does not say which task it answers"):
-        compare_all({"A": runs["A"], "B": Source(replies)})
+def replies_in(source, documents):
+    return read_replies(next(source.path.glob("*_samples_mediconfusion.jsonl")), documents)
 
 
 def test_tests_of_all_tasks_are_one_family(runs, tmp_path):
-    other = write_run(tmp_path / "more", ("mediconfusion", "mediconfusion_gd"), 0.4, 4)
-    first = write_run(tmp_path / "less", ("mediconfusion", "mediconfusion_gd"), 0.9, 5)
-    for folder in (other, first):  # likelihoods in place of letters
+    folders = {name: write_run(tmp_path / name, ("mediconfusion", "mediconfusion_gd"), skill, skill)
+               for name, skill in (("less", 0.9), ("more", 0.4))}  # fmt: skip
+    for folder in folders.values():  # likelihoods in place of letters
         file = next(folder.glob("*_samples_mediconfusion_gd.jsonl"))
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         for line in lines:
-            loss = {"A": (0.1, 2.0), "B": (2.0, 0.1)}[line["resps"][0]]
-            line["resps"] = [[f"({one}, False)"] for one in loss]
+            losses = {"A": (0.1, 2.0), "B": (2.0, 0.1)}[line["resps"][0]]
+            line["resps"] = [[f"({loss}, False)"] for loss in losses]
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    compared, _ = compare_all({"A": Source(first), "B": Source(other)})
-    tests = [test for one in compared.values() for test in one.comparisons]
+    compared, _ = compare_all({name: Source(folder) for name, folder in folders.items()})
+    tests = [test for task in compared.values() for test in task.comparisons]
     assert list(compared) == ["mediconfusion", "mediconfusion_gd"]
     own = [test for test in tests if not test.same_as]
     assert len(own) < len(tests)
     assert [test.holm for test in own] == holm([test.result.p for test in own])
-    alone = [holm([test.result.p for test in one.comparisons]) for one in compared.values()]
-    assert [test.holm for test in tests] != [p for of_task in alone for p in of_task]
 
 
 def test_runs_that_cannot_be_compared(runs, tmp_path):
     silent = Source(write_run(tmp_path / "silent", ("mediconfusion",), 0.9, 6, samples=False))
     with pytest.raises(RepliesError, match="--log_samples"):
         compare_all({"A": runs["A"], "B": silent})
-    with pytest.raises(
-        RepliesError, match="mediconfusion: The run logged no samples, so that there are no single replies"
-    ):
+    no_samples = "mediconfusion: The run logged no samples, so that there are no single replies"
+    with pytest.raises(RepliesError, match=no_samples):
         compare_task(task_file("mediconfusion"), {"A": runs["A"], "B": silent})
-    with pytest.raises(RepliesError, match="there is no"):
-        compare_all({"A": runs["A"], "B": Source(tmp_path / "nowhere")})
+    path = tmp_path / "replies.jsonl"
+    path.write_text(json.dumps({"doc_id": "90001/1", "reply": "A"}))
+    with pytest.raises(RepliesError, match="does not say which task it answers"):
+        compare_all({"A": runs["A"], "B": Source(path)})
     (tmp_path / "empty").mkdir()
-    with pytest.raises(MedTasksError):
-        compare_all({"A": runs["A"], "B": Source(tmp_path / "empty")})
-
-
-def test_runs_on_other_data_are_named(runs, tmp_path):
-    other = write_run(tmp_path / "other", ("mediconfusion",), 0.5, 7)
-    file = next(other.glob("*_results.json"))
-    text = file.read_text().replace(provenance("mediconfusion")["fingerprint"], "0123456789ab")
-    file.write_text(text)
-    with pytest.raises(RepliesError, match="fingerprint 0123456789ab"):
-        compare_all({"A": runs["A"], "B": Source(other)})
+    for name in ("nowhere", "empty"):
+        with pytest.raises(MedTasksError):
+            compare_all({"A": runs["A"], "B": Source(tmp_path / name)})
 
 
 def test_a_row_whose_published_code_stops_is_said_to():
     task = task_file("medevalkit_omnimedvqa")
     question = {"dataset": "medevalkit_omnimedvqa", "options": ["liver", "spleen"], "answer": "A", "gold": "liver"}
     flags = {"a": ["no_modality_type"], "b": []}
-    documents = [{**question, "doc_id": name, "image_id": name, "flags": found} for name, found in flags.items()]
-    found = run_values(task, documents, {name: Reply(text="A") for name in flags}, chosen_metrics(task))
-    assert "the published code stops" in found.skipped["reference", "accuracy"]
-    assert found.values["reference_fixed", "accuracy"]
+    documents = [{**question, "doc_id": name, "image_id": name, "flags": names} for name, names in flags.items()]
+    values = run_values(task, documents, {name: Reply(text="A") for name in flags}, chosen_metrics(task))
+    assert "the published code stops" in values.skipped["reference", "accuracy"]
+    assert values.values["reference_fixed", "accuracy"]
 
 
 # Repeated runs
 
 
 def test_tests_run_on_the_mean_of_each_question_over_its_valid_repeats(questions):
-    task = choice_task()
     repeats = [model(questions, 0.5, seed) for seed in range(4)]
     for document in questions[:3]:
         repeats[1][document["doc_id"]] = Reply(text=None)  # one repeat failed
     for replies in repeats:
         replies[questions[5]["doc_id"]] = Reply(text=None)  # all failed
     better = [model(questions, 0.9, seed) for seed in (8, 9)]
-    found = compare_runs(task, questions, {"A": repeats, "B": better})
-    assert found.repeats == {"A": 4, "B": 2}
-    (overlap,) = found.overlaps.values()
+    compared = compare_runs(choice_task(), questions, {"A": repeats, "B": better})
+    assert compared.repeats == {"A": 4, "B": 2}
+    (overlap,) = compared.overlaps.values()
     assert (overlap.both, overlap.only_second) == (len(questions) - 1, 1)
+    answered = [document for document in questions if document is not questions[5]]
 
     def means(run):
-        said = {d["doc_id"]: [float(r[d["doc_id"]].text == d["answer"]) for r in run if not r[d["doc_id"]].failed]
-                for d in questions}  # fmt: skip
-        return [mean(said[d["doc_id"]]) for d in questions if d is not questions[5]]
+        replies = [[repeat[document["doc_id"]] for repeat in run] for document in answered]
+        return [
+            mean([float(reply.text == document["answer"]) for reply in of_question if not reply.failed])
+            for document, of_question in zip(answered, replies, strict=True)
+        ]
 
-    (test,) = found.comparisons
-    patients = [SINGLE_CHOICE.independent_clusters([Sample(d)])[0] for d in questions if d is not questions[5]]
+    (test,) = compared.comparisons
+    patients = [SINGLE_CHOICE.independent_clusters([Sample(document)])[0] for document in answered]
     expected = compare_paired(means(repeats), means(better), patients)
     assert (test.result.difference, test.result.p) == pytest.approx((expected.difference, expected.p), abs=0.005)
     assert test.result.first == pytest.approx(expected.first)
     assert (test.result.samples, test.result.units) == (expected.samples, expected.units)
-    (agreement,) = found.agreements.values()
+    (agreement,) = compared.agreements.values()
     assert agreement.overlap.both == 2 * len(questions)  # replies of the first two repeats
-
-
-def test_pairs_of_a_repeat_without_one_answer_are_averaged_over_the_others(documents):
-    run = [model(documents, 0.7, seed) for seed in range(3)]
-    pair = documents[0]["pair_id"]
-    run[0][documents[0]["doc_id"]] = Reply(text=None)
-    found = by_metric(compare_runs(task_file("mediconfusion"), documents, {"A": run, "B": run[1:]}))["set_accuracy"]
-    single = [
-        by_metric(compare_runs(task_file("mediconfusion"), documents, {"A": one, "B": one}))["set_accuracy"].result
-        for one in run
-    ]
-    assert [one.samples for one in single] == [
-        len({d["pair_id"] for d in documents}) - 1,
-        single[1].samples,
-        single[1].samples,
-    ]
-    assert found.result.samples == single[1].samples
-    solved = [
-        float(all(one[d["doc_id"]].text == d["answer"] for d in documents if d["pair_id"] == pair)) for one in run[1:]
-    ]
-    totals = [result.first * result.samples for result in single]
-    assert found.result.first * found.result.samples == pytest.approx(
-        sum(totals) / 3 + mean(solved) - sum(solved) / 3  # the first pair counts by its two valid repeats
-    )
 
 
 @pytest.fixture
@@ -463,28 +361,28 @@ def repeated(sample, tmp_path):
 
 
 def test_folders_with_repeats_are_compared_as_their_replies_are(repeated, runs):
-    task, documents = task_file("mediconfusion"), load_documents("mediconfusion")
-    folder = repeated("again", 0.6, 3)
-    replies = [
-        read_replies(next((folder / f"repeat_{n}").glob("*_samples_mediconfusion.jsonl")), documents) for n in (1, 2, 3)
-    ]
-    single = read_replies(next(runs["A"].path.glob("*_samples_mediconfusion.jsonl")), documents)
-    expected = replace(compare_runs(task, documents, {"A": replies, "B": single}), data=provenance("mediconfusion"))
+    task, documents, folder = task_file("mediconfusion"), load_documents("mediconfusion"), repeated("again", 0.6, 3)
+    replies = [replies_in(Source(folder / f"repeat_{number}"), documents) for number in (1, 2, 3)]
+    expected = compare_runs(task, documents, {"A": replies, "B": replies_in(runs["A"], documents)})
+    expected = replace(expected, data=provenance("mediconfusion"))
     sources = {"A": Source(folder), "B": runs["A"]}
     assert compare_task(task, sources) == compare_all(sources)[0]["mediconfusion"] == expected
     (comparison,) = compare_with(Source(folder), [runs["A"].path])
-    assert [one.difference for one in comparison.scores] == [one.result.difference for one in expected.comparisons]
+    differences = [test.result.difference for test in expected.comparisons]
+    assert [score.difference for score in comparison.scores] == differences
 
 
 def test_a_verdict_takes_as_many_repeats_of_each_run(repeated, runs):
+    def verdict(second):
+        runs = {"A": Source(folder), "B": second}
+        return TaskVerdict(compare_task(task_file("mediconfusion"), runs, margin=0.1), 0.1)
+
     folder = repeated("again", 0.6, 3)
     with pytest.raises(RepliesError, match="different numbers of repeats"):
-        compare_task(task_file("mediconfusion"), {"A": Source(folder), "B": runs["A"]}, margin=0.1)
-    same = compare_task(task_file("mediconfusion"), {"A": Source(folder), "B": Source(folder)}, margin=0.1)
-    assert TaskVerdict(same, 0.1).verdict is Verdict.IDENTICAL
-    other = next((folder / "repeat_3").glob("*_samples_mediconfusion.jsonl"))
-    changed = repeated("changed", 0.6, 3) / "repeat_3" / other.name
-    changed.write_text(other.read_text().replace('["A"]', '["B"]', 1))
-    same = compare_task(task_file("mediconfusion"), {"A": Source(folder), "B": Source(changed.parents[1])}, margin=0.1)
-    assert TaskVerdict(same, 0.1).verdict is not Verdict.IDENTICAL
-    assert TaskVerdict(same, 0.1).agreement.examples[0].endswith(", repeat 3")
+        verdict(runs["A"])
+    assert verdict(Source(folder)).verdict is Verdict.IDENTICAL
+    (samples,) = (repeated("changed", 0.6, 3) / "repeat_3").glob("*_samples_mediconfusion.jsonl")
+    samples.write_text(samples.read_text().replace('["A"]', '["B"]', 1))
+    changed = verdict(Source(samples.parents[1]))
+    assert changed.verdict is not Verdict.IDENTICAL
+    assert changed.agreement.examples[0].endswith(", repeat 3")

@@ -21,11 +21,8 @@ from ..tables import each_row
 from ..task_families import CASES, FAILURES, FAMILIES, LOST, WITH_LIKELIHOODS, install_stand_ins, losses, with_lost
 
 COUNTS = {"scored_samples", "failed_samples", "unjudged_samples", "submission_rows"}
-of_pairs = {name: case for name, case in CASES.items() if "pair_id" in case[0].documents[0]}
-of_samples = {name: case for name, case in CASES.items() if name not in of_pairs}
-every_sample_case = each_row(("one", "rule"), of_samples.values())
-both_turns = each_row("failures", [list(FAILURES.values())[:4], list(FAILURES.values())[2:]])
-with_likelihoods = each_row("rule", extractors(AnswerKind.LIKELIHOODS))
+PAIRS = {name for name, (family, _) in CASES.items() if "pair_id" in family.documents[0]}
+WITHOUT_VALUES = ("submission", "kit_submission", "free_form")
 
 
 @pytest.fixture(autouse=True)
@@ -37,147 +34,122 @@ def asked(monkeypatch):
 def recorded(tmp_path):
     """Replies to the documents of a family as they come from a file."""
 
-    def through_a_file(one, replies):
+    def through_a_file(family, replies):
         path = tmp_path / "replies.jsonl"
-        lines = [{"doc_id": doc["doc_id"], "reply": reply} for doc, reply in zip(one.documents, replies, strict=True)]
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return read_replies(path, one.documents)
+        pairs = zip(family.documents, replies, strict=True)
+        path.write_text("".join(f"{json.dumps({'doc_id': doc['doc_id'], 'reply': reply})}\n" for doc, reply in pairs))
+        return read_replies(path, family.documents)
 
     return through_a_file
 
 
-def without_lost(one, replies):
-    lost = {one.documents[n]["doc_id"] for n in LOST}
+def without_lost(family, replies):
+    lost = {family.documents[n]["doc_id"] for n in LOST}
     return {doc_id: reply for doc_id, reply in replies.items() if doc_id not in lost}
 
 
-def with_failed_passes(one):
-    """Losses of which those of the lost samples have a NaN."""
-    given = [[*options[:-1], math.nan] if n in LOST else options for n, options in enumerate(losses(one))]
-    both = zip(one.documents, given, strict=True)
-    return {doc["doc_id"]: Reply(losses=tuple(options)) for doc, options in both}
+def only_failed(replies):
+    return {doc_id: reply for doc_id, reply in replies.items() if reply.failed}
 
 
 def numbers(scores):
     """Values and errors; a metric of classes or texts counts the clusters of failed samples, too."""
-    return {name: (one.value, one.error) for name, one in scores.estimates.items() if name not in COUNTS}
+    return {name: (item.value, item.error) for name, item in scores.estimates.items() if name not in COUNTS}
 
 
-def check_scores(task, one, replies):
+def check_scores(task, family, replies):
     """Scores of all replies are those of the others, and the failed ones are counted."""
-    found = score_replies(task, one.documents, replies)["rule"]
-    expected = score_replies(task, one.documents, without_lost(one, replies))["rule"]
-    assert repr(numbers(found)) == repr(numbers(expected))
-    assert [found.estimates[name].value for name in ("scored_samples", "failed_samples")] == [8, 4]
-    assert found.reasons == {**expected.reasons, "adapter_failed": 4}
-    assert repr(found.groups) == repr(expected.groups)
-    assert [(one.document, one.kind) for one in found.wrong] == [(one.document, one.kind) for one in expected.wrong]
-    alone = score_replies(task, one.documents, {doc: one for doc, one in replies.items() if one.failed})["rule"]
-    defined = {name for name, one in alone.estimates.items() if not math.isnan(one.value) and one.value != 0}
-    assert defined <= {"failed_samples", "submission_rows"}
-    assert (list(alone.wrong), alone.estimates["failed_samples"].value) == ([], 4)
-    assert not any(alone.groups.values())
 
+    def parts(scores):
+        wrong = [(answer.document, answer.kind) for answer in scores.wrong]
+        return repr((numbers(scores), scores.groups, scores.categories, wrong))
 
-@both_turns
-@every_sample_case
-def test_scores_of_recorded_replies(one, rule, failures, recorded, asked):
-    replies = recorded(one, with_lost(one.replies, *failures))
-    assert [reply.failed for reply in replies.values()] == [n in LOST for n in range(12)]
-    check_scores(one.task(rule), one, replies)
-    assert not [text for text in asked if "[[" in text or "LMMS" in text or "SAFETY" in text or "concatenate" in text]
-
-
-@with_likelihoods
-@each_row("name", [name for name in WITH_LIKELIHOODS if name != "pairs"])
-def test_scores_of_recorded_likelihoods(name, rule):
-    one = FAMILIES[name]
-    check_scores(one.task(rule, "multiple_choice"), one, with_failed_passes(one))
-
-
-def check_pairs(task, one, replies):
-    scored = score_replies(task, one.documents, replies)
-    for name, expected in score_replies(task, one.documents, without_lost(one, replies)).items():
-        found = scored[name]
-        assert repr((found.categories, numbers(found))) == repr((expected.categories, numbers(expected)))
-        assert found.reasons == {**expected.reasons, "adapter_failed": 4}
-        total = found.categories[TOTAL]
-        assert (total.images, total.pairs, total.incomplete_pairs) == (8, 3, 2)
-    failed = {doc_id: reply for doc_id, reply in replies.items() if reply.failed}
-    for alone in score_replies(task, one.documents, failed).values():
+    scored = score_replies(task, family.documents, replies)
+    for name, expected in score_replies(task, family.documents, without_lost(family, replies)).items():
+        scores = scored[name]
+        assert parts(scores) == parts(expected)
+        assert scores.reasons == {**expected.reasons, "adapter_failed": 4}
+        if scores.categories:
+            total = scores.categories[TOTAL]
+            assert (total.images, total.pairs, total.incomplete_pairs) == (8, 3, 2)
+        else:
+            assert [scores.estimates[count].value for count in ("scored_samples", "failed_samples")] == [8, 4]
+    for alone in score_replies(task, family.documents, only_failed(replies)).values():
+        defined = {name: item.value for name, item in alone.estimates.items() if not math.isnan(item.value)}
+        assert {name for name, value in defined.items() if value} <= {"failed_samples", "submission_rows"}
         assert alone.reasons == {"adapter_failed": 4}
-        assert rule_as_dict(task, alone)["categories"].keys() == {TOTAL}
-        assert math.isnan(alone.categories[TOTAL].individual_accuracy)
+        assert (list(alone.wrong), any(alone.groups.values())) == ([], False)
+        assert not alone.categories or rule_as_dict(task, alone)["categories"].keys() == {TOTAL}
 
 
-@both_turns
-@each_row("name", of_pairs)
-def test_scores_of_recorded_replies_to_pairs(name, failures, recorded):
-    one, rule = of_pairs[name]
-    check_pairs(one.task(rule), one, recorded(one, with_lost(one.replies, *failures)))
-
-
-@with_likelihoods
-def test_scores_of_recorded_likelihoods_of_pairs(rule):
-    one = FAMILIES["pairs"]
-    check_pairs(one.task(rule, "multiple_choice"), one, with_failed_passes(one))
-
-
-def check_values(task, one, replies):
+def check_values(task, family, replies):
     """Failed samples have no value, and those of the others are as without them."""
     metrics = chosen_metrics(task)
-    found = run_values(task, one.documents, replies, metrics)
-    expected = run_values(task, one.documents, without_lost(one, replies), metrics)
-    lost = {one.documents[n]["doc_id"] for n in LOST}
+    values = run_values(task, family.documents, replies, metrics)
+    expected = run_values(task, family.documents, without_lost(family, replies), metrics)
+    lost = {family.documents[n]["doc_id"] for n in LOST}
     of_others = {
-        row: {doc: one for doc, one in scores.items() if doc not in lost} for row, scores in found.scores.items()
+        row: {doc_id: score for doc_id, score in scores.items() if doc_id not in lost}
+        for row, scores in values.scores.items()
     }
-    assert repr(replace(found, scores=of_others)) == repr(expected)
-    assert found.values.keys() | found.skipped.keys()
-    assert not any(lost & values.keys() for values in found.values.values())
-    alone = run_values(task, one.documents, {doc: one for doc, one in replies.items() if one.failed}, metrics)
+    assert repr(replace(values, scores=of_others)) == repr(expected)
+    assert values.values.keys() | values.skipped.keys()
+    assert not any(lost & by_sample.keys() for by_sample in values.values.values())
+    alone = run_values(task, family.documents, only_failed(replies), metrics)
     assert not any(alone.values.values())
-    if "pair_id" not in one.documents[0]:
+    if "pair_id" not in family.documents[0]:
         assert alone.skipped.keys() == alone.values.keys()
         assert set(alone.skipped.values()) <= {"has no value per sample", "is no mean over samples"}
 
 
-@both_turns
-@each_row("name", [name for name in CASES if not name.startswith(("submission", "kit_submission", "free_form"))])
-def test_values_of_samples(name, failures, recorded):
-    one, rule = CASES[name]
-    check_values(one.task(rule), one, recorded(one, with_lost(one.replies, *failures)))
+@each_row("number, name", enumerate(CASES))
+def test_recorded_replies(number, name, recorded, asked):
+    (family, rule), failures = CASES[name], list(FAILURES.values())
+    asked.clear()
+    replies = recorded(family, with_lost(family.replies, *(failures[:4] if number % 2 else failures[2:])))
+    assert [reply.failed for reply in replies.values()] == [n in LOST for n in range(12)]
+    check_scores(family.task(rule), family, replies)
+    assert not [text for text in asked if "[[" in text or "LMMS" in text or "SAFETY" in text or "concatenate" in text]
+    if not name.startswith(WITHOUT_VALUES):
+        check_values(family.task(rule), family, replies)
 
 
-@with_likelihoods
-@each_row("name", WITH_LIKELIHOODS)
-def test_values_of_likelihoods(name, rule):
-    one = FAMILIES[name]
-    check_values(one.task(rule, "multiple_choice"), one, with_failed_passes(one))
+@each_row("rule", extractors(AnswerKind.LIKELIHOODS))
+def test_recorded_likelihoods(rule):
+    """The losses of lost samples have a NaN."""
+    for family in (FAMILIES[name] for name in WITH_LIKELIHOODS):
+        options = [[*row[:-1], math.nan] if n in LOST else row for n, row in enumerate(losses(family))]
+        pairs = zip(family.documents, options, strict=True)
+        replies = {document["doc_id"]: Reply(losses=tuple(row)) for document, row in pairs}
+        task = family.task(rule, "multiple_choice")
+        check_scores(task, family, replies)
+        check_values(task, family, replies)
 
 
 @each_row("name", ["choice-robust_choice", "pairs-robust_choice", "reports-report_text"])
 def test_runs_are_compared_on_what_both_answered(name, recorded):
     """Metrics that weigh words by how rare they are in all texts would differ otherwise."""
-    (one, rule), failures = CASES[name], list(FAILURES.values())
-    first = recorded(one, with_lost(one.replies, *failures))
-    second = recorded(one, [failures[n] if n < 2 else reply for n, reply in enumerate(reversed(one.replies))])
+    (family, rule), failures = CASES[name], list(FAILURES.values())
+    first = recorded(family, with_lost(family.replies, *failures))
+    second = recorded(family, [failures[n] if n < 2 else reply for n, reply in enumerate(reversed(family.replies))])
     runs = {"A": first, "B": second}
-    answered = {name: {doc: reply for doc, reply in run.items() if not reply.failed} for name, run in runs.items()}
-    found, expected = (compare_runs(one.task(rule), one.documents, replies) for replies in (runs, answered))
-    assert repr(replace(found, agreements={})) == repr(replace(expected, agreements={}))
-    assert found.agreements["A", "B"].texts == expected.agreements["A", "B"].texts
-    overlap = found.overlaps["A", "B"]
+    answered = {
+        run: {doc: reply for doc, reply in replies.items() if not reply.failed} for run, replies in runs.items()
+    }
+    compared, expected = (compare_runs(family.task(rule), family.documents, replies) for replies in (runs, answered))
+    assert repr(replace(compared, agreements={})) == repr(replace(expected, agreements={}))
+    assert compared.agreements["A", "B"].texts == expected.agreements["A", "B"].texts
+    overlap = compared.overlaps["A", "B"]
     assert (overlap.both, overlap.only_first, overlap.only_second, overlap.neither) == (7, 1, 3, 1)
 
 
-@each_row("name", of_samples)
+@each_row("name", CASES.keys() - PAIRS)
 def test_marks_of_cut_replies_change_no_score(name, recorded):
-    one, rule = of_samples[name]
-    whole = score_replies(one.task(rule), one.documents, recorded(one, one.replies))["rule"]
-    replies = recorded(one, [cut_reply(reply) for reply in one.replies])
+    family, rule = CASES[name]
+    whole = score_replies(family.task(rule), family.documents, recorded(family, family.replies))["rule"]
+    replies = recorded(family, [cut_reply(reply) for reply in family.replies])
     assert all(reply.cut for reply in replies.values())
-    cut = score_replies(one.task(rule), one.documents, replies)["rule"]
+    cut = score_replies(family.task(rule), family.documents, replies)["rule"]
     assert repr((cut.estimates, cut.groups)) == repr((whole.estimates, whole.groups))
     assert not cut.reasons.keys() & {"empty", "no_match", "ambiguous"}
     assert sum(cut.reasons.values()) == 12
@@ -187,7 +159,7 @@ def test_what_a_credentialed_run_saves_can_be_scored_later():
     """Nothing of the reply is in the harness's file, so that its marks must be in ours."""
     documents = [{**doc, "dataset": "multimedeval_mednli"} for doc in FAMILIES["choice"].documents[:8]]
     given = [*FAILURES.values(), cut_reply("B"), ""]
-    for doc, result in zip(documents, ReadWith("robust_choice").apply([[one] for one in given], None), strict=True):
+    for doc, result in zip(documents, ReadWith("robust_choice").apply([[reply] for reply in given], None), strict=True):
         FAMILIES["choice"].process(doc, [result])
     (file,) = (home() / "replies").rglob("*.jsonl")
     replies = list(read_replies(file, documents).values())

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from medtasks.audit.judge_labels import checked_scores, read_labels, write_sheet
-from medtasks.errors import MedTasksError, RepliesError, UnknownName
+from medtasks.errors import MedTasksError
 from medtasks.families import choice, hallucination, kit_questions, paired_choice
 from medtasks.families.family import Reply
 from medtasks.judges.judge_client import JudgeSettings, JudgeVerdict
@@ -55,7 +55,7 @@ def document(number):
 
 
 DOCUMENTS = [document(number) for number in range(NUMBER)]
-REPLIES = {one["doc_id"]: Reply(text=ASKED.format(number)) for number, one in enumerate(DOCUMENTS)}
+REPLIES = {item["doc_id"]: Reply(text=ASKED.format(number)) for number, item in enumerate(DOCUMENTS)}
 
 
 @pytest.fixture
@@ -69,11 +69,9 @@ def asked(monkeypatch):
     return of
 
 
-def filled(path, say):
+def filled(path, answer):
     with path.open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    for row in rows:
-        row["right"] = say(row)
+        rows = [row | {"right": answer(row)} for row in csv.DictReader(stream)]
     with path.open("w", newline="") as stream:
         table = csv.DictWriter(stream, rows[0])
         table.writeheader()
@@ -86,6 +84,10 @@ def truth(row):
     return "yes" if 3 <= int(row["doc_id"]) <= 32 else "No"
 
 
+def first_score(task, sheet, replies=REPLIES):
+    return next(iter(checked_scores(task, DOCUMENTS, replies, read_labels(sheet)).values()))
+
+
 @pytest.mark.parametrize("name", JUDGED)
 def test_every_judged_family_is_checked(asked, tmp_path, name):
     task, sheet = asked(name), tmp_path / "sheet.csv"
@@ -93,80 +95,69 @@ def test_every_judged_family_is_checked(asked, tmp_path, name):
     rows = filled(sheet, truth)
     assert {float(row["weight"]) for row in rows} == {1.0}
     assert {row["reply"] for row in rows} == {reply.text for reply in list(REPLIES.values())[:-1]}
-    checked = checked_scores(task, DOCUMENTS, REPLIES, read_labels(sheet))
-    found = next(iter(checked.values()))
-    inverted = found.metric == "knowledge_rate"
-    assert found.metric == JUDGED[name][-1]
-    assert found.judge.labels == 39  # one was not judged
-    assert found.judged == pytest.approx(9 / 39 if inverted else 30 / 39)
-    assert found.judge.sensitivity.value == pytest.approx(27 / 30)
-    assert found.judge.specificity.value == pytest.approx(6 / 9)
-    share = found.judge.corrected
-    assert share.value == pytest.approx(9 / 39 if inverted else 30 / 39)
-    assert share.low < share.value < share.high
+    score = first_score(task, sheet)
+    expected = pytest.approx(9 / 39 if score.metric == "knowledge_rate" else 30 / 39)
+    assert score.metric == JUDGED[name][-1]
+    assert score.judge.labels == 39  # one was not judged
+    assert (score.judged, score.judge.corrected.value) == (expected, expected)
+    assert score.judge.sensitivity.value == pytest.approx(27 / 30)
+    assert score.judge.specificity.value == pytest.approx(6 / 9)
+    assert score.judge.corrected.low < score.judge.corrected.value < score.judge.corrected.high
 
 
 def test_half_of_each_verdict_is_drawn_with_its_weight(asked, tmp_path):
     task, sheet = asked("medheval_knowledge_open"), tmp_path / "sheet.csv"
     assert write_sheet(sheet, task, DOCUMENTS, REPLIES, 10, None) == (5, 5)
     rows = filled(sheet, truth)
-    weights = (
-        {float(row["weight"]) for row in rows if int(row["doc_id"]) < 30},
-        {float(row["weight"]) for row in rows if int(row["doc_id"]) >= 30},
-    )
-    assert weights == ({30 / 5}, {9 / 5})
+    assert {(int(row["doc_id"]) < 30, float(row["weight"])) for row in rows} == {(True, 30 / 5), (False, 9 / 5)}
     assert [row["doc_id"] for row in rows] != sorted(row["doc_id"] for row in rows)  # the order tells nothing
     write_sheet(tmp_path / "again.csv", task, DOCUMENTS, REPLIES, 10, None)
-    assert [row["doc_id"] for row in filled(tmp_path / "again.csv", truth)] == [row["doc_id"] for row in rows]
-    (found, *_) = checked_scores(task, DOCUMENTS, REPLIES, read_labels(sheet)).values()
-    said = [[truth(row) == "yes" for row in rows if (int(row["doc_id"]) < 30) == verdict] for verdict in (True, False)]
-    right = (30 * sum(said[0]) / 5 + 9 * sum(said[1]) / 5) / 39
-    assert found.judge.corrected.value == pytest.approx(1 - right)
+    assert filled(tmp_path / "again.csv", truth) == rows
+    right = sum(float(row["weight"]) for row in rows if truth(row) == "yes") / 39
+    assert first_score(task, sheet).judge.corrected.value == pytest.approx(1 - right)
     assert write_sheet(tmp_path / "most.csv", task, DOCUMENTS, REPLIES, 30, None) == (21, 9)
 
 
 def test_sheets_as_other_programs_save_them(asked, tmp_path):
-    task, sheet = asked("mediconfusion_ff"), tmp_path / "sheet.csv"
+    task, sheet, plain = asked("mediconfusion_ff"), tmp_path / "sheet.csv", tmp_path / "plain.csv"
     odd = {name: Reply(text=f'={reply.text};\u2028"a", b\r\n') for name, reply in REPLIES.items()}
     write_sheet(sheet, task, DOCUMENTS, odd, 10, "fenced")
     filled(sheet, truth)
-    assert next(iter(checked_scores(task, DOCUMENTS, odd, read_labels(sheet)).values())).judge.labels == 10
-    write_sheet(tmp_path / "plain.csv", task, DOCUMENTS, REPLIES, 10, "fenced")
-    sheet = tmp_path / "plain.csv"
-    filled(sheet, truth)
-    text = sheet.read_text().replace(",", ";").replace(".0;", ",0;").replace(".8;", ",8;")
+    assert first_score(task, sheet, odd).judge.labels == 10
+    write_sheet(plain, task, DOCUMENTS, REPLIES, 10, "fenced")
+    filled(plain, truth)
+    text = plain.read_text().replace(",", ";").replace(".0;", ",0;").replace(".8;", ",8;")
     (tmp_path / "other.csv").write_text(text, encoding="utf-8-sig")
-    assert read_labels(tmp_path / "other.csv") == read_labels(sheet)
+    assert read_labels(tmp_path / "other.csv") == read_labels(plain)
 
 
 def test_what_cannot_be_read_or_used_is_said(asked, tmp_path, monkeypatch):
-    task, sheet = asked("mediconfusion_ff"), tmp_path / "sheet.csv"
-    write_sheet(sheet, task, DOCUMENTS, REPLIES, 10, None)
-    with pytest.raises(RepliesError, match="exists, and may hold labels"):
-        write_sheet(sheet, task, DOCUMENTS, REPLIES, 10, None)
-    with pytest.raises(RepliesError, match="no reply of this run has a label; 10 of 10 lines"):
-        checked_scores(task, DOCUMENTS, REPLIES, read_labels(sheet))
+    def refuse(sentence, call, *arguments):
+        with pytest.raises(MedTasksError, match=sentence):
+            call(*arguments)
+
+    def sheet_of(task, name="more.csv", rule=None):
+        write_sheet(tmp_path / name, task, DOCUMENTS, REPLIES, 10, rule)
+        return tmp_path / name
+
+    task = asked("mediconfusion_ff")
+    sheet = sheet_of(task, "sheet.csv")
+    refuse("exists, and may hold labels", sheet_of, task, "sheet.csv")
+    refuse("no reply of this run has a label; 10 of 10 lines", first_score, task, sheet)
     filled(sheet, truth)
     others = {name: Reply(text=f"{reply.text}!") for name, reply in REPLIES.items()}
-    with pytest.raises(RepliesError, match="0 of 10 lines are of its replies"):
-        checked_scores(task, DOCUMENTS, others, read_labels(sheet))
+    refuse("0 of 10 lines are of its replies", first_score, task, sheet, others)
     filled(sheet, lambda row: "perhaps")
-    with pytest.raises(RepliesError, match="line 2: 'perhaps' under 'right' is neither yes nor no"):
-        read_labels(sheet)
+    refuse("line 2: 'perhaps' under 'right' is neither yes nor no", read_labels, sheet)
     (tmp_path / "bad.csv").write_text("doc_id,right\n1,yes\n")
-    with pytest.raises(RepliesError, match="lacks the columns digest, weight"):
-        read_labels(tmp_path / "bad.csv")
-    with pytest.raises(RepliesError, match="cannot read labels"):
-        read_labels(tmp_path / "none.csv")
-    with pytest.raises(UnknownName, match="unknown rule 'robust'"):
-        write_sheet(tmp_path / "more.csv", task, DOCUMENTS, REPLIES, 10, "robust")
-    with pytest.raises(RepliesError, match="no score of 'mediconfusion' is the share of replies that a judge"):
-        write_sheet(tmp_path / "more.csv", task_file("mediconfusion"), DOCUMENTS, REPLIES, 10, None)
+    refuse("lacks the columns digest, weight", read_labels, tmp_path / "bad.csv")
+    refuse("cannot read labels", read_labels, tmp_path / "none.csv")
+    refuse("unknown rule 'robust'", sheet_of, task, "more.csv", "robust")
+    refuse("no score of 'mediconfusion' is the share of replies that a judge", sheet_of, task_file("mediconfusion"))
     task = asked("medheval_knowledge_open")
-    write_sheet(tmp_path / "half.csv", task, DOCUMENTS, REPLIES, 10, None)
-    filled(tmp_path / "half.csv", lambda row: truth(row) if int(row["doc_id"]) < 30 else "")
-    (found, *_) = checked_scores(task, DOCUMENTS, REPLIES, read_labels(tmp_path / "half.csv")).values()
-    assert (found.judge.labels, math.isnan(found.judge.corrected.value)) == (5, True)
+    filled(sheet_of(task), lambda row: truth(row) if int(row["doc_id"]) < 30 else "")
+    judge = first_score(task, tmp_path / "more.csv").judge
+    assert (judge.labels, math.isnan(judge.corrected.value)) == (5, True)
     monkeypatch.delenv("MEDTASKS_LOG_TEXT")
-    with pytest.raises(MedTasksError, match="'medheval_knowledge_open,own' is credentialed, and a sheet of judged"):
-        write_sheet(tmp_path / "sheet2.csv", task, DOCUMENTS, REPLIES, 10, None)
+    private = "'medheval_knowledge_open,own' is credentialed, and a sheet of judged"
+    refuse(private, sheet_of, task, "sheet2.csv")

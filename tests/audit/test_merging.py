@@ -44,14 +44,10 @@ def folder(sample_home, tmp_path_factory):
     own.mkdir()
     (own / "both.yaml").write_text(BOTH_YAML)
     for task, count in (("many", 10), ("few", 2)):
-        file = own / f"{task}.jsonl"
-        lines = [
-            json.dumps({"question": f"Is {number} odd?", "options": ["yes", "no"], "answer": "BA"[number % 2]})
-            for number in range(count)
-        ]
-        file.write_text("\n".join(lines))
-        text = TEXT_YAML.replace("task: sides", f"task: {task}").replace("questions.jsonl", str(file))
-        (own / f"{task}.yaml").write_text(text)
+        rows = [{"question": f"Is {n} odd?", "options": ["yes", "no"], "answer": "BA"[n % 2]} for n in range(count)]
+        (own / f"{task}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        text = TEXT_YAML.replace("task: sides", f"task: {task}")
+        (own / f"{task}.yaml").write_text(text.replace("questions.jsonl", str(own / f"{task}.jsonl")))
     for name in ("one", "1", "2", "3"):
         home = shutil.copytree(sample_home, place / f"home_{name}")
         record(home, place / name, TASKS, "--include_path", own, *(["--shard", f"{name}/3"] if name != "one" else []))
@@ -64,6 +60,19 @@ def shards(folder, tmp_path):
     return [shutil.copytree(folder / str(index), tmp_path / str(index)) for index in (1, 2, 3)]
 
 
+@pytest.fixture
+def merge(folder, tmp_path):
+    """Merge shards of our own tasks; where that is refused with a message, nothing is written."""
+
+    def joined(shards, refused="", own=folder / "own"):
+        with pytest.raises(MedTasksError, match=refused) if refused else contextlib.nullcontext():
+            medtasks("merge", tmp_path / "all", *shards, "--include_path", own)
+        assert (tmp_path / "all").exists() != bool(refused)
+        return tmp_path / "all"
+
+    return joined
+
+
 def results_of(run):
     (path,) = run.rglob("*_results.json")
     return json.loads(path.read_text())
@@ -74,15 +83,14 @@ def samples_of(run, task):
     return path.read_bytes()
 
 
-def equal(one, other, tasks=OWN):
-    """Whether two runs left the same samples to the byte, and the same results to the last digit."""
-    first, second = results_of(one), results_of(other)
-    for task in tasks:
-        assert samples_of(one, task) == samples_of(other, task)
+def check_equal(first, second):
+    """Two runs left the same samples to the byte, and the same results to the last digit."""
+    for task in OWN:
+        assert samples_of(first, task) == samples_of(second, task)
     names = ("results", "groups", "group_subtasks", "versions", "n-shot", "higher_is_better", "n-samples")
     for name in (*names, "configs", "task_hashes", "efficiency"):
-        texts = [re.sub(PLACES, "", json.dumps(found[name], sort_keys=True)) for found in (first, second)]
-        assert texts[0] == texts[1], name
+        contents = [json.dumps(results_of(run)[name], sort_keys=True) for run in (first, second)]
+        assert re.sub(PLACES, "", contents[0]) == re.sub(PLACES, "", contents[1]), name
 
 
 def changed(folder, name, change):
@@ -93,23 +101,22 @@ def changed(folder, name, change):
     path.write_text(json.dumps(content))
 
 
-def test_shards_are_one_run_to_the_last_digit(folder, sample, tmp_path):
-    medtasks("merge", tmp_path / "all", folder / "3", folder / "1", folder / "2", "--include_path", folder / "own")
-    equal(folder / "one", tmp_path / "all")
-    (manifest,) = read_manifests(tmp_path / "all")
-    (single,) = read_manifests(folder / "one")
+def test_shards_are_one_run_to_the_last_digit(folder, sample, merge, tmp_path):
+    merged_run = merge([folder / "3", folder / "1", folder / "2"])
+    check_equal(folder / "one", merged_run)
+    (manifest,), (single,) = read_manifests(merged_run), read_manifests(folder / "one")
     assert (manifest.standing, manifest.shard, len(manifest.merged)) == ("finished", None, 3)
     assert manifest.tasks.keys() == single.tasks.keys()
     for name, whole in single.tasks.items():
         merged = manifest.tasks[name]
         assert (merged.fingerprint, merged.counts) == (whole.fingerprint, whole.counts)
-        assert (tmp_path / "all" / merged.results).is_file()
-        assert (tmp_path / "all" / merged.samples).is_file()
-    medtasks("report", tmp_path / "all", "--json", tmp_path / "report.json")
+        assert (merged_run / merged.results).is_file()
+        assert (merged_run / merged.samples).is_file()
+    medtasks("report", merged_run, "--json", tmp_path / "report.json")
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["missing"] == {}
     assert [task["name"] for task in report["tasks"] if task["answered"] != task["documents"]] == []
-    medtasks("compare", folder / "one", tmp_path / "all", "--json", tmp_path / "compared.json")
+    medtasks("compare", folder / "one", merged_run, "--json", tmp_path / "compared.json")
     compared = json.loads((tmp_path / "compared.json").read_text())["tasks"]
     assert {test["difference"] for task in compared.values() for test in task["comparisons"]} == {0.0}
 
@@ -118,15 +125,15 @@ def test_a_shard_says_that_it_is_one(folder, capsys, tmp_path):
     content = results_of(folder / "2")
     assert all(row["alias"].endswith(" [SHARD 2/3]") for row in content["results"].values())
     assert content["groups"]["mediconfusion_all"]["alias"] == "mediconfusion_all [SHARD 2/3]"
-    (manifest,) = read_manifests(folder / "2")
-    assert (manifest.shard.index, manifest.shard.count) == (2, 3)
-    rows = {name: record.rows for name, record in manifest.tasks.items()}
+    manifests = [read_manifests(folder / name)[0] for name in ("1", "2", "3")]
+    assert [(manifest.standing, manifest.shard.index, manifest.shard.count) for manifest in manifests] == [
+        ("finished", index, 3) for index in (1, 2, 3)
+    ]
+    rows = {name: record.rows for name, record in manifests[1].tasks.items()}
     assert rows == {task: counts["effective"] for task, counts in content["n-samples"].items()}
     assert rows["mediconfusion"] == rows["mediconfusion_gd"] == 10
     assert [json.loads(line)["doc_id"] for line in samples_of(folder / "2", "many").splitlines()] == [3, 4, 5, 6]
     # a task of two rows for three shards has none in one of them
-    manifests = [read_manifests(folder / name)[0] for name in ("1", "2", "3")]
-    assert [manifest.standing for manifest in manifests] == ["finished"] * 3
     rows = [manifest.tasks["few"].rows for manifest in manifests]
     assert sorted(rows) == [0, 1, 1]
     empty = str(1 + rows.index(0))
@@ -152,7 +159,7 @@ runpy.run_module("lmms_eval", run_name="__main__", alter_sys=True)
 """
 
 
-def test_a_shard_that_was_killed_and_repeated(folder, shards, sample_home, tmp_path, monkeypatch):
+def test_a_shard_that_was_killed_and_repeated(folder, shards, sample_home, merge, tmp_path, monkeypatch):
     """The journal answers what was asked before, and the folder holds what both runs left."""
     without = shutil.ignore_patterns("journal")  # that other tests of this process have left there
     home = shutil.copytree(sample_home, tmp_path / "home", ignore=without)
@@ -170,27 +177,20 @@ def test_a_shard_that_was_killed_and_repeated(folder, shards, sample_home, tmp_p
     (journal,) = home.rglob("*.rank0of1.*.jsonl")
     known = journal.read_bytes()
     assert known
-    with pytest.raises(MedTasksError, match=r"these are missing: 2/3; of 2/3, .* no complete run of it"):
-        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
-    assert not (tmp_path / "all").exists()
+    merge(shards, r"these are missing: 2/3; of 2/3, .* no complete run of it")
     record(home, shards[1], TASKS, *options)
     assert journal.read_bytes() == known  # the second run's answers are in a file of its own
     assert len(list(journal.parent.iterdir())) == 2
-    medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
-    equal(folder / "one", tmp_path / "all")
+    check_equal(folder / "one", merge(shards))
 
 
 def test_torn_samples_of_a_newer_run_do_not_count(shards):
     (manifest,) = read_manifests(shards[0])
-    newer = manifest.model_copy(
-        update={
-            "started": "2099-01-01T00:00:00+00:00",
-            "tasks": {
-                name: one.model_copy(update={"results": one.results.replace("20", "new_20", 1)})
-                for name, one in manifest.tasks.items()
-            },
-        }
-    )
+    tasks = {
+        name: record.model_copy(update={"results": record.results.replace("20", "new_20", 1)})
+        for name, record in manifest.tasks.items()
+    }
+    newer = manifest.model_copy(update={"started": "2099-01-01T00:00:00+00:00", "tasks": tasks})
     newer.write(shards[0] / "20990101_000000_000000Z_run.json")
     (results,) = shards[0].rglob("*_results.json")
     for path in [results, *shards[0].rglob("*_samples_*")]:
@@ -202,26 +202,26 @@ def test_torn_samples_of_a_newer_run_do_not_count(shards):
     assert read_shards(shards)[0].manifest.started == newer.started
 
 
-DIFFERENCES = [
-    ("_run.json", lambda run: run["model"].update(fingerprint="sha256:other"), "fingerprint of the model"),
-    ("_run.json", lambda run: run["tasks"]["mediconfusion"].update(fingerprint="f"), "data of mediconfusion "),
-    ("_run.json", lambda run: run.update(commit="abc"), "commit of medtasks"),
-    ("_run.json", lambda run: run["versions"].update(torch="1.0"), r"version of torch \('.*' and '1.0'\)"),
-    ("_run.json", lambda run: run["options"].update(gen_kwargs="temperature=1"), "--gen_kwargs"),
-    ("_run.json", lambda run: run["options"].update(model_args="seed=1"), "--model_args seed"),
-    ("_run.json", lambda run: run["settings"].update(MEDTASKS_JUDGE_MODEL="m"), "MEDTASKS_JUDGE_MODEL"),
-    ("_run.json", lambda run: run["seeds"].update(numpy=5), r"seed of numpy \('1234' and '5'\)"),
-    ("_results.json", lambda found: found["versions"].update(mediconfusion=9), "version of mediconfusion"),
-    ("_results.json", lambda found: found["configs"]["many"].update(doc_to_text="{{answer}}"), "settings of many"),
-]
-
-
-@each_row("name, change, said", DIFFERENCES)
-def test_shards_that_differ_are_not_joined(folder, tmp_path, name, change, said):
-    shards = [shutil.copytree(folder / str(index), tmp_path / str(index)) for index in (1, 2, 3)]
-    changed(shards[2], name, change)
-    with pytest.raises(MedTasksError, match=f"shard 1/3 in .* and shard 3/3 in .* differ in {said}"):
-        read_shards(shards)
+@each_row(
+    "name, change, cause",
+    [
+        ("_run.json", lambda run: run["model"].update(fingerprint="sha256:other"), "fingerprint of the model"),
+        ("_run.json", lambda run: run["tasks"]["mediconfusion"].update(fingerprint="f"), "data of mediconfusion "),
+        ("_run.json", lambda run: run.update(commit="abc"), "commit of medtasks"),
+        ("_run.json", lambda run: run["versions"].update(torch="1.0"), r"version of torch \('.*' and '1.0'\)"),
+        ("_run.json", lambda run: run["options"].update(gen_kwargs="temperature=1"), "--gen_kwargs"),
+        ("_run.json", lambda run: run["options"].update(model_args="seed=1"), "--model_args seed"),
+        ("_run.json", lambda run: run["settings"].update(MEDTASKS_JUDGE_MODEL="m"), "MEDTASKS_JUDGE_MODEL"),
+        ("_run.json", lambda run: run["seeds"].update(numpy=5), r"seed of numpy \('1234' and '5'\)"),
+        ("_results.json", lambda results: results["versions"].update(mediconfusion=9), "version of mediconfusion"),
+        ("_results.json", lambda results: results["configs"]["many"].update(doc_to_text="x"), "settings of many"),
+    ],
+)
+def test_shards_that_differ_are_not_joined(folder, tmp_path, name, change, cause):
+    third = shutil.copytree(folder / "3", tmp_path / "3")
+    changed(third, name, change)
+    with pytest.raises(MedTasksError, match=f"shard 1/3 in .* and shard 3/3 in .* differ in {cause}"):
+        read_shards([folder / "1", folder / "2", third])
 
 
 def test_where_things_lie_and_how_they_are_reached_may_differ(shards):
@@ -231,50 +231,47 @@ def test_where_things_lie_and_how_they_are_reached_may_differ(shards):
         run["hardware"].update(cores=99)
 
     changed(shards[1], "_run.json", elsewhere)
-    changed(shards[1], "_results.json", lambda one: one["configs"]["many"].update(dataset_path="/elsewhere"))
+    changed(shards[1], "_results.json", lambda run: run["configs"]["many"].update(dataset_path="/elsewhere"))
     assert [run.shard.index for run in read_shards(shards)] == [1, 2, 3]
 
 
-def test_what_is_missing_is_named(folder, shards, tmp_path):
-    with pytest.raises(MedTasksError, match=r"of 3 shards these are missing: 1/3 and 3/3; run each"):
-        read_shards([shards[1]])
-    with pytest.raises(MedTasksError, match="one holds no run of a shard"):
-        read_shards([*shards, folder / "one"])
-    with pytest.raises(MedTasksError, match=r"there is no folder .*nowhere"):
-        read_shards([tmp_path / "nowhere"])
-    changed(shards[2], "_run.json", lambda run: run["shard"].update(count=4))
-    with pytest.raises(MedTasksError, match=r"1/3 and 3/4 are shards of different numbers of parts"):
-        read_shards(shards)
+def test_missing_and_repeated_shards_and_rows(folder, shards, tmp_path):
+    def refuse(folders, sentence):
+        with pytest.raises(MedTasksError, match=sentence):
+            read_shards(folders)
 
+    def number(shard, **numbers):
+        changed(shard, "_run.json", lambda run: run["shard"].update(numbers))
 
-def test_repeated_shards_and_rows_in_two_shards_or_in_none(shards, tmp_path):
+    refuse([shards[1]], r"of 3 shards these are missing: 1/3 and 3/3; run each")
+    refuse([*shards, folder / "one"], "one holds no run of a shard")
+    refuse([tmp_path / "nowhere"], r"there is no folder .*nowhere")
+    number(shards[2], count=4)
+    refuse(shards, r"1/3 and 3/4 are shards of different numbers of parts")
+    number(shards[2], count=3)
     again = shutil.copytree(shards[1], tmp_path / "again")
     assert [run.folder for run in read_shards([*shards, again])] == shards
     (samples,) = again.rglob("*_samples_many.jsonl")
     samples.write_text(samples.read_text().replace('"target": "A"', '"target": "B"'))
-    with pytest.raises(MedTasksError, match=r"shard 2/3 is in .* and in .*again with different samples of many"):
-        read_shards([*shards, again])
-    changed(shards[2], "_run.json", lambda run: run["shard"].update(index=2))
-    changed(shards[1], "_run.json", lambda run: run["shard"].update(index=3))
+    refuse([*shards, again], r"shard 2/3 is in .* and in .*again with different samples of many")
+    number(shards[2], index=2)
+    number(shards[1], index=3)
     assert [run.folder for run in read_shards(shards)] == [shards[0], shards[2], shards[1]]  # rows are what they are
-    changed(shards[0], "_run.json", lambda run: run["shard"].update(index=1, count=1))
-    with pytest.raises(MedTasksError, match=r"rows 1 of few are in no shard"):
-        read_shards(shards[:1])
+    number(shards[0], index=1, count=1)
+    refuse(shards[:1], r"rows 1 of few are in no shard")
 
 
-def test_samples_that_do_not_give_the_recorded_results_and_damaged_ones(folder, shards, sample, tmp_path):
+def test_samples_that_do_not_give_the_recorded_results_and_damaged_ones(shards, sample, merge):
     (results,) = shards[1].rglob("*_results.json")
     recorded = results.read_text()
     for task in ("mediconfusion", "many"):
 
-        def lower(found, task=task):
-            row = found["results"][task]
+        def lower(content, task=task):
+            row = content["results"][task]
             row[next(key for key in row if "," in key)] += 0.125
 
         changed(shards[1], "_results.json", lower)
-        wrong = f"the samples of {task} do not give the results that its runs recorded"
-        with pytest.raises(MedTasksError, match=wrong):
-            medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
+        merge(shards, f"the samples of {task} do not give the results that its runs recorded")
         results.write_text(recorded)
     (samples,) = shards[1].rglob("*_samples_many.jsonl")
     text = samples.read_text()
@@ -284,14 +281,12 @@ def test_samples_that_do_not_give_the_recorded_results_and_damaged_ones(folder, 
     ):
         assert before in text
         samples.write_text(text.replace(before, after))
-        with pytest.raises(MedTasksError, match=message):
-            medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
-        assert not (tmp_path / "all").exists()
+        merge(shards, message)
     with pytest.raises(MedTasksError, match="holds a run already"):
         medtasks("merge", shards[0], *shards)
 
 
-def test_replies_that_the_samples_withhold_are_those_that_were_saved(tmp_path, monkeypatch):
+def test_replies_that_the_samples_withhold_are_those_that_were_saved(merge, tmp_path, monkeypatch):
     """Of credentialed reports: ids are hashed, and the metrics need texts that no file of the run holds."""
     task, home = "multimedeval_mimic_cxr_report", tiny_multimedeval.prepare_all(tmp_path / "home", ["mimic_cxr_report"])
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
@@ -299,34 +294,28 @@ def test_replies_that_the_samples_withhold_are_those_that_were_saved(tmp_path, m
     record(home, tmp_path / "one", task)
     for shard in shards:
         record(home, shard, task, "--shard", f"{shard.name}/2")
-    medtasks("merge", tmp_path / "all", *shards)
-    rows = [json.dumps(results_of(run)["results"][task]) for run in (tmp_path / "one", tmp_path / "all")]
+    rows = [json.dumps(results_of(run)["results"][task]) for run in (tmp_path / "one", merge(shards))]
     assert rows[0] == rows[1]
     assert "rouge_l," in rows[0]
+    shutil.rmtree(tmp_path / "all")
     (home / "replies").rename(home / "elsewhere")
-    with pytest.raises(
-        MedTasksError, match=f"samples files of {task} withhold the replies .* copy the folder 'replies'"
-    ):
-        medtasks("merge", tmp_path / "again", *shards)
+    merge(shards, f"samples files of {task} withhold the replies .* copy the folder 'replies'")
     (home / "elsewhere").rename(home / "replies")
     for saved in (home / "replies").rglob("*.jsonl"):
         saved.write_text(re.sub('"reply": ".*"', '"reply": "other words"', saved.read_text()))
-    with pytest.raises(MedTasksError, match=f"row 0 of {task} has other texts here than in the run"):
-        medtasks("merge", tmp_path / "again", *shards)
+    merge(shards, f"row 0 of {task} has other texts here than in the run")
 
 
-def test_other_code_or_other_models_for_metrics_here(folder, shards, tmp_path, monkeypatch):
+def test_other_code_or_other_models_for_metrics_here(shards, merge, monkeypatch):
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
-    with pytest.raises(MedTasksError, match=r"MEDTASKS_METRICS_DTYPE \(None there\) differ from those of shard 1/3"):
-        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
+    merge(shards, r"MEDTASKS_METRICS_DTYPE \(None there\) differ from those of shard 1/3")
     monkeypatch.delenv("MEDTASKS_METRICS_DTYPE")
     for shard in shards:
         changed(shard, "_run.json", lambda run: run["versions"].update(lmms_eval="0.7.2"))
-    with pytest.raises(MedTasksError, match=r"lmms_eval \(0.7.2 there\) differ"):
-        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
+    merge(shards, r"lmms_eval \(0.7.2 there\) differ")
 
 
-def test_shards_of_tasks_that_are_not_ours(folder, shards, sample, sample_home, tmp_path, monkeypatch):
+def test_shards_of_tasks_that_are_not_ours(folder, shards, sample, sample_home, merge, tmp_path):
     own = shutil.copytree(folder / "own", tmp_path / "own")
     (own / "questions.jsonl").write_text('{"question": "Say A.", "answer": "A"}')
     (own / "shouting.yaml").write_text(GENERAL_YAML.replace("questions.jsonl", str(own / "questions.jsonl")))
@@ -335,14 +324,11 @@ def test_shards_of_tasks_that_are_not_ours(folder, shards, sample, sample_home, 
     (manifest,) = read_manifests(tmp_path / "foreign")
     assert "'medtasks merge' cannot join shards of shouting" in "".join(notice.sentence for notice in manifest.notices)
     why = "is scored by shouting.process_results, which is no hook of medtasks, so that its shards cannot be merged"
-    with pytest.raises(MedTasksError, match=f"'shouting' {why}; run it once without --shard"):
-        medtasks("merge", tmp_path / "all", tmp_path / "foreign", "--include_path", own)
+    merge([tmp_path / "foreign"], f"'shouting' {why}; run it once without --shard", own)
     few = (own / "few.yaml").read_text()
     listed = "[{metric: accuracy, aggregation: mean, higher_is_better: true}]"
     (own / "few.yaml").write_text(few.replace("!function medtasks.hooks.choice.METRIC_LIST", listed))
-    with pytest.raises(MedTasksError, match="'few' has metrics that are not those of medtasks, so that its shards"):
-        medtasks("merge", tmp_path / "all", *shards, "--include_path", own)
-    assert not (tmp_path / "all").exists()
+    merge(shards, "'few' has metrics that are not those of medtasks, so that its shards", own)
 
 
 def test_code_of_a_folder_that_results_name_does_not_run(folder, shards, sample, tmp_path):
@@ -350,7 +336,7 @@ def test_code_of_a_folder_that_results_name_does_not_run(folder, shards, sample,
     (theirs / "few.yaml").write_text((theirs / "few.yaml").read_text() + "process_docs: !function evil.docs\n")
     (theirs / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef docs(rows):\n    return rows\n")
     for shard in shards:
-        changed(shard, "_results.json", lambda one: one["config"]["resolved_cli_args"].update(include_path=".x"))
+        changed(shard, "_results.json", lambda run: run["config"]["resolved_cli_args"].update(include_path=".x"))
         changed(shard, "_run.json", lambda run: run["options"].update(include_path=".x"))
     with pytest.raises(MedTasksError, match=r"task 'few'.* needs --include_path FOLDER"):
         medtasks("merge", tmp_path / "all", *shards)

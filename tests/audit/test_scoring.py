@@ -2,23 +2,41 @@
 
 import csv
 import json
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from medtasks.audit.error_classes import ErrorClass, WrongAnswer, count_kinds, export_wrong_answers, wrong_answers
+from medtasks.audit.error_classes import (
+    ErrorClass,
+    WrongAnswer,
+    count_kinds,
+    error_class,
+    export_wrong_answers,
+    wrong_answers,
+)
 from medtasks.audit.scoring import by_group, rule_as_dict, score_replies
-from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import JudgeNotConfigured, MedTasksError, RepliesError
+from medtasks.extract.failure import failed_reply
 from medtasks.families.family import Reply, Row
+from medtasks.metrics.metric import Metric
 from medtasks.metrics.pairs import TOTAL
+from medtasks.stats.intervals import difference_of_shares, interval
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file
 from medtasks.tasks.task_index import DottedName
 
+from ..extract.reading import reading, rows
 from ..tables import each_row
 
 DOCUMENTS = [
@@ -26,6 +44,7 @@ DOCUMENTS = [
     for number, answer in enumerate("ABBA")
 ]
 ALL_ANSWERED = {"scored_samples": 4, "failed_samples": 0}
+MOST_RIGHT = {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
 
 
 def task(output_type="generate_until", **rows):
@@ -47,7 +66,7 @@ def texts(*replies):
 
 
 def values(scores):
-    return {name: one.value for name, one in scores.estimates.items()}
+    return {name: estimate.value for name, estimate in scores.estimates.items()}
 
 
 def test_every_rule_scores_every_reply():
@@ -57,37 +76,29 @@ def test_every_rule_scores_every_reply():
     reference, robust = scores.values()
     assert (reference.rule, robust.rule) == ("mediconfusion_reference v1", "robust_choice v4")
     assert values(reference) == {"accuracy": 0.5, "invalid_rate": 0.5, **ALL_ANSWERED}
-    assert values(robust) == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
+    assert values(robust) == rule_as_dict(strict_and_robust, robust)["metrics"] == MOST_RIGHT
     assert robust.estimates["accuracy"].error == pytest.approx(0.25)
-    assert sum(robust.reasons.values()) == 4
-    assert robust.reasons["ok"] == 3
-    expected = {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
-    assert rule_as_dict(strict_and_robust, robust)["metrics"] == expected
+    assert (sum(robust.reasons.values()), robust.reasons["ok"]) == (4, 3)
     (alone,) = score_replies(task(robust=Row("robust_choice")), DOCUMENTS, texts("A")).values()  # others are left out
     assert values(alone)["accuracy"] == 1
     assert rule_as_dict(task(), alone)["standard_errors"]["accuracy"] is None
-
-
-def test_option_form_reaches_the_rule():
     numbered = task(robust=Row("robust_choice", "drug number {{ number }}, {{ text }}"))
     replies = texts("drug number 1, aspirin", "drug number 2, heparin", "heparin", "drug number 1, aspirin")
-    found = score_replies(numbered, DOCUMENTS, replies)["robust"]
-    assert values(found) == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
+    assert values(score_replies(numbered, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
 
 
 def test_likelihoods():
     replies = {str(number): Reply(losses=losses) for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])}
-    scores = score_replies(task("multiple_choice", robust=Row("untied")), DOCUMENTS, replies)
-    assert values(scores["robust"]) == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
+    by_loss, by_text = task("multiple_choice", robust=Row("untied")), task(robust=Row("robust_choice"))
+    assert values(score_replies(by_loss, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
     with pytest.raises(RepliesError, match="'drugs' reads log-likelihoods, and some replies are texts"):
-        score_replies(task("multiple_choice", robust=Row("untied")), DOCUMENTS, texts("A"))
+        score_replies(by_loss, DOCUMENTS, texts("A"))
     with pytest.raises(RepliesError, match="'drugs' reads texts, and some replies are log-likelihoods"):
-        score_replies(task(robust=Row("robust_choice")), DOCUMENTS, replies)
+        score_replies(by_text, DOCUMENTS, replies)
 
 
-MODES = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"]
 RULES = {
-    "mediconfusion": ("mediconfusion_reference v1", "robust_choice v"),
+    "mediconfusion": ("mediconfusion_reference v1", "robust_choice v4"),
     "mediconfusion_gd": ("greedy_reference v1", "untied v1"),
     "mediconfusion_ps": ("prefix_reference v1", "untied v1"),
 }
@@ -102,38 +113,36 @@ def each(documents, reply):
     return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
 
 
-@each_row("task", MODES)
-def test_right_letters_are_all_right(pairs, task):
+def rates(total):
+    return (total.set_accuracy, total.individual_accuracy, total.confusion, total.invalid_rate)
+
+
+@each_row("task, rules", RULES.items())
+def test_pairs(pairs, task, rules):
     scores = score_replies(task_file(task), pairs, each(pairs, lambda document: document["answer"]))
-    assert list(scores) == ["reference", "robust"]
-    for score in scores.values():
-        total = score.categories[TOTAL]
-        assert (total.set_accuracy, total.individual_accuracy, total.confusion, total.invalid_rate) == (1, 1, 0, 0)
-        assert score.reasons == {"ok": 32}
-        assert score.estimates["set_accuracy"].error == 0
     # Letters recorded for GD and PS are read as the reference reads them.
-    assert scores["reference"].rule == "mediconfusion_reference v1"
-    assert scores["robust"].rule.startswith("robust_choice v")
-
-
-@each_row("task", MODES[1:])
-def test_losses(pairs, task):
-    def losses(document):
-        right = document["answer"] == "A"
-        tied = document["pair_id"] == "90001"
-        return Reply(losses=(1.0, 1.0) if tied else (0.5, 1.5) if right else (1.5, 0.5))
-
-    scores = score_replies(task_file(task), pairs, {d["doc_id"]: losses(d) for d in pairs})
-    reference, robust = scores["reference"], scores["robust"]
-    assert (reference.rule, robust.rule) == RULES[task]
+    assert [(name, score.rule) for name, score in scores.items()] == [
+        ("reference", RULES["mediconfusion"][0]),
+        ("robust", RULES["mediconfusion"][1]),
+    ]
+    for score in scores.values():
+        assert (rates(score.categories[TOTAL]), score.reasons) == ((1, 1, 0, 0), {"ok": 32})
+        assert score.estimates["set_accuracy"].error == 0
+    if task == "mediconfusion":
+        return
+    replies = {}
+    for document in pairs:
+        losses = (0.5, 1.5) if document["answer"] == "A" else (1.5, 0.5)
+        replies[document["doc_id"]] = Reply(losses=(1.0, 1.0) if document["pair_id"] == "90001" else losses)
+    reference, robust = score_replies(task_file(task), pairs, replies).values()
+    assert (reference.rule, robust.rule) == rules
     assert reference.categories[TOTAL].individual_score == 31
     assert reference.categories[TOTAL].confused == 1  # a tie is A in GD and B in PS, twice the same
-    assert reference.reasons == {"ok": 32}
     assert robust.categories[TOTAL].individual_score == 30
-    assert robust.reasons == {"ok": 30, "ambiguous": 2}
+    assert (reference.reasons, robust.reasons) == ({"ok": 32}, {"ok": 30, "ambiguous": 2})
 
 
-def test_rules_differ_where_they_should(pairs):
+def test_rules_differ_where_they_should_and_replies_of_the_wrong_kind_are_refused(pairs):
     scores = score_replies(task_file("mediconfusion"), pairs, each(pairs, lambda document: "**A**"))
     assert scores["reference"].categories[TOTAL].invalid_rate == 1
     assert scores["robust"].categories[TOTAL].invalid_rate == 0
@@ -145,46 +154,44 @@ def test_rules_differ_where_they_should(pairs):
     assert (total.images, total.pairs, total.incomplete_pairs, total.invalid) == (9, 4, 1, 0)
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL"):
         score_replies(task_file("mediconfusion_ff"), pairs, half)
-
-
-def test_replies_of_the_wrong_kind(pairs):
-    mixed = {"90001/1": Reply(text="A"), "90001/2": Reply(losses=(1.0, 2.0))}
-    with pytest.raises(RepliesError, match="'mediconfusion_gd' reads log-likelihoods, and some replies are texts"):
-        score_replies(task_file("mediconfusion_gd"), pairs, mixed)
-    del mixed["90001/1"]
-    for task in ("mediconfusion", "mediconfusion_ff"):
-        with pytest.raises(RepliesError, match=f"'{task}' reads texts, and some replies are log-likelihoods"):
-            score_replies(task_file(task), pairs, mixed)
-    with pytest.raises(RepliesError, match="'mediconfusion_all' is a group"):
-        score_replies(task_file("mediconfusion_all"), pairs, mixed)
+    losses = {"90001/2": Reply(losses=(1.0, 2.0))}
+    for name, replies, sentence in (
+        (
+            "mediconfusion_gd",
+            {"90001/1": Reply(text="A"), **losses},
+            "reads log-likelihoods, and some replies are text",
+        ),
+        ("mediconfusion", losses, "reads texts, and some replies are log-likelihoods"),
+        ("mediconfusion_ff", losses, "reads texts, and some replies are log-likelihoods"),
+        ("mediconfusion_all", losses, "is a group"),
+    ):
+        with pytest.raises(RepliesError, match=f"'{name}' {sentence}"):
+            score_replies(task_file(name), pairs, replies)
 
 
 def test_golden_mediconfusion_categories_have_their_published_sizes(test_data, tmp_path, monkeypatch):
-    from medtasks.data.prepare.prepare_dataset import prepare
-    from medtasks.data.prepare.source_recipe import Options
-
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     prepare("mediconfusion", Options(test_data / "mediconfusion"))
     pairs = load_documents("mediconfusion")
-    always_a = each(pairs, lambda document: "A")
-    for score in score_replies(task_file("mediconfusion"), pairs, always_a).values():
+    for score in score_replies(task_file("mediconfusion"), pairs, each(pairs, lambda _: "A")).values():
         sizes = {name: counts.images for name, counts in score.categories.items()}
         assert sizes.pop(TOTAL) == 352
         assert sizes == json.loads((test_data / "mediconfusion/statistics.json").read_text())
-        total = score.categories[TOTAL]
-        assert (total.set_accuracy, total.individual_accuracy, total.confusion, total.invalid_rate) == (0, 0.5, 1, 0)
+        assert rates(score.categories[TOTAL]) == (0, 0.5, 1, 0)
+
+
+# Groups
 
 
 @pytest.fixture(scope="module")
 def questions():
     rng = random.Random(2)
+    same = {"dataset": "gmai_mmbench_val", "question": "What is it?", "options": ["polyp", "ulcer", "erosion"]}
     return [
         {
+            **same,
             "doc_id": str(number),
-            "dataset": "gmai_mmbench_val",
             "image_id": str(number // 2),
-            "question": "What is it?",
-            "options": ["polyp", "ulcer", "erosion"],
             "answer": rng.choice("ABC"),
             "department": rng.choice(["Urology", "None", None]),
             "clinical_task": rng.choice(["Counting", "Bone"]),
@@ -202,74 +209,126 @@ def replies(questions):
     return {document["doc_id"]: Reply(text=rng.choice(words)) for document in questions}
 
 
-def test_groups_equal_a_plain_mean(questions, replies):
-    pandas = pytest.importorskip("pandas")
-    found = score_replies(task_file("gmai_mmbench_val"), questions, replies)["robust"]
-    frame = pandas.DataFrame(questions)
-    frame["right"] = [replies[one["doc_id"]].text == one["answer"] for one in questions]
+@pytest.fixture
+def robust(questions, replies):
+    return score_replies(task_file("gmai_mmbench_val"), questions, replies)["robust"]
+
+
+def test_groups_equal_a_plain_mean(questions, replies, robust):
+    frame = pd.DataFrame(questions)
+    frame["right"] = [replies[document["doc_id"]].text == document["answer"] for document in questions]
     for column in ("department", "clinical_task"):
         means, sizes = frame.groupby(column)["right"].mean(), frame.groupby(column)["right"].size()
-        groups = found.groups[column]
+        groups = robust.groups[column]
         assert {group.name: group.questions for group in groups} == sizes.to_dict()
         assert {group.name: group.scores[0].value for group in groups} == pytest.approx(means.to_dict())
         assert all(group.scores[0].error > 0 for group in groups)
-    weighted = sum(group.scores[0].value * group.questions for group in found.groups["clinical_task"])
-    assert weighted / len(questions) == pytest.approx(values(found)["accuracy"])
-
-
-def test_wrong_answers_are_sorted_into_kinds(questions, replies):
-    found = score_replies(task_file("gmai_mmbench_val"), questions, replies)["robust"]
-    kinds = count_kinds(found.wrong)
-    texts = [reply.text for reply in replies.values()]
-    assert kinds[ErrorClass.REFUSAL] == texts.count("I cannot tell.")
-    assert kinds[ErrorClass.IRRELEVANT] == texts.count("") + texts.count("....")
-    assert kinds[ErrorClass.MISUNDERSTOOD] == texts.count("A and B")
-    assert sum(kinds.values()) == round((1 - values(found)["accuracy"]) * len(questions))
-    score, given = {"target": "A", "value": "B", "reason": "ok"}, {"0": Reply(losses=(2.0, 1.0, 3.0))}
-    (wrong,) = wrong_answers(task_file("gmai_mmbench_val_ll"), questions[:1], [score], given)
-    assert (wrong.kind, wrong.reply) == (ErrorClass.FOR_A_HUMAN, "")
     reports = replace(task_file("iu_xray_report"), breakdown=("department",))
     assert by_group(reports, questions, [{"reason": "ok"}] * len(questions)) == {}
-    assert rule_as_dict(task_file("gmai_mmbench_val"), found)["wrong_answers"] == kinds
 
 
-def test_export_leaves_a_column_for_the_human(questions, replies, tmp_path):
-    found = score_replies(task_file("gmai_mmbench_val"), questions, replies)["robust"]
-    path = tmp_path / "errors.csv"
-    export_wrong_answers(path, [], {"robust": found.wrong})
+ACCURACY = Metric("accuracy", of=lambda score: float(score["value"] == score["target"]))
+GROUPED = SimpleNamespace(metrics=[ACCURACY], breakdown=("department",))
+
+
+def groups_of(*answers):
+    """Return the groups of right (1) and wrong (0) answers, named after their order."""
+    documents = [{"department": f"{place}"} for place, members in enumerate(answers) for _ in members]
+    scores = [
+        {"cluster_id": f"{place} {number}", "target": 1, "value": value, "reason": "ok"}
+        for place, members in enumerate(answers)
+        for number, value in enumerate(members)
+    ]
+    return by_group(GROUPED, documents, scores)["department"]
+
+
+def test_no_group_is_found_to_differ_where_none_does():
+    chance = np.random.default_rng(7)
+    drawn = [groups_of(*chance.binomial(1, 0.6, size=(9, 40)).tolist()) for _ in range(200)]
+    assert np.mean([min(group.p_holm[0] for group in groups) < 0.05 for groups in drawn]) < 0.08
+    covered = [all(group.scores[0].low <= 0.6 <= group.scores[0].high for group in groups) for groups in drawn]
+    assert np.mean(covered) > 0.92
+
+
+def test_a_group_that_differs_is_found_and_small_ones_are_not_compared():
+    large, other, worse, small = groups_of([1, 0, 1] * 40, [1, 1, 0] * 30, [0, 0, 0, 1] * 20, [0] * 12)
+    assert worse.p_holm[0] < 0.01
+    assert worse.p_holm[0] < other.p_holm[0]
+    assert (large.compared, small.compared) == (True, False)
+    assert math.isnan(small.p_holm[0])
+    for group, level in ((large, 1 - 0.05 / 3), (small, 0.95)):
+        score = group.scores[0]
+        ends = interval(score.value, score.error, group.questions - 1, True, group.questions, level)
+        assert (score.low, score.high) == pytest.approx(ends, abs=1e-3)
+    first, second = groups_of([1] * 40 + [0] * 20, [1] * 20 + [0] * 40)  # one test
+    assert first.p_holm[0] == pytest.approx(second.p_holm[0], rel=0.1)
+    assert first.p_holm[0] == pytest.approx(difference_of_shares((2 / 3, 1 / 3), (60, 60), 59), rel=0.1)
+    (only,) = groups_of([1, 0] * 30)  # has nothing to be compared with
+    assert math.isnan(only.p_holm[0])
+
+
+# Wrong answers
+
+KINDS = {
+    ErrorClass.REFUSAL: [
+        "I am sorry, I cannot interpret medical images.",
+        "Please see a doctor; I'm not able to diagnose this.",
+    ],
+    ErrorClass.IRRELEVANT: ["", None, "....", "1 2 3 4", "the the image " * 60],
+    ErrorClass.MISUNDERSTOOD: ["A and B", "F", "The picture shows an endoscope in the stomach."],
+    ErrorClass.FOR_A_HUMAN: ["B", "It is an ulcer."],
+    ErrorClass.FAILED: [failed_reply("out of memory")],
+}
+read = reading("robust_choice")
+
+
+@each_row("reply, kind", rows(KINDS))
+def test_kinds_of_wrong_answers(reply, kind):
+    assert error_class(reply, read(reply, ("polyp", "ulcer", "normal mucosa")).value) is kind
+
+
+@given(st.text(), st.sampled_from([None, "A"]))
+def test_every_reply_has_a_kind(reply, value):
+    assert error_class(reply, value) in ErrorClass
+
+
+def test_wrong_answers_are_sorted_into_kinds(questions, replies, robust):
+    kinds = count_kinds(robust.wrong)
+    written = [reply.text for reply in replies.values()]
+    assert kinds[ErrorClass.REFUSAL] == written.count("I cannot tell.")
+    assert kinds[ErrorClass.IRRELEVANT] == written.count("") + written.count("....")
+    assert kinds[ErrorClass.MISUNDERSTOOD] == written.count("A and B")
+    assert sum(kinds.values()) == round((1 - values(robust)["accuracy"]) * len(questions))
+    assert rule_as_dict(task_file("gmai_mmbench_val"), robust)["wrong_answers"] == kinds
+    score, losses = {"target": "A", "value": "B", "reason": "ok"}, {"0": Reply(losses=(2.0, 1.0, 3.0))}
+    (wrong,) = wrong_answers(task_file("gmai_mmbench_val_ll"), questions[:1], [score], losses)
+    assert (wrong.kind, wrong.reply) == (ErrorClass.FOR_A_HUMAN, "")
+
+
+def exported(path, wrong):
+    export_wrong_answers(path, [], {"robust": wrong})
     with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert len(rows) == len(found.wrong) > 0
-    assert {row["class_by_human"] for row in rows} == {""}
-    assert {row["class"] for row in rows} >= {"", "refusal"}
-    assert rows[0]["options"] == "polyp | ulcer | erosion"
+        return list(csv.DictReader(stream))
 
 
-def test_credentialed_text_is_not_exported(questions, tmp_path, monkeypatch):
-    private = next(name for name, info in CATALOGUE.items() if info.access == "credentialed")
-    with pytest.raises(MedTasksError, match=f"MEDTASKS_LOG_TEXT={private}"):
-        export_wrong_answers(tmp_path / "errors.csv", [private], {})
-    assert not (tmp_path / "errors.csv").exists()
-    monkeypatch.setenv("MEDTASKS_LOG_TEXT", private)
-    export_wrong_answers(tmp_path / "errors.csv", [], {})
+def test_export_leaves_a_column_for_the_human(robust, tmp_path):
+    lines = exported(tmp_path / "errors.csv", robust.wrong)
+    assert len(lines) == len(robust.wrong) > 0
+    assert {line["class_by_human"] for line in lines} == {""}
+    assert {line["class"] for line in lines} >= {"", "refusal"}
+    assert lines[0]["options"] == "polyp | ulcer | erosion"
+    with pytest.raises(MedTasksError, match="MEDTASKS_LOG_TEXT=private"):
+        export_wrong_answers(tmp_path / "private.csv", ["private"], {})
+    assert not (tmp_path / "private.csv").exists()
 
 
 def test_no_cell_of_an_export_is_a_formula(tmp_path):
     """Replies, questions and the user's own columns, their names included; images are named without their folder."""
-    document = {
-        "doc_id": "=1+1",
-        "question": "@SUM(A1)",
-        "options": ["+1", "-1"],
-        "image_files": ["/secret/x/scan.png"],
-    }
-    document |= {"image_files": ["/secret/x/scan.png"], "site": "\tA", "=cmd": 7, "patient_id": "p1", "score": -3}
+    document = {"doc_id": "=1+1", "question": "@SUM(A1)", "options": ["+1", "-1"], "site": "\tA", "=cmd": 7}
+    document |= {"image_files": ["/secret/x/scan.png"], "patient_id": "p1", "score": -3}
     score = {"target": "A", "value": "-1", "reason": "ok"}
     wrong = [WrongAnswer(document, score, "=cmd|'/c calc'!A0", ErrorClass.FOR_A_HUMAN)]
-    path = tmp_path / "errors.csv"
-    export_wrong_answers(path, [], {"robust": wrong})
-    with path.open(encoding="utf-8", newline="") as stream:
-        heads, cells = csv.reader(stream)
-    assert not [cell for cell in (*heads, *cells) if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
-    row = dict(zip(heads, cells, strict=True))
-    assert (row["reply"], row["images"], row["site"], row["'=cmd"]) == ("'=cmd|'/c calc'!A0", "scan.png", "'\tA", "7")
-    assert "patient_id" not in row
+    (line,) = exported(tmp_path / "errors.csv", wrong)
+    assert not [cell for cell in (*line, *line.values()) if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    assert (line["reply"], line["images"]) == ("'=cmd|'/c calc'!A0", "scan.png")
+    assert (line["site"], line["'=cmd"], "patient_id" in line) == ("'\tA", "7", False)

@@ -15,7 +15,7 @@ from medtasks.lmms.remote_models import TRUSTED
 from medtasks.tasks.task_files import tagged_tasks, task_config, task_file, variant_of
 from medtasks.tasks.task_index import resolved, tasks_folder
 
-from ..two_processes import LEAVE, on_two_processes
+from ..processes import LEAVE, on_two_processes
 
 TINY = {"model_args": "journal=false", "batch_size": 8, "device": "cpu"}
 

@@ -12,7 +12,7 @@ from medtasks.cli.data import write_sample_home
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.tasks.task_index import tasks_folder
 
-from ..two_processes import LEAVE, on_two_processes
+from ..processes import LEAVE, on_two_processes
 from . import llava_med_toy, med_flamingo_toy, radfm_toy, tiny_hf_models
 
 OPTIONS = {

@@ -110,16 +110,14 @@ class Scope:
         owners = {key: info for info in REPORT_METRICS.values() for key in info.keys}
         lists = [task.metric_list for task in self.tasks]
         ours = [entries.resolve() for entries in lists if entries is not None and entries.is_ours]
-        names = [entry["metric"] for entries in ours for entry in entries]
-        return tuple({owners[name].name: owners[name] for name in names if name in owners}.values())
+        infos = (owners.get(entry["metric"]) for entries in ours for entry in entries)
+        return tuple({info.name: info for info in infos if info}.values())
 
     @cached_property
     def needs_labeler(self) -> bool:
         """Whether a task has a labeler of chest findings read its replies."""
-        return any(
-            any(map(needs_labeler, task.rows.values())) or (task.has_family and task.family.labels_texts)
-            for task in self.tasks
-        )
+        labels_texts = any(task.has_family and task.family.labels_texts for task in self.tasks)
+        return labels_texts or any(needs_labeler(row) for task in self.tasks for row in task.rows.values())
 
 
 def scope_of(names: Sequence[str]) -> Scope:

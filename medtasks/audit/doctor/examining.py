@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from medtasks.audit.doctor import check_results as areas
-from medtasks.audit.doctor import judge_check, machine, metric_weights, tasks_and_data
+from medtasks.audit.doctor import machine, metric_models, tasks_and_data
 from medtasks.audit.doctor.check_results import Check, CheckResult, Scope, findings_of, scope_of
 from medtasks.runs.redaction import redacted
 
@@ -35,9 +35,9 @@ def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str 
         (areas.CREDENTIALS, "replies", tasks_and_data.readable_replies),
         (areas.CREDENTIALS, "remote models", lambda: tasks_and_data.remote_models(scope)),
         (areas.DATASETS, "prepared", lambda: tasks_and_data.prepared_data(scope, verify=verify)),
-        (areas.WEIGHTS, "metrics", lambda: metric_weights.metric_weights(scope)),
-        (areas.WEIGHTS, "settings", lambda: metric_weights.model_settings(scope)),
-        (areas.JUDGE, "judge", lambda: judge_check.judge(scope)),
+        (areas.WEIGHTS, "metrics", lambda: metric_models.metric_weights(scope)),
+        (areas.WEIGHTS, "settings", lambda: metric_models.model_settings(scope)),
+        (areas.JUDGE, "judge", lambda: metric_models.judge(scope)),
     ]
     if model_args:
         from medtasks.audit.doctor.served_model import served_model  # imports torch, which takes seconds

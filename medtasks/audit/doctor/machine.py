@@ -25,7 +25,6 @@ from medtasks.tasks.task_index import harness_folder
 LITTLE_DISK_GB = 5.0  # free disk, in GB (10^9 bytes), below which weights and datasets may not fit
 LITTLE_MEMORY_GB = 4.0  # free memory below which few models fit
 _CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-_STACK = ("torch", "torchvision", "transformers")
 _CPU = "the CPU"
 _INSTALL = "pip install --force-reinstall torch torchvision, both from one index (https://pytorch.org/get-started)"
 
@@ -46,9 +45,8 @@ def disks() -> Iterator[CheckResult]:
                 file.write(b"\0")
         except OSError as error:
             sentence = f"{existing} cannot be written to ({error.strerror or type(error).__name__})"
-            yield MACHINE.problem(
-                name, sentence, f"make {existing} writable, or export {variable}=<a folder of your own>"
-            )
+            fix = f"make {existing} writable, or export {variable}=<a folder of your own>"
+            yield MACHINE.problem(name, sentence, fix)
             continue
         free = shutil.disk_usage(existing).free / 1e9
         sentence = f"{free:,.1f} GB are free for {folder}"
@@ -66,7 +64,8 @@ def memory() -> Iterator[CheckResult]:
 
 def torch_stack() -> Iterator[CheckResult]:
     """Import torch and what is built against it, and ask torch for its devices."""
-    findings = [finding for name in _STACK if (finding := _module(name)) is not None]
+    modules = map(_module, ("torch", "torchvision", "transformers"))
+    findings = [finding for finding in modules if finding is not None]
     yield from findings
     if findings[0].state is not State.OK:
         return
@@ -81,10 +80,9 @@ def torch_stack() -> Iterator[CheckResult]:
                 devices.append((torch.cuda.get_device_name(index), *torch.cuda.mem_get_info(index)))
         except Exception as failure:  # noqa: BLE001 - drivers fail in many ways
             error = one_line(failure)
-    user_warnings = [warning for warning in caught if issubclass(warning.category, UserWarning)]
-    complaints = [" ".join(str(warning.message).split()) for warning in user_warnings]
-    for text in complaints:
-        sentence = f"torch says: {text.rstrip('.')}"
+    complaints = [warning.message for warning in caught if issubclass(warning.category, UserWarning)]
+    for complaint in complaints:
+        sentence = f"torch says: {' '.join(str(complaint).split()).rstrip('.')}"
         yield TORCH.warning("GPU", sentence, "update the driver, or install a torch built for this one")
     if error:
         sentence = f"torch cannot use the GPU ({error})"
@@ -132,16 +130,13 @@ def _no_device(built_for: str) -> CheckResult:
     return TORCH.warning("GPU", f"{sentence}, but this machine has an NVIDIA driver", fix)
 
 
-_HARNESS = "lmms_eval"
-
-
 def harness_version() -> Iterator[CheckResult]:
     """Check that the harness is installed in a version this package was made for."""
-    requirement = Requirement(_HARNESS)
+    requirement = Requirement("lmms_eval")
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         ours = map(Requirement, importlib.metadata.requires("medtasks") or [])
-        requirement = next((each for each in ours if canonicalize_name(each.name) == "lmms-eval"), requirement)
-    tasks, installed, fix = harness_folder(), installed_version(_HARNESS), f"pip install '{requirement}'"
+        requirement = next((own for own in ours if canonicalize_name(own.name) == "lmms-eval"), requirement)
+    tasks, installed, fix = harness_folder(), installed_version("lmms_eval"), f"pip install '{requirement}'"
     if tasks is None:
         yield HARNESS.problem("version", f"lmms-eval is not installed for {sys.executable}", fix)
     elif installed is None:
@@ -150,7 +145,5 @@ def harness_version() -> Iterator[CheckResult]:
     elif requirement.specifier.contains(installed, prereleases=True):
         yield HARNESS.ok("version", f"lmms-eval {installed} in {tasks.parent} fits {requirement.specifier}")
     else:
-        sentence = (
-            f"lmms-eval {installed} in {tasks.parent} does not fit {requirement.specifier}, for which medtasks was made"
-        )
-        yield HARNESS.problem("version", sentence, fix)
+        unfit = f"lmms-eval {installed} in {tasks.parent} does not fit {requirement.specifier}"
+        yield HARNESS.problem("version", f"{unfit}, for which medtasks was made", fix)

@@ -7,7 +7,7 @@ import asyncio
 import os
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,10 +35,6 @@ from medtasks.runs.harness_options import HarnessOptions
 
 # Seconds without a byte, for a list of models and for an answer; a shorter time the user has set goes before.
 LIST_S, ANSWER_S = 5.0, 30.0
-_MODULES = "medtasks.model_adapters"
-_NO_LIST = "check base_url= in --model-args, which often ends with /v1, or give model= where there is no list"
-_NO_THOUGHTS = 'chat_template_kwargs={"enable_thinking":false}'
-
 LONGEST_S = 60.0  # seconds for all answers to one point
 SIDE = 224  # pixels of a drawn image
 CHECK = "check that it runs, and base_url= and timeout= in --model-args"
@@ -65,52 +61,49 @@ def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
     for server in servers:
         ending = f" ({urlsplit(server.base_url).netloc})" if len(servers) > 1 else ""
         for finding in _at(scope, server, model_arguments):
-            found, fix = (
-                "".join(character for character in text if character.isprintable())  # names come from the server
-                for text in (finding.found, finding.fix)
-            )
+            # Names come from the server.
+            found, fix = ("".join(filter(str.isprintable, text)) for text in (finding.found, finding.fix))
             yield replace(finding, name=finding.name + ending, found=found, fix=fix)
 
 
 def _at(scope: Scope, server: Server, model_arguments: Mapping[str, Any]) -> Iterator[CheckResult]:
     yield _address(scope, server)
-    with _quiet():
+    changes = {"base_url": server.base_url, "timeout": min(server.timeout_s, ANSWER_S)}
+    few_seconds = {**model_arguments, **changes, "attempts": 1, "journal": "false"}
+    with ExitStack() as at_end:
+        logger.disable("medtasks.model_adapters")  # the adapter's log repeats the results
+        at_end.callback(logger.enable, "medtasks.model_adapters")
         try:
             names = asyncio.run(_names(server))
         except MedTasksError as error:
             yield of_error(MODEL, "server", State.PROBLEM, error, CHECK)
             return
         try:
-            model = _built({**model_arguments, "base_url": server.base_url}, server)
+            model = VlmServer(**few_seconds)
         except ModelRefused as error:
             yield of_error(MODEL, "image attention", State.PROBLEM, error)
-            model = _built({**model_arguments, "base_url": server.base_url, "image_attention": "causal"}, server)
+            model = VlmServer(**{**few_seconds, "image_attention": "causal"})
         except MedTasksError as error:
-            unlisted = MODEL.problem("model", f"{server.name} has no list of models", _NO_LIST)
+            fix = "check base_url= in --model-args, which often ends with /v1, or give model= where there is no list"
+            unlisted = MODEL.problem("model", f"{server.name} has no list of models", fix)
             yield of_error(MODEL, "model", State.PROBLEM, error, CHECK) if names else unlisted
             return
+        at_end.callback(model.clean)
+        yield _name(model, names)
         try:
-            yield from _found(model, names)
-        finally:
-            model.clean()
-
-
-def _found(model: VlmServer, names: list[str]) -> Iterator[CheckResult]:
-    yield _name(model, names)
-    try:
-        first = asked(model, 1)
-    except MedTasksError as error:
-        try:  # is it because of the image?
-            asked(model, 0, LIST_S)
-        except MedTasksError:
-            fields = "extra_body= in --model-args adds fields to a request, and null leaves one out"
-            yield of_error(MODEL, "reply", State.PROBLEM, error, f"look at the server's log; {fields}")
+            first = asked(model, 1)
+        except MedTasksError as error:
+            try:  # is it because of the image?
+                asked(model, 0, LIST_S)
+            except MedTasksError:
+                fields = "extra_body= in --model-args adds fields to a request, and null leaves one out"
+                yield of_error(MODEL, "reply", State.PROBLEM, error, f"look at the server's log; {fields}")
+                return
+            finding = of_error(MODEL, "images", State.PROBLEM, error, "serve a model that reads images")
+            yield replace(finding, found=f"a question without images is answered, with one it is not: {finding.found}")
             return
-        finding = of_error(MODEL, "images", State.PROBLEM, error, "serve a model that reads images")
-        yield replace(finding, found=f"a question without images is answered, with one it is not: {finding.found}")
-        return
-    yield _thoughts(model, first)
-    yield _images(model, first)
+        yield _thoughts(model, first)
+        yield _images(model, first)
 
 
 def _address(scope: Scope, server: Server) -> CheckResult:
@@ -137,11 +130,6 @@ async def _names(server: Server) -> list[str]:
         await pool.close()
 
 
-def _built(model_arguments: Mapping[str, Any], server: Server) -> VlmServer:
-    times = {"timeout": min(server.timeout_s, ANSWER_S), "attempts": 1, "journal": "false"}
-    return VlmServer(**{**model_arguments, **times})
-
-
 def _name(model: VlmServer, names: list[str]) -> CheckResult:
     facts, others = model.facts, [name for name in names if name != model.model]
     version = " ".join(str(facts[key]) for key in ("owned_by", "version") if facts[key])
@@ -158,8 +146,9 @@ def _thoughts(model: VlmServer, reply: Record) -> CheckResult:
     in_text = "<think" in reply["text"] or "</think" in reply["text"]
     if not (reply["reasoning"] or in_text or reply["tokens"][2]):
         return MODEL.ok("thinking", "replies begin with the answer, without thoughts before it")
-    kwargs = model.arguments.chat_template_kwargs or {}
-    switch = f"give {_NO_THOUGHTS} in --model-args" if "enable_thinking" not in kwargs else "choose another template"
+    switch = 'give chat_template_kwargs={"enable_thinking":false} in --model-args'
+    if "enable_thinking" in (model.arguments.chat_template_kwargs or {}):
+        switch = "choose another template"
     if in_text:
         sentence = "it thinks before it answers, and its thoughts stand in the answer, where they can be taken for it"
         return MODEL.warning("thinking", sentence, f"serve it with --reasoning-parser, or {switch}")
@@ -181,16 +170,6 @@ def _images(model: VlmServer, first: Record) -> CheckResult:
         return MODEL.warning("images", sentence, "check that the served model reads images, and any proxy before it")
     sentence = f"one and two images per prompt are taken; one of {SIDE} x {SIDE} pixels takes {double - single} tokens"
     return MODEL.ok("images", sentence)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the adapter's log, which repeats the results."""
-    logger.disable(_MODULES)
-    try:
-        yield
-    finally:
-        logger.enable(_MODULES)
 
 
 def asked(model: VlmServer, images: int, longest_s: float | None = None) -> Record:

@@ -5,7 +5,7 @@ Of two tasks with one name the harness silently takes the first.
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,16 +34,15 @@ from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
 from medtasks.tasks.documents import task_documents, task_problems, unknown_keys
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_files
-from medtasks.tasks.task_index import harness_folder, index_tasks, mapping_in, names_in, tasks_folder
-from medtasks.tasks.task_variants import listed_changes, twin_changes
+from medtasks.tasks.task_index import harness_folder, index_tasks
 
 _HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
-_SHOWN = 2
 
 
 def collisions(scope: Scope) -> Iterator[CheckResult]:
     """Check that the harness has none of our names, or of the chosen tasks', and the user none of ours."""
-    ours = own_names()
+    ours = _names(task_files().values())
+    shipped = _names(task for task in task_files().values() if task.is_shipped)
     if scope.chosen:
         ours = (ours & {*scope.names}) | {task.name for task in scope.tasks}
     harness = harness_folder()
@@ -55,7 +54,7 @@ def collisions(scope: Scope) -> Iterator[CheckResult]:
         sentence = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
         yield TASKS.problem(name, sentence, f"rename it in {path}, or where medtasks has it")
     for name, path in index_tasks([own_tasks_folder()]).paths.items():
-        if name in shipped_names():
+        if name in shipped:
             sentence = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
             yield TASKS.problem(name, sentence, f"rename it in {path}")
     if not taken:
@@ -66,13 +65,13 @@ def foreign_names(scope: Scope) -> Iterator[CheckResult]:
     """Check that the chosen names that are not ours are tasks of the harness."""
     harness = harness_folder()
     harness_names = _named(harness) if scope.foreign and harness else {}
-    ours = [*task_files(), *(tag for task in task_files().values() for tag in task.tags)]
     for name in scope.foreign:
         if name in harness_names:
             sentence = f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
             yield TASKS.note(name, sentence, f"try it: lmms_eval --tasks {name} --limit 1")
         else:
-            sentence = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, ours)}"
+            hint = near_match(name, sorted(_names(task_files().values())))
+            sentence = f"there is no task '{name}', neither here nor in lmms-eval{hint}"
             yield TASKS.problem(name, sentence, "medtasks tasks lists ours")
 
 
@@ -87,30 +86,18 @@ def own_tasks(scope: Scope) -> Iterator[CheckResult]:
         for problem in problems:
             yield of_error(TASKS, task.name, State.PROBLEM, MedTasksError(problem), f"correct {task.path}")
         if not problems:
-            number = (
-                "" if task.dataset or task.only_harness else f"; all {len(task_documents(task))} samples can be asked"
-            )
-            yield TASKS.ok(task.name, f"hooks, rules and the first prompt of '{task.name}' are in order{number}")
+            sentence = f"hooks, rules and the first prompt of '{task.name}' are in order"
+            if not (task.dataset or task.only_harness):
+                sentence += f"; all {len(task_documents(task))} samples can be asked"
+            yield TASKS.ok(task.name, sentence)
 
     for task in scope.tasks:
         if task.kind == "task" and not task.is_shipped:
             yield from findings_of(TASKS, task.name, partial(check, task))
 
 
-def own_names() -> set[str]:
-    """Return the names of our tasks, groups and tags, with those of the user that can be read."""
-    return {*shipped_names(), *_named(own_tasks_folder())}
-
-
-def shipped_names() -> set[str]:
-    """Return the names of our tasks, groups and tags, also of tasks that follow from another one's file."""
-    index = index_tasks([tasks_folder()])
-    made = [changes for path in index.paths.values() for changes in listed_changes(path)]
-    for name, config in index.configs.items():
-        if "few_shot" in mapping_in(config, "metadata"):
-            made.append(twin_changes(name, config))
-    tags = {tag for changes in made for tag in names_in(changes.get("tag"))}
-    return {*_named(tasks_folder()), *(changes["task"] for changes in made), *tags}
+def _names(tasks: Iterable[TaskFile]) -> set[str]:
+    return {name for task in tasks for name in (task.name, *task.tags)}
 
 
 def _named(folder: Path) -> dict[str, Path]:
@@ -139,9 +126,8 @@ def _command(name: str) -> str:
     if info is None or info.access is Access.PUBLIC:
         return preparing_again(name)
     if info.access is Access.GATED and info.source.startswith(_HUB):
-        return (
-            f"accept the terms on {info.source}, then: medtasks data prepare {name} (--source DIR if you have a copy)"
-        )
+        prepare = f"medtasks data prepare {name} (--source DIR if you have a copy)"
+        return f"accept the terms on {info.source}, then: {prepare}"
     return f"medtasks data prepare {name} --source DIR, with the data from {info.source}"
 
 
@@ -173,9 +159,8 @@ def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
         sentence = f"'{name}' is damaged, {count} from what was prepared{_few(name, ': {}', problems)}"
         yield DATASETS.problem(name, sentence, command)
     elif manifest.sample:
-        yield DATASETS.warning(
-            name, f"'{name}' is the drawn sample, on which scores say nothing about a model", command
-        )
+        sentence = f"'{name}' is the drawn sample, on which scores say nothing about a model"
+        yield DATASETS.warning(name, sentence, command)
     elif not manifest.complete:
         yield DATASETS.warning(name, f"{what}, but incomplete{_few(name, ' ({})', manifest.left_out)}", command)
     else:
@@ -186,7 +171,7 @@ def _few(name: str, form: str, notes: Sequence[str]) -> str:
     """Format the first notes; none for a private dataset, whose file names may be patients'."""
     if not notes or is_private(name):
         return ""
-    return form.format("; ".join(notes[:_SHOWN]) + (" ..." if len(notes) > _SHOWN else ""))
+    return form.format("; ".join(notes[:2]) + (" ..." if len(notes) > 2 else ""))
 
 
 def hub_token(scope: Scope) -> Iterator[CheckResult]:
@@ -232,7 +217,6 @@ def remote_models(scope: Scope) -> Iterator[CheckResult]:
         yield CREDENTIALS.note(TRUSTED, sentence, f"unset {TRUSTED} if no data use agreement covers it")
     if cause := refusal(Destination("http://127.0.0.1"), os.environ):
         where, _, fix = cause.partition("; ")
-        sentence = (
-            f"text of credentialed data ({listed(private)}) is not sent {where}: no model on this machine gets it"
-        )
+        unsent = f"text of credentialed data ({listed(private)}) is not sent {where}"
+        sentence = f"{unsent}: no model on this machine gets it"
         yield CheckResult(CREDENTIALS, "remote models", scope.state, sentence, fix)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from medtasks.audit.doctor.metric_weights import fetch_command
+from medtasks.audit.doctor.metric_models import fetch_command
 from medtasks.audit.report.audit_items import audit_items, image_files
 from medtasks.audit.report.contents import Baseline, Gain, RuleScores, RunReport, TaskReport
 from medtasks.audit.report.differences import corrected_gains, gains_over, thinking_of

@@ -15,39 +15,41 @@ from ...tables import each_row
 KEY = "sk-canary-0123456789"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Torch, which takes long, is not imported."""
-    monkeypatch.setattr(machine, "torch_stack", lambda: [TORCH.ok("torch", "torch 2 can be imported")])
+    """Torch, which takes long, is not imported; its finding quotes a secret."""
+    loud = TORCH.problem("torch", f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "install another")
+    monkeypatch.setattr(machine, "torch_stack", lambda: [loud])
 
 
 def areas(findings):
     return list(dict.fromkeys(finding.area for finding in findings))
 
 
-def test_areas_in_order_and_what_tasks_and_arguments_add(quick):
-    found = examine()
-    assert areas(found) == [area for area in AREAS if area != MODEL]
-    assert [one for one in found if (one.state is State.OK) != (one.fix == "")] == []
-    address = "base_url=http://127.0.0.1:9/v1"
-    assert [one.name for one in examine(model_args=address) if one.area == MODEL] == ["address", "server"]
-    found = examine(["mediconfusion"])
-    assert {"judge", "weights"} & {*areas(found)} == set()
-    assert [one.name for one in found if one.area == "datasets"] == ["mediconfusion"]
+def test_areas_in_order_without_secrets(monkeypatch):
+    for name in ("MEDTASKS_JUDGE_API_KEY", "HF_TOKEN", "MY_SERVICE_TOKEN"):
+        monkeypatch.setenv(name, f"{KEY}-{name.lower()}")
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "judge")
+    findings = examine(model_args="base_url=http://127.0.0.1:9/v1")
+    assert areas(findings) == list(AREAS)
+    assert [finding for finding in findings if (finding.state is State.OK) != (finding.fix == "")] == []
+    assert [finding.name for finding in findings if finding.area == MODEL] == ["address", "server"]
+    assert "ValueError: sent ***" in str(findings)
+    assert KEY not in str(findings)
+    findings = examine(["mediconfusion"])
+    assert {"judge", "weights", MODEL} & {*areas(findings)} == set()
+    assert [finding.name for finding in findings if finding.area == "datasets"] == ["mediconfusion"]
 
 
 @each_row(
-    "error, found, fix",
+    "error, sentence, fix",
     [
-        (
-            SystemExit("canary"),
-            "this could not be checked (SystemExit at test_examining.py:",
-            "look at the named location",
-        ),
+        (SystemExit("canary"), "this could not be checked (SystemExit at test_examining.py:", "look at the named"),
         (MedTasksError("no disk; make room"), "no disk", "make room"),
     ],
 )
-def test_failing_check_keeps_what_it_found_and_quotes_nothing_of_others(error, found, fix):
+def test_failing_check_keeps_its_earlier_findings_and_quotes_nothing_of_others(error, sentence, fix):
     earlier = CheckResult("tasks", "first", State.OK, "it is there")
 
     def check():
@@ -56,75 +58,51 @@ def test_failing_check_keeps_what_it_found_and_quotes_nothing_of_others(error, f
 
     first, last = findings_of("tasks", "second", check)
     assert (first, last.area, last.name, last.state) == (earlier, "tasks", "second", State.PROBLEM)
-    assert (last.found.startswith(found), last.fix.startswith(fix), "canary" in str(last)) == (True, True, False)
+    assert (last.found.startswith(sentence), last.fix.startswith(fix), "canary" in str(last)) == (True, True, False)
 
 
-def test_interruption_is_no_finding():
-    def interrupted():
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        findings_of("tasks", "second", interrupted)
-
-
-def test_failing_check_costs_nothing_else(quick, monkeypatch):
-    usual = examine()
-
+def test_failing_checks_cost_nothing_else(monkeypatch):
     def fail(*arguments, **rest):
         raise RuntimeError("canary of a record")
 
+    usual = examine()
     monkeypatch.setattr(machine.shutil, "disk_usage", fail)
     monkeypatch.setattr(tasks_and_data, "prepared_data", fail)
     monkeypatch.setattr(machine, "harness_version", fail)
-    found = examine()
-    assert {"disk", "prepared", "version"} <= {one.name for one in found if "could not be checked" in one.found}
-    assert "canary" not in str(found)
-    kept = [one for one in usual if one.area not in ("machine", "datasets") and one.name != "version"]
-    assert [one for one in kept if one not in found] == []
+    findings = examine()
+    failing = {finding.name for finding in findings if "could not be checked" in finding.found}
+    assert {"disk", "prepared", "version"} <= failing
+    assert "canary" not in str(findings)
+    others = [item for item in usual if item.area not in ("machine", "datasets") and item.name != "version"]
+    assert [finding for finding in others if finding not in findings] == []
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        findings_of("tasks", "second", interrupt)
 
 
-def test_malformed_own_file_is_named_and_costs_only_what_depends_on_tasks(quick):
+def test_malformed_own_file_is_named_and_costs_only_what_depends_on_tasks():
     own_tasks_folder().mkdir(parents=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: [")
-    found = examine()
-    assert "mine.yaml" in next(one.found for one in found if (one.area, one.name) == ("tasks", "task files"))
-    assert set(areas(found)) == set(AREAS) - {MODEL}
-    assert next(one for one in found if (one.area, one.name) == ("tasks", "names")).state is State.OK
+    findings = examine()
+    assert "mine.yaml" in next(finding.found for finding in findings if finding.name == "task files")
+    assert set(areas(findings)) == set(AREAS) - {MODEL}
 
 
-def test_no_secret_in_any_finding(quick, monkeypatch):
-    """Whatever a package, a driver or a user's variable says: keys in the environment are not repeated."""
-    for name in ("MEDTASKS_JUDGE_API_KEY", "HF_TOKEN", "MY_SERVICE_TOKEN"):
-        monkeypatch.setenv(name, f"{KEY}-{name.lower()}")
-    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
-    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "judge")
-    loud = TORCH.problem("torch", f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "install another")
-    monkeypatch.setattr(machine, "torch_stack", lambda: [loud])
-    found = examine()
-    assert "ValueError: sent ***" in str(found)
-    assert KEY not in str(found)
-
-
-def test_scope_without_names_is_everything():
-    found = scope_of([])
-    assert (found.chosen, found.datasets) == (False, tuple(CATALOGUE))
-    assert {task.name for task in found.tasks} == {task.name for task in task_files().values() if task.kind == "task"}
-
-
-@each_row(
-    "names, datasets, foreign",
-    [
+def test_scope_of_names():
+    everything = scope_of([])
+    assert (everything.chosen, everything.datasets) == (False, tuple(CATALOGUE))
+    tasks = {task.name for task in task_files().values() if task.kind == "task"}
+    assert {task.name for task in everything.tasks} == tasks
+    for names, datasets, foreign in (
         (["mediconfusion_all"], ["mediconfusion"], ()),
         (["mediconfusion_gd_blind"], ["mediconfusion"], ()),
         (["multimedeval_nli", "mme", "mediconfusion", "x"], ["multimedeval_mednli", "mediconfusion"], ("mme", "x")),
-    ],
-)
-def test_scope_of_names(names, datasets, foreign):
-    found = scope_of(names)
-    assert (found.chosen, list(found.datasets), found.foreign) == (True, datasets, foreign)
-
-
-def test_metrics_and_labeler_of_a_scope():
+    ):
+        scope = scope_of(names)
+        assert (scope.chosen, list(scope.datasets), scope.foreign) == (True, datasets, foreign)
     metrics = {metric.name for metric in scope_of(["multimedeval_mimic_cxr_report"]).metrics}
     assert {"bleu", "meteor", "bertscore_multimedeval", "chexbert", "radgraph", "radcliq_v1_multimedeval"} <= metrics
     assert scope_of(["mediconfusion"]).metrics == ()

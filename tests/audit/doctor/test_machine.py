@@ -15,9 +15,9 @@ from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.machine import disks, harness_version, memory, torch_stack
 
 from ...tables import each_row
-from .conftest import expect, only
+from .findings import expect, only, states
 
-NAMES = ["data folder", "Hub cache", "temporary folder"]
+FOLDERS = ["data folder", "Hub cache", "temporary folder"]
 TORCH = """
 import types, warnings
 __version__ = "{version}"
@@ -32,44 +32,27 @@ cuda = types.SimpleNamespace(
     get_device_name=lambda index: "NVIDIA Imagined",
 )
 """
-
 TRANSFORMERS = """
 import types
 __version__ = "5.0"
 utils = types.SimpleNamespace(is_torch_available=lambda: {uses})
 """
-
 TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
 NMS = "raise RuntimeError('operator torchvision::nms does not exist')"
 
 
-@pytest.fixture
-def free(monkeypatch):
-    """So many GB are free on every disk."""
-    return lambda gb: monkeypatch.setattr(
-        machine.shutil, "disk_usage", lambda path: SimpleNamespace(free=int(gb * 1e9))
-    )
-
-
-@each_row("gb, state", [(4.9, State.WARNING), (5.0, State.OK)])
-def test_disks(free, gb, state):
-    free(gb)
-    found = list(disks())
-    assert [(one.name, one.state) for one in found] == [(name, state) for name in NAMES]
-    assert f"{gb} GB are free" in found[0].found
-    assert state is State.OK or all(word in str(found) for word in ("MEDTASKS_HOME", "HF_HOME", "TMPDIR"))
-
-
-def test_data_folder_that_is_not_there_or_a_file(free, tmp_path, monkeypatch):
-    free(50)
+def test_disks(tmp_path, monkeypatch):
+    for gb, state in ((4.9, State.WARNING), (5.0, State.OK)):
+        monkeypatch.setattr(machine.shutil, "disk_usage", lambda _, free=int(gb * 1e9): SimpleNamespace(free=free))
+        findings = list(disks())
+        assert states(findings) == dict.fromkeys(FOLDERS, state)
+        assert f"{gb} GB are free" in findings[0].found
+        assert state is State.OK or all(name in str(findings) for name in ("MEDTASKS_HOME", "HF_HOME", "TMPDIR"))
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "not" / "yet"))
     assert only(disks(), "data folder").state is State.OK
     assert os.listdir(tmp_path) == []  # it is not made
     (tmp_path / "not").write_text("")
     assert only(disks(), "data folder").state is State.PROBLEM
-
-
-def test_data_folder_that_cannot_be_written_to(tmp_path, monkeypatch):
     real = tempfile.TemporaryFile
 
     def refuse(*arguments, dir=None, **rest):
@@ -82,19 +65,12 @@ def test_data_folder_that_cannot_be_written_to(tmp_path, monkeypatch):
     expect(only(disks(), "data folder"), State.PROBLEM, os.strerror(errno.EROFS), fix="MEDTASKS_HOME")
 
 
-@each_row(
-    "available, limit, state, words",
-    [
-        (3.9, None, State.WARNING, "3.9 GB"),
-        (64, 2, State.WARNING, "2.0 GB"),
-        (8, 64, State.OK, "8.0 GB"),
-    ],
-)
-def test_memory(tmp_path, monkeypatch, available, limit, state, words):
-    (tmp_path / "limit").write_text("max" if limit is None else str(int(limit * 1e9)))
+@each_row("available, limit, state", [(3.9, "max", State.WARNING), (64, 2 * 10**9, State.WARNING), (8, 64e9, State.OK)])
+def test_memory(tmp_path, monkeypatch, available, limit, state):
+    (tmp_path / "limit").write_text(limit if limit == "max" else str(int(limit)))
     monkeypatch.setattr(machine, "_CONTAINER_LIMITS", (tmp_path / "limit", tmp_path / "none"))
     monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: SimpleNamespace(available=int(available * 1e9)))
-    expect(only(memory()), state, words)
+    expect(only(memory()), state, "2.0 GB" if available == 64 else f"{available:.1f} GB")
 
 
 @pytest.fixture
@@ -123,28 +99,20 @@ def stack(monkeypatch, tmp_path):
 
 
 def test_gpus(stack):
-    found = stack(gpus=2)
-    assert [one.state for one in found] == [State.OK] * 5
-    assert only(found, "GPU 1").found == "NVIDIA Imagined, 70.0 of 80.0 GB free"
-    assert only(found, "torch").found == "torch 2.9.0+cu130 can be imported"
-
-
-def test_torch_that_cannot_be_imported(stack):
-    found = stack(torch="raise OSError('libcudart.so.13: cannot open shared object file')")
-    expect(only(found, "torch"), State.PROBLEM, "libcudart")
-    assert not any(one.name.startswith("GPU") for one in found)
+    findings = stack(gpus=2)
+    assert [finding.state for finding in findings] == [State.OK] * 5
+    assert only(findings, "GPU 1").found == "NVIDIA Imagined, 70.0 of 80.0 GB free"
+    assert only(findings, "torch").found == "torch 2.9.0+cu130 can be imported"
 
 
 @pytest.mark.parametrize(
     ("fields", "name", "state", "words", "fix"),
     [
         ({"gpus": 1, "free": 1}, "GPU 0", State.WARNING, "1.0 of 80.0", "nvidia-smi"),
+        ({"torch": "raise OSError('libcudart.so.13: not there')"}, "torch", State.PROBLEM, "libcudart", "one index"),
         ({"version": "2.9.0+cpu", "vision": NMS}, "torchvision", State.PROBLEM, "torchvision::nms", "from one index"),
         ({"uses": False}, "transformers", State.PROBLEM, "does not accept", ""),
-        (
-            *({"before": f"warnings.warn({TOO_OLD!r})", "driver": True}, "GPU", State.WARNING),
-            *(TOO_OLD.rstrip("."), "update the driver"),
-        ),
+        ({"before": f"warnings.warn({TOO_OLD!r})"}, "GPU", State.WARNING, TOO_OLD[:-1], "update the driver"),
         ({"before": "raise RuntimeError('CUDA error: unknown error')"}, "GPU", State.WARNING, "unknown error", ""),
         ({"driver": False}, "GPU", State.NOTE, "finds no GPU", ""),
         ({"driver": True, "cuda": "None", "version": "2.9.0"}, "GPU", State.WARNING, "built for the CPU", ""),
@@ -153,38 +121,36 @@ def test_torch_that_cannot_be_imported(stack):
     ],
 )
 def test_what_is_wrong_with_the_stack(stack, fields, name, state, words, fix):
-    expect(only(stack(**fields), name), state, words, called=name or "torch", fix=fix)
+    findings = stack(**fields)
+    expect(only(findings, name), state, words, fix=fix)
+    assert name != "torch" or not any(finding.name.startswith("GPU") for finding in findings)
 
 
-@each_row("name, states", [("torch", [State.PROBLEM]), ("torchvision", [])])
-def test_module_that_is_not_installed(stack, monkeypatch, name, states):
+@each_row("name, expected", [("torch", [State.PROBLEM]), ("torchvision", [])])
+def test_module_that_is_not_installed(stack, monkeypatch, name, expected):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda wanted: None if wanted == name else real(wanted))
-    assert [one.state for one in stack() if one.name == name] == states
+    assert [finding.state for finding in stack() if finding.name == name] == expected
 
 
 @each_row(
     "installed, state",
-    [
-        ("0.7.3", State.OK),
-        ("0.7.9.dev1", State.OK),
-        ("0.7.2", State.PROBLEM),
-        ("0.8.0", State.PROBLEM),
-        (None, State.WARNING),
-    ],
+    [("0.7.3", State.OK), ("0.7.9.dev1", State.OK), ("0.7.2", State.PROBLEM), ("0.8.0", State.PROBLEM)],
 )
 def test_version_of_the_harness(monkeypatch, installed, state):
     monkeypatch.setattr(machine, "installed_version", lambda name: installed)
     fix = "" if state is State.OK else "pip install 'lmms_"
-    found = expect(only(harness_version()), state, installed or "", fix=fix)
-    assert "<0.8,>=0.7.3" in found.found + found.fix
+    finding = expect(only(harness_version()), state, installed, fix=fix)
+    assert "<0.8,>=0.7.3" in finding.found + finding.fix
 
 
 def test_no_harness_and_no_metadata(monkeypatch):
     def missing(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
+    monkeypatch.setattr(machine, "installed_version", lambda name: None)
+    expect(only(harness_version()), State.WARNING, "is not installed as a package", fix="pip install 'lmms_")
     monkeypatch.setattr(importlib.metadata, "requires", missing)
     monkeypatch.setattr(machine, "harness_folder", lambda: None)
-    found = expect(only(harness_version()), State.PROBLEM, "lmms-eval is not installed")
-    assert found.fix == "pip install 'lmms_eval'"
+    finding = expect(only(harness_version()), State.PROBLEM, "lmms-eval is not installed")
+    assert finding.fix == "pip install 'lmms_eval'"

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from medtasks.audit.doctor import tasks_and_data
-from medtasks.audit.doctor.check_results import Scope, State
+from medtasks.audit.doctor.check_results import Scope, State, scope_of
 from medtasks.audit.doctor.tasks_and_data import (
     collisions,
     foreign_names,
     hub_token,
-    own_names,
     prepared_data,
     readable_replies,
     remote_models,
@@ -28,11 +27,10 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files
 
 from ...tables import each_row
-from .conftest import expect, only
+from .findings import EVERYTHING, expect, only, states
 
 NAME = "mediconfusion"
 PRIVATE, PUBLIC = "multimedeval_mimic_cxr_report", "multimedeval_vqa_rad"
-TOKEN = "hf_canary0123456789"
 TRUSTED = "MEDTASKS_TRUSTED_MODEL"
 
 # Names of tasks
@@ -42,28 +40,23 @@ TRUSTED = "MEDTASKS_TRUSTED_MODEL"
 def harness(tmp_path, monkeypatch):
     """Write task files of a harness that has no others; each text is a file of its own."""
 
-    def write(*texts, name="deep/er/{}.yaml"):
+    def write(*texts):
         tasks = tmp_path / "lmms_eval" / "tasks"
         shutil.rmtree(tasks, ignore_errors=True)
         monkeypatch.setattr(tasks_and_data, "harness_folder", lambda: tasks)
+        (tasks / "deep" / "er").mkdir(parents=True)
         for number, text in enumerate(texts):
-            path = tasks / name.format(number)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path = tasks / "deep" / "er" / f"{number}.yaml"
             path.write_text(text)
         return path
 
     return write
 
 
-def taken(scope):
-    return [found.name for found in collisions(scope) if found.state is State.PROBLEM]
-
-
-def test_installed_harness_has_none_of_our_names(everything):
+def test_installed_harness_has_none_of_our_names():
     tasks = task_files()
     names = {*tasks, *(tag for task in tasks.values() for tag in task.tags)}
-    assert own_names() == names  # those that have no file of their own, too
-    expect(only(collisions(everything)), State.OK, f"names of ours ({len(names)})")
+    expect(only(collisions(EVERYTHING)), State.OK, f"names of ours ({len(names)})")
 
 
 @each_row(
@@ -78,59 +71,47 @@ def test_installed_harness_has_none_of_our_names(everything):
         ("task: medevalkit_pmc_vqa_ll\n", "medevalkit_pmc_vqa_ll"),  # of variants.yml, as is the next
         ("task: a\ntag: medevalkit_reasoning\n", "medevalkit_reasoning"),
         ("task: multimedeval_slake_5shot\n", "multimedeval_slake_5shot"),
+        ("task: my-mediconfusion\n", None),
+        ("# task: mediconfusion\ntask: a\ndescription: unlike mediconfusion\n", None),
+        ("group: a\ntask: [mediconfusion]\n", None),  # selects ours and defines nothing
+        ("task: a\nclass: b\ntag: multimedeval_qa\n", None),  # a Python task has no tags
+        ("task: mediconfusion\n  broken: [\n", None),
     ],
 )
-def test_collision(harness, everything, text, name):
+def test_collision(harness, text, name):
     path = harness("task: mme\n", text)
-    found = only(collisions(everything))
-    assert (found.name, found.state, str(path) in found.found, str(path) in found.fix) == (
-        *(name, State.PROBLEM),
-        *(True, True),
-    )
+    finding = only(collisions(EVERYTHING))
+    if name is None:
+        assert finding.state is State.OK
+    else:
+        expect(finding, State.PROBLEM, str(path), called=name, fix=str(path))
 
 
-@each_row(
-    "text",
-    [
-        "task: my-mediconfusion\n",
-        "task: a\ndescription: unlike mediconfusion\n",
-        "# task: mediconfusion\ntask: a\n",
-        "group: a\ntask: [mediconfusion]\n",  # selects ours and defines nothing
-        "task: a\nclass: b\ntag: multimedeval_qa\n",  # a Python task has no tags
-        "task: mediconfusion\n  broken: [\n",
-    ],
-)
-def test_no_collision(harness, everything, text):
-    harness(text)
-    assert only(collisions(everything)).state is State.OK
+def test_collisions_of_chosen_tasks_and_of_the_users(harness, monkeypatch):
+    def names(scope=EVERYTHING):
+        return {finding.name for finding in collisions(scope) if finding.state is State.PROBLEM}
 
-
-def test_collisions_of_chosen_tasks_and_of_the_users(harness, everything, scope, monkeypatch):
     harness("task: mediconfusion\ntag: multimedeval_qa\n", "task: multimedeval_mine\n")
-    assert taken(scope("mediconfusion_all")) == ["mediconfusion"]
-    assert taken(scope("multimedeval_qa")) == ["multimedeval_qa"]
-    assert taken(scope("iu_xray_report")) == []
+    assert names(scope_of(["mediconfusion_all"])) == {"mediconfusion"}
+    assert names(scope_of(["multimedeval_qa"])) == {"multimedeval_qa"}
+    assert names(scope_of(["iu_xray_report"])) == set()
     own_tasks_folder().mkdir(parents=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: multimedeval_mine\n")
-    assert set(taken(everything)) == {"mediconfusion", "multimedeval_qa", "multimedeval_mine"}
+    assert names() == {"mediconfusion", "multimedeval_qa", "multimedeval_mine"}
+    harness("task: mme\n")
     for name in ("mediconfusion", "medevalkit_pmc_vqa_ll"):
         (own_tasks_folder() / "mine.yaml").write_text(f"task: {name}\n")
-        harness("task: mme\n")
-        expect(
-            only(found for found in collisions(everything) if found.state is State.PROBLEM), State.PROBLEM, "mine.yaml"
-        )
-        assert taken(everything) == [name]
+        expect(only(collisions(EVERYTHING), name), State.PROBLEM, "mine.yaml")
     monkeypatch.setattr(tasks_and_data, "harness_folder", lambda: None)
-    expect(only(collisions(everything)), State.PROBLEM, fix="pip install")
+    expect(only(collisions(EVERYTHING)), State.PROBLEM, fix="pip install")
 
 
-def test_foreign_names(harness, scope):
+def test_foreign_names(harness):
     harness("task: mme\ntag: their_tag\n")
-    found = list(foreign_names(scope("mme", "mediconfusoin", "mediconfusion", "their_tag")))
-    assert [(one.name, one.state) for one in found] == [
-        *(("mme", State.NOTE), ("mediconfusoin", State.PROBLEM), ("their_tag", State.NOTE))
-    ]
-    assert "did you mean 'mediconfusion'?" in found[1].found
+    findings = list(foreign_names(scope_of(["mme", "mediconfusoin", "mediconfusion", "their_tag"])))
+    notes = {"mme": State.NOTE, "mediconfusoin": State.PROBLEM, "their_tag": State.NOTE}
+    assert states(findings) == notes
+    assert "did you mean 'mediconfusion'?" in findings[1].found
 
 
 # Prepared data
@@ -149,7 +130,7 @@ def change(folder=NAME, /, **fields):
 
 
 def look(name=NAME, verify=False):
-    """The finding on the dataset of a task."""
+    """Return the finding on the dataset of a task."""
     task = TaskFile(name, "task", own_tasks_folder() / f"{name}.yaml", "", dataset=name)
     return only(prepared_data(Scope((name,), (task,)), verify=verify), name)
 
@@ -160,10 +141,10 @@ def test_states_of_a_dataset(home):
     fingerprint = Manifest.read(dataset_folder(NAME)).fingerprint
     expect(look(), State.OK, "is prepared", "32 questions", fingerprint)
     expect(look(verify=True), State.OK, "is verified", "32 questions", fingerprint)
-    picture = next((dataset_folder(NAME) / "images").rglob("*.jpg"))
-    picture.write_bytes(picture.read_bytes() + b"\0")
+    image = next((dataset_folder(NAME) / "images").rglob("*.jpg"))
+    image.write_bytes(image.read_bytes() + b"\0")
     assert look().state is State.OK
-    expect(look(verify=True), State.PROBLEM, "1 difference", picture.name)
+    expect(look(verify=True), State.PROBLEM, "1 difference", image.name)
     change(complete=False, left_out=["pair 3: no image", "pair 4: no image", "pair 5: no image"])
     expect(look(), State.WARNING, "incomplete (pair 3: no image; pair 4: no image ...)")
     change(rows=352)
@@ -196,26 +177,20 @@ def test_private_data_show_no_name(home):
     fields = {"name": own, "sample": False, "complete": False, "access": "credentialed"}
     change(own, **fields, left_out=["canary-patient-7.jpg is gone"])
     assert "canary-patient" not in str(expect(look(own), State.WARNING, "incomplete"))
-    for picture in (dataset_folder(own) / "images").rglob("*.jpg"):
-        picture.unlink()
-    found = expect(look(own, verify=True), State.PROBLEM, "differences from what was prepared")
-    assert ".jpg" not in str(found)
+    shutil.rmtree(dataset_folder(own) / "images")
+    finding = expect(look(own, verify=True), State.PROBLEM, "differences from what was prepared")
+    assert ".jpg" not in str(finding)
 
 
-def test_part_and_its_whole(home):
+def test_several_datasets_and_a_part_of_one(home, monkeypatch):
+    findings = list(prepared_data(EVERYTHING, verify=False))
+    assert states(findings) == {NAME: State.WARNING, "not prepared": State.NOTE}
+    assert f"of {len(CATALOGUE)} datasets {len(CATALOGUE) - 1} are not prepared" in findings[1].found
     shutil.copytree(dataset_folder(NAME), dataset_folder("part"))
     change("part", name="part", sample=False, selected_from=NAME)
     assert look("part").state is State.OK
     change("part", rows=5)
     assert look("part").fix == "medtasks data select mediconfusion ... --as part"
-    shutil.rmtree(dataset_folder(NAME))
-    assert expect(look("part"), State.PROBLEM, NAME).fix
-
-
-def test_several_datasets(home, everything, monkeypatch):
-    found = list(prepared_data(everything, verify=False))
-    assert [(one.name, one.state) for one in found] == [(NAME, State.WARNING), ("not prepared", State.NOTE)]
-    assert f"of {len(CATALOGUE)} datasets {len(CATALOGUE) - 1} are not prepared" in found[1].found
 
     def fail(name):
         raise MemoryError("canary")
@@ -225,6 +200,8 @@ def test_several_datasets(home, everything, monkeypatch):
     first, second = prepared_data(Scope(("a",), tasks), verify=False)
     assert (first.state, "MemoryError" in first.found, "canary" in first.found) == (State.PROBLEM, True, False)
     assert "not prepared" in second.found
+    shutil.rmtree(dataset_folder(NAME))
+    assert expect(look("part"), State.PROBLEM, NAME).fix
 
 
 # Who may see what
@@ -240,16 +217,17 @@ def bare_environment(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
 
 
-def test_hub_token(scope, everything, monkeypatch):
-    assert only(hub_token(everything)).state is State.NOTE
-    expect(only(hub_token(scope("gmai_mmbench_val"))), State.WARNING, "GMAI-MMBench", fix="hf auth login")
-    assert list(hub_token(scope("mediconfusion", "multimedeval_cbis_ddsm_mass"))) == []
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    assert TOKEN not in str(expect(only(hub_token(scope("gmai_mmbench_val"))), State.OK))
+def test_hub_token(monkeypatch):
+    gated, token = scope_of(["gmai_mmbench_val"]), "hf_canary0123456789"
+    assert only(hub_token(EVERYTHING)).state is State.NOTE
+    expect(only(hub_token(gated)), State.WARNING, "GMAI-MMBench", fix="hf auth login")
+    assert list(hub_token(scope_of(["mediconfusion", "multimedeval_cbis_ddsm_mass"]))) == []
+    monkeypatch.setenv("HF_TOKEN", token)
+    assert token not in str(expect(only(hub_token(gated)), State.OK))
     monkeypatch.delenv("HF_TOKEN")
     dataset_folder("gmai_mmbench_val").mkdir(parents=True)
     (dataset_folder("gmai_mmbench_val") / "manifest.json").write_text("{}")
-    assert list(hub_token(scope("gmai_mmbench_val"))) == []
+    assert list(hub_token(gated)) == []
 
 
 @each_row(
@@ -282,17 +260,18 @@ def test_replies_as_they_are_saved_and_public_data():
     assert only(readable_replies()).state is State.OK
 
 
-def test_models_that_may_see_credentialed_data(scope, monkeypatch):
-    assert list(remote_models(scope(PRIVATE))) == []
+def test_models_that_may_see_credentialed_data(monkeypatch):
+    private, public = scope_of([PRIVATE]), scope_of([PUBLIC])
+    assert list(remote_models(private)) == []
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
-    assert list(remote_models(scope(PUBLIC))) == []
-    proxy = expect(only(remote_models(scope(PRIVATE))), State.WARNING, "the proxy that HTTP_PROXY names")
-    assert "add 127.0.0.1 to NO_PROXY" in proxy.fix
+    assert list(remote_models(public)) == []
+    proxy = "the proxy that HTTP_PROXY names"
+    expect(only(remote_models(private)), State.WARNING, proxy, fix="add 127.0.0.1 to NO_PROXY")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    assert list(remote_models(scope(PRIVATE))) == []
+    assert list(remote_models(private)) == []
     monkeypatch.setenv(TRUSTED, "http://api.vendor.invalid")
-    expect(only(remote_models(scope(PRIVATE))), State.NOTE, "http://api.vendor.invalid:80", PRIVATE, called=TRUSTED)
-    for malformed in ("yes", "api.vendor.invalid", "http://user:PLANTED@api.vendor.invalid"):
+    expect(only(remote_models(private)), State.NOTE, "http://api.vendor.invalid:80", PRIVATE, called=TRUSTED)
+    for malformed in ("yes", "http://user:PLANTED@api.vendor.invalid"):
         monkeypatch.setenv(TRUSTED, malformed)
-        found = expect(only(remote_models(scope(PRIVATE))), State.PROBLEM, called=TRUSTED, fix="http(s)://host")
-        assert "PLANTED" not in str(found)
+        finding = expect(only(remote_models(private)), State.PROBLEM, called=TRUSTED, fix="http(s)://host")
+        assert "PLANTED" not in str(finding)

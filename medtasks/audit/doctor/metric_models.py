@@ -1,15 +1,17 @@
-"""Check of the LLM judge: its settings, its access to the data, its endpoint and its model."""
+"""Checks of the models that metrics use: their weights, WordNet, the labeler of chest findings, and the LLM judge."""
 
 import asyncio
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from medtasks.audit.doctor.check_results import JUDGE, CheckResult, Scope, State, of_error
+from medtasks.audit.doctor.check_results import WEIGHTS as AREA
 from medtasks.data.privacy import access_of
-from medtasks.errors import JudgeNotConfigured, JudgeRefused, near_match
+from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match
+from medtasks.extract.labeler import VARIABLE as LABELER
 from medtasks.families.family import Asks
 from medtasks.judges.judge_client import (
     API_KEY,
@@ -21,13 +23,71 @@ from medtasks.judges.judge_client import (
     server_of,
     settings_from_environment,
 )
+from medtasks.metrics.meteor import load_wordnet
+from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_path
+from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.net.chat_client import AdaptiveLimit, ChatClient
 from medtasks.net.servers import RemoteTrouble
 
+WORDNET = "wordnet"  # among the names of weights
 # Seconds without a byte after which the endpoint is given up here; a shorter time the user has set goes before.
 TIMEOUT_S = 5.0
 _NAME = re.compile(r"[\w.:/@+-]{1,120}", re.ASCII)
 _WRONG_ADDRESS = f"check {BASE_URL}; it often ends with /v1"
+
+
+def metric_weights(scope: Scope) -> Iterator[CheckResult]:
+    """Check the weights of the chosen tasks' metrics; without tasks, summarise those that are here."""
+    names = _needed(scope) if scope.chosen else [*WEIGHTS, WORDNET]
+    missing = {name: error for name in names if (error := weights_trouble(name))}
+    sentence = f"{len(names) - len(missing)} of {len(names)} sets of weights are here"
+    if scope.chosen:
+        for name in names:
+            lacking = of_error(AREA, name, State.WARNING, missing[name]) if name in missing else None
+            fix = f"medtasks weights fetch {name}"
+            yield replace(lacking, fix=fix) if lacking else AREA.ok(name, f"{name} is here")
+    elif missing:
+        fix = f"medtasks weights fetch {' '.join(missing)}"
+        yield AREA.note("metrics", f"{sentence}; missing {', '.join(missing)}", fix)
+    else:
+        yield AREA.ok("metrics", sentence)
+
+
+def model_settings(scope: Scope) -> Iterator[CheckResult]:
+    """Check the variables for the models of metrics."""
+    if scope.chosen and not _needed(scope):
+        return
+    try:
+        ModelSettings.from_environment()
+    except MedTasksError as error:
+        yield of_error(AREA, "settings", State.PROBLEM, error)
+
+
+def _needed(scope: Scope) -> list[str]:
+    names = [name for metric in scope.metrics for name in metric.weights]
+    if scope.needs_labeler and not os.environ.get(LABELER, "").strip():
+        names += ["chexbert", "bert-base-uncased"]
+    if any(metric.wordnet for metric in scope.metrics):
+        names.append(WORDNET)
+    return list(dict.fromkeys(names))
+
+
+def fetch_command(metrics: Iterable[str]) -> str:
+    """Return the command that fetches the weights that metrics of reports lack here; empty if none."""
+    chosen = set(metrics)
+    infos = [info for info in REPORT_METRICS.values() if chosen & {info.name, *info.keys}]
+    names = dict.fromkeys(name for info in infos for name in (*info.weights, *[WORDNET] * info.wordnet))
+    missing = [name for name in names if weights_trouble(name)]
+    return f"medtasks weights fetch {' '.join(missing)}" if missing else ""
+
+
+def weights_trouble(name: str) -> MedTasksError | None:
+    """Return the error of opening weights, or WordNet; None if they open."""
+    try:
+        _ = load_wordnet() if name == WORDNET else weights_path(name)
+    except MedTasksError as error:
+        return error
+    return None
 
 
 def judge(scope: Scope) -> Iterator[CheckResult]:
@@ -38,14 +98,12 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
     if not is_configured():
         fix = f"export {BASE_URL}=http://127.0.0.1:8000/v1 {MODEL}=<its model>, for another machine also {API_KEY}"
         required = ", ".join(task.name for task in asking if task.family.asks is Asks.JUDGE)
+        state, effect = State.WARNING, "so that the metrics that need one will have no value"
         if not scope.chosen:
-            sentence = "no judge is set up, without which some tasks lack metrics and some do not run"
-            yield JUDGE.note("settings", sentence, fix)
+            state, effect = State.NOTE, "without which some tasks lack metrics and some do not run"
         elif required:
-            yield JUDGE.problem("settings", f"no judge is set up, and {required} cannot run without one", fix)
-        else:
-            sentence = "no judge is set up, so that the metrics that need one will have no value"
-            yield JUDGE.warning("settings", sentence, fix)
+            state, effect = State.PROBLEM, f"and {required} cannot run without one"
+        yield CheckResult(JUDGE, "settings", state, f"no judge is set up, {effect}", fix)
         return
     try:
         settings = settings_from_environment()
@@ -55,7 +113,7 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
         return
     where = "this machine" if settings.is_local else "another machine"
     yield JUDGE.ok("settings", f"the judge is {settings.model} at {settings.base_url}, on {where}")
-    datasets = list(dict.fromkeys(task.dataset for task in asking if task.dataset))
+    datasets = dict.fromkeys(task.dataset for task in asking if task.dataset)
     refused = {}
     for dataset in datasets:
         try:

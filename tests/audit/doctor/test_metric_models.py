@@ -1,0 +1,190 @@
+"""Weights of metrics, WordNet, the labeler, and the judge, against a server on this machine that misbehaves."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+from medtasks.audit.doctor import metric_models as checks
+from medtasks.audit.doctor.check_results import State, scope_of
+from medtasks.audit.doctor.metric_models import fetch_command, judge, metric_weights, model_settings
+from medtasks.errors import WeightsMissing
+from medtasks.metrics.model_settings import WEIGHTS, weights_folder
+
+from ...local_server import LocalServer, QuietHandler, serving
+from ...tables import each_row
+from .findings import EVERYTHING, expect, only, states
+
+REPORT, LABELS = scope_of(["multimedeval_mimic_cxr_report"]), scope_of(["multimedeval_mimic_cxr_classification"])
+PAIRS, FREE_FORM = scope_of(["mediconfusion"]), scope_of(["mediconfusion_ff"])
+CREDENTIALED = scope_of(["medheval_visual_report"])
+
+
+def put(*names):
+    for name in names:
+        weights_folder(name).mkdir(parents=True)
+        for file in WEIGHTS[name].files:
+            (weights_folder(name) / file).write_text("")
+
+
+def test_weights(monkeypatch):
+    def missing():
+        raise WeightsMissing("WordNet is nowhere; fetch it")
+
+    monkeypatch.setattr(checks, "load_wordnet", missing)
+    names = ("distilroberta-base", "chexbert", "bert-base-uncased", "radgraph", "pubmedbert", "wordnet")
+    assert states(metric_weights(REPORT)) == dict.fromkeys(names, State.WARNING)
+    expect(only(metric_weights(REPORT), "radgraph"), State.WARNING, fix="medtasks weights fetch radgraph")
+    assert fetch_command(["bleu", "meteor"]) == "medtasks weights fetch wordnet"
+    put("radgraph")
+    finding = expect(only(metric_weights(EVERYTHING)), State.NOTE, f"1 of {len(WEIGHTS) + 1} ", fix="wordnet")
+    assert " radgraph " not in finding.fix
+    monkeypatch.setattr(checks, "load_wordnet", lambda: None)
+    assert states(metric_weights(REPORT)) == {
+        **dict.fromkeys(names, State.WARNING),
+        **dict.fromkeys(("radgraph", "wordnet"), State.OK),
+    }
+    put(*set(WEIGHTS) - {"radgraph"})
+    assert only(metric_weights(EVERYTHING)).state is State.OK
+    assert fetch_command(["meteor", "radgraph"]) == ""
+    assert [*metric_weights(PAIRS), *model_settings(PAIRS), *model_settings(EVERYTHING)] == []
+    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
+    expect(only(model_settings(EVERYTHING)), State.PROBLEM, "float8")
+
+
+def test_labels_need_chexbert_or_another_labeler(monkeypatch):
+    assert set(states(metric_weights(LABELS))) == {"chexbert", "bert-base-uncased"}
+    monkeypatch.setenv("MEDTASKS_LABELER", "somewhere:build")
+    assert list(metric_weights(LABELS)) == []
+
+
+KEY = "sk-canary-0123456789"
+MODEL = "judge-7b"
+ERROR = json.dumps({"error": {"message": f"bad key {KEY}", "code": None}})
+
+
+class Endpoint(LocalServer):
+    """Answers every request for models with a status and a text, or never; records all requests."""
+
+    def __init__(self):
+        super().__init__(Handler)
+        self.requests, self.over = [], threading.Event()
+        self.offer(MODEL)
+
+    def offer(self, *names):
+        self.answer = (200, json.dumps({"object": "list", "data": [{"id": name} for name in names]}))
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+class Handler(QuietHandler):
+    def do_GET(self):
+        self.server.requests.append((self.path, self.headers["Authorization"]))
+        status, text = self.server.answer
+        if text is None:
+            self.server.over.wait()
+            return
+        kind = "text/html" if text.startswith("<") else "application/json"
+        elsewhere = {"Location": "/elsewhere"} if 300 <= status < 400 else {}
+        self.reply(status, text.encode(), Content_Type=kind, **elsewhere)
+
+
+@pytest.fixture
+def endpoint(monkeypatch):
+    """A judge with a key that must never be seen."""
+    with serving(Endpoint()) as server:
+        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+        monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", MODEL)
+        monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", KEY)
+        yield server
+        server.over.set()
+
+
+def reply_of_judge():
+    """Return the finding on what the endpoint answered."""
+    settings, answer = judge(EVERYTHING)
+    expect(settings, State.OK, MODEL)
+    assert KEY not in str((settings, answer))
+    return only([answer])
+
+
+def test_no_judge():
+    assert only(judge(EVERYTHING)).state is State.NOTE
+    assert list(judge(PAIRS)) == []
+    expect(only(judge(scope_of(["mediconfusion_all", "mediconfusion_ff"]))), State.PROBLEM, "mediconfusion_ff cannot")
+    assert only(judge(CREDENTIALED)).state is State.WARNING
+
+
+def test_models_of_the_judge(endpoint):
+    assert list(judge(PAIRS)) == []  # no chosen task asks it
+    for listed in (MODEL, f"models/{MODEL}", f"{MODEL}:latest"):
+        endpoint.offer("other", listed)
+        expect(reply_of_judge(), State.OK, MODEL)
+    assert endpoint.requests == [("/v1/models", f"Bearer {KEY}")] * 3
+    endpoint.offer("judge-70b", "other", f"{KEY} judge-7b")
+    unknown = f"no model '{MODEL}' among its 3; did you mean 'judge-70b'?"
+    expect(reply_of_judge(), State.PROBLEM, unknown, called="model", fix="MEDTASKS_JUDGE_MODEL")
+    endpoint.offer(f"{MODEL}\x1b[2J", f"{MODEL} {KEY}", f"{MODEL}\n")  # what it calls its models is not trusted
+    assert reply_of_judge().found.endswith("among its 3")
+    endpoint.offer()
+    expect(reply_of_judge(), State.WARNING, "lists no models", called="model")
+
+
+@each_row(
+    "status, text, state, word, name, fix",
+    [
+        (401, ERROR, State.PROBLEM, "HTTP 401", "reply", "MEDTASKS_JUDGE_API_KEY"),
+        (403, "{}", State.WARNING, "HTTP 403", "model", "MEDTASKS_JUDGE_API_KEY"),
+        (307, ERROR, State.PROBLEM, "redirects", "reply", "MEDTASKS_JUDGE_BASE_URL"),
+        (429, ERROR, State.WARNING, "limits the rate", "reply", "later"),
+        (429, ERROR.replace("null", '"insufficient_quota"'), State.PROBLEM, "quota", "reply", ""),
+        (500, ERROR, State.PROBLEM, "HTTP 500", "reply", "later"),
+        (404, "{}", State.WARNING, "no list of models (HTTP 404)", "model", "/v1"),
+        *((200, text, State.PROBLEM, "no list of models", "reply", "") for text in ("<html>", '"text"', "{}")),
+    ],
+)
+def test_what_is_no_answer(endpoint, status, text, state, word, name, fix):
+    endpoint.requests.clear()
+    endpoint.answer = (status, text)
+    expect(reply_of_judge(), state, word, called=name, fix=fix)
+    assert len(endpoint.requests) == 1  # neither repeated nor redirected
+
+
+def test_slow_judge_and_none_at_the_address(endpoint, monkeypatch):
+    monkeypatch.setattr(checks, "TIMEOUT_S", 0.3)
+    endpoint.answer = (200, None)
+    expect(reply_of_judge(), State.PROBLEM, "did not answer within 0.3 s", called="reply")
+    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "0.2")  # a shorter time of the user's counts
+    assert "within 0.2 s" in reply_of_judge().found
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
+        expect(reply_of_judge(), State.PROBLEM, "Connection refused", fix="MEDTASKS_JUDGE_BASE_URL")
+
+
+@each_row("name, value", [("BASE_URL", f"https://user:{KEY}@host/v1"), ("MODEL", ""), ("TEMPERATURE", "warm")])
+def test_impossible_settings(endpoint, monkeypatch, name, value):
+    monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
+    finding = expect(only(judge(EVERYTHING)), State.PROBLEM, f"MEDTASKS_JUDGE_{name}", called="settings")
+    assert KEY not in str(finding)
+    assert endpoint.requests == []
+
+
+def test_remote_judge_and_credentialed_data(endpoint, monkeypatch):
+    remote, asked = "https://judge.example/v1", []
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", remote)
+    monkeypatch.setattr(checks, "_answer", lambda settings: asked.append(settings) or checks.JUDGE.ok("reply", "yes"))
+    refused = only(judge(CREDENTIALED), "access")
+    trust = "MEDTASKS_TRUSTED_JUDGE=https://judge.example:443"
+    expect(refused, State.PROBLEM, "'medheval_visual_report' is credentialed", fix=trust)
+    assert asked == []  # a judge that no chosen task may ask is left alone
+    assert states(judge(FREE_FORM)) == {"settings": State.OK, "reply": State.OK}
+    findings = list(judge(scope_of([])))
+    expect(only(findings, "access"), State.NOTE, "medheval_knowledge_open")
+    assert only(findings, "reply").state is State.OK
+    monkeypatch.setenv("MEDTASKS_TRUSTED_JUDGE", remote)
+    assert states(judge(CREDENTIALED)) == {"settings": State.OK, "reply": State.OK}
+    monkeypatch.setenv("MEDTASKS_TRUSTED_JUDGE", "judge.example")
+    expect(only(judge(CREDENTIALED), "access"), State.PROBLEM, "MEDTASKS_TRUSTED_JUDGE")
