@@ -108,7 +108,7 @@ def option_matching(few: int) -> bool:
         ]
 
     def batched(cleaned: Sequence[str]) -> list[int]:
-        references = References.of(cleaned_options)
+        references = References(cleaned_options)
         return [first_best(references.scores(reply)) for reply in cleaned]
 
     def one_by_one(replies: Sequence[str]) -> list[int]:

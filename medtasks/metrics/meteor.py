@@ -21,7 +21,7 @@ import tarfile
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,33 +58,31 @@ def meteor_score(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[st
     return float(score(reference_tokens, hypothesis_tokens, stemmer=porter_stemmer(), wordnet=synonyms, **_FORMULA))
 
 
-def meteor(_: ModelSettings) -> ReportMetric:
+def meteor(_: ModelSettings, *, synonyms: bool = True) -> ReportMetric:
     """Return the metric of :func:`meteor_score` with WordNet."""
-    return _metric("meteor", load_wordnet)
 
-
-def meteor_without_synonyms(_: ModelSettings) -> ReportMetric:
-    """Return the metric of :func:`meteor_score` without WordNet."""
-    return _metric("meteor_without_synonyms", lambda: None)
-
-
-def _metric(key: str, load: Callable[[], Any]) -> ReportMetric:
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
-        wordnet = load()
-
-        def score(reference: str, hypothesis: str) -> tuple[float]:
-            return (meteor_score(word_tokens(reference), word_tokens(hypothesis), wordnet),)
-
+        wordnet = load_wordnet() if synonyms else None
         settings = {
             "words": TOKENISER,
             "formula": ", ".join(("NLTK", *(f"{name} {value:g}" for name, value in _FORMULA.items()))),
             "stemmer": "Porter",
             "synonyms": f"WordNet {wordnet.get_version() or 'of unknown version'}" if wordnet else "none",
         }
-        return pair_metric((key,), score, settings)(references=references, hypotheses=hypotheses)
+        metric = pair_metric(
+            ("meteor" if synonyms else "meteor_without_synonyms",),
+            lambda *pair: [meteor_score(*map(word_tokens, pair), wordnet)],
+            settings,
+        )
+        return metric(references=references, hypotheses=hypotheses)
 
     return score_pairs
+
+
+def meteor_without_synonyms(settings: ModelSettings) -> ReportMetric:
+    """Return the metric of :func:`meteor_score` without WordNet."""
+    return meteor(settings, synonyms=False)
 
 
 def read_wordnet(source: Path) -> Any:
@@ -159,7 +157,7 @@ def wordnet_folder() -> Path:
 
 def load_wordnet() -> Any:
     """Return :func:`read_wordnet` of the database on this machine, read once per process in a second or two."""
-    corpora = [Path(str(folder), "corpora") for folder in _nltk().data.path]
+    corpora = [Path(str(folder), "corpora") for folder in from_report_extra("nltk.data", "METEOR").path]
     for path in (wordnet_folder(), *(folder / name for folder in corpora for name in ("wordnet", "wordnet.zip"))):
         if path.exists():
             return _read(path)
@@ -210,7 +208,7 @@ def prepare_wordnet(source: Path | None = None) -> Path:
 
 
 def _download(folder: str) -> None:
-    nltk = _nltk()
+    nltk = from_report_extra("nltk", "METEOR")
     searched = list(nltk.data.path)
     try:
         nltk.download("wordnet", folder, quiet=True, raise_on_error=True, print_error_to=io.StringIO())
@@ -221,8 +219,3 @@ def _download(folder: str) -> None:
         ) from error
     finally:
         nltk.data.path[:] = searched  # NLTK adds every folder that it downloads to
-
-
-def _nltk() -> Any:
-    from_report_extra("nltk.data", "METEOR")
-    return from_report_extra("nltk", "METEOR")

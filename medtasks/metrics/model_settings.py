@@ -162,7 +162,6 @@ _CANNOT_KEEP = (
     "Results of a metric's model cannot be kept in {path} ({error}); the run goes on, a rerun computes them again. "
     "Free some space, or remove that file if it is damaged."
 )
-_PUT_AFTER = 256  # values
 
 
 def default_cache_folder() -> Path:
@@ -206,14 +205,12 @@ class TextCache(SqliteCache):
         stored = self.get(list(keys.values()))
         values = {text: decode(stored[key]) for text, key in keys.items() if key in stored}
         missing = [text for text in keys if text not in values]
-        if not missing:
-            return values
         fresh: dict[bytes, bytes] = {}
         try:
-            for position, value in compute(missing):
+            for position, value in compute(missing) if missing else ():
                 values[missing[position]] = value
                 fresh[keys[missing[position]]] = encode(value)
-                if len(fresh) >= _PUT_AFTER:
+                if len(fresh) >= 256:
                     self.put(fresh)
                     fresh = {}
         finally:

@@ -18,8 +18,7 @@ sentence-level BLEU", WMT 2014; Lin, "ROUGE: a package for automatic evaluation 
 import math
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -35,8 +34,6 @@ from medtasks.metrics.overlaps import (
 )
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
 
-_EPSILON = 0.1  # count of smoothing method 1
-_METHOD4_SCALE = 5
 _ORDERS = (1, 2, 4)
 _ROUGE_TYPES = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}  # of rouge-score, by the ending of our keys
 
@@ -62,45 +59,38 @@ def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float
     return _single(penalty * precision)
 
 
-@dataclass(frozen=True)
 class References:
     """Counted words of reference texts, for comparison with many replies."""
 
-    lengths: tuple[int, ...]  # words of each reference
-    occurrences: Mapping[str, Sequence[tuple[int, int]]]  # of each word: (position of a reference, count)
-
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> "References":
-        """Count the words of reference texts."""
-        occurrences: dict[str, list[tuple[int, int]]] = {}
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._lengths = [len(text.split()) for text in texts]
+        self._occurrences: dict[str, list[tuple[int, int]]] = {}  # of each word: (position of a reference, count)
         for position, text in enumerate(texts):
             for word, count in Counter(text.split()).items():
-                occurrences.setdefault(word, []).append((position, count))
-        return cls(tuple(len(text.split()) for text in texts), occurrences)
+                self._occurrences.setdefault(word, []).append((position, count))
 
     def scores(self, reply: str) -> list[float]:
         """Return the BLEU-1 of one reply against each reference, shape (references,)."""
         words = reply.split()
-        matches = [0] * len(self.lengths)
+        matches = [0] * len(self._lengths)
         for word, count in Counter(words).items():
-            for position, limit in self.occurrences.get(word, ()):
+            for position, limit in self._occurrences.get(word, ()):
                 matches[position] += min(count, limit)
         return [
             bleu1_from_counts(count, len(words), length) if count else 0.0
-            for count, length in zip(matches, self.lengths, strict=True)
+            for count, length in zip(matches, self._lengths, strict=True)
         ]
 
 
 def bleu1(reply: str, reference: str) -> float:
     """Return the BLEU-1 of a reply against one reference; both are cleaned texts, compared word by word, with case."""
-    return References.of([reference]).scores(reply)[0]
+    return References([reference]).scores(reply)[0]
 
 
 def unsmoothed_bleu(counts: Sequence[NgramOverlap]) -> float:
-    """Return BLEU with equal weights and without smoothing, from n-grams of orders 1, 2, ..., shape (orders,).
+    """Return BLEU with equal weights and without smoothing, from n-grams of orders 1, 2, ...; 0 without a match in one.
 
-    Source: ``torchmetrics.text.BLEUScore`` 1.9, here in double precision, less than 1e-6 away. 0 when an order has no
-    match, as in a hypothesis of fewer words than the order.
+    Source: ``torchmetrics.text.BLEUScore`` 1.9, here in double precision, less than 1e-6 away.
     """
     return smoothed_bleu(counts, ()) if all(count.matches for count in counts) else 0.0
 
@@ -131,7 +121,7 @@ def radcliq_bleu_2(reference: str, hypothesis: str) -> float:
     reference_words, words = (
         [word for word in text.lower().replace(".", " .").split(" ") if word] for text in (reference, hypothesis)
     )
-    return smoothed_bleu(overlaps(reference_words, words, 2), [_EPSILON] * 2)
+    return smoothed_bleu(overlaps(reference_words, words, 2), [0.1] * 2)
 
 
 def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str]) -> float:
@@ -141,7 +131,7 @@ def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequen
     hypothesis of one word these orders are left out.
     """
     words = len(hypothesis_tokens)
-    first = math.log(words) / (2 * _METHOD4_SCALE) if words > 1 else 0.0
+    first = math.log(words) / 10 if words > 1 else 0.0
     counts = overlaps(reference_tokens, hypothesis_tokens, 4)
     return smoothed_bleu(counts, [first / 2**halved for halved in range(4)])
 
@@ -183,11 +173,8 @@ def corpus_bleu(_: ModelSettings) -> ReportMetric:
 
 def medheval_bleu(_: ModelSettings) -> ReportMetric:
     """Return the metric of :func:`nltk_method4_bleu` of NLTK's words."""
-
-    def score(reference: str, hypothesis: str) -> tuple[float]:
-        return (nltk_method4_bleu(word_tokens(reference), word_tokens(hypothesis)),)
-
-    return pair_metric(("method4_bleu",), score, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"})
+    settings = {"words": TOKENISER, "smoothing": "method 4", "case": "kept"}
+    return pair_metric(("method4_bleu",), lambda *pair: [nltk_method4_bleu(*map(word_tokens, pair))], settings)
 
 
 @lru_cache(maxsize=2)
@@ -207,20 +194,18 @@ def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> dict[str,
     return scores
 
 
-def rouge(_: ModelSettings) -> ReportMetric:
-    """Return the metric of ROUGE F1 without stemmer, as MultiMedEval."""
-    return _rouge("", stemmed=False)
+def rouge(_: ModelSettings, *, stemmed: bool = False) -> ReportMetric:
+    """Return the metric of ROUGE F1, as MultiMedEval."""
 
-
-def rouge_stemmed(_: ModelSettings) -> ReportMetric:
-    """Return the metric of ROUGE F1 of stems, as MedHEval, whose code swaps prediction and target: F1 is the same."""
-    return _rouge("stemmed_", stemmed=True)
-
-
-def _rouge(prefix: str, *, stemmed: bool) -> ReportMetric:
     def score(reference: str, hypothesis: str) -> list[float]:
         scores = rouge_scores(reference, hypothesis, stemmed=stemmed)
         return [float(scores[kind].fmeasure) for kind in _ROUGE_TYPES.values()]  # of an empty text, 0 is an int
 
     settings = {"words": "runs of a-z0-9 in lower case", "stemmer": "Porter" if stemmed else "none", "value": "F1"}
+    prefix = "stemmed_" if stemmed else ""
     return pair_metric([f"{prefix}rouge_{ending}" for ending in _ROUGE_TYPES], score, settings)
+
+
+def rouge_stemmed(settings: ModelSettings) -> ReportMetric:
+    """Return the metric of ROUGE F1 of stems, as MedHEval, whose code swaps prediction and target: F1 is the same."""
+    return rouge(settings, stemmed=True)

@@ -17,10 +17,6 @@ from typing import Any, NamedTuple
 
 from medtasks.errors import MedTasksError
 
-_CLOSED_SHARE = 0.4  # the paper says 0.5; the share can only be 0, 0.5 or 1
-_OPEN_RECALL = 0.75
-_NO_ZERO_DIVISION = 1e-8
-
 TOKENISER = "sentences end after . ! ? before white space; words by NLTKWordTokenizer"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
@@ -34,12 +30,12 @@ class TokenOverlap:
     f1: float  # harmonic mean, with 1e-8 added to its denominator: two equal sets score 0.999999995
 
 
-def token_overlap(reply: Set[str], target: Set[str]) -> TokenOverlap:
-    """Compare the tokens of a reply with those of the target."""
-    shared = len(reply & target)
-    precision = shared / len(reply) if reply else 0.0
-    recall = shared / len(target) if target else 0.0
-    return TokenOverlap(precision, recall, 2 * (precision * recall) / (precision + recall + _NO_ZERO_DIVISION))
+def token_overlap(reply: Set[object], target: Set[object], shared: Set[object] | None = None) -> TokenOverlap:
+    """Compare the tokens of a reply with those of the target; ``shared`` are by default all that both have."""
+    common = len(reply & target if shared is None else shared)
+    precision = common / len(reply) if reply else 0.0
+    recall = common / len(target) if target else 0.0
+    return TokenOverlap(precision, recall, 2 * (precision * recall) / (precision + recall + 1e-8))
 
 
 def overlap_f1(first: Set[object], second: Set[object]) -> float:
@@ -59,12 +55,12 @@ def closed_correct(reply: Set[str], cleaned_target: str) -> bool:
     For "no", "not" is right, too. A reply with both "yes" and "no" is right whatever the target.
     """
     accepted = {"no", "not"} if cleaned_target == "no" else {cleaned_target}
-    return len(reply & accepted) / len(accepted) >= _CLOSED_SHARE
+    return len(reply & accepted) / len(accepted) >= 0.4  # the paper says 0.5; the share can only be 0, 0.5 or 1
 
 
 def open_correct(recall: float) -> bool:
     """Return whether a reply to an open question is right: it has at least three quarters of the target's tokens."""
-    return recall >= _OPEN_RECALL
+    return recall >= 0.75
 
 
 def from_report_extra(module: str, needed_by: str) -> Any:

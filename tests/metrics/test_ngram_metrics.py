@@ -57,7 +57,7 @@ SMOOTHING = nltk_bleu.SmoothingFunction()
 def test_golden_multimedeval_choice_scores(golden, version, clean):
     for case in map(json.loads, (golden / "multimedeval_choice.jsonl").read_text(encoding="utf-8").splitlines()):
         recorded = case[version]
-        scores = References.of([clean(option) for option in case["options"]]).scores(clean(case["reply"]))
+        scores = References([clean(option) for option in case["options"]]).scores(clean(case["reply"]))
         assert scores == pytest.approx(recorded["scores"], rel=0, abs=1e-6), case
         assert scores.index(max(scores)) == recorded["index"], case
         assert (max(scores) == 0) == recorded["all_zero"], case
@@ -86,7 +86,7 @@ def test_is_the_formula(reply, reference):
     words, expected = reply.split(), reference.split()
     matches = sum((Counter(words) & Counter(expected)).values())
     score = min(1.0, math.exp(1 - len(expected) / len(words))) * matches / len(words) if matches else 0.0
-    assert References.of(["a x", reference]).scores(reply)[1] == pytest.approx(score, abs=1e-6)
+    assert References(["a x", reference]).scores(reply)[1] == pytest.approx(score, abs=1e-6)
 
 
 def test_single_precision():

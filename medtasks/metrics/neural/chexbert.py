@@ -89,19 +89,18 @@ def chexbert(settings: ModelSettings) -> ReportMetric:
     return _metric(settings, lambda *sides: mean_scores({"chexbert_similarity": list(map(cosine, *sides))}, {}))
 
 
-def f1_chexbert(settings: ModelSettings) -> ReportMetric:
+def f1_chexbert(
+    settings: ModelSettings, *, uncertain: Uncertain = "positive", prefix: str = "chexbert"
+) -> ReportMetric:
     """Return F1 of CheXbert's labels with uncertain as positive on both sides, as F1CheXbert counts."""
-    return _f1(settings, "positive", "chexbert")
 
-
-def f1_chexbert_certain(settings: ModelSettings) -> ReportMetric:
-    """Return the same with uncertain as negative, as MultiMedEval's classification and part of the literature."""
-    return _f1(settings, "negative", "chexbert_certain")
-
-
-def _f1(settings: ModelSettings, uncertain: Uncertain, prefix: str) -> ReportMetric:
     def score(*sides: Sequence[Reading]) -> ReportScores:
         gold, predicted = ([reading.classes for reading in side] for side in sides)
         return label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
 
     return _metric(settings, score)
+
+
+def f1_chexbert_certain(settings: ModelSettings) -> ReportMetric:
+    """Return the same with uncertain as negative, as MultiMedEval's classification and part of the literature."""
+    return f1_chexbert(settings, uncertain="negative", prefix="chexbert_certain")

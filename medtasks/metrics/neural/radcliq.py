@@ -31,14 +31,14 @@ class RadCliQInputs(NamedTuple):
 
 @dataclass(frozen=True)
 class RadCliQModel:
-    """A linear model over standardised inputs: ``intercept + sum((input - mean) / scale * coefficient)``."""
+    """A linear model over standardised inputs."""
 
     means: RadCliQInputs
     scales: RadCliQInputs
     coefficients: RadCliQInputs
     intercept: float
 
-    def score(self, inputs: RadCliQInputs) -> float:
+    def score(self, inputs: Sequence[float]) -> float:
         """Return RadCliQ of one pair: about -1 to 6, lower is better."""
         terms = zip(inputs, self.means, self.scales, self.coefficients, strict=True)
         return self.intercept + sum((value - mean) / scale * weight for value, mean, scale, weight in terms)
@@ -76,7 +76,15 @@ MULTIMEDEVAL = {
 _MODELS = ("radgraph", "chexbert", "distilroberta-base")
 
 
-def _radcliq(key: str, model: RadCliQModel, sources: Mapping[str, str], settings: ModelSettings) -> ReportMetric:
+def radcliq_v1(
+    settings: ModelSettings,
+    *,
+    key: str = "radcliq_v1",
+    model: RadCliQModel = RADCLIQ_V1,
+    sources: Mapping[str, str] = CXR_REPORT_METRIC,
+) -> ReportMetric:
+    """Return RadCliQ, by default v1 from the inputs of CXR-Report-Metric."""
+
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
         if settings.weights is not None:
@@ -96,7 +104,7 @@ def _radcliq(key: str, model: RadCliQModel, sources: Mapping[str, str], settings
             scores = report_metric(source, settings)(references=reference_texts, hypotheses=hypothesis_texts)
             stated |= {name: source_key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
             columns.append(scores.samples[source_key])
-        values = [model.score(RadCliQInputs(*row)) for row in zip(*columns, strict=True)]
+        values = [model.score(row) for row in zip(*columns, strict=True)]
         return mean_scores({key: values}, stated)
 
     return score
@@ -104,12 +112,7 @@ def _radcliq(key: str, model: RadCliQModel, sources: Mapping[str, str], settings
 
 def radcliq_v0(settings: ModelSettings) -> ReportMetric:
     """Return RadCliQ v0 from the inputs of CXR-Report-Metric."""
-    return _radcliq("radcliq_v0", RADCLIQ_V0, CXR_REPORT_METRIC, settings)
-
-
-def radcliq_v1(settings: ModelSettings) -> ReportMetric:
-    """Return RadCliQ v1 from the inputs of CXR-Report-Metric."""
-    return _radcliq("radcliq_v1", RADCLIQ_V1, CXR_REPORT_METRIC, settings)
+    return radcliq_v1(settings, key="radcliq_v0", model=RADCLIQ_V0)
 
 
 def radcliq_v1_multimedeval(settings: ModelSettings) -> ReportMetric:
@@ -117,4 +120,4 @@ def radcliq_v1_multimedeval(settings: ModelSettings) -> ReportMetric:
 
     Its BERTScore weighs tokens by their frequency in the hypotheses of the call: a pair's score depends on the others.
     """
-    return _radcliq("radcliq_v1_multimedeval", RADCLIQ_V1, MULTIMEDEVAL, settings)
+    return radcliq_v1(settings, key="radcliq_v1_multimedeval", sources=MULTIMEDEVAL)

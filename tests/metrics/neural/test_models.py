@@ -14,8 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.bertscore import BertScore
-from medtasks.metrics.neural.bertscore_encoder import ContextualEncoder
+from medtasks.metrics.neural.bertscore import BertScore, ContextualEncoder
 from medtasks.metrics.neural.chexbert import Chexbert
 from medtasks.metrics.neural.chexbert_network import ChexbertNetwork
 from medtasks.metrics.neural.radgraph import RadGraph

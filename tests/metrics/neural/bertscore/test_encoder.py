@@ -10,8 +10,7 @@ from transformers import RobertaModel
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.bertscore import encoder_digest
-from medtasks.metrics.neural.bertscore_encoder import ContextualEncoder
+from medtasks.metrics.neural.bertscore import ContextualEncoder, encoder_digest
 
 from ....tables import each_row
 

@@ -11,17 +11,17 @@ import pytest
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.cross_check import package_bertscore
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural import bertscore_encoder as encoder_module
+from medtasks.metrics.neural import bertscore as encoder_module
 from medtasks.metrics.neural.bertscore import (
     BASELINE_F1,
     BertScore,
     BertScores,
+    ContextualEncoder,
     Idf,
     bertscore,
     bertscore_multimedeval,
     medheval_bertscore,
 )
-from medtasks.metrics.neural.bertscore_encoder import ContextualEncoder
 
 from ....tables import each_row
 
