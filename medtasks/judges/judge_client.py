@@ -119,8 +119,8 @@ def settings_from_environment(
             return convert(text) if text else default
         except ValueError:
             kind = "a whole number" if convert is int else "a number"
-            example = f"for example {name}={default}"
-            raise JudgeNotConfigured(f"{name} is '{text}' but must be {kind}, {example}.") from None
+            message = f"{name} is '{text}' but must be {kind}, for example {name}={default}."
+            raise JudgeNotConfigured(message) from None
 
     settings = JudgeSettings(
         base_url=values[BASE_URL].rstrip("/"),

@@ -31,16 +31,14 @@ from medtasks.errors import WeightsMissing
 from medtasks.home import home
 from medtasks.metrics.model_settings import ModelSettings, packed_files
 from medtasks.metrics.overlaps import TOKENISER, from_report_extra, porter_stemmer, word_tokens
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, pair_metric
 
 _FORMULA = {"alpha": 0.9, "beta": 3.0, "gamma": 0.5}  # weight of recall, power of the fragmentation, largest penalty
 _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: ())
 
 _FETCH = "medtasks weights fetch wordnet"
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
-_REQUIRED = tuple(f"{kind}.{part}" for kind in ("data", "index") for part in PARTS_OF_SPEECH) + tuple(
-    f"{part}.exc" for part in PARTS_OF_SPEECH
-)
+_REQUIRED = tuple(name.format(part) for name in ("data.{}", "index.{}", "{}.exc") for part in PARTS_OF_SPEECH)
 _OPTIONAL = ("LICENSE", "README", "citation.bib", "cntlist.rev", "index.sense", "lexnames")  # the others of NLTK's
 _MARK = _REQUIRED[0]
 _FILE = re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, (*_REQUIRED, *_OPTIONAL)))})")
@@ -62,7 +60,6 @@ def meteor(_: ModelSettings, *, synonyms: bool = True) -> ReportMetric:
     """Return the metric of :func:`meteor_score` with WordNet."""
 
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        check_lengths(references, hypotheses)
         wordnet = load_wordnet() if synonyms else None
         settings = {
             "words": TOKENISER,
@@ -127,11 +124,8 @@ def database_files(source: Path) -> dict[str, bytes]:
         raise WeightsMissing(f"there is no WordNet database in {source}; it has files like '{_MARK}'")
     if len(folders) > 1 and folders[0]:
         raise WeightsMissing(f"{source} holds several WordNet databases; give one of them: {', '.join(folders)}")
-    files = {
-        name: members[folders[0] + name].replace(b"\r", b"")
-        for name in _REQUIRED + _OPTIONAL
-        if folders[0] + name in members
-    }
+    inside = {name.removeprefix(folders[0]): content.replace(b"\r", b"") for name, content in members.items()}
+    files = {name: inside[name] for name in _REQUIRED + _OPTIONAL if name in inside}
     if missing := [name for name in _REQUIRED if name not in files]:
         raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
     try:

@@ -24,15 +24,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.overlaps import (
-    TOKENISER,
-    NgramOverlap,
-    from_report_extra,
-    overlaps,
-    porter_stemmer,
-    word_tokens,
-)
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
+from medtasks.metrics.overlaps import TOKENISER, NgramOverlap, from_report_extra, overlaps, porter_stemmer, word_tokens
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, pair_metric
 
 _ORDERS = (1, 2, 4)
 _ROUGE_TYPES = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}  # of rouge-score, by the ending of our keys
@@ -161,7 +154,6 @@ def corpus_bleu(_: ModelSettings) -> ReportMetric:
     """Return the metric of BLEU-4 of the corpus by sacrebleu, divided by 100; there is no value per pair."""
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        check_lengths(references, hypotheses)
         # force only suppresses a warning about a corpus where most lines end in " .".
         scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
         total = scorer.corpus_score(hypotheses, [references]).score / 100 if references else math.nan

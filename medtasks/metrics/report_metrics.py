@@ -33,19 +33,12 @@ def mean_scores(samples: Mapping[str, Sequence[float]], settings: Mapping[str, s
     return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, settings)
 
 
-def check_lengths(references: Sequence[str], hypotheses: Sequence[str]) -> None:
-    """Raise a ValueError unless there is one hypothesis per reference."""
-    if len(references) != len(hypotheses):
-        raise ValueError(f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs")
-
-
 def pair_metric(
     keys: Sequence[str], score: Callable[[str, str], Sequence[float]], settings: Mapping[str, str]
 ) -> ReportMetric:
     """Return a metric whose ``score`` returns one value per key for a pair (reference, hypothesis)."""
 
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        check_lengths(references, hypotheses)
         rows = [score(*pair) for pair in zip(references, hypotheses, strict=True)]
         return mean_scores({key: [row[column] for row in rows] for column, key in enumerate(keys)}, settings)
 
@@ -94,10 +87,7 @@ _ENTRIES = (
         "radcliq_bleu", "BLEU-2 as CXR-Report-Metric computes it", ("radcliq_bleu_2",), _NGRAMS, scale=Scale.RAW
     ),
     MetricInfo(
-        "medheval_bleu",
-        "mean of sentence BLEU-4, smoothed by method 4, as MedHEval",
-        ("method4_bleu",),
-        _NGRAMS,
+        "medheval_bleu", "mean of sentence BLEU-4, smoothed by method 4, as MedHEval", ("method4_bleu",), _NGRAMS
     ),
     MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", _keys("rouge", "1", "2", "l"), _NGRAMS),
     MetricInfo("rouge_stemmed", "ROUGE F1 with Porter's stemmer", _keys("stemmed_rouge", "1", "2", "l"), _NGRAMS),
@@ -185,4 +175,10 @@ def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMet
     info = metric_info(name)
     factory = getattr(importlib.import_module(f"medtasks.metrics.{info.module}"), info.name)
     metric: ReportMetric = factory(settings or ModelSettings.from_environment())
-    return metric
+
+    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        if len(references) != len(hypotheses):
+            raise ValueError(f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs")
+        return metric(references=references, hypotheses=hypotheses)
+
+    return score_pairs

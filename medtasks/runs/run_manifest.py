@@ -56,12 +56,8 @@ class RunProcess(_Record):
     place: str | None  # digest of the machine's start and the process namespace, within which numbers are comparable
 
 
-def this_process() -> RunProcess:
-    """Return the identity of the calling process."""
-    return _identity(os.getpid())
-
-
-def _identity(pid: int) -> RunProcess:
+def process_of(pid: int) -> RunProcess:
+    """Return the identity of a process."""
     return RunProcess(pid=pid, began=_began(pid), place=_namespace())
 
 
@@ -83,7 +79,7 @@ def is_running(process: RunProcess) -> bool | None:
 def descendants(pid: int) -> list[RunProcess]:
     """List the running children of a process, their children and so on."""
     try:
-        processes = [_identity(child.pid) for child in psutil.Process(pid).children(recursive=True)]
+        processes = [process_of(child.pid) for child in psutil.Process(pid).children(recursive=True)]
     except psutil.Error:
         return []
     return [process for process in processes if process.began is not None]

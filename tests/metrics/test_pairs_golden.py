@@ -53,13 +53,17 @@ def test_golden_mediconfusion_same_pairs_from_json_and_csv(test_data):
 @each_row("letter", ["A", "B"])
 def test_golden_mediconfusion_constant_a(pairs, letter):
     total = count(answered(pairs, lambda pair, position: letter))[TOTAL]
-    assert (total.individual_accuracy, total.set_accuracy, total.confusion, total.invalid_rate) == (0.5, 0, 1, 0)
+    assert (total.individual_score, total.set_score, total.confused, total.invalid) == (176, 0, 176, 0)
     assert (total.pairs, total.images, total.valid_pairs, total.resolved_pairs) == (176, 352, 176, 0)
 
 
 def test_golden_mediconfusion_perfect(pairs):
     table = count(answered(pairs, lambda pair, position: pair.images[position - 1].answer))
-    assert all(c.set_accuracy == c.individual_accuracy == c.precision == 1 and c.confusion == 0 for c in table.values())
+    assert all(
+        (counts.set_score, counts.individual_score, counts.confused) == (counts.resolved_pairs, counts.images, 0)
+        and counts.resolved_pairs == counts.pairs
+        for counts in table.values()
+    )
 
 
 def test_golden_mediconfusion_category_sizes(pairs, test_data):

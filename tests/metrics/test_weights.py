@@ -103,10 +103,6 @@ def test_without_network_the_place_for_the_files_is_told(monkeypatch):
 
 
 def test_named_weights_of_settings(tmp_path):
-    settings = ModelSettings(weights=tmp_path / "all", named_weights={"radgraph": tmp_path / "one"})
-    assert settings.weights_for("radgraph") == tmp_path / "one"
-    assert settings.weights_for("chexbert") == tmp_path / "all"
-    assert ModelSettings().weights_for("chexbert") is None
     assert hash(ModelSettings()) == hash(ModelSettings())
     with pytest.raises(UnknownName, match="did you mean 'radgraph'"):
         ModelSettings(named_weights={"radgrph": tmp_path})
@@ -130,8 +126,7 @@ def test_a_repository_on_the_hub_is_downloaded_once(monkeypatch):
         put(Path(local_dir), *ROBERTA)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    named = {"distilroberta-base": Path("somebody/my-roberta.v2")}
-    given = ModelSettings(named_weights=named).weights_for("distilroberta-base")
+    given = Path("somebody/my-roberta.v2")
     first = weights_path("distilroberta-base", given)
     assert first.name == "somebody--my-roberta.v2"
     assert weights_path("distilroberta-base", given) == first

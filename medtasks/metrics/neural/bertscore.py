@@ -18,18 +18,8 @@ from numpy.typing import NDArray
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key, weights_path
-from medtasks.metrics.neural.text_encoders import (
-    encoding,
-    explained,
-    length_batches,
-    longest_text,
-    padded,
-    present,
-    quiet,
-    run_batches,
-    weights_digest,
-)
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
+from medtasks.metrics.neural import text_encoders
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores
 
 if TYPE_CHECKING:
     import torch
@@ -152,7 +142,10 @@ def encoder_digest(folder: Path) -> str:
             f"{folder} lacks part of an encoder: config.json, a vocabulary (vocab.json and merges.txt, vocab.txt or "
             "tokenizer.json) and model.safetensors must be there"
         )
-    return " ".join(f"{file.name}={weights_digest([file])}" for file in present(folder, _TEXT_FILES) + weights)
+    return " ".join(
+        f"{file.name}={text_encoders.weights_digest([file])}"
+        for file in text_encoders.present(folder, _TEXT_FILES) + weights
+    )
 
 
 class ContextualEncoder:
@@ -166,8 +159,10 @@ class ContextualEncoder:
         self._dtype = settings.dtype
         fix = "fetch it again, or give another folder"
         with (
-            explained(lambda kind, reason: f"{folder} cannot be read as an encoder ({kind}: {reason}); {fix}"),
-            quiet(),
+            text_encoders.explained(
+                lambda kind, reason: f"{folder} cannot be read as an encoder ({kind}: {reason}); {fix}"
+            ),
+            text_encoders.quiet(),
         ):
             config = AutoConfig.from_pretrained(folder, local_files_only=True)
             if config.model_type not in _FAMILIES:
@@ -185,7 +180,7 @@ class ContextualEncoder:
             )
         self._model: Any = model.to(self.device).eval()
         self._prefix = " " if config.model_type == "roberta" else ""
-        self._longest = longest_text(config, self._tokenizer)
+        self._longest = text_encoders.longest_text(config, self._tokenizer)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, stripped, between [CLS] and [SEP], cut at the model's maximum length.
@@ -202,8 +197,8 @@ class ContextualEncoder:
         """Return the unit vectors of each text's tokens, float32 of shape (tokens, width), on the encoder's device."""
         from torch.nn.functional import normalize
 
-        ids, mask = padded(batch, self._tokenizer.pad_token_id, self.device)
-        with encoding(self.device, self._dtype):
+        ids, mask = text_encoders.padded(batch, self._tokenizer.pad_token_id, self.device)
+        with text_encoders.encoding(self.device, self._dtype):
             hidden = self._model(ids, attention_mask=mask).last_hidden_state
             unit = normalize(hidden.float(), dim=-1)
         return [vectors[: len(row)].clone() for vectors, row in zip(unit, batch, strict=True)]
@@ -243,9 +238,9 @@ def match_pairs(
     batch_size = settings.batch_size or (_CPU_BATCH if encoder.device.type == "cpu" else _GPU_BATCH)
     for _, group in groupby(range(len(queue)), lambda number: queue[number][0]):
         numbers = list(group)
-        of_window = length_batches([len(ids[queue[number][1]]) for number in numbers], batch_size)
+        of_window = text_encoders.length_batches([len(ids[queue[number][1]]) for number in numbers], batch_size)
         batches += [[numbers[index] for index in batch] for batch in of_window]
-    encoded = run_batches(
+    encoded = text_encoders.run_batches(
         batches,
         lambda batch: encoder.vectors([ids[queue[number][1]] for number in batch]),
         description="BERTScore",
@@ -260,7 +255,7 @@ def match_pairs(
         for position in pairs_of[queue[number]]:
             reference, hypothesis = pairs[position]
             if reference in vectors and hypothesis in vectors:
-                with encoding(encoder.device, "float32"):
+                with text_encoders.encoding(encoder.device, "float32"):
                     cosines = (vectors[reference] @ vectors[hypothesis].T).cpu()
                 yield matched(position, cosines)
 
@@ -279,10 +274,9 @@ class BertScore:
 
     def matches(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[TokenMatches]:
         """Return the matches of the tokens of each pair, shape (pairs,)."""
-        check_lengths(references, hypotheses)
         if not references:
             return []
-        folder = weights_path(self.encoder, self.settings.weights_for(self.encoder))
+        folder = weights_path(self.encoder, self.settings.named_weights.get(self.encoder))
         model = f"bertscore {_VERSION}, layer {self.layer}, {self.settings.dtype}, {encoder_digest(folder)}"
 
         def match(new: Sequence[tuple[str, str]]) -> Iterator[tuple[int, TokenMatches]]:

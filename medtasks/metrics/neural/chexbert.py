@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from medtasks.metrics.chest_findings import CONDITIONS, Uncertain, label_scores
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.metric_checkpoints import find_chexbert
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores
 
 _VERSION = 1  # raised when the same text and weights would give another reading
 
@@ -70,7 +70,6 @@ def _metric(
     settings: ModelSettings, score: Callable[[Sequence[Reading], Sequence[Reading]], ReportScores]
 ) -> ReportMetric:
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        check_lengths(references, hypotheses)
         readings = Chexbert(settings)([*references, *hypotheses]) if references else []
         scores = score(readings[: len(references)], readings[len(references) :])
         return replace(scores, settings={**scores.settings, "model": "chexbert", "dtype": settings.dtype})

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings, weights_path
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores, report_metric
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores, report_metric
 
 
 class RadCliQInputs(NamedTuple):
@@ -73,8 +72,6 @@ MULTIMEDEVAL = {
     "bleu": "bleu_2",
 }
 
-_MODELS = ("radgraph", "chexbert", "distilroberta-base")
-
 
 def radcliq_v1(
     settings: ModelSettings,
@@ -86,13 +83,7 @@ def radcliq_v1(
     """Return RadCliQ, by default v1 from the inputs of CXR-Report-Metric."""
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        check_lengths(references, hypotheses)
-        if settings.weights is not None:
-            raise MedTasksError(
-                f"RadCliQ has three models, so that one path ({settings.weights}) does not do; give paths by "
-                f"name: {', '.join(_MODELS)}"
-            )
-        for name in _MODELS:  # missing weights raise before any model runs
+        for name in ("radgraph", "chexbert", "distilroberta-base"):  # missing weights raise before any model runs
             weights_path(name, settings.named_weights.get(name))
         stated, columns = {"orientation": "lower is better"}, []
         for name, (source, source_key) in zip(RadCliQInputs._fields, sources.items(), strict=True):

@@ -18,7 +18,7 @@ from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.metric_checkpoints import ModelType, open_archive
 from medtasks.metrics.neural.text_encoders import weights_digest
 from medtasks.metrics.overlaps import overlap_f1
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores
 
 _VERSION = 1  # of the code, to be raised when annotations change
 
@@ -140,7 +140,6 @@ def radgraph(
     """
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        check_lengths(references, hypotheses)
         pairs = list(zip(references, hypotheses, strict=True))
         scored = [position for position, pair in enumerate(pairs) if all(pair)]
         annotated = RadGraph(model_type, settings).annotate([text for position in scored for text in pairs[position]])

@@ -78,7 +78,12 @@ def model(request):
     folder, read, network, title = MODELS[request.param]
     weights: Path = request.getfixturevalue(folder)
     items = list(zip(TEXTS, TEXTS[::-1], strict=True)) if request.param == "bertscore" else TEXTS
-    return Model(ModelSettings(weights=weights, device="cpu", cache=None, progress=False), read, items, network, title)
+    settings = ModelSettings(named_weights=named(request.param, weights), device="cpu", cache=None, progress=False)
+    return Model(settings, read, items, network, title)
+
+
+def named(model, weights):
+    return {"distilroberta-base" if model == "bertscore" else model: weights}
 
 
 @pytest.fixture
@@ -204,7 +209,7 @@ def larger(folder):
 def test_what_results_depend_on_is_not_taken_from_the_cache(name, change, request, tmp_path):
     folder, read, *_ = MODELS[name]
     copy = Path(shutil.copytree(request.getfixturevalue(folder), tmp_path / "copy"))
-    settings = ModelSettings(weights=copy, device="cpu", cache=tmp_path / "cache", progress=False)
+    settings = ModelSettings(named_weights=named(name, copy), device="cpu", cache=tmp_path / "cache", progress=False)
     items = [("the heart is large", "mild edema")] if name == "bertscore" else ["small effusion"]
     read(settings, items)
     change(copy)
@@ -213,11 +218,12 @@ def test_what_results_depend_on_is_not_taken_from_the_cache(name, change, reques
 
 
 def test_layers_and_versions_have_caches_of_their_own(v1, xl, roberta, tmp_path):
-    settings = ModelSettings(device="cpu", cache=tmp_path, progress=False)
+    weights = {"distilroberta-base": roberta, "radgraph": v1, "radgraph-xl": xl}
+    settings = ModelSettings(named_weights=weights, device="cpu", cache=tmp_path, progress=False)
     for layer in (1, 2):
-        BertScore("distilroberta-base", layer, replace(settings, weights=roberta)).matches(["the heart"], ["edema"])
-    by_radgraph(replace(settings, weights=v1), ["small effusion"])
-    by_radgraph_xl(replace(settings, weights=xl), ["small effusion"])
+        BertScore("distilroberta-base", layer, settings).matches(["the heart"], ["edema"])
+    by_radgraph(settings, ["small effusion"])
+    by_radgraph_xl(settings, ["small effusion"])
     assert len(list(tmp_path.iterdir())) == 4
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import radcliq
 from medtasks.metrics.neural.radcliq import CXR_REPORT_METRIC, RADCLIQ_V0, RADCLIQ_V1, RadCliQInputs
@@ -119,9 +119,7 @@ def test_missing_weights_are_told_before_any_model_runs(name, monkeypatch, tmp_p
 
 
 @each_row("name", NAMES)
-def test_one_path_for_three_models_is_refused(name, tmp_path):
-    with pytest.raises(MedTasksError, match="by name: radgraph, chexbert, distilroberta-base"):
-        report_metric(name, ModelSettings(weights=tmp_path))(references=["a"], hypotheses=["b"])
+def test_unequal_numbers_of_texts_are_refused(name):
     with pytest.raises(ValueError, match="1 references and 0 hypotheses"):
         report_metric(name, ModelSettings())(references=["a"], hypotheses=[])
 

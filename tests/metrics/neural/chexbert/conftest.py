@@ -9,4 +9,4 @@ from medtasks.metrics.model_settings import ModelSettings
 
 @pytest.fixture
 def settings(tiny: Path) -> ModelSettings:
-    return ModelSettings(weights=tiny, device="cpu", cache=None, progress=False)
+    return ModelSettings(named_weights={"chexbert": tiny}, device="cpu", cache=None, progress=False)

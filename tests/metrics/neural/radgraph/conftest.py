@@ -9,4 +9,4 @@ from medtasks.metrics.model_settings import ModelSettings
 
 @pytest.fixture
 def settings(v1: Path) -> ModelSettings:
-    return ModelSettings(weights=v1, device="cpu", cache=None, progress=False)
+    return ModelSettings(named_weights={"radgraph": v1}, device="cpu", cache=None, progress=False)

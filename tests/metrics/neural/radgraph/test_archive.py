@@ -18,8 +18,8 @@ from .random_archive import RELATIONS, V1_LABELS, XL_LABELS, Size, pack, write_e
 
 def given(path: Path, **names: Path) -> ModelSettings:
     """Return settings that name an archive, and other weights by name."""
-    named = {name.replace("_", "-"): value for name, value in names.items()}
-    return ModelSettings(weights=path, named_weights=named, device="cpu", cache=None, progress=False)
+    named = {"radgraph": path, "radgraph-xl": path} | {name.replace("_", "-"): value for name, value in names.items()}
+    return ModelSettings(named_weights=named, device="cpu", cache=None, progress=False)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def test_texts_without_words_or_wordpieces(settings, monkeypatch):
 
 @each_row("model_type", ["radgraph", "radgraph-xl"])
 def test_5000_words_and_any_characters(v1, xl, settings, model_type):
-    settings = replace(settings, weights=v1 if model_type == "radgraph" else xl)
+    settings = replace(settings, named_weights={"radgraph": v1, "radgraph-xl": xl})
     long = " ".join(" ".join(invented_reports(20, 300, seed=5)).split()[:5000])
     odd = "中" * 700 + " µ é e\u0301 \U0001f9e0 \ud83d \x00 \x1f [SEP] [CLS] x" + "y" * 200
     first, second = RadGraph(model_type, settings).annotate([long, odd])

@@ -62,14 +62,16 @@ def agree(settings, model_type, texts):
 
 
 def test_golden_radgraph_archive_against_the_package(golden):
-    settings = ModelSettings(weights=golden / "metrics" / "radgraph", device="cpu", cache=None, progress=False)
+    settings = ModelSettings(
+        named_weights={"radgraph": golden / "metrics" / "radgraph"}, device="cpu", cache=None, progress=False
+    )
     theirs = agree(settings, "radgraph", [*invented_reports(15, 40, seed=21), *odd_reports(15), *ALONE])
     assert any(annotation["entities"] for annotation in theirs)
 
 
 @each_row("model_type", ["radgraph", "radgraph-xl"])
 def test_random_archives_against_the_package(model_type, v1, xl, settings):
-    settings = replace(settings, weights=v1 if model_type == "radgraph" else xl)
+    settings = replace(settings, named_weights={"radgraph": v1, "radgraph-xl": xl})
     texts = [*invented_reports(8, 25, seed=22), *invented_reports(1, 120, seed=23), *odd_reports(15), *ALONE]
     theirs = agree(settings, model_type, texts)
     assert sum(len(entity["relations"]) for found in theirs for entity in found["entities"].values()) > 100
