@@ -20,8 +20,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.careful.open_text import multimedeval_vqa_head, robust_vqa
 from medtasks.extract.extractor_registry import Extract, extractor_of
 from medtasks.extract.published.multimedeval import clean_head, clean_v0_1_0
-from medtasks.metrics.ngram_metrics import References
-from medtasks.metrics.overlaps import token_overlap
+from medtasks.metrics.ngram_metrics import References, token_overlap
 
 REPLIES = 10_000
 ORGANS = (

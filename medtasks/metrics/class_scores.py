@@ -145,13 +145,7 @@ def _tables(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArra
 
 
 def multiclass_metrics(counts: ClassCounts) -> dict[str, Floats]:
-    """Return :data:`MULTICLASS_METRICS` of sums of :func:`count_classes`, shape (...); NaN without a class to average.
-
-    Example:
-        >>> constant = multiclass_metrics(count_classes([2, 2, 3, 4], [0, 0, 0, 0], classes=5).total())
-        >>> round(float(constant["macro_auroc"]), 3), float(constant["present_class_auroc"])
-        (0.3, 0.5)
-    """
+    """Return :data:`MULTICLASS_METRICS` of sums of :func:`count_classes`, shape (...); NaN without a class."""
     in_target, every = counts.positives > 0, counts.samples[..., np.newaxis] > 0
     in_use = in_target | (counts.false_positives > 0)
     return {

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from medtasks.metrics.ngram_metrics import smoothed_bleu
-from medtasks.metrics.overlaps import overlap_f1, overlaps, token_overlap
+from medtasks.metrics.ngram_metrics import overlap_f1, overlaps, smoothed_bleu, token_overlap
 
 MEASURES = (*(f"bleu_{order}" for order in range(1, 5)), "rouge_1", "rouge_2", "rouge_l", "precision", "recall", "f1")
 

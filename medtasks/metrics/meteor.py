@@ -30,7 +30,7 @@ from typing import Any
 from medtasks.errors import WeightsMissing
 from medtasks.home import home
 from medtasks.metrics.model_settings import ModelSettings, packed_files
-from medtasks.metrics.overlaps import TOKENISER, from_report_extra, porter_stemmer, word_tokens
+from medtasks.metrics.ngram_metrics import TOKENISER, from_report_extra, porter_stemmer, word_tokens
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, pair_metric
 
 _FORMULA = {"alpha": 0.9, "beta": 3.0, "gamma": 0.5}  # weight of recall, power of the fragmentation, largest penalty
@@ -69,7 +69,7 @@ def meteor(_: ModelSettings, *, synonyms: bool = True) -> ReportMetric:
         }
         metric = pair_metric(
             ("meteor" if synonyms else "meteor_without_synonyms",),
-            lambda *pair: [meteor_score(*map(word_tokens, pair), wordnet)],
+            lambda *pair: [meteor_score(word_tokens(pair[0]), word_tokens(pair[1]), wordnet)],
             settings,
         )
         return metric(references=references, hypotheses=hypotheses)

@@ -22,8 +22,6 @@ from medtasks.home import written_whole
 from medtasks.runs.sample_counts import SampleCounts
 
 ENDING = "_run.json"
-_START_OF_MACHINE = Path("/proc/sys/kernel/random/boot_id")
-_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 class RunState(StrEnum):
@@ -105,7 +103,7 @@ def _began(pid: int) -> int | None:
 
 def _namespace() -> str | None:
     try:
-        parts = f"{_START_OF_MACHINE.read_text()}{os.readlink(_NAMESPACE)}"
+        parts = Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink("/proc/self/ns/pid")
     except OSError:
         return None
     return hashlib.sha256(parts.encode()).hexdigest()[:16]

@@ -8,8 +8,7 @@ import pytest
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.meteor import load_wordnet, meteor_score, read_wordnet
-from medtasks.metrics.ngram_metrics import rouge_scores, unsmoothed_bleu
-from medtasks.metrics.overlaps import NgramOverlap, overlaps, word_tokens
+from medtasks.metrics.ngram_metrics import NgramOverlap, overlaps, rouge_scores, unsmoothed_bleu, word_tokens
 from medtasks.metrics.report_metrics import report_metric
 
 from ..tables import each_row

@@ -13,8 +13,9 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.published.multimedeval import clean_head, clean_v0_1_0
-from medtasks.metrics import ngram_metrics, overlaps
+from medtasks.metrics import ngram_metrics
 from medtasks.metrics.ngram_metrics import (
+    NgramOverlap,
     References,
     bleu1,
     bleu1_from_counts,
@@ -22,8 +23,8 @@ from medtasks.metrics.ngram_metrics import (
     radcliq_bleu_2,
     rouge_scores,
     unsmoothed_bleu,
+    word_tokens,
 )
-from medtasks.metrics.overlaps import NgramOverlap, word_tokens
 from medtasks.metrics.report_metrics import report_metric
 
 from ..tables import each_row
@@ -99,7 +100,7 @@ def test_single_precision():
 
 
 def unsmoothed(reference, hypothesis, order):
-    return unsmoothed_bleu(overlaps.overlaps(reference.split(), hypothesis.split(), order))
+    return unsmoothed_bleu(ngram_metrics.overlaps(reference.split(), hypothesis.split(), order))
 
 
 def nltk_value(reference, hypothesis, weights, method):
@@ -141,7 +142,7 @@ def test_is_torchmetrics(torchmetrics_bleu, reference, hypothesis, space, order)
 
 
 def test_published_values_of_radeval():
-    counted = [overlaps.overlaps(reference.split(), hypothesis.split(), 4) for reference, hypothesis in PAIRS]
+    counted = [ngram_metrics.overlaps(reference.split(), hypothesis.split(), 4) for reference, hypothesis in PAIRS]
     assert [unsmoothed_bleu(counts) for counts in counted] == [1, 0, 0, 0, 0]  # there 1e-5 and less for no match
     corpus = [NgramOverlap(*map(sum, zip(*order, strict=True))) for order in zip(*counted, strict=True)]
     values = [unsmoothed_bleu(corpus[:order]) for order in (1, 2, 3, 4)]
@@ -227,7 +228,7 @@ def test_rouge_of_reports(monkeypatch):
         scores = report_metric("rouge")(references=[text, text, "left"], hypotheses=[text, "left", text])
         assert all(repr(values) == "[0.0, 0.0, 0.0]" for values in scores.samples.values())
     monkeypatch.setitem(__import__("sys").modules, "nltk.stem.porter", None)
-    overlaps.porter_stemmer.cache_clear()
+    ngram_metrics.porter_stemmer.cache_clear()
     ngram_metrics._rouge_scorer.cache_clear()
     with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
         rouge_scores("effusions", "effusion", stemmed=True)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from nltk.tokenize import NLTKWordTokenizer
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics import overlaps
-from medtasks.metrics.overlaps import closed_correct, is_closed, open_correct, token_overlap, word_tokens
+from medtasks.metrics import ngram_metrics
+from medtasks.metrics.ngram_metrics import closed_correct, is_closed, open_correct, token_overlap, word_tokens
 
 from ..tables import each_row
 
@@ -57,7 +57,7 @@ def test_known_words(text, words):
 
 def test_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "nltk.tokenize.destructive", None)
-    overlaps._sentence_words.cache_clear()
+    ngram_metrics._sentence_words.cache_clear()
     with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
         word_tokens("Clear.")
 

@@ -33,7 +33,10 @@ NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
 @pytest.fixture
 def sleeper():
     """Another process and what it says of itself."""
-    code = "from medtasks.runs.run_manifest import process_of as p; import os; print(p(os.getpid()).model_dump_json(), flush=True); input()"
+    code = (
+        "import os; from medtasks.runs.run_manifest import process_of; "
+        "print(process_of(os.getpid()).model_dump_json(), flush=True); input()"
+    )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield process, RunProcess.model_validate_json(process.stdout.readline())
         process.kill()

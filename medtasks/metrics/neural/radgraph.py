@@ -17,7 +17,7 @@ import regex  # type: ignore[import-untyped]  # it has no types
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.metric_checkpoints import ModelType, open_archive
 from medtasks.metrics.neural.text_encoders import weights_digest
-from medtasks.metrics.overlaps import overlap_f1
+from medtasks.metrics.ngram_metrics import overlap_f1
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores
 
 _VERSION = 1  # of the code, to be raised when annotations change
