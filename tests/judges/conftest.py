@@ -3,8 +3,6 @@
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,21 +16,21 @@ KEY = "sk-secret-0123456789"
 
 
 @pytest.fixture
-def new_endpoint() -> Iterator[Callable[[], Endpoint]]:
+def new_endpoint():
     with contextlib.ExitStack() as running:
         yield lambda: running.enter_context(serving(Endpoint()))
 
 
 @pytest.fixture
-def endpoint(new_endpoint: Callable[[], Endpoint]) -> Endpoint:
+def endpoint(new_endpoint):
     return new_endpoint()
 
 
 @pytest.fixture
-def judge_at(tmp_path: Path) -> Callable[..., Judge]:
+def judge_at(tmp_path):
     """Build judges over one cache, patient enough for a test; ``settings`` are those of JudgeSettings."""
 
-    def build(url: str, backoff_s: float = 0.01, **settings: Any) -> Judge:
+    def build(url, backoff_s=0.01, **settings):
         usual: dict[str, Any] = {"model": "m", "api_key": KEY, "timeout_s": 300.0, "attempts": 3}
         return Judge(JudgeSettings(url, **usual | settings), VerdictCache(tmp_path / "judge"), backoff_s=backoff_s)
 
@@ -40,20 +38,20 @@ def judge_at(tmp_path: Path) -> Callable[..., Judge]:
 
 
 @pytest.fixture
-def judge(endpoint: Endpoint, judge_at: Callable[..., Judge]) -> Judge:
+def judge(endpoint, judge_at):
     """A judge of the endpoint that tries once."""
     return judge_at(endpoint.url, attempts=1)
 
 
 @pytest.fixture
-def closed_url() -> Iterator[str]:
+def closed_url():
     with socket.socket() as unused:  # bound, so that nobody else listens there
         unused.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
 
 
 @pytest.fixture
-def everything_logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], str]]:
+def everything_logged(caplog):
     """A function that returns all that any library logged at any level, with tracebacks and variables."""
     caplog.set_level(logging.DEBUG)
     lines: list[str] = []
@@ -63,5 +61,5 @@ def everything_logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[],
 
 
 @pytest.fixture
-def key() -> str:
+def key():
     return KEY

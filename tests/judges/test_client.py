@@ -1,22 +1,13 @@
 import asyncio
 import re
 import stat
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from medtasks.errors import JudgeRefused
-from medtasks.judges.judge_client import (
-    BAD_FORMAT,
-    CORRECTION,
-    JudgeSettings,
-    VerdictCache,
-    judge_for,
-    verdict_key,
-)
+from medtasks.judges.judge_client import BAD_FORMAT, CORRECTION, JudgeSettings, VerdictCache, judge_for, verdict_key
 from medtasks.net import chat_client
 from medtasks.net.chat_client import background_loop
 
@@ -265,11 +256,6 @@ def test_text_takes_no_proxy_and_no_redirect(endpoint, new_endpoint, judge_at, m
     endpoint.script = [endpoint.status(307, Location=f"{elsewhere.url}/chat/completions")]
     assert "redirects elsewhere" in ask(judge_at(endpoint.url), "another").failure
     assert (endpoint.count, elsewhere.count, proxy.count) == (2, 0, 0)
-
-
-def test_importing_the_client_does_not_import_the_sdk():
-    code = "import sys, medtasks.judges.mediconfusion_judge; sys.exit('openai' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def configure(monkeypatch, url, key):

@@ -69,10 +69,7 @@ def test_each_judge_gets_its_json_with_one_model(endpoint, judge):
 # What severity and correctness are read from replies.
 NUMBERS = {
     (1, 1): ['{"model_1": 1}'],
-    (0, 0): [
-        *('{"model_1": 0}', ' \n{"model_1": 0}\n'),
-        *('```\n{"model_1": 0}\n```', '```JSON\n{"model_1": 0}```'),
-    ],
+    (0, 0): [*('{"model_1": 0}', ' \n{"model_1": 0}\n'), *('```\n{"model_1": 0}\n```', '```JSON\n{"model_1": 0}```')],
     (5, None): ['{"model_1": 5}'],
     (None, None): [
         *(f'{{"model_1": {value}}}' for value in ("6", "-1", "true", "1.0", '"1"', "null", "[1]", "NaN", "9" * 5000)),

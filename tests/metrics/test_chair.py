@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 
 from medtasks.extract.labeler import Finding
 from medtasks.metrics.chest_findings import LABEL_CELLS, component_ratio, label_cells, label_ratios
@@ -72,11 +71,6 @@ def test_the_repository_s_formulas():
 )
 def test_a_ratio_without_a_lower_number_is_undefined(pairs, undefined):
     assert {name for name, value in ratios(pairs).items() if math.isnan(value)} == undefined
-
-
-def test_labels_come_in_pairs():
-    with pytest.raises(ValueError, match="shorter"):
-        label_cells([P, N], [P])
 
 
 def test_components_are_pooled_over_the_corpus():

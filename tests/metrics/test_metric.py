@@ -5,15 +5,7 @@ import random
 
 import pytest
 
-from medtasks.metrics.metric import (
-    CorpusMetric,
-    Estimate,
-    Metric,
-    Panel,
-    PanelResult,
-    Role,
-    counting,
-)
+from medtasks.metrics.metric import CorpusMetric, Estimate, Metric, Panel, PanelResult, Role, counting
 
 from ..stats import error_matrices
 

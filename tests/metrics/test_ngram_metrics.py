@@ -15,7 +15,6 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.published.multimedeval import clean_head, clean_v0_1_0
 from medtasks.metrics import ngram_metrics
 from medtasks.metrics.ngram_metrics import (
-    NgramOverlap,
     References,
     bleu1,
     bleu1_from_counts,
@@ -29,23 +28,6 @@ from medtasks.metrics.report_metrics import report_metric
 
 from ..tables import each_row
 
-# The five pairs of RadEval's regression snapshot in other words: the same lengths, and the same words shared.
-PAIRS = (
-    ("No new bony lesion.", "No new bony lesion."),
-    (
-        "Thin fluid with slight layered apical cysts and lobar scarring.",
-        "Thinly spread dense shadow with slight apical cysts and scattered bilobar scarring.",
-    ),
-    (
-        "1. Upper tube end seems to rest in the far upper airway branch.2. Slight hilar node swelling.",
-        "Rather lesser chest volumes with no patchy airspace clouding visible.",
-    ),
-    (
-        "No certain new bony lesion. Widened heart shadow may be caused by patient's posture.",
-        "Bunching of the hilar vessels with likely faint central haze, but no open hilar haze.",
-    ),
-    ("Larger slight hilar haze and left lower scarring.", "No apical cysts or blebs."),
-)
 WORDS = st.lists(st.sampled_from(["no", "No", "effusion", "effusion.", "left", "é"]), max_size=12)
 SPACES = st.sampled_from([" ", "  ", "\n", "\t", "\u00a0"])
 SMOOTHING = nltk_bleu.SmoothingFunction()
@@ -141,18 +123,6 @@ def test_is_torchmetrics(torchmetrics_bleu, reference, hypothesis, space, order)
     assert (ours == 0) == (theirs == 0)
 
 
-def test_published_values_of_radeval():
-    counted = [ngram_metrics.overlaps(reference.split(), hypothesis.split(), 4) for reference, hypothesis in PAIRS]
-    assert [unsmoothed_bleu(counts) for counts in counted] == [1, 0, 0, 0, 0]  # there 1e-5 and less for no match
-    corpus = [NgramOverlap(*map(sum, zip(*order, strict=True))) for order in zip(*counted, strict=True)]
-    values = [unsmoothed_bleu(corpus[:order]) for order in (1, 2, 3, 4)]
-    assert values == pytest.approx([0.1867, 0.1532, 0.1189, 0.0826], abs=5e-5)
-    scores = [rouge_scores(reference, hypothesis, stemmed=True) for reference, hypothesis in PAIRS]
-    first = [1, 0.5454545454545454, 0, 0.06666666666666667, 0]
-    for kind, wanted in (("rouge1", first), ("rouge2", [1, 0.3, 0, 0, 0]), ("rougeL", first)):
-        assert [pair[kind].fmeasure for pair in scores] == pytest.approx(wanted, abs=1e-12)
-
-
 @given(WORDS, WORDS)
 @example(["mass"], ["mass"])
 @example(["no", "mass"], ["mass"])  # longer orders are left out
@@ -190,7 +160,8 @@ def test_radcliq_bleu_is_nltk_on_its_words(reference, hypothesis):
 
 def test_corpus_bleu_is_sacrebleu_as_a_share(monkeypatch):
     sacrebleu = pytest.importorskip("sacrebleu")
-    references, hypotheses = map(list, zip(*PAIRS, ("left", ""), ("", "left"), strict=True))
+    references = ["No new bony lesion.", "Larger slight hilar haze and left lower scarring.", "left", ""]
+    hypotheses = ["No new bony lesion.", "No slight hilar haze.", "", "left"]
     scores = report_metric("corpus_bleu")(references=references, hypotheses=hypotheses)
     expected = sacrebleu.corpus_bleu(hypotheses, [references]).score
     assert 5 < expected < 95

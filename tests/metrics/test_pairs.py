@@ -33,14 +33,13 @@ CATEGORIES = st.lists(st.sampled_from(["Cerebral", "Spinal", "Cardiac"]), min_si
 
 
 @st.composite
-def answers(draw, valid=False, complete=False, opposite=False):
+def answers(draw, complete=False):
     result = []
     for number in range(draw(st.integers(0, 8))):
-        keys = draw(st.sampled_from(["AB", "BA"] if opposite else ["AB", "BA", "AA", "BB"]))
+        keys = draw(st.sampled_from(["AB", "BA", "AA", "BB"]))
         for position in (1, 2):
-            value = draw(st.sampled_from("AB") if valid else VALUES)
             image = f"image {draw(st.integers(0, 5))}"
-            result.append(answer(number, position, keys[position - 1], value, draw(CATEGORIES), image))
+            result.append(answer(number, position, keys[position - 1], draw(VALUES), draw(CATEGORIES), image))
         if not complete and draw(st.booleans()):
             result.pop(draw(st.sampled_from([-1, -2])))
     return result
@@ -79,6 +78,7 @@ def test_one_pair(values, expected):
 
 def test_pair_counts_in_a_category_once_for_each_image_that_has_it():
     table = count(pair(1, "AB", "AB", ("Spinal", "Cardiac"), ("Spinal",)))
+    assert list(table) == ["Spinal", "Cardiac", TOTAL]
     assert (table["Spinal"].set_score, table["Spinal"].pairs, table["Spinal"].images) == (2, 2, 2)
     assert (table["Cardiac"].set_score, table["Cardiac"].individual_score, table["Cardiac"].images) == (1, 1, 1)
     assert (table[TOTAL].set_score, table[TOTAL].pairs) == (1, 1)
@@ -100,13 +100,6 @@ def test_contradicting_duplicates_count_once_whatever_their_order(values, seed):
     assert expected[0][TOTAL]["images"] == 2
 
 
-@given(items=answers(valid=True, complete=True, opposite=True))
-def test_individual_score_is_confused_and_twice_the_set_score(items):
-    total = count(items)[TOTAL]
-    assert total.individual_score == total.confused + 2 * total.set_score
-    assert total.set_score + total.confused <= total.valid_pairs == total.pairs
-
-
 @given(items=answers(complete=True), lonely=st.lists(st.tuples(st.sampled_from([1, 2]), VALUES), max_size=4))
 def test_incomplete_pairs_are_left_out_and_counted(items, lonely):
     halves = [answer(f"half {n}", position, "A", value) for n, (position, value) in enumerate(lonely)]
@@ -118,32 +111,19 @@ def test_incomplete_pairs_are_left_out_and_counted(items, lonely):
     assert after.invalid == before.invalid + sum(half.value is None for half in halves)
 
 
-def test_nothing_is_nan_and_not_an_error():
-    table = count([])
-    assert list(table) == [TOTAL]
-    assert all(math.isnan(error) for error in standard_errors([]).values())
-
-
 def test_confusion_is_nan_without_a_valid_pair():
+    assert list(count([])) == [TOTAL]
+    assert all(math.isnan(error) for error in standard_errors([]).values())
     values = estimates(pair(1, "AB", ("A", None)))
     assert math.isnan(values["confusion"].value)
     assert values["set_accuracy"].value == 0
 
 
-def test_total_comes_last():
-    items = pair(1, "AB", "AB", ("Spinal",), ("Cardiac",)) + pair(0, "AB", "AB")
-    assert list(count(items)) == ["Cerebral", "Spinal", "Cardiac", TOTAL]
-
-
 # Counts that fit the published percentages (Tables 1 and 3): model and mode, pairs solved, confused and valid, right
 # answers, and the printed set accuracy, individual accuracy and confusion.
 PUBLISHED = [
-    ("LLaVA-Med GD", 0, 175, 176, 175, 0.00, 49.72, 99.43),
     ("LLaVA-Med PS", 2, 171, 176, 175, 1.14, 49.72, 97.16),
     ("LLaVA-Med FF", 2, 47, 49, 66, 1.14, 18.75, 95.92),
-    ("RadFM GD", 2, 173, 176, 177, 1.14, 50.28, 98.30),
-    ("RadFM PS", 10, 151, 176, 171, 5.68, 48.58, 85.80),
-    ("RadFM FF", 1, 39, 41, 57, 0.57, 16.19, 95.12),
     ("Med-Flamingo MC", 2, 158, 160, 168, 1.14, 47.73, 98.75),
     ("Med-Flamingo GD", 4, 168, 176, 176, 2.27, 50.00, 95.45),
     ("GPT-4o MC", 33, 132, 176, 198, 18.75, 56.25, 75.00),

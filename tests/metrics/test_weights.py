@@ -11,13 +11,6 @@ from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, fetch, weigh
 from ..tables import each_row
 
 
-@pytest.fixture
-def shared(tmp_path, monkeypatch):
-    folder = tmp_path / "shared"
-    monkeypatch.setenv("MEDTASKS_WEIGHTS", str(folder))
-    return folder
-
-
 def put(folder, *names):
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -45,8 +38,19 @@ def test_single_files_and_folders_are_found():
     archive = put(weights_folder("radgraph"), "radgraph.tar.gz") / "radgraph.tar.gz"
     assert weights_path("radgraph") == archive
     assert weights_path("distilroberta-base", archive) == archive
+    with pytest.raises(WeightsMissing, match=r"mine\.tar\.gz does not exist"):
+        weights_path("radgraph", Path("/nowhere/mine.tar.gz"))
     folder = put(weights_folder("distilroberta-base"), *ROBERTA)
     assert weights_path("distilroberta-base") == folder
+
+
+def test_a_shared_folder_goes_before_the_own_and_is_not_fetched(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_WEIGHTS", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("downloaded"))
+    own = put(weights_folder("radgraph"), "radgraph.tar.gz")
+    assert weights_path("radgraph") == own / "radgraph.tar.gz"
+    there = put(tmp_path / "radgraph", "radgraph.tar.gz") / "radgraph.tar.gz"
+    assert weights_path("radgraph") == fetch("radgraph") == there
 
 
 @pytest.mark.parametrize("gone", ["config.json", "model.safetensors"])
@@ -54,22 +58,6 @@ def test_half_a_download_does_not_count(gone):
     put(weights_folder("distilroberta-base"), *(name for name in ROBERTA if name != gone))
     with pytest.raises(WeightsMissing, match="incomplete"):
         weights_path("distilroberta-base")
-
-
-def test_a_shared_folder_goes_before_the_own(shared):
-    own = put(weights_folder("radgraph"), "radgraph.tar.gz")
-    assert weights_path("radgraph") == own / "radgraph.tar.gz"
-    there = put(shared / "radgraph", "radgraph.tar.gz")
-    assert weights_path("radgraph") == there / "radgraph.tar.gz"
-
-
-def test_given_paths_go_first_and_must_exist(tmp_path):
-    put(weights_folder("radgraph"), "radgraph.tar.gz")
-    given = tmp_path / "mine.tar.gz"
-    with pytest.raises(WeightsMissing, match=r"mine\.tar\.gz does not exist"):
-        weights_path("radgraph", given)
-    given.touch()
-    assert weights_path("radgraph", given) == given
 
 
 def test_fetching_asks_for_the_files_of_the_entry_only(monkeypatch):
@@ -84,12 +72,6 @@ def test_fetching_asks_for_the_files_of_the_entry_only(monkeypatch):
     assert asked == [("StanfordAIMI/RRG_scorers", ["chexbert.pth"], weights_folder("chexbert"))]
 
 
-def test_what_is_shared_is_not_fetched(shared, monkeypatch):
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("downloaded"))
-    put(shared / "radgraph", "radgraph.tar.gz")
-    assert fetch("radgraph") == shared / "radgraph" / "radgraph.tar.gz"
-
-
 def test_without_network_the_place_for_the_files_is_told(monkeypatch):
     def download(*_, **__):
         raise ConnectionError("no route to host\nand more")
@@ -102,12 +84,6 @@ def test_without_network_the_place_for_the_files_is_told(monkeypatch):
     assert "\n" not in str(raised.value)
 
 
-def test_named_weights_of_settings(tmp_path):
-    assert hash(ModelSettings()) == hash(ModelSettings())
-    with pytest.raises(UnknownName, match="did you mean 'radgraph'"):
-        ModelSettings(named_weights={"radgrph": tmp_path})
-
-
 def test_settings_from_the_environment(monkeypatch):
     assert ModelSettings.from_environment() == ModelSettings()
     monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", " cpu ")
@@ -116,6 +92,9 @@ def test_settings_from_the_environment(monkeypatch):
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
     with pytest.raises(MedTasksError, match="MEDTASKS_METRICS_DTYPE=float16 is unknown"):
         ModelSettings.from_environment()
+    assert hash(ModelSettings()) == hash(ModelSettings())
+    with pytest.raises(UnknownName, match="did you mean 'radgraph'"):
+        ModelSettings(named_weights={"radgrph": Path("x")})
 
 
 def test_a_repository_on_the_hub_is_downloaded_once(monkeypatch):

@@ -106,7 +106,7 @@ def test_a_dead_child_that_was_not_collected_does_not_run(sleeper):
     assert is_running(facts) is False
 
 
-def test_what_cannot_be_seen_from_here(monkeypatch, tmp_path):
+def test_what_cannot_be_seen_from_here():
     here = process_of(os.getpid())
     assert (is_running(here), is_running(here.model_copy(update={"began": here.began - 1}))) == (True, False)
     gone = here.model_copy(update={"began": 1})
@@ -116,9 +116,6 @@ def test_what_cannot_be_seen_from_here(monkeypatch, tmp_path):
     for elsewhere in ({"place": "0123456789abcdef"}, {"place": None}, {"began": None}):
         process = here.model_copy(update=elsewhere)
         assert manifest(RunState.RUNNING, process=process).standing == "killed or still running"
-    (tmp_path / "boot_id").write_text("another\n")
-    monkeypatch.setattr(process_records, "_START_OF_MACHINE", tmp_path / "boot_id")
-    assert is_running(here) is None
 
 
 def test_a_process_that_is_kept_out_of_sight(monkeypatch):

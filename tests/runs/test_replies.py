@@ -33,11 +33,7 @@ def read(tmp_path):
 
 def test_short_form(read):
     replies = read({"doc_id": "10002/1", "reply": "A"}, "", {"doc_id": 1, "reply": None}, {"doc_id": "5", "reply": "B"})
-    assert replies == {
-        "10002/1": Reply(text="A"),
-        "10001/2": Reply(text=NO_TEXT),
-        "10003/2": Reply(text="B"),
-    }
+    assert replies == {"10002/1": Reply(text="A"), "10001/2": Reply(text=NO_TEXT), "10003/2": Reply(text="B")}
     assert list(replies) == ["10002/1", "10001/2", "10003/2"]
 
 
@@ -228,11 +224,7 @@ def test_samples_of_credentialed_data(tmp_path, monkeypatch):
     with pytest.raises(RepliesError, match=r"line 1 holds no reply, because .* credentialed; .*/replies instead"):
         read_replies(file, DOCUMENTS)
     doc_id = DOCUMENTS[0]["doc_id"]
-    losses = {
-        "doc_id": 0,
-        "resps": [["(1.0, True)"], ["(2.0, False)"]],
-        "score": {"sample": hidden_id("doc", doc_id)},
-    }
+    losses = {"doc_id": 0, "resps": [["(1.0, True)"], ["(2.0, False)"]], "score": {"sample": hidden_id("doc", doc_id)}}
     file.write_text(json.dumps(losses) + "\n")
     assert read_replies(file, DOCUMENTS) == {doc_id: Reply(losses=(1.0, 2.0))}
     file.write_text(json.dumps(losses | {"score": {"sample": hidden_id("doc", "another")}}) + "\n")

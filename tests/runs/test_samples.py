@@ -1,29 +1,26 @@
 import json
-from pathlib import Path
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.data.privacy import hidden_id
 from medtasks.extract.failure import NO_TEXT
 from medtasks.families.family import Reply
-from medtasks.runs.replies import Samples, read_samples
+from medtasks.runs.replies import read_samples
 
 from ..tables import each_row
 
 DOCUMENTS = [{"doc_id": f"d{row}"} for row in range(3)]
 
 
-def read(folder: Path, *lines: Any, likelihoods: bool = False, keep: bool = False) -> Samples:
+def read(folder, *lines, likelihoods=False, keep=False):
     path = folder / "samples.jsonl"
     written = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
     path.write_text("\n".join(written) + "\n", encoding="utf-8")
     return read_samples(path, DOCUMENTS, likelihoods=likelihoods, keep_scores=keep)
 
 
-def test_replies_and_prompts(tmp_path: Path) -> None:
+def test_replies_and_prompts(tmp_path):
     found = read(
         tmp_path,
         {"doc_id": 0, "resps": ["A\u2028B"], "filtered_resps": "x", "input": "asked"},
@@ -40,13 +37,13 @@ def test_replies_and_prompts(tmp_path: Path) -> None:
     assert found.damaged == 0
 
 
-def test_repeated_replies_and_likelihoods(tmp_path: Path) -> None:
+def test_repeated_replies_and_likelihoods(tmp_path):
     assert read(tmp_path, {"doc_id": 0, "resps": ["first", "second"]}).replies["d0"].text == "first"
     line = {"doc_id": 0, "resps": [["(1.5, False)"], ["(0.5, True)"]]}
     assert read(tmp_path, line, likelihoods=True).replies["d0"].losses == (1.5, 0.5)
 
 
-def test_withheld_replies(tmp_path: Path) -> None:
+def test_withheld_replies(tmp_path):
     note = "[[medtasks:withheld]] 'x' is credentialed"
     score = {"sample": hidden_id("doc", "d1"), "rule": "r", "value": "A"}
     line = {"doc_id": 1, "resps": [note], "input": note, "score": {"schema_version": 2, **score}}
@@ -57,13 +54,13 @@ def test_withheld_replies(tmp_path: Path) -> None:
 
 
 @each_row("line", [*("{", "[]", "7", '"x"', "null", "{}", '{"doc_id": 0}', '{"doc_id": 0, "resps": [7]}')])
-def test_lines_that_say_nothing_are_torn(line: str, tmp_path: Path) -> None:
+def test_lines_that_say_nothing_are_torn(line, tmp_path):
     found = read(tmp_path, line, {"doc_id": 1, "resps": ["A"]})
     assert (found.damaged, list(found.replies)) == (1, ["d1"])
 
 
 @given(st.integers(0, 200))
-def test_whatever_is_cut_off_costs_one_line(tmp_path_factory: pytest.TempPathFactory, length: int) -> None:
+def test_whatever_is_cut_off_costs_one_line(tmp_path_factory, length):
     path = tmp_path_factory.mktemp("cut") / "samples.jsonl"
     lines = [json.dumps({"doc_id": row, "resps": [f"é{row}"], "input": "p" * 20}).encode() for row in range(3)]
     whole = b"\n".join(lines)

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -15,17 +14,17 @@ from medtasks.runs.reply_envelope import enveloped
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     monkeypatch.setattr(logged_samples, "_runs", {})
     return tmp_path
 
 
-def save(number: int, reply: str, rule: str = "report_text", dataset: str = "reports") -> str | None:
+def save(number, reply, rule="report_text", dataset="reports"):
     return save_reply({"doc_id": f"d{number}", "dataset": dataset}, enveloped(reply, Row(rule)))
 
 
-def saved(home: Path) -> dict[str, list[dict[str, str]]]:
+def saved(home):
     files = sorted((home / "replies").rglob("*.jsonl"))
     return {
         path.relative_to(home / "replies").as_posix(): [json.loads(line) for line in path.read_text().splitlines()]
@@ -33,7 +32,7 @@ def saved(home: Path) -> dict[str, list[dict[str, str]]]:
     }
 
 
-def lines(*replies: str) -> list[dict[str, str]]:
+def lines(*replies):
     return [{"doc_id": f"d{number}", "reply": reply} for number, reply in enumerate(replies)]
 
 
@@ -98,7 +97,7 @@ def test_a_full_disk_costs_one_warning_and_is_tried_again(home, monkeypatch, war
     full, partly = [True], []
     write = os.write
 
-    def limited(file: int, data: bytes) -> int:
+    def limited(file, data):
         if not full[0]:
             return write(file, data)
         if not partly:  # some of it gets there

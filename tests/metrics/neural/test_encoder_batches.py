@@ -142,11 +142,3 @@ def test_products_are_exact_within_and_as_before_afterwards(error):
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision("highest")
-
-
-def test_bfloat16_is_autocast():
-    weights = torch.randn(8, 8)
-    with encoding(torch.device("cpu"), "bfloat16"):
-        assert (weights @ weights).dtype is torch.bfloat16
-    with encoding(torch.device("cpu"), "float32"):
-        assert (weights @ weights).dtype is torch.float32

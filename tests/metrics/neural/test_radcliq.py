@@ -22,14 +22,9 @@ NAMES = ("radcliq_v0", "radcliq_v1", "radcliq_v1_multimedeval")
     [
         ((1, 1, 1, 1), -0.242133422944, -1.440690282805),
         ((0, 0, 0, 0), 5.516160804054, 2.450143083327),
-        ((0.5, 1, 1, 1), 0.552383693859, -0.818082117696),
-        ((0.5, 0.5, 0.5, 0.5), 2.637013690555, 0.504726400261),
         ((0.2, 0.35, 0.45, 0.15), 3.408987418114, 1.175656683991),
-        ((0.23, 0.41, 0.62, 0.18), 2.883671647830, 0.870138284137),
         ((0, -0.1, 0.05, 0), 5.723475232176, 2.565489030840),
         ((0.5398376019, 0.6312549595, 0.7716797867, 0.4607372065), 1.641666666667, -0.031821034150),
-        ((0.146, 0.304, 0.331, 0.094), 3.8161979427, 1.4372150841),
-        ((0.191, 0.377, 0.556, 0.192), 3.1734314691, 1.0368450061),
         ((0.039, -0.056, 0.284, 0.077), 5.1456749136, 2.2115118200),
     ],
 )
@@ -46,12 +41,6 @@ def test_golden_radcliq(golden):
         inputs = RadCliQInputs(*(case[name] for name in ("radgraph_combined", "bertscore", "semb", "bleu2")))
         assert RADCLIQ_V0.score(inputs) == pytest.approx(case["v0"], abs=1e-9)
         assert RADCLIQ_V1.score(inputs) == pytest.approx(case["v1"], abs=1e-9)
-
-
-def test_bleu_counts_against_a_report_in_v0_and_not_at_all_in_v1():
-    low, high = RadCliQInputs(0.3, 0.3, 0.3, 0.0), RadCliQInputs(0.3, 0.3, 0.3, 1.0)
-    assert RADCLIQ_V0.score(high) - RADCLIQ_V0.score(low) == pytest.approx(0.7139418527)
-    assert abs(RADCLIQ_V1.score(high) - RADCLIQ_V1.score(low)) < 1e-10
 
 
 @pytest.fixture
@@ -116,12 +105,6 @@ def test_missing_weights_are_told_before_any_model_runs(name, monkeypatch, tmp_p
     settings = ModelSettings(named_weights={"radgraph": tmp_path / "radgraph.tar.gz"})
     with pytest.raises(WeightsMissing, match="medtasks weights fetch chexbert"):
         report_metric(name, settings)(references=["a"], hypotheses=["b"])
-
-
-@each_row("name", NAMES)
-def test_unequal_numbers_of_texts_are_refused(name):
-    with pytest.raises(ValueError, match="1 references and 0 hypotheses"):
-        report_metric(name, ModelSettings())(references=["a"], hypotheses=[])
 
 
 @pytest.fixture

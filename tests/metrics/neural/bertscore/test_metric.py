@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from medtasks.errors import WeightsMissing
 from medtasks.metrics.cross_check import package_bertscore
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import bertscore as encoder_module
@@ -79,9 +78,7 @@ def test_golden_bertscore_means_and_tokens(golden):
         wanted = dict(zip(names, (expected["mean"][key][2], expected["mean"][f"{key}_rescaled"][2]), strict=True))
         assert totals == pytest.approx(wanted, abs=1e-5)
     for matches, pair in zip(
-        BertScore(ENCODER, 5, settings).matches(references, hypotheses),
-        expected["pairs"],
-        strict=True,
+        BertScore(ENCODER, 5, settings).matches(references, hypotheses), expected["pairs"], strict=True
     ):
         assert len(matches.reference_ids) == pair["reference_token_count"]
         assert len(matches.hypothesis_ids) == pair["hypothesis_token_count"]
@@ -127,11 +124,6 @@ def test_vectors_of_few_texts_are_held_at_once(roberta, monkeypatch):
     assert max(most) <= 4
 
 
-def test_an_unknown_idf_is_refused(roberta):
-    with pytest.raises(ValueError, match="refs"):
-        metric(roberta).score(references=["a"], hypotheses=["a"], idf="refs")
-
-
 def test_settings_say_what_numbers_depend_on(golden):
     settings = ModelSettings(
         named_weights={ENCODER: golden / "metrics/bertscore" / ENCODER}, cache=None, progress=False
@@ -148,13 +140,6 @@ def test_settings_say_what_numbers_depend_on(golden):
     }
     raw, rescaled = scores.samples["idf_bertscore_f1"], scores.samples["rescaled_idf_bertscore_f1"]
     assert rescaled == pytest.approx([(value - BASELINE_F1) / (1 - BASELINE_F1) for value in raw])
-
-
-def test_weights_that_are_not_there(tmp_path):
-    with pytest.raises(WeightsMissing, match="medtasks weights fetch distilroberta-base"):
-        bertscore(ModelSettings())(references=["a"], hypotheses=["b"])
-    with pytest.raises(WeightsMissing, match="nowhere does not exist"):
-        bertscore(ModelSettings(named_weights={ENCODER: tmp_path / "nowhere"}))(references=["a"], hypotheses=["b"])
 
 
 def test_medhevals_is_neither_rescaled_nor_weighted_and_of_what_the_package_takes_for_english(monkeypatch):

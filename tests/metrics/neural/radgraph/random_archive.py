@@ -4,10 +4,7 @@ import json
 import math
 import random
 import tarfile
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import BertConfig, BertModel
@@ -44,7 +41,7 @@ class Size:
     max_length: int = 64
 
 
-def write_encoder(folder: Path, size: Size) -> BertConfig:
+def write_encoder(folder, size):
     """Write configuration and vocabulary: whole words, single characters, and words that no text has."""
     characters = [*"abcdefghijklmnopqrstuvwxyz0123456789é中µ", *MARKS]
     known = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({word.lower() for word in WORDS} - set(characters))]
@@ -67,7 +64,7 @@ def write_encoder(folder: Path, size: Size) -> BertConfig:
     return config
 
 
-def random_encoder(config: BertConfig) -> BertModel:
+def random_encoder(config):
     """Draw an encoder whose weights are spread wide enough that words matter."""
     encoder = BertModel(config).eval()
     for name, parameter in encoder.named_parameters():
@@ -78,7 +75,7 @@ def random_encoder(config: BertConfig) -> BertModel:
     return encoder
 
 
-def random_spans(encoder: BertModel, widths: torch.Tensor) -> torch.Tensor:
+def random_spans(encoder, widths):
     """Return features of spans of random words, shape (spans, features)."""
     with torch.no_grad():
         ids = torch.randint(5, encoder.config.vocab_size, (20, 40))
@@ -92,7 +89,7 @@ def random_spans(encoder: BertModel, widths: torch.Tensor) -> torch.Tensor:
     return torch.cat(features)
 
 
-def random_state(model_type: str, labels: Sequence[str], size: Size, config: BertConfig) -> dict[str, torch.Tensor]:
+def random_state(model_type, labels, size, config):
     """Draw all tensors the package's network has; entities and relations occur, but are not the rule."""
     encoder, widths = random_encoder(config), torch.randn(size.width, size.feature)
     spans = random_spans(encoder, widths)
@@ -102,13 +99,13 @@ def random_state(model_type: str, labels: Sequence[str], size: Size, config: Ber
     state = {f"{prefix}.{name}": tensor for name, tensor in encoder.state_dict().items()}
     state["_endpoint_span_extractor._span_width_embedding.weight"] = widths
 
-    def linear(name: str, values: torch.Tensor, outputs: int) -> torch.Tensor:
+    def linear(name, values, outputs):
         weight, bias = torch.randn(outputs, values.shape[1]) * (2 / values.shape[1]) ** 0.5, torch.randn(outputs) * 0.1
         state[f"{name}.weight"], state[f"{name}.bias"] = weight, bias
         sums: torch.Tensor = values @ weight.T + bias
         return sums
 
-    def scorer(hidden: str, last: str, values: torch.Tensor, outputs: int, share: float) -> None:
+    def scorer(hidden, last, values, outputs, share):
         """Draw a perceptron; each output is above 0 for this share of ``values``."""
         for layer in range(2):
             values = linear(f"{hidden}._linear_layers.{layer}", values, size.feedforward).relu()
@@ -130,7 +127,7 @@ def random_state(model_type: str, labels: Sequence[str], size: Size, config: Ber
     return state
 
 
-def archive_config(encoder: str, size: Size) -> dict[str, Any]:
+def archive_config(encoder, size):
     """Return an archive's config.json."""
     bert = {"type": "pretrained_transformer_mismatched", "model_name": encoder, "max_length": size.max_length}
     modules = {
@@ -160,7 +157,7 @@ def archive_config(encoder: str, size: Size) -> dict[str, Any]:
     }
 
 
-def write_archive(folder: Path, model_type: str, size: Size | None = None, *, encoder: str = "encoder") -> Path:
+def write_archive(folder, model_type, size=None, *, encoder="encoder"):
     """Write ``MODEL_TYPE/`` and ``encoder/`` into a folder.
 
     Args:
@@ -188,7 +185,7 @@ def write_archive(folder: Path, model_type: str, size: Size | None = None, *, en
     return archive
 
 
-def pack(archive: Path) -> Path:
+def pack(archive):
     """Pack an unpacked archive as it is published, into a file beside it."""
     packed = archive.parent / f"{archive.name}.tar.gz"
     with tarfile.open(packed, "w:gz") as tar:
@@ -197,7 +194,7 @@ def pack(archive: Path) -> Path:
     return packed
 
 
-def invented_reports(count: int, words: int, seed: int = 0) -> list[str]:
+def invented_reports(count, words, seed=0):
     """Draw texts of report vocabulary, of ``words`` words on average."""
     draw = random.Random(seed)
     reports = []

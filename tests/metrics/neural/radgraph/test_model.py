@@ -11,7 +11,7 @@ from .random_archive import invented_reports
 EMPTY = {"entities": {}, "data_source": None, "data_split": "inference"}
 
 
-def mixed_reports() -> list[str]:
+def mixed_reports():
     """Texts of one word and of several segments, some of them twice."""
     reports = [*invented_reports(8, 25), *invented_reports(2, 120, seed=1), *invented_reports(3, 2, seed=2)]
     return [*reports, "", "\u200b", reports[3], "No effusion."]

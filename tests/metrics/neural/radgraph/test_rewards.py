@@ -60,12 +60,7 @@ CASES = {
         (0.75, 0.75, 2 / 3),
         (0.75, 0.8, 0.775),
     ),
-    "equal, no relations": (
-        annotated(("pneumothorax", DA)),
-        annotated(("pneumothorax", DA)),
-        (1, 1, 1),
-        (1, 0, 0.5),
-    ),
+    "equal, no relations": (annotated(("pneumothorax", DA)), annotated(("pneumothorax", DA)), (1, 1, 1), (1, 0, 0.5)),
     "relation on one side": (
         annotated(("effusion", DA, {"located_at": "pleural"}), ("pleural", ANAT)),
         annotated(("effusion", DA), ("pleural", ANAT)),
