@@ -127,24 +127,16 @@ def _corpus_bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Valu
     return [sacrebleu.corpus_bleu(hypotheses, [references], force=True).score / 100]
 
 
-class _Tokenizer:
-    """A tokenizer for bert-score; RoBERTa's begins texts with a space, as before transformers 5."""
+def _tokenizer(folder: Path) -> Any:
+    """Load a tokenizer for bert-score; RoBERTa's begins texts with a space, as before transformers 5."""
+    from transformers import AutoConfig, AutoTokenizer
 
-    def __init__(self, folder: Path) -> None:
-        from transformers import AutoConfig, AutoTokenizer
-
-        self._inner = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        self._prefix = " " if "Roberta" in type(self._inner).__name__ else ""
-        self.model_max_length = longest_text(AutoConfig.from_pretrained(folder, local_files_only=True), self._inner)
-        self.pad_token_id = self._inner.pad_token_id
-        self.cls_token_id = self._inner.cls_token_id
-        self.sep_token_id = self._inner.sep_token_id
-
-    def encode(self, text: str, **options: Any) -> Any:
-        return self._inner.encode(self._prefix + text, **options)
-
-    def build_inputs_with_special_tokens(self, ids: Sequence[int]) -> list[int]:
-        return [self.cls_token_id, *ids, self.sep_token_id]
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizer.model_max_length = longest_text(AutoConfig.from_pretrained(folder, local_files_only=True), tokenizer)
+    encode, prefix = tokenizer.encode, " " if "Roberta" in type(tokenizer).__name__ else ""
+    tokenizer.encode = lambda text, add_prefix_space=True, **options: encode(prefix + text, **options)
+    tokenizer.build_inputs_with_special_tokens = lambda ids: [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
+    return tokenizer
 
 
 def package_bertscore(
@@ -159,7 +151,7 @@ def package_bertscore(
     import torch
 
     module: Any = sys.modules["bert_score.score"]  # the package has a function of this name
-    tokenizer, original = _Tokenizer(folder), module.get_tokenizer
+    tokenizer, original = _tokenizer(folder), module.get_tokenizer
     texts = {"none": None, "references": references, "hypotheses": hypotheses}[idf]
     weights = False if texts is None else bert_score.utils.get_idf_dict(texts, tokenizer, nthreads=0)
     module.get_tokenizer = lambda *_: tokenizer

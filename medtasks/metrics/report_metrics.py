@@ -1,4 +1,4 @@
-"""The metrics of report texts by name, and the form of their results."""
+"""The metrics of report texts: each is an entry here, and a function of its name in the module that the entry names."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence

@@ -131,11 +131,6 @@ def test_failures_are_named_and_retried_where_that_can_help(new_endpoint, judge_
     assert endpoint.count == asked
 
 
-def test_a_closed_port_is_a_failure_with_the_system_s_reason(judge_at, closed_url):
-    verdict = ask(judge_at(closed_url))
-    assert verdict.failure == f"the judge at {closed_url} could not be reached (Connection refused)"
-
-
 def test_an_always_wrong_format_fails_and_is_not_kept(endpoint, judge_at, tmp_path, warnings):
     endpoint.script = [endpoint.reply("I like A.")]
     judge = judge_at(endpoint.url, reasks=1)
@@ -176,19 +171,14 @@ def test_the_breaker_opens_after_three_asks_in_a_row_with_one_warning(endpoint, 
 
 
 def test_an_answer_in_between_keeps_the_breaker_closed(endpoint, judge_at, warnings):
+    """Rate limits and single rejections are answers, too."""
     down, bad, up = endpoint.status(500), endpoint.status(400), endpoint.reply("A: 4")
     endpoint.script = [down, down, up, down, down, endpoint.reply("no format"), down, down, bad, down, down, up]
+    endpoint.script += [endpoint.status(429)] * 4 + [bad] * 4 + [up]
     judge = judge_at(endpoint.url, attempts=1, reasks=0)
-    values = [ask(judge, f"question {number}").value for number in range(12)]
-    assert values == [None, None, 4, *[None] * 8, 4]
+    values = [ask(judge, f"question {number}").value for number in range(21)]
+    assert values == [None, None, 4, *[None] * 8, 4, *[None] * 8, 4]
     assert not [line for line in warnings if "No more replies" in line]
-
-
-def test_rate_limits_and_single_rejections_do_not_open_the_breaker(endpoint, judge_at, warnings):
-    endpoint.script = [endpoint.status(429)] * 4 + [endpoint.status(400)] * 4 + [endpoint.reply("A: 4")]
-    judge = judge_at(endpoint.url, attempts=1)
-    assert [ask(judge, f"question {number}").value for number in range(9)] == [None] * 8 + [4]
-    assert len(warnings) == 2, "one for each cause"
 
 
 def test_an_open_breaker_wakes_the_threads_that_back_off(judge_at, closed_url, warnings, pauses):
@@ -200,6 +190,8 @@ def test_an_open_breaker_wakes_the_threads_that_back_off(judge_at, closed_url, w
     waiting.join(timeout=200)  # less than the pause
     assert not waiting.is_alive()
     assert ask(patient, "next").failure == "it is down"
+    reason = f"the judge at {closed_url} could not be reached (Connection refused)"
+    assert ask(judge_at(closed_url, attempts=1)).failure == reason
 
 
 def test_threads_share_the_limit_on_requests(endpoint, judge_at):

@@ -98,28 +98,6 @@ def test_several_labels_are_scikit_learn_where_definitions_agree(rows):
     assert ours["present_label_auroc"] == pytest.approx(np.mean(areas) if areas else math.nan, nan_ok=True)
 
 
-@each_row(
-    "sizes, answer, auroc, accuracy, f1",
-    [
-        ([250] * 4, 0, 0.5, 0.250, 0.100),  # OCTMNIST
-        ([42, 114], 0, 0.5, 0.500, 0.212),  # BreastMNIST
-        ([234, 390], 0, 0.5, 0.500, 0.272),  # PneumoniaMNIST
-        ([174, 46, 92, 68, 20], 0, 0.5, 0.200, 0.121),  # RetinaMNIST
-        ([0, 0, 200, 180, 49], 0, 0.3, None, None),  # VinDr-Mammo: findings are graded 3 to 5 only
-        ([0, 0, 200, 180, 49], 2, 0.3, None, None),
-        ([9, 9, 9, 9, 0, 9, 9], 0, 3 / 7, None, None),  # PAD-UFES-20: the label BOD does not occur
-    ],
-)
-def test_a_constant_answer_is_a_published_row(sizes, answer, auroc, accuracy, f1):
-    """RadFM's rows of the MultiMedEval paper, which prints 0.2727 as .272."""
-    gold = [number for number, size in enumerate(sizes) for _ in range(size)]
-    ours = of_classes(gold, [answer] * len(gold), len(sizes))
-    assert (ours["macro_auroc"], ours["present_class_auroc"]) == (pytest.approx(auroc), 0.5)
-    if accuracy is not None:
-        assert (ours["macro_accuracy"], ours["balanced_accuracy"]) == (accuracy, accuracy)
-        assert ours["macro_f1"] == pytest.approx(f1, abs=1e-3)
-
-
 def test_an_invalid_reply_misses_its_class_and_is_no_false_positive():
     counts = count_classes([0, 0, 1, 1], [0, None, 1, None], 3).total()
     assert counts.true_positives.tolist() == [1, 1, 0]

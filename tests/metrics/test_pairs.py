@@ -1,7 +1,7 @@
-"""Scores of paired questions, on own examples."""
+"""Scores of paired questions: on own examples, and on the published questions against the published table."""
 
+import json
 import math
-import random
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medtasks.data.sources.mediconfusion import read_pairs
 from medtasks.families.paired_choice import PAIRED_CHOICE
 from medtasks.metrics.metric import evaluate
 from medtasks.metrics.pairs import TOTAL, PairedAnswer, count
@@ -119,35 +120,6 @@ def test_confusion_is_nan_without_a_valid_pair():
     assert values["set_accuracy"].value == 0
 
 
-# Counts that fit the published percentages (Tables 1 and 3): model and mode, pairs solved, confused and valid, right
-# answers, and the printed set accuracy, individual accuracy and confusion.
-PUBLISHED = [
-    ("LLaVA-Med PS", 2, 171, 176, 175, 1.14, 49.72, 97.16),
-    ("LLaVA-Med FF", 2, 47, 49, 66, 1.14, 18.75, 95.92),
-    ("Med-Flamingo MC", 2, 158, 160, 168, 1.14, 47.73, 98.75),
-    ("Med-Flamingo GD", 4, 168, 176, 176, 2.27, 50.00, 95.45),
-    ("GPT-4o MC", 33, 132, 176, 198, 18.75, 56.25, 75.00),
-]
-
-
-def published_answers(solved, confused, valid, right):
-    """Build 176 pairs with these counts: wrong pairs, then pairs with one invalid answer, fill them up."""
-    halves = right - confused - 2 * solved
-    values = ["AB"] * solved + ["AA"] * confused + ["BA"] * (valid - solved - confused) + [("A", None)] * halves
-    values += [(None, None)] * (176 - len(values))
-    random.Random(0).shuffle(values)
-    return [item for number, letters in enumerate(values) for item in pair(number, "AB", letters)]
-
-
-@each_row("solved, confused, valid, right, set_, individual, confusion", [row[1:] for row in PUBLISHED])  # fmt: skip
-def test_published_rows(solved, confused, valid, right, set_, individual, confusion):
-    items = published_answers(solved, confused, valid, right)
-    total, values = count(items)[TOTAL], estimates(items)
-    assert (total.pairs, total.images, total.valid_pairs, total.individual_score) == (176, 352, valid, right)
-    shares = [values[name].value for name in ("set_accuracy", "individual_accuracy", "confusion")]
-    assert [round(100 * share, 2) for share in shares] == pytest.approx([set_, individual, confusion], abs=0.0051)
-
-
 def test_standard_errors_by_their_own_formulas():
     items = [item for n, values in enumerate(["AB", "AB", "AA", "BB", ("A", None)]) for item in pair(n, "AB", values)]
     errors = standard_errors(items)
@@ -164,3 +136,68 @@ def test_shared_images_raise_all_errors():
     shared = [replace(item, image_id=f"{item.value}{item.position}") for item in apart]
     for name in ("set_accuracy", "individual_accuracy"):
         assert standard_errors(shared)[name] > 1.5 * standard_errors(apart)[name]
+
+
+# The reference's names of the raw counts, and ours.
+NAMES = {
+    "set_score": "set_score",
+    "individual_score": "individual_score",
+    "confused": "confused",
+    "invalid": "invalid",
+    "valids": "valid_pairs",
+    "valid_pairs": "resolved_pairs",
+}
+
+
+@pytest.fixture(scope="module", params=["dataset.json", "dataset.csv"])
+def pairs(request, test_data):
+    return read_pairs(test_data / "mediconfusion" / request.param)
+
+
+def answered(pairs, letters):
+    return [
+        PairedAnswer(pair.pair_id, position, image.image_id, image.answer, letters(pair, position), image.categories)
+        for pair in pairs
+        for position, image in enumerate(pair.images, start=1)
+    ]
+
+
+def test_golden_mediconfusion_scores(golden, pairs):
+    for line in (golden / "mediconfusion_scores.jsonl").read_text(encoding="utf-8").splitlines():
+        recorded = json.loads(line)
+        table = count(answered(pairs, lambda pair, at, recorded=recorded: recorded["answers"][pair.pair_id][at - 1]))
+        ours = {
+            theirs: {category: asdict(counts)[name] for category, counts in table.items()}
+            for theirs, name in NAMES.items()
+        }
+        assert ours == recorded["table"]
+
+
+def test_golden_mediconfusion_same_pairs_from_json_and_csv(test_data):
+    folder = test_data / "mediconfusion"
+    assert read_pairs(folder / "dataset.json") == read_pairs(folder / "dataset.csv")
+
+
+@each_row("letter", ["A", "B"])
+def test_golden_mediconfusion_constant_a(pairs, letter):
+    total = count(answered(pairs, lambda pair, position: letter))[TOTAL]
+    assert (total.individual_score, total.set_score, total.confused, total.invalid) == (176, 0, 176, 0)
+    assert (total.pairs, total.images, total.valid_pairs, total.resolved_pairs) == (176, 352, 176, 0)
+
+
+def test_golden_mediconfusion_perfect(pairs):
+    table = count(answered(pairs, lambda pair, position: pair.images[position - 1].answer))
+    assert all(
+        (counts.set_score, counts.individual_score, counts.confused) == (counts.resolved_pairs, counts.images, 0)
+        and counts.resolved_pairs == counts.pairs
+        for counts in table.values()
+    )
+
+
+def test_golden_mediconfusion_category_sizes(pairs, test_data):
+    published = json.loads((test_data / "mediconfusion" / "statistics.json").read_text(encoding="utf-8"))
+    table = count(answered(pairs, lambda pair, position: None))
+    sizes = {name: counts.images for name, counts in table.items() if name != TOTAL}
+    assert sizes == {name: published[name] for name in sizes}
+    assert sum(sizes.values()) == 441
+    assert all(counts.pairs == counts.images for name, counts in table.items() if name != TOTAL)

@@ -95,15 +95,10 @@ def test_a_run_that_goes_on_and_is_killed(sleeper):
     going = manifest(RunState.RUNNING, process=facts)
     assert going.standing == "still running"
     process.kill()
-    process.wait()
-    assert going.standing == "killed"
-
-
-def test_a_dead_child_that_was_not_collected_does_not_run(sleeper):
-    process, facts = sleeper
-    process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the list of processes
     assert is_running(facts) is False
+    process.wait()
+    assert going.standing == "killed"
 
 
 def test_what_cannot_be_seen_from_here():

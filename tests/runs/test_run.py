@@ -1,7 +1,6 @@
 """A run on disk: what its files recorded, of which model, what is missing, and how to go on."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -26,9 +25,8 @@ def results(folder, *tasks, stamp="20260301_101500", model="m", args="", zone="U
         "n-samples": {task: {"original": 10, "effective": limit or 10} for task in tasks},
         "config": {"model": model, "model_args": args, "limit": limit, "resolved_cli_args": {"timezone": zone}},
         "date": stamp,
-        **more,
     }
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content | more))
     return path
 
 
@@ -39,10 +37,11 @@ def samples(folder, task, stamp="20260301_101500"):
     return path
 
 
-def manifest(folder, outcomes, state="interrupted", **more):
-    content: dict[str, Any] = {
+def manifest(folder, outcomes, state="interrupted", started="2026-03-01T10:00:00+00:00", **more):
+    folder.mkdir(exist_ok=True)
+    content = {
         "state": state,
-        "started": "2026-03-01T10:00:00+00:00",
+        "started": started,
         "process": RunProcess(pid=1, began=None, place=None),
         "command": ["medtasks", "run", "--tasks", "one,two words", "--model", "m"],
         "arguments": ["--model", "m"],
@@ -52,11 +51,9 @@ def manifest(folder, outcomes, state="interrupted", **more):
         "versions": {"torch": "2.15", "flash_attn": None},
         "model": {"name": "m", "arguments": ""},
         "hardware": {"system": "Linux x86_64", "cpu": "a processor", "cores": 2, "memory": None},
-        **more,
     }
-    path = folder / f"{content['started'][:10].replace('-', '')}_{len(list(folder.iterdir()))}_run.json"
-    RunManifest.model_validate(content).write(path)
-    return path
+    path = folder / f"{started[:10].replace('-', '')}_{len(list(folder.iterdir()))}_run.json"
+    RunManifest.model_validate(content | more).write(path)
 
 
 # ---- results ----
@@ -90,13 +87,10 @@ def test_the_newest_results_of_a_task_count_in_whatever_time_zone(tmp_path):
     assert (run.tasks["one"].version, run.tasks["two"].version) == ("3", "2")
     assert run.notes == (f"{older} holds older results of one, which are left out.",)
     assert run.made == "2026-03-01T10:00:00+00:00"
-
-
-def test_a_date_that_is_none_is_shown_as_recorded(tmp_path):
-    results(tmp_path, "one", date="yesterday")
+    results(tmp_path, "one", stamp="20260301_100000", date="yesterday")
     assert read_run(tmp_path).made == "yesterday"
-    results(tmp_path, "one", zone="Nowhere/Land")
-    assert read_run(tmp_path).made == "20260301_101500"
+    results(tmp_path, "one", stamp="20260301_100000", zone="Nowhere/Land")
+    assert read_run(tmp_path).made == "20260301_100000"
 
 
 def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path):
@@ -111,15 +105,14 @@ def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path):
     for part in (f"{cut} cannot be read", "my_results.json is no results file", "x_run.json is damaged"):
         assert any(part in note for note in run.notes)
 
-
-def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(MedTasksError, match="there is no folder"):
         read_run(tmp_path / "nowhere")
+    (empty := tmp_path / "empty").mkdir()
     with pytest.raises(MedTasksError, match="holds no results of a run; give the folder"):
-        read_run(tmp_path)
-    (tmp_path / "20260301_101500_results.json").write_text("")
+        read_run(empty)
+    (empty / "20260301_101500_results.json").write_text("")
     with pytest.raises(MedTasksError, match=r"holds no results of a run that can be read \(.*cut off or damaged\)"):
-        read_run(tmp_path)
+        read_run(empty)
 
 
 def test_samples_without_results(tmp_path):
@@ -236,10 +229,8 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path):
         *(command, "torch 2.15", "python 0, numpy 1, torch 2, fewshot 3")
     ]
 
-
-def test_a_manifest_alone_is_a_run(tmp_path):
-    manifest(tmp_path, {"one": ("not run", "")}, "running")
-    run = read_run(tmp_path)
+    manifest(tmp_path / "alone", {"one": ("not run", "")}, "running")
+    run = read_run(tmp_path / "alone")
     assert (run.tasks, run.model, run.made) == ({}, "m", "2026-03-01T10:00:00+00:00")
     assert missing_tasks(run)["one"].startswith("Not run: the run is killed or still running; go on with: medtasks run")
 
@@ -268,7 +259,6 @@ def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path):
     assert run_notes(run) == (
         "In the run of 2026-03-01 10:00:00 UTC these tasks left no results; what is shown of them is older: two.",
     )
-    (tmp_path / "other").mkdir()
     manifest(tmp_path / "other", {"one": ("failed", "a metric broke")}, "finished_with_failures")
     samples(tmp_path / "other", "one")
     run = read_run(tmp_path / "other")
@@ -276,8 +266,7 @@ def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path):
     (note,) = run_notes(run)
     assert note.startswith("one: Failed: a metric broke; go on with: medtasks run")
 
-
-def test_the_newest_of_several_runs_counts_and_its_warnings_are_notes(tmp_path):
+    tmp_path = tmp_path / "several"
     manifest(tmp_path, {"one": ("failed", "first")}, started="2026-03-01T10:00:00+00:00")
     manifest(tmp_path, {"one": ("failed", "second")}, started="2026-03-02T10:00:00+00:00")
     assert "second" in missing_tasks(read_run(tmp_path))["one"]

@@ -55,14 +55,8 @@ def test_files_and_folders_are_for_their_owner(home):
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_what_is_read_with_another_rule_is_the_same_run(home):
-    names = {save(number, f"reply {number}", rule) for rule in ("reference", "robust") for number in (0, 1)}
-    (name,) = names
-    assert saved(home) == {name: lines("reply 0", "reply 1")}
-
-
-def test_another_run_has_another_file(home):
-    first = [save(number, "the same") for number in (0, 1)]
+def test_another_run_has_another_file_and_another_rule_has_not(home):
+    first = [save(number, "the same", rule) for rule in ("reference", "report_text") for number in (0, 1)]
     second = [save(number, reply) for number, reply in ((1, "other"), (0, "the same"))]
     assert (len(set(first)), len(set(second)), set(first) & set(second)) == (1, 1, set())
     assert sorted(map(len, saved(home).values())) == [2, 2]

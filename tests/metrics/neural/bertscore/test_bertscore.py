@@ -1,14 +1,19 @@
-"""BERTScore of texts: against the package, in batches, from cache."""
+"""BERTScore: its encoder, and scores against the package, in windows, and from matched tokens."""
 
 import json
 import math
 import random
+import shutil
 import weakref
 from dataclasses import replace
+from importlib.resources import files
 
+import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
-from medtasks.metrics.cross_check import package_bertscore
+from medtasks.errors import WeightsMissing
+from medtasks.metrics.cross_check import package_baseline, package_bertscore
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import bertscore as encoder_module
 from medtasks.metrics.neural.bertscore import (
@@ -17,12 +22,90 @@ from medtasks.metrics.neural.bertscore import (
     BertScores,
     ContextualEncoder,
     Idf,
+    TokenMatches,
+    bert_scores,
     bertscore,
     bertscore_multimedeval,
+    encoder_digest,
     medheval_bertscore,
 )
 
 from ....tables import each_row
+
+
+@pytest.fixture
+def copy(roberta, tmp_path):
+    """A RoBERTa that a test may damage."""
+    folder = tmp_path / "encoder"
+    shutil.copytree(roberta, folder)
+    return folder
+
+
+def encoder(folder, layer=2, **options):
+    return ContextualEncoder(folder, layer, ModelSettings(device="cpu", **options))
+
+
+def test_the_first_word_is_read_like_any_other(roberta):
+    vocabulary = json.loads((roberta / "vocab.json").read_text())
+    first, later = encoder(roberta).token_ids(["heart", "a heart"])
+    assert first[1:-1] == later[3:-1]
+    assert first[1] == vocabulary["Ġ"]
+    assert encoder(roberta).token_ids(["a \ud83d"]) == encoder(roberta).token_ids(["a ?"])
+
+
+def test_white_space_at_the_ends_is_dropped_and_inside_kept(roberta):
+    one, same, other, *empty = encoder(roberta).token_ids(["a b", "\n a b\u00a0", "a  b", "", " \t"])
+    assert one == same != other
+    assert [len(ids) for ids in empty] == [2, 2]
+
+
+@each_row("family, longest", [("roberta", 62), ("bert", 40)])
+def test_long_texts_are_cut_at_the_positions_of_the_model(request, family, longest):
+    read = encoder(request.getfixturevalue(family))
+    (ids,) = read.token_ids(["heart " * 200])
+    assert len(ids) == longest
+    assert ids[-1] == read.token_ids([""])[0][-1]
+    assert read.vectors([ids])[0].shape == (longest, 16)
+
+
+def test_a_stated_length_goes_before_the_positions(copy, capfd):
+    (copy / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 20}))
+    assert len(encoder(copy).token_ids(["heart " * 200])[0]) == 20
+    assert capfd.readouterr() == ("", "")  # nothing is printed
+
+
+def test_weights_that_lack_a_tensor_are_refused(copy):
+    state = load_file(copy / "model.safetensors")
+    (gone,) = [key for key in state if key.endswith("layer.1.output.dense.weight")]
+    del state[gone]
+    save_file(state, copy / "model.safetensors", {"format": "pt"})
+    with pytest.raises(WeightsMissing, match=r"lack 1 tensors of the encoder, first encoder\.layer\.1\.output\.dense"):
+        encoder(copy)
+    assert encoder(copy, layer=1)
+
+
+def test_what_is_no_such_encoder_is_refused(copy):
+    for layer in (0, 4):
+        with pytest.raises(WeightsMissing, match=f"has 3 layers, layer {layer} is required"):
+            encoder(copy, layer)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"model_type": "xlm-roberta"}))
+    with pytest.raises(WeightsMissing, match="it is a 'xlm-roberta'"):
+        encoder(copy)
+    (copy / "config.json").write_text(json.dumps(config))
+    (copy / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(WeightsMissing, match=r"cannot be read as an encoder"):
+        encoder(copy)
+
+
+@each_row("gone", ["config.json", "vocab.json", "merges.txt", "model.safetensors"])
+def test_a_folder_that_lacks_a_file_is_refused_before_loading(copy, gone):
+    if gone in ("vocab.json", "merges.txt"):
+        (copy / "tokenizer.json").unlink(missing_ok=True)
+    (copy / gone).unlink()
+    with pytest.raises(WeightsMissing, match="lacks part of an encoder"):
+        encoder_digest(copy)
+
 
 ENCODER = "distilroberta-base"
 WORDS = (
@@ -77,6 +160,17 @@ def test_golden_bertscore_means_and_tokens(golden):
         totals = factory(settings)(references=references, hypotheses=hypotheses).totals
         wanted = dict(zip(names, (expected["mean"][key][2], expected["mean"][f"{key}_rescaled"][2]), strict=True))
         assert totals == pytest.approx(wanted, abs=1e-5)
+    rough = bertscore_multimedeval(replace(settings, dtype="bfloat16"))(references=[], hypotheses=[])
+    assert rough.settings == {
+        "encoder": ENCODER,
+        "layer": "5",
+        "idf": "hypotheses",
+        "baseline_f1": "0.8473319",
+        "dtype": "bfloat16",
+    }
+    table = files("bert_score") / "rescale_baseline" / "en" / f"{ENCODER}.tsv"
+    for text in (table.read_text(), (folder / "baseline.tsv").read_text()):
+        assert package_baseline(text, 5)[2] == BASELINE_F1
     for matches, pair in zip(
         BertScore(ENCODER, 5, settings).matches(references, hypotheses), expected["pairs"], strict=True
     ):
@@ -96,13 +190,11 @@ def test_the_package_says_the_same(request, family, idf):
         assert [0 if math.isnan(value) else value for value in values] == pytest.approx(expected, abs=2e-5)
 
 
-@each_row("batch_size", [1, 3, 1000])
 @each_row("window", [1, 1 << 17])
-def test_batches_and_windows_do_not_matter(roberta, monkeypatch, batch_size, window):
+def test_windows_do_not_matter(roberta, monkeypatch, window):
     usual = score(roberta, "references")
     monkeypatch.setattr(encoder_module, "_WINDOW", window)
-    other = score(roberta, "references", batch_size=batch_size)
-    assert other.f1 == pytest.approx(usual.f1, abs=1e-5)
+    assert score(roberta, "references", batch_size=3).f1 == pytest.approx(usual.f1, abs=1e-5)
 
 
 def test_vectors_of_few_texts_are_held_at_once(roberta, monkeypatch):
@@ -124,24 +216,6 @@ def test_vectors_of_few_texts_are_held_at_once(roberta, monkeypatch):
     assert max(most) <= 4
 
 
-def test_settings_say_what_numbers_depend_on(golden):
-    settings = ModelSettings(
-        named_weights={ENCODER: golden / "metrics/bertscore" / ENCODER}, cache=None, progress=False
-    )
-    scores = bertscore_multimedeval(settings)(references=["the heart", "no"], hypotheses=["heart", "edema"])
-    rough = bertscore_multimedeval(replace(settings, dtype="bfloat16"))(references=[], hypotheses=[])
-    assert {**rough.settings, "dtype": "float32"} == scores.settings != rough.settings
-    assert scores.settings == {
-        "encoder": "distilroberta-base",
-        "layer": "5",
-        "idf": "hypotheses",
-        "baseline_f1": "0.8473319",
-        "dtype": "float32",
-    }
-    raw, rescaled = scores.samples["idf_bertscore_f1"], scores.samples["rescaled_idf_bertscore_f1"]
-    assert rescaled == pytest.approx([(value - BASELINE_F1) / (1 - BASELINE_F1) for value in raw])
-
-
 def test_medhevals_is_neither_rescaled_nor_weighted_and_of_what_the_package_takes_for_english(monkeypatch):
     from bert_score.utils import lang2model, model2layers
 
@@ -156,3 +230,30 @@ def test_medhevals_is_neither_rescaled_nor_weighted_and_of_what_the_package_take
         {"roberta_large_precision": 0.6, "roberta_large_recall": 0.5, "roberta_large_f1": (1 / 3 + 0.72) / 2}
     )
     assert (scores.settings["idf"], scores.settings["rescaled"]) == ("none", "no")
+
+
+CLS, SEP = 0, 2
+
+
+def pair(reference, hypothesis, reference_best=(), hypothesis_best=()):
+    """A pair from the ids of its words; [CLS] and [SEP] have matches that would show in the scores."""
+    sides = []
+    for ids, best in ((reference, reference_best), (hypothesis, hypothesis_best)):
+        sides.append((np.array([CLS, *ids, SEP], np.int32), np.array([9, *best, -9], np.float32)))
+    (reference_ids, reference_values), (hypothesis_ids, hypothesis_values) = sides
+    return TokenMatches(reference_ids, hypothesis_ids, reference_values, hypothesis_values)
+
+
+def test_an_empty_side_scores_zero():
+    scores = bert_scores([pair([], [5], [], [0.0]), pair([5], [], [0.0]), pair([], [])])
+    assert set(scores.precision + scores.recall + scores.f1) == {0}
+
+
+def test_one_text_alone_has_no_idf_and_a_warning_says_so(warnings):
+    scores = bert_scores([pair([5], [5], [1.0], [1.0])], Idf.REFERENCES)
+    assert math.isnan(scores.precision[0])
+    assert math.isnan(scores.recall[0])
+    assert scores.f1 == (0.0,)
+    bert_scores([pair([5], [5], [1.0], [1.0])])
+    assert len(warnings) == 1
+    assert "idf over the references: in 1 of 1 pairs" in warnings[0]
