@@ -98,19 +98,12 @@ _ENTRIES = (
         ("meteor_without_synonyms",),
         "meteor",
     ),
-    MetricInfo(
-        "bertscore",
-        "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled",
-        ("bertscore_f1", "rescaled_bertscore_f1"),
-        *_BERTSCORE,
-        scale=Scale.RAW,
-    ),
-    MetricInfo(
-        "bertscore_multimedeval",
-        "the same with idf over the hypotheses, as MultiMedEval",
-        ("idf_bertscore_f1", "rescaled_idf_bertscore_f1"),
-        *_BERTSCORE,
-        scale=Scale.RAW,
+    *(
+        MetricInfo(name, description, (key, f"rescaled_{key}"), *_BERTSCORE, scale=Scale.RAW)
+        for name, key, description in (
+            ("bertscore", "bertscore_f1", "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled"),
+            ("bertscore_multimedeval", "idf_bertscore_f1", "the same with idf over the hypotheses, as MultiMedEval"),
+        )
     ),
     MetricInfo(
         "medheval_bertscore",
@@ -121,14 +114,12 @@ _ENTRIES = (
         scale=Scale.RAW,
     ),
     MetricInfo("chexbert", "cosine of CheXbert's vectors", ("chexbert_similarity",), *_CHEXBERT, scale=Scale.RAW),
-    MetricInfo(
-        "f1_chexbert", "F1 of CheXbert's labels, uncertain as positive", _keys("chexbert", *_LABEL_SCORES), *_CHEXBERT
-    ),
-    MetricInfo(
-        "f1_chexbert_certain",
-        "F1 of CheXbert's labels, uncertain as negative",
-        _keys("chexbert_certain", *_LABEL_SCORES),
-        *_CHEXBERT,
+    *(
+        MetricInfo(f"f1_{labels}", f"F1 of CheXbert's labels, {uncertain}", _keys(labels, *_LABEL_SCORES), *_CHEXBERT)
+        for labels, uncertain in (
+            ("chexbert", "uncertain as positive"),
+            ("chexbert_certain", "uncertain as negative"),
+        )
     ),
     MetricInfo("radgraph", "RadGraph F1", _keys("radgraph", "simple", "partial", "complete"), *_RADGRAPH),
     MetricInfo(
