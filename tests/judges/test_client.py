@@ -84,16 +84,6 @@ def test_pauses_are_those_asked_for_else_they_grow(endpoint, judge_at, pauses):
     assert all(0 <= pause - least <= 0.1 for pause, least in zip(pauses.seconds, (0.1, 0.2, 0.4, 0.5), strict=True))
 
 
-def test_a_hanging_endpoint_times_out_and_is_tried_again(endpoint, judge_at):
-    endpoint.script = [endpoint.hang(), endpoint.reply("A: 4")]
-    assert ask(judge_at(endpoint.url, timeout_s=1.0, attempts=60)).value == 4
-    assert (before := endpoint.count) >= 2
-    endpoint.script = [endpoint.hang()]
-    verdict = ask(judge_at(endpoint.url, timeout_s=0.3, attempts=2), "another")
-    assert "did not answer within 0.3 s" in verdict.failure
-    assert endpoint.count == before + 2
-
-
 # What an endpoint answers, what the verdict says of it, and how often the endpoint is asked.
 FAILURES = (
     *(({"code": code, "Location": "/v2"}, f"HTTP {code}", 1) for code in (400, 401, 403, 404, 307)),

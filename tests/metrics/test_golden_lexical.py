@@ -54,14 +54,9 @@ def scores(cases):
 
 
 @each_row("key", KEYS)
-def test_golden_lexical_values_of_pairs(key, cases, scores):
+def test_golden_lexical_values_of_pairs_and_means(key, cases, corpus, scores):
     metric, path = KEYS[key]
     assert scores[metric].samples[key] == pytest.approx([recorded(case, path) for case in cases], rel=0, abs=1e-6)
-
-
-@each_row("key", KEYS)
-def test_golden_lexical_means(key, corpus, scores):
-    metric, path = KEYS[key]
     assert scores[metric].totals[key] == pytest.approx(corpus["mean"][path], rel=0, abs=1e-6)
 
 

@@ -35,7 +35,7 @@ texts = st.one_of(st.text(), st.text(alphabet="ab1² \n\t\\nfu2\"'`%.,:!?()/-_[]
         (split_v1, "A/B:C;(3.5cm)-X!", "A / B : C; ( 3 . 5cm ) -X !"),
         (split_v1, "right-sided,\t[x] 50%;...", "right-sided , [x] 50%; . . ."),
         (split_xl, "right-sided, 50%.", "right - sided , 50 % ."),
-        (split_xl, "it's \"clear\".' (95%)..?!", "it ' s \" clear \". ' ( 95 % )..?!"),
+        (split_xl, "it's \"clear\".' (95%)..?!", "it ' s \" clear \". ' ( 95 % ) ..?!"),
         (split_xl, r"one\ntwo\u2122 a \"quoted\"", "one two a `` quoted ``"),
         (split_xl, "3 cm² e\u0301\x1ctwo \u200b", "3 cm ² e\u0301 two \u200b"),
     ],
