@@ -1,6 +1,5 @@
 """CheXbert on odd texts, and its metrics: the published example, and scikit-learn as a second opinion."""
 
-import math
 import random
 
 import numpy as np
@@ -19,7 +18,6 @@ from medtasks.metrics.chest_findings import (
 )
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert import Chexbert, prepare
-from medtasks.metrics.report_metrics import report_metric
 
 
 @pytest.fixture
@@ -80,12 +78,3 @@ def test_uncertain_counts_as_the_convention_says(pairs):
     five = [CONDITIONS.index(name) for name in FIVE_CONDITIONS]
     exact = [[a[c] in (1, 3) for c in five] == [b[c] in (1, 3) for c in five] for a, b in pairs]
     assert as_positive.samples["x_5_accuracy"] == exact
-
-
-def test_similarity_is_the_cosine_of_the_vectors(settings):
-    readings = Chexbert(settings)(TEXTS)
-    scores = report_metric("chexbert", settings)(references=TEXTS, hypotheses=[*TEXTS[1:], TEXTS[0]])
-    for position, value in enumerate(scores.samples["chexbert_similarity"]):
-        one, other = (readings[n % len(TEXTS)].vector.astype(float) for n in (position, position + 1))
-        assert value == pytest.approx(one @ other / math.sqrt((one @ one) * (other @ other)))
-    assert len(set(scores.samples["chexbert_similarity"])) == len(TEXTS)
