@@ -3,6 +3,8 @@
 import contextlib
 import logging
 import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,21 +18,21 @@ KEY = "sk-secret-0123456789"
 
 
 @pytest.fixture
-def new_endpoint():
+def new_endpoint() -> Iterator[Callable[[], Endpoint]]:
     with contextlib.ExitStack() as running:
         yield lambda: running.enter_context(serving(Endpoint()))
 
 
 @pytest.fixture
-def endpoint(new_endpoint):
+def endpoint(new_endpoint: Callable[[], Endpoint]) -> Endpoint:
     return new_endpoint()
 
 
 @pytest.fixture
-def judge_at(tmp_path):
+def judge_at(tmp_path: Path) -> Callable[..., Judge]:
     """Build judges over one cache, patient enough for a test; ``settings`` are those of JudgeSettings."""
 
-    def build(url, backoff_s=0.01, **settings):
+    def build(url: str, backoff_s: float = 0.01, **settings: Any) -> Judge:
         usual: dict[str, Any] = {"model": "m", "api_key": KEY, "timeout_s": 300.0, "attempts": 3}
         return Judge(JudgeSettings(url, **usual | settings), VerdictCache(tmp_path / "judge"), backoff_s=backoff_s)
 
@@ -38,20 +40,20 @@ def judge_at(tmp_path):
 
 
 @pytest.fixture
-def judge(endpoint, judge_at):
+def judge(endpoint: Endpoint, judge_at: Callable[..., Judge]) -> Judge:
     """A judge of the endpoint that tries once."""
     return judge_at(endpoint.url, attempts=1)
 
 
 @pytest.fixture
-def closed_url():
+def closed_url() -> Iterator[str]:
     with socket.socket() as unused:  # bound, so that nobody else listens there
         unused.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
 
 
 @pytest.fixture
-def everything_logged(caplog):
+def everything_logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], str]]:
     """A function that returns all that any library logged at any level, with tracebacks and variables."""
     caplog.set_level(logging.DEBUG)
     lines: list[str] = []
@@ -61,5 +63,5 @@ def everything_logged(caplog):
 
 
 @pytest.fixture
-def key():
+def key() -> str:
     return KEY

@@ -4,7 +4,10 @@ import json
 import math
 import random
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import BertConfig, BertModel
@@ -41,7 +44,7 @@ class Size:
     max_length: int = 64
 
 
-def write_encoder(folder, size):
+def write_encoder(folder: Path, size: Size) -> BertConfig:
     """Write configuration and vocabulary: whole words, single characters, and words that no text has."""
     characters = [*"abcdefghijklmnopqrstuvwxyz0123456789é中µ", *MARKS]
     known = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({word.lower() for word in WORDS} - set(characters))]
@@ -64,7 +67,7 @@ def write_encoder(folder, size):
     return config
 
 
-def random_encoder(config):
+def random_encoder(config: BertConfig) -> BertModel:
     """Draw an encoder whose weights are spread wide enough that words matter."""
     encoder = BertModel(config).eval()
     for name, parameter in encoder.named_parameters():
@@ -75,7 +78,7 @@ def random_encoder(config):
     return encoder
 
 
-def random_spans(encoder, widths):
+def random_spans(encoder: BertModel, widths: torch.Tensor) -> torch.Tensor:
     """Return features of spans of random words, shape (spans, features)."""
     with torch.no_grad():
         ids = torch.randint(5, encoder.config.vocab_size, (20, 40))
@@ -89,7 +92,7 @@ def random_spans(encoder, widths):
     return torch.cat(features)
 
 
-def random_state(model_type, labels, size, config):
+def random_state(model_type: str, labels: Sequence[str], size: Size, config: BertConfig) -> dict[str, torch.Tensor]:
     """Draw all tensors the package's network has; entities and relations occur, but are not the rule."""
     encoder, widths = random_encoder(config), torch.randn(size.width, size.feature)
     spans = random_spans(encoder, widths)
@@ -99,13 +102,13 @@ def random_state(model_type, labels, size, config):
     state = {f"{prefix}.{name}": tensor for name, tensor in encoder.state_dict().items()}
     state["_endpoint_span_extractor._span_width_embedding.weight"] = widths
 
-    def linear(name, values, outputs):
+    def linear(name: str, values: torch.Tensor, outputs: int) -> torch.Tensor:
         weight, bias = torch.randn(outputs, values.shape[1]) * (2 / values.shape[1]) ** 0.5, torch.randn(outputs) * 0.1
         state[f"{name}.weight"], state[f"{name}.bias"] = weight, bias
         sums: torch.Tensor = values @ weight.T + bias
         return sums
 
-    def scorer(hidden, last, values, outputs, share):
+    def scorer(hidden: str, last: str, values: torch.Tensor, outputs: int, share: float) -> None:
         """Draw a perceptron; each output is above 0 for this share of ``values``."""
         for layer in range(2):
             values = linear(f"{hidden}._linear_layers.{layer}", values, size.feedforward).relu()
@@ -127,7 +130,7 @@ def random_state(model_type, labels, size, config):
     return state
 
 
-def archive_config(encoder, size):
+def archive_config(encoder: str, size: Size) -> dict[str, Any]:
     """Return an archive's config.json."""
     bert = {"type": "pretrained_transformer_mismatched", "model_name": encoder, "max_length": size.max_length}
     modules = {
@@ -157,7 +160,7 @@ def archive_config(encoder, size):
     }
 
 
-def write_archive(folder, model_type, size=None, *, encoder="encoder"):
+def write_archive(folder: Path, model_type: str, size: Size | None = None, *, encoder: str = "encoder") -> Path:
     """Write ``MODEL_TYPE/`` and ``encoder/`` into a folder; return the unpacked archive.
 
     ``encoder`` is the name that the archive gives its encoder; the package needs the path of the folder.
@@ -178,7 +181,7 @@ def write_archive(folder, model_type, size=None, *, encoder="encoder"):
     return archive
 
 
-def pack(archive):
+def pack(archive: Path) -> Path:
     """Pack an unpacked archive as it is published, into a file beside it."""
     packed = archive.parent / f"{archive.name}.tar.gz"
     with tarfile.open(packed, "w:gz") as tar:
@@ -187,7 +190,7 @@ def pack(archive):
     return packed
 
 
-def invented_reports(count, words, seed=0):
+def invented_reports(count: int, words: int, seed: int = 0) -> list[str]:
     """Draw texts of report vocabulary, of ``words`` words on average."""
     draw = random.Random(seed)
     reports = []
