@@ -4,6 +4,7 @@ Source: ``create_score_table`` and ``print_score`` of https://github.com/AIF4S/M
 of the paper (arXiv 2409.15477).
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,6 +69,26 @@ class PairCounts:
     valid_pairs: int = 0  # pairs with two valid answers [valids]
     resolved_pairs: int = 0  # valid pairs that are not confused [valid_pairs]
     incomplete_pairs: int = 0  # with an answer to one image only; in no pair count
+
+    @property
+    def set_accuracy(self) -> float:
+        """Share of pairs with both answers right; NaN without pairs."""
+        return self.set_score / self.pairs if self.pairs else math.nan
+
+    @property
+    def individual_accuracy(self) -> float:
+        """Share of right answers; an invalid reply is wrong."""
+        return self.individual_score / self.images if self.images else math.nan
+
+    @property
+    def invalid_rate(self) -> float:
+        """Share of replies without a valid answer."""
+        return self.invalid / self.images if self.images else math.nan
+
+    @property
+    def confusion(self) -> float:
+        """Share of valid pairs with the same option twice; NaN without a valid pair (the reference prints 0)."""
+        return self.confused / self.valid_pairs if self.valid_pairs else math.nan
 
 
 def distinct_answers(answers: Iterable[PairedAnswer]) -> list[PairedAnswer]:

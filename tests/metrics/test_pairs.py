@@ -114,10 +114,14 @@ def test_incomplete_pairs_are_left_out_and_counted(items, lonely):
 
 def test_confusion_is_nan_without_a_valid_pair():
     assert list(count([])) == [TOTAL]
+    assert all(math.isnan(getattr(count([])[TOTAL], name)) for name in METRICS)
     assert all(math.isnan(error) for error in standard_errors([]).values())
     values = estimates(pair(1, "AB", ("A", None)))
     assert math.isnan(values["confusion"].value)
     assert values["set_accuracy"].value == 0
+    total = count(pair(1, "AB", ("A", None)))[TOTAL]
+    assert math.isnan(total.confusion)
+    assert (total.set_accuracy, total.individual_accuracy, total.invalid_rate) == (0, 0.5, 0.5)
 
 
 def test_standard_errors_by_their_own_formulas():
@@ -181,17 +185,13 @@ def test_golden_mediconfusion_same_pairs_from_json_and_csv(test_data):
 @each_row("letter", ["A", "B"])
 def test_golden_mediconfusion_constant_a(pairs, letter):
     total = count(answered(pairs, lambda pair, position: letter))[TOTAL]
-    assert (total.individual_score, total.set_score, total.confused, total.invalid) == (176, 0, 176, 0)
+    assert (total.individual_accuracy, total.set_accuracy, total.confusion, total.invalid_rate) == (0.5, 0, 1, 0)
     assert (total.pairs, total.images, total.valid_pairs, total.resolved_pairs) == (176, 352, 176, 0)
 
 
 def test_golden_mediconfusion_perfect(pairs):
     table = count(answered(pairs, lambda pair, position: pair.images[position - 1].answer))
-    assert all(
-        (counts.set_score, counts.individual_score, counts.confused) == (counts.resolved_pairs, counts.images, 0)
-        and counts.resolved_pairs == counts.pairs
-        for counts in table.values()
-    )
+    assert all(c.set_accuracy == c.individual_accuracy == 1 and c.confusion == 0 for c in table.values())
 
 
 def test_golden_mediconfusion_category_sizes(pairs, test_data):
