@@ -20,8 +20,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.careful.open_text import multimedeval_vqa_head, robust_vqa
 from medtasks.extract.extractor_registry import Extract, extractor_of
 from medtasks.extract.published.multimedeval import clean_head, clean_v0_1_0
-from medtasks.metrics.ngram_metrics import References
-from medtasks.metrics.overlaps import token_overlap
+from medtasks.metrics.ngram_metrics import References, token_overlap
 
 REPLIES = 10_000
 ORGANS = (
@@ -108,7 +107,7 @@ def option_matching(few: int) -> bool:
         ]
 
     def batched(cleaned: Sequence[str]) -> list[int]:
-        references = References.of(cleaned_options)
+        references = References(cleaned_options)
         return [first_best(references.scores(reply)) for reply in cleaned]
 
     def one_by_one(replies: Sequence[str]) -> list[int]:

@@ -68,7 +68,9 @@ def own_way(settings: ModelSettings, references: Sequence[str], hypotheses: Sequ
 
 def compare(folder: Path, references: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
     """Time both ways, the package before and after ours, so that a busy machine slows both alike."""
-    settings = ModelSettings(weights=folder, device="cpu", cache=folder / "cache", progress=False)
+    settings = ModelSettings(
+        named_weights={RADCLIQ_ENCODER: folder}, device="cpu", cache=folder / "cache", progress=False
+    )
     theirs, before = timed(lambda: package_way(folder, references, hypotheses))
     ours, fast = timed(lambda: own_way(settings, references, hypotheses))
     _, after = timed(lambda: package_way(folder, references, hypotheses))

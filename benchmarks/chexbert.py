@@ -94,7 +94,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         reports = draw_reports(write_checkpoint(folder), count)
-        plain = ModelSettings(weights=folder, device=device, cache=None, progress=False)
+        plain = ModelSettings(named_weights={"chexbert": folder}, device=device, cache=None, progress=False)
         kept = replace(plain, cache=folder / "cache")
         timed(plain, reports[:1])
         # The slow way runs before and after ours, so that a busy machine slows both alike.

@@ -21,7 +21,7 @@ from medtasks.runs.logged_samples import FOLDER_NAME
 from medtasks.runs.redaction import redacted_arguments, settings
 from medtasks.runs.replies import SampleLine, read_replies
 from medtasks.runs.result_files import RESULTS, ResultsFile, results_files
-from medtasks.runs.run_manifest import RunManifest, RunState, manifest_files, manifest_path, this_process
+from medtasks.runs.run_manifest import RunManifest, RunState, manifest_files, manifest_path, process_of
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.runs.shard_runs import ShardRun, TaskPart, read_shards
 from medtasks.tasks.documents import task_documents
@@ -247,7 +247,7 @@ def _manifest(
             "started": min(manifest.started for manifest in manifests),
             "ended": max(manifest.ended or manifest.started for manifest in manifests),
             "seconds": round(sum(manifest.seconds or 0.0 for manifest in manifests), 3),
-            "process": this_process(),
+            "process": process_of(os.getpid()),
             "command": redacted_arguments(["medtasks", "merge", str(output), *(str(run.folder) for run in runs)]),
             "tasks": tasks,
             "processes": tuple(process for manifest in manifests for process in manifest.processes),

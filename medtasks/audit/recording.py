@@ -44,7 +44,7 @@ from medtasks.runs.run_manifest import (
     TaskOutcome,
     TaskRecord,
     manifest_path,
-    this_process,
+    process_of,
 )
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of
 from medtasks.tasks.documents import Selection
@@ -82,7 +82,7 @@ def first_manifest(
     return RunManifest(
         state=RunState.RUNNING,
         started=datetime.now(UTC).isoformat(),
-        process=this_process(),
+        process=process_of(os.getpid()),
         command=redacted_arguments(command),
         arguments=redacted_arguments(arguments),
         options=redacted_options(options.given),

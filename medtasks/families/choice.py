@@ -22,7 +22,7 @@ from medtasks.judges.fence import addresses_judge
 from medtasks.judges.gmai_judge import match_reply
 from medtasks.judges.judge_client import judge_for
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Selection, mean
-from medtasks.metrics.overlaps import token_overlap
+from medtasks.metrics.ngram_metrics import token_overlap
 
 LEVELS = (
     "image",

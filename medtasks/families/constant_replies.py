@@ -12,7 +12,7 @@ from typing import Any
 
 from medtasks.data.privacy import is_private
 from medtasks.data.samples import Sample, letter
-from medtasks.metrics.overlaps import is_closed
+from medtasks.metrics.ngram_metrics import is_closed
 
 _LONGEST_NAME = 20
 _MOST_CONSTANTS = 6  # of more options, only the most frequent is of interest

@@ -17,7 +17,7 @@ from medtasks.families.constant_replies import Meant, Strategy, each_option, let
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, TaskFamily, letters_of
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, counting, mean
-from medtasks.metrics.overlaps import token_overlap
+from medtasks.metrics.ngram_metrics import token_overlap
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,7 @@ def match_reply(
 
 def _settled(answer: Answer, text: str, options: Sequence[str]) -> bool:
     """Return whether the reference goes no further: an option was found, or the text counts as Z."""
-    if answer.value is not None or answer.reason is Reason.REFUSED:
-        return True
     words = spoken_words(text)
     named = any(letter(index) in words for index in range(len(options)))
-    return NO_OPTION in words and not named and NO_REPLY not in text
+    counts_as_z = NO_OPTION in words and not named and NO_REPLY not in text
+    return answer.value is not None or answer.reason is Reason.REFUSED or counts_as_z

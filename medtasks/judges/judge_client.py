@@ -72,10 +72,7 @@ class JudgeSettings:
             (0 < self.timeout_s < math.inf, f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds"),
             (self.attempts >= 1, f"{ATTEMPTS} is {self.attempts} but must be at least 1"),
             (self.reasks >= 0, f"{REASKS} is {self.reasks} but must be at least 0"),
-            (
-                self.max_requests is None or self.max_requests >= 0,
-                f"{MAX_REQUESTS} is {self.max_requests} but must be at least 0",
-            ),
+            ((self.max_requests or 0) >= 0, f"{MAX_REQUESTS} is {self.max_requests} but must be at least 0"),
         )
         for holds, sentence in rules:
             if not holds:
@@ -119,8 +116,8 @@ def settings_from_environment(
             return convert(text) if text else default
         except ValueError:
             kind = "a whole number" if convert is int else "a number"
-            example = f"for example {name}={default}"
-            raise JudgeNotConfigured(f"{name} is '{text}' but must be {kind}, {example}.") from None
+            message = f"{name} is '{text}' but must be {kind}, for example {name}={default}."
+            raise JudgeNotConfigured(message) from None
 
     settings = JudgeSettings(
         base_url=values[BASE_URL].rstrip("/"),
@@ -280,9 +277,8 @@ class Judge:
         An empty system message is not sent. ``parse`` returns ``None`` for a reply that breaks the format, and must not
         raise; only a reply that parses is stored. ``prompt_version`` is raised when stored verdicts must not be reused.
         """
-        settings = self.settings
-        system, user = _sendable(system), _sendable(user)
-        key = verdict_key(settings.base_url, settings.model, settings.temperature, system, user, prompt_version)
+        chosen, system, user = self.settings, _sendable(system), _sendable(user)
+        key = verdict_key(chosen.base_url, chosen.model, chosen.temperature, system, user, prompt_version)
         stored = self._cache.reply(key)
         value = None if stored is None else parse(stored)
         if stored is not None and value is not None:

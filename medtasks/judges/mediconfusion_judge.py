@@ -60,11 +60,9 @@ def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
     The reference uses a gap of 3; the paper's main text picks the higher score whatever the gap.
     """
     first, second = scores
-    if first >= second + gap:
-        return Answer.ok("A")
-    if second >= first + gap:
-        return Answer.ok("B")
-    return Answer.invalid(Reason.AMBIGUOUS)
+    if abs(first - second) < gap:
+        return Answer.invalid(Reason.AMBIGUOUS)
+    return Answer.ok("A" if first > second else "B")
 
 
 def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> Answer:

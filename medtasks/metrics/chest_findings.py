@@ -23,13 +23,13 @@ from medtasks.metrics.metric import mean
 from medtasks.metrics.report_metrics import ReportScores
 from medtasks.stats.bootstrap import Floats, Integers
 
-# The 14 conditions in the order of CheXbert's outputs, and the five that papers report next to them.
+# In the order of CheXbert's outputs.
 CONDITIONS = (
     *("Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation"),
     *("Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices"),
     "No Finding",
 )
-FIVE_CONDITIONS = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
+FIVE_CONDITIONS = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")  # of many papers
 
 
 class Finding(enum.IntEnum):
@@ -91,8 +91,7 @@ def label_scores(
         totals |= {f"{prefix}_{size}_{average}_f1": averages[average] for average in AVERAGES}
         samples[f"{prefix}_{size}_samples_f1"] = f1_of_reports(gold, predicted)
     exact = [float(first == second) for first, second in zip(gold, predicted, strict=True)]  # of the five
-    samples[f"{prefix}_5_accuracy"] = exact
-    totals[f"{prefix}_5_accuracy"] = mean(exact)
+    samples[f"{prefix}_5_accuracy"], totals[f"{prefix}_5_accuracy"] = exact, mean(exact)
     return ReportScores(samples, totals, {"uncertain": uncertain})
 
 
@@ -125,10 +124,10 @@ def label_ratios(cells: Integers) -> dict[str, Floats]:
     """
     tp, fp, fn, tn, mentions, positives = np.moveaxis(cells, -1, 0)
     return {
-        "chair_label": _ratio(fp + fn, mentions),
-        "label_recall": _ratio(tp, positives),
-        "label_specificity": _ratio(tn, tn + fp),
-        "label_accuracy": _ratio(tp + tn, tp + tn + fp + fn),
+        "chair_label": ratio(fp + fn, mentions, np.nan),
+        "label_recall": ratio(tp, positives, np.nan),
+        "label_specificity": ratio(tn, tn + fp, np.nan),
+        "label_accuracy": ratio(tp + tn, tp + tn + fp + fn, np.nan),
     }
 
 
@@ -138,8 +137,4 @@ def component_ratio(cells: Integers) -> Floats:
     ``cells`` are the numbers of correctly and wrongly mentioned ones, shape (..., 2); NaN without mentions.
     """
     recalled, wrong = np.moveaxis(cells, -1, 0)
-    return _ratio(wrong, recalled + wrong)
-
-
-def _ratio(upper: Integers, lower: Integers) -> Floats:
-    return np.where(lower > 0, upper / np.maximum(lower, 1), np.nan)
+    return ratio(wrong, recalled + wrong, np.nan)

@@ -42,9 +42,9 @@ MULTILABEL_METRICS = ("macro_f1", "macro_accuracy", "macro_auroc", "present_labe
 class ClassCounts:
     """Confusion counts of each class against all others, shape (..., classes); ``samples`` has shape (...).
 
-    Leading dimensions are for several tables: of samples, clusters or resamples. The sum of tables is a table. A class
-    in the target is a false negative also for an invalid reply. With several labels the samples exceed the sum of the
-    four by the invalid replies to samples without the label.
+    Leading dimensions are tables of samples, clusters or resamples; their sum is a table. A class in the target is a
+    false negative also for an invalid reply. With several labels the samples exceed the sum of the four by the invalid
+    replies to samples without the label.
     """
 
     true_positives: Integers
@@ -127,9 +127,9 @@ def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int
     return _tables(right == 1, guess == 1, answered[:, np.newaxis])
 
 
-def ratio(part: Integers, whole: Integers) -> Floats:
-    """Return ``part / whole``, 0 where ``whole`` is 0; the shapes broadcast."""
-    return np.asarray(part / np.maximum(whole, 1), dtype=np.float64) * (whole > 0)
+def ratio(part: Integers | Floats, whole: Integers, undefined: float = 0.0) -> Floats:
+    """Return ``part / whole``, ``undefined`` where ``whole`` is 0; the shapes broadcast."""
+    return np.where(whole > 0, part / np.maximum(whole, 1), undefined)
 
 
 def _tables(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArray[np.bool_]) -> ClassCounts:
@@ -145,14 +145,8 @@ def _tables(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArra
 
 
 def multiclass_metrics(counts: ClassCounts) -> dict[str, Floats]:
-    """Return :data:`MULTICLASS_METRICS` of sums of :func:`count_classes`, shape (...); NaN without a class to average.
-
-    Example:
-        >>> constant = multiclass_metrics(count_classes([2, 2, 3, 4], [0, 0, 0, 0], classes=5).total())
-        >>> round(float(constant["macro_auroc"]), 3), float(constant["present_class_auroc"])
-        (0.3, 0.5)
-    """
-    in_target, every = counts.positives > 0, _every(counts)
+    """Return :data:`MULTICLASS_METRICS` of sums of :func:`count_classes`, shape (...); NaN without a class."""
+    in_target, every = counts.positives > 0, counts.samples[..., np.newaxis] > 0
     in_use = in_target | (counts.false_positives > 0)
     return {
         "macro_f1": _mean(counts.f1, in_use),
@@ -165,7 +159,7 @@ def multiclass_metrics(counts: ClassCounts) -> dict[str, Floats]:
 
 def multilabel_metrics(counts: ClassCounts) -> dict[str, Floats]:
     """Return :data:`MULTILABEL_METRICS` of sums of :func:`count_labels`, shape (...); NaN without a label."""
-    in_target, every = counts.positives > 0, _every(counts)
+    in_target, every = counts.positives > 0, counts.samples[..., np.newaxis] > 0
     right = ratio(counts.true_positives + counts.true_negatives, counts.samples[..., np.newaxis])
     return {
         "macro_f1": _mean(counts.f1, every),
@@ -183,12 +177,6 @@ def values_with_errors(
     return bootstrap.values_with_errors(counts.cells, units, lambda cells: metrics(ClassCounts.of_cells(cells)))
 
 
-def _every(counts: ClassCounts) -> NDArray[np.bool_]:
-    # No class without any sample.
-    return np.broadcast_to(counts.samples[..., np.newaxis] > 0, counts.true_positives.shape)
-
-
 def _mean(values: Floats, included: NDArray[np.bool_]) -> Floats:
-    number = included.sum(axis=-1)
-    total = np.where(included, values, 0.0).sum(axis=-1)
-    return np.where(number > 0, total / np.maximum(number, 1), np.nan)
+    included = np.broadcast_to(included, values.shape)
+    return ratio(np.where(included, values, 0.0).sum(axis=-1), included.sum(axis=-1), np.nan)

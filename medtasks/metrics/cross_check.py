@@ -19,15 +19,14 @@ from dataclasses import dataclass
 from importlib import import_module, metadata, resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.metric import mean
 from medtasks.metrics.model_settings import ModelSettings, weights_path
+from medtasks.metrics.neural.metric_checkpoints import Archive, ModelType, open_archive
+from medtasks.metrics.neural.text_encoders import longest_text, quiet
 from medtasks.metrics.report_metrics import ReportScores, metric_info
-
-if TYPE_CHECKING:
-    from medtasks.metrics.neural.metric_checkpoints import Archive, ModelType
 
 TOLERANCE = 1e-4  # for float32 and another order of sums
 _INSTALL = "pip install 'medtasks[oracles]'"
@@ -72,9 +71,8 @@ def cross_check(
         *_, frame = traceback.extract_tb(error.__traceback__)
         # The error's message may hold words of a report.
         cause = f"{type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}"
-        raise MedTasksError(
-            f"the package {package} {version} failed ({cause}); reinstall it with: {_INSTALL}"
-        ) from error
+        message = f"the package {package} {version} failed ({cause}); reinstall it with: {_INSTALL}"
+        raise MedTasksError(message) from error
     comparisons = {}
     for key, values in zip(metric_info(metric).keys, theirs, strict=True):
         total = ours.totals[key]
@@ -129,26 +127,16 @@ def _corpus_bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Valu
     return [sacrebleu.corpus_bleu(hypotheses, [references], force=True).score / 100]
 
 
-class _Tokenizer:
-    """A tokenizer for bert-score; RoBERTa's begins texts with a space, as before transformers 5."""
+def _tokenizer(folder: Path) -> Any:
+    """Load a tokenizer for bert-score; RoBERTa's begins texts with a space, as before transformers 5."""
+    from transformers import AutoConfig, AutoTokenizer
 
-    def __init__(self, folder: Path) -> None:
-        from transformers import AutoConfig, AutoTokenizer
-
-        from medtasks.metrics.neural.text_encoders import longest_text
-
-        self._inner = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        self._prefix = " " if "Roberta" in type(self._inner).__name__ else ""
-        self.model_max_length = longest_text(AutoConfig.from_pretrained(folder, local_files_only=True), self._inner)
-        self.pad_token_id = self._inner.pad_token_id
-        self.cls_token_id = self._inner.cls_token_id
-        self.sep_token_id = self._inner.sep_token_id
-
-    def encode(self, text: str, **options: Any) -> Any:
-        return self._inner.encode(self._prefix + text, **options)
-
-    def build_inputs_with_special_tokens(self, ids: Sequence[int]) -> list[int]:
-        return [self.cls_token_id, *ids, self.sep_token_id]
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizer.model_max_length = longest_text(AutoConfig.from_pretrained(folder, local_files_only=True), tokenizer)
+    encode, prefix = tokenizer.encode, " " if "Roberta" in type(tokenizer).__name__ else ""
+    tokenizer.encode = lambda text, add_prefix_space=True, **options: encode(prefix + text, **options)
+    tokenizer.build_inputs_with_special_tokens = lambda ids: [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
+    return tokenizer
 
 
 def package_bertscore(
@@ -163,20 +151,13 @@ def package_bertscore(
     import torch
 
     module: Any = sys.modules["bert_score.score"]  # the package has a function of this name
-    tokenizer, original = _Tokenizer(folder), module.get_tokenizer
+    tokenizer, original = _tokenizer(folder), module.get_tokenizer
     texts = {"none": None, "references": references, "hypotheses": hypotheses}[idf]
     weights = False if texts is None else bert_score.utils.get_idf_dict(texts, tokenizer, nthreads=0)
     module.get_tokenizer = lambda *_: tokenizer
     try:
-        scores = bert_score.score(
-            hypotheses,
-            references,
-            model_type=str(folder),
-            num_layers=layer,
-            idf=weights,
-            batch_size=batch_size,
-            device="cpu",
-        )
+        options = {"num_layers": layer, "idf": weights, "batch_size": batch_size, "device": "cpu"}
+        scores = bert_score.score(hypotheses, references, model_type=str(folder), **options)
     finally:
         module.get_tokenizer = original
     return [torch.nan_to_num(values, nan=0.0).tolist() for values in scores]
@@ -192,10 +173,8 @@ def _bertscore(encoder: str, layer: int, idf: str = "none", *, rescaled_f1: bool
     """Return raw precision, recall and F1; or F1 alone, raw and rescaled."""
 
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
-        from medtasks.metrics.neural.text_encoders import quiet
-
+        folder = weights_path(encoder, settings.named_weights.get(encoder))
         with quiet():
-            folder = weights_path(encoder, settings.weights_for(encoder))
             raw = package_bertscore(folder, layer, references, hypotheses, idf=idf)
         if not rescaled_f1:
             return raw
@@ -207,7 +186,7 @@ def _bertscore(encoder: str, layer: int, idf: str = "none", *, rescaled_f1: bool
 
 
 @contextmanager
-def package_radgraph(archive: "Archive") -> Iterator[Any]:
+def package_radgraph(archive: Archive) -> Iterator[Any]:
     """Load ``radgraph.RadGraph`` with an archive and its encoder, without changing their files."""
     import radgraph
     from transformers import PreTrainedTokenizerBase
@@ -245,15 +224,12 @@ def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> Seq
     super(package.F1RadGraph, scorer).__init__()
     scorer.reward_level, scorer.radgraph = "all", model
     # On texts of white space the package fails.
-    sides = ([text if text.strip() else "" for text in side] for side in (references, hypotheses))
-    _, rewards, *_ = scorer(**dict(zip(("refs", "hyps"), sides, strict=True)))
-    return list(rewards)
+    refs, hyps = ([text if text.strip() else "" for text in side] for side in (references, hypotheses))
+    return list(scorer(refs=refs, hyps=hyps)[1])
 
 
-def _radgraph(model_type: "ModelType") -> Oracle:
+def _radgraph(model_type: ModelType) -> Oracle:
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
-        from medtasks.metrics.neural.metric_checkpoints import open_archive
-
         with package_radgraph(open_archive(model_type, settings)) as model:
             return package_radgraph_f1(model, references, hypotheses)
 

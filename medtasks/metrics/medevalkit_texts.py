@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from medtasks.metrics.ngram_metrics import smoothed_bleu
-from medtasks.metrics.overlaps import overlap_f1, overlaps, token_overlap
+from medtasks.metrics.ngram_metrics import overlap_f1, overlaps, smoothed_bleu, token_overlap
 
 MEASURES = (*(f"bleu_{order}" for order in range(1, 5)), "rouge_1", "rouge_2", "rouge_l", "precision", "recall", "f1")
 
@@ -21,7 +20,6 @@ MEASURES = (*(f"bleu_{order}" for order in range(1, 5)), "rouge_1", "rouge_2", "
 # An answer of one sentence with 990 words passed, one with 1,000 did not.
 _MOST_STEPS = 990
 _LEFT, _UP, _BOTH = range(3)
-_NO_ZERO_DIVISION = 1e-8
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,6 @@ def _rouge(reply: str, gold: str) -> tuple[tuple[float, float, float], str | Non
         [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece] for text in (reply, gold)
     )
     words, gold_words = ([word for sentence in side for word in sentence] for side in (sentences, gold_sentences))
-    pairs = set(pairwise(words)), set(pairwise(gold_words))
     common: set[str] = set()
     longest = 0
     for target in gold_sentences:
@@ -73,18 +70,12 @@ def _rouge(reply: str, gold: str) -> tuple[tuple[float, float, float], str | Non
             subsequence, steps = _common_subsequence(target, sentence)
             common |= subsequence
             longest = max(longest, steps)
-    sizes = len(set(words)), len(set(gold_words))
     scores = (
-        _f(len(set(words) & set(gold_words)), *sizes),
-        _f(len(pairs[0] & pairs[1]), len(pairs[0]), len(pairs[1])),
-        _f(len(common), *sizes),
+        token_overlap(set(words), set(gold_words)).f1,
+        token_overlap(set(pairwise(words)), set(pairwise(gold_words))).f1,
+        token_overlap(set(words), set(gold_words), common).f1,
     )
     return scores, "a sentence is too long for the recursion of ROUGE-L" if longest > _MOST_STEPS else None
-
-
-def _f(shared: int, reply: int, gold: int) -> float:
-    precision, recall = shared / reply if reply else 0.0, shared / gold if gold else 0.0
-    return 2.0 * ((precision * recall) / (precision + recall + _NO_ZERO_DIVISION))
 
 
 def _common_subsequence(target: Sequence[str], reply: Sequence[str]) -> tuple[set[str], int]:

@@ -21,7 +21,7 @@ import tarfile
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,17 +30,15 @@ from typing import Any
 from medtasks.errors import WeightsMissing
 from medtasks.home import home
 from medtasks.metrics.model_settings import ModelSettings, packed_files
-from medtasks.metrics.overlaps import TOKENISER, from_report_extra, porter_stemmer, word_tokens
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
+from medtasks.metrics.ngram_metrics import TOKENISER, from_report_extra, porter_stemmer, word_tokens
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, pair_metric
 
 _FORMULA = {"alpha": 0.9, "beta": 3.0, "gamma": 0.5}  # weight of recall, power of the fragmentation, largest penalty
 _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: ())
 
 _FETCH = "medtasks weights fetch wordnet"
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
-_REQUIRED = tuple(f"{kind}.{part}" for kind in ("data", "index") for part in PARTS_OF_SPEECH) + tuple(
-    f"{part}.exc" for part in PARTS_OF_SPEECH
-)
+_REQUIRED = tuple(name.format(part) for name in ("data.{}", "index.{}", "{}.exc") for part in PARTS_OF_SPEECH)
 _OPTIONAL = ("LICENSE", "README", "citation.bib", "cntlist.rev", "index.sense", "lexnames")  # the others of NLTK's
 _MARK = _REQUIRED[0]
 _FILE = re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, (*_REQUIRED, *_OPTIONAL)))})")
@@ -58,33 +56,30 @@ def meteor_score(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[st
     return float(score(reference_tokens, hypothesis_tokens, stemmer=porter_stemmer(), wordnet=synonyms, **_FORMULA))
 
 
-def meteor(_: ModelSettings) -> ReportMetric:
+def meteor(_: ModelSettings, *, synonyms: bool = True) -> ReportMetric:
     """Return the metric of :func:`meteor_score` with WordNet."""
-    return _metric("meteor", load_wordnet)
 
-
-def meteor_without_synonyms(_: ModelSettings) -> ReportMetric:
-    """Return the metric of :func:`meteor_score` without WordNet."""
-    return _metric("meteor_without_synonyms", lambda: None)
-
-
-def _metric(key: str, load: Callable[[], Any]) -> ReportMetric:
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        check_lengths(references, hypotheses)
-        wordnet = load()
-
-        def score(reference: str, hypothesis: str) -> tuple[float]:
-            return (meteor_score(word_tokens(reference), word_tokens(hypothesis), wordnet),)
-
+        wordnet = load_wordnet() if synonyms else None
         settings = {
             "words": TOKENISER,
             "formula": ", ".join(("NLTK", *(f"{name} {value:g}" for name, value in _FORMULA.items()))),
             "stemmer": "Porter",
             "synonyms": f"WordNet {wordnet.get_version() or 'of unknown version'}" if wordnet else "none",
         }
-        return pair_metric((key,), score, settings)(references=references, hypotheses=hypotheses)
+        metric = pair_metric(
+            ("meteor" if synonyms else "meteor_without_synonyms",),
+            lambda *pair: [meteor_score(word_tokens(pair[0]), word_tokens(pair[1]), wordnet)],
+            settings,
+        )
+        return metric(references=references, hypotheses=hypotheses)
 
     return score_pairs
+
+
+def meteor_without_synonyms(settings: ModelSettings) -> ReportMetric:
+    """Return the metric of :func:`meteor_score` without WordNet."""
+    return meteor(settings, synonyms=False)
 
 
 def read_wordnet(source: Path) -> Any:
@@ -129,11 +124,8 @@ def database_files(source: Path) -> dict[str, bytes]:
         raise WeightsMissing(f"there is no WordNet database in {source}; it has files like '{_MARK}'")
     if len(folders) > 1 and folders[0]:
         raise WeightsMissing(f"{source} holds several WordNet databases; give one of them: {', '.join(folders)}")
-    files = {
-        name: members[folders[0] + name].replace(b"\r", b"")
-        for name in _REQUIRED + _OPTIONAL
-        if folders[0] + name in members
-    }
+    inside = {name.removeprefix(folders[0]): content.replace(b"\r", b"") for name, content in members.items()}
+    files = {name: inside[name] for name in _REQUIRED + _OPTIONAL if name in inside}
     if missing := [name for name in _REQUIRED if name not in files]:
         raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
     try:
@@ -159,7 +151,7 @@ def wordnet_folder() -> Path:
 
 def load_wordnet() -> Any:
     """Return :func:`read_wordnet` of the database on this machine, read once per process in a second or two."""
-    corpora = [Path(str(folder), "corpora") for folder in _nltk().data.path]
+    corpora = [Path(str(folder), "corpora") for folder in from_report_extra("nltk.data", "METEOR").path]
     for path in (wordnet_folder(), *(folder / name for folder in corpora for name in ("wordnet", "wordnet.zip"))):
         if path.exists():
             return _read(path)
@@ -210,7 +202,7 @@ def prepare_wordnet(source: Path | None = None) -> Path:
 
 
 def _download(folder: str) -> None:
-    nltk = _nltk()
+    nltk = from_report_extra("nltk", "METEOR")
     searched = list(nltk.data.path)
     try:
         nltk.download("wordnet", folder, quiet=True, raise_on_error=True, print_error_to=io.StringIO())
@@ -221,8 +213,3 @@ def _download(folder: str) -> None:
         ) from error
     finally:
         nltk.data.path[:] = searched  # NLTK adds every folder that it downloads to
-
-
-def _nltk() -> Any:
-    from_report_extra("nltk.data", "METEOR")
-    return from_report_extra("nltk", "METEOR")

@@ -125,7 +125,8 @@ class Metric(Declaration, Generic[U]):
             if (value := self.of(unit)) is not None and weight
         ]
         values, by = [value for value, *_ in valued], [weight for _, weight, _ in valued]
-        value = mean(values) if self.weights is None else weighted_mean(values, by)
+        total = math.fsum(by)
+        value = math.fsum(value * weight for value, weight, _ in valued) / total if total else math.nan
         if not self.has_error:
             return Estimate(value)
         clusters = [_without_gaps([key(unit) for *_, unit in valued]) for key in self.clusters]
@@ -144,12 +145,6 @@ def _without_gaps(clusters: Sequence[Hashable]) -> list[Hashable]:
 def mean(values: Sequence[float]) -> float:
     """Return the mean, the same in any order; NaN for no values."""
     return math.fsum(values) / len(values) if values else math.nan
-
-
-def weighted_mean(values: Sequence[float], by: Sequence[float]) -> float:
-    """Return the weighted mean; NaN where all weights are 0."""
-    total = math.fsum(by)
-    return math.fsum(value * weight for value, weight in zip(values, by, strict=True)) / total if total else math.nan
 
 
 @dataclass(frozen=True)

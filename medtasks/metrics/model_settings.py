@@ -42,11 +42,6 @@ class WeightsInfo:
     size: float  # of the download, in megabytes (10^6 bytes)
     licence: str  # as stated by the source
 
-    @property
-    def source(self) -> str:
-        """Address of the repository."""
-        return f"{_HUB}/{self.hub}"
-
 
 WEIGHTS: Mapping[str, WeightsInfo] = {
     name: WeightsInfo(name, **{**facts, "files": tuple(facts["files"])})
@@ -102,20 +97,18 @@ def weights_path(name: str, chosen: Path | None = None) -> Path:
     for candidate in (_shared_folder(name), weights_folder(name)):
         if candidate and (complete := complete_in(info, candidate)):
             return complete
-    path = weights_folder(name) / info.files[0] if len(info.files) == 1 else weights_folder(name)
+    path = weights_folder(name) / (info.files[0] if len(info.files) == 1 else "")
     raise WeightsMissing(
-        f"{info.description}: {path} is missing or incomplete ({info.source}, {info.size:,.0f} MB); fetch it with "
+        f"{info.description}: {path} is missing or incomplete ({_HUB}/{info.hub}, {info.size:,.0f} MB); fetch it with "
         f"'medtasks weights fetch {name}'"
     )
 
 
 def fetch(name: str) -> Path:
     """Download an entry into :func:`weights_folder`, without the files that are there already; or WeightsMissing."""
-    info = weights_info(name)
-    shared = _shared_folder(name)
-    if shared and (path := complete_in(info, shared)):
-        return path
-    _download(info, info.hub, weights_folder(name))
+    info, shared = weights_info(name), _shared_folder(name)
+    if not (shared and complete_in(info, shared)):
+        _download(info, info.hub, weights_folder(name))
     return weights_path(name)
 
 
@@ -138,9 +131,8 @@ def packed_files(source: Path, name_pattern: re.Pattern[str]) -> Iterator[tuple[
     Links count in a folder only. An unreadable source raises an OSError, or an error of zipfile or tarfile.
     """
     if source.is_dir():
-        for path in sorted(
-            Path(folder, name) for folder, _, names in os.walk(source, followlinks=True) for name in names
-        ):
+        paths = (Path(folder, name) for folder, _, names in os.walk(source, followlinks=True) for name in names)
+        for path in sorted(paths):
             name = path.relative_to(source).as_posix()
             if name_pattern.fullmatch(name) and path.is_file():
                 with path.open("rb") as file:
@@ -156,13 +148,6 @@ def packed_files(source: Path, name_pattern: re.Pattern[str]) -> Iterator[tuple[
             files = ((member.name.removeprefix("./"), member) for member in packed if member.isfile())
             members = ((name, packed.extractfile(member)) for name, member in files if name_pattern.fullmatch(name))
         yield from ((name, file) for name, file in members if file)
-
-
-_CANNOT_KEEP = (
-    "Results of a metric's model cannot be kept in {path} ({error}); the run goes on, a rerun computes them again. "
-    "Free some space, or remove that file if it is damaged."
-)
-_PUT_AFTER = 256  # values
 
 
 def default_cache_folder() -> Path:
@@ -188,7 +173,11 @@ class TextCache(SqliteCache):
 
     def __init__(self, folder: Path | None, model: str) -> None:
         name = hashlib.sha256(model.encode()).hexdigest()[:32]
-        super().__init__(None if folder is None else folder / f"{name}.sqlite", ("texts", "value"), _CANNOT_KEEP)
+        warning = (
+            "Results of a metric's model cannot be kept in {path} ({error}); the run goes on, a rerun computes them "
+            "again. Free some space, or remove that file if it is damaged."
+        )
+        super().__init__(None if folder is None else folder / f"{name}.sqlite", ("texts", "value"), warning)
 
     def complete(
         self,
@@ -206,14 +195,12 @@ class TextCache(SqliteCache):
         stored = self.get(list(keys.values()))
         values = {text: decode(stored[key]) for text, key in keys.items() if key in stored}
         missing = [text for text in keys if text not in values]
-        if not missing:
-            return values
         fresh: dict[bytes, bytes] = {}
         try:
-            for position, value in compute(missing):
+            for position, value in compute(missing) if missing else ():
                 values[missing[position]] = value
                 fresh[keys[missing[position]]] = encode(value)
-                if len(fresh) >= _PUT_AFTER:
+                if len(fresh) >= 256:
                     self.put(fresh)
                     fresh = {}
         finally:
@@ -222,16 +209,13 @@ class TextCache(SqliteCache):
 
 
 DEVICE_VARIABLE = "MEDTASKS_METRICS_DEVICE"
-DTYPE_VARIABLE = "MEDTASKS_METRICS_DTYPE"
-_DTYPES = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True)
 class ModelSettings:
     """Settings of a metric's model."""
 
-    weights: Path | None = None  # file or folder of a metric with one model; None: the fetched one
-    named_weights: Mapping[str, Path] = field(default_factory=dict, hash=False)  # by entry of WEIGHTS; take precedence
+    named_weights: Mapping[str, Path] = field(default_factory=dict, hash=False)  # by entry of WEIGHTS; else fetched
     device: str = "auto"  # "cpu", "cuda", "cuda:1", or "auto": the GPU if there is one
     dtype: Literal["float32", "bfloat16"] = "float32"  # of the encoder; bfloat16 is faster and changes scores a little
     batch_size: int | None = None  # texts per pass; None: the metric's default
@@ -242,16 +226,12 @@ class ModelSettings:
         for name in self.named_weights:
             weights_info(name)
 
-    def weights_for(self, name: str) -> Path | None:
-        """Return the path of one entry of weights, else ``weights``."""
-        return self.named_weights.get(name, self.weights)
-
     @classmethod
     def from_environment(cls) -> "ModelSettings":
         """Read ``MEDTASKS_METRICS_DEVICE`` and ``MEDTASKS_METRICS_DTYPE``; a MedTasksError for unknown values."""
-        dtype = os.environ.get(DTYPE_VARIABLE, "").strip() or "float32"
-        if dtype not in _DTYPES:
-            raise MedTasksError(f"{DTYPE_VARIABLE}={dtype} is unknown; it is one of {', '.join(_DTYPES)}")
+        dtype = os.environ.get("MEDTASKS_METRICS_DTYPE", "").strip() or "float32"
+        if dtype not in ("float32", "bfloat16"):
+            raise MedTasksError(f"MEDTASKS_METRICS_DTYPE={dtype} is unknown; it is one of float32, bfloat16")
         device = os.environ.get(DEVICE_VARIABLE, "").strip() or "auto"
         return cls(device=device, dtype="bfloat16" if dtype == "bfloat16" else "float32")
 

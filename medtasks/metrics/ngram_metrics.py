@@ -1,4 +1,4 @@
-"""BLEU and ROUGE in their published variants, which differ in words, smoothing and averaging.
+"""Words of texts, their overlaps, and BLEU and ROUGE in published variants, which differ in words and smoothing.
 
 ==================  ==========================================================================================
 ``bleu1``           MultiMedEval, BLEU-1 of a reply and an option, in single precision
@@ -13,32 +13,131 @@
 All are between 0 and 1, and 0 when either text has no words. Sources: Papineni et al., "BLEU: a method for automatic
 evaluation of machine translation", ACL 2002; Chen and Cherry, "A systematic comparison of smoothing techniques for
 sentence-level BLEU", WMT 2014; Lin, "ROUGE: a package for automatic evaluation of summaries", 2004.
+
+Overlaps of answers: MultiMedEval (Royer et al.), ``VQA.evaluate`` in ``multimedeval/task_families.py`` of
+https://github.com/corentin-ryr/MultiMedEval at d9ac283. A question is *closed* when its cleaned target is "yes" or
+"no", whatever the dataset says; all others are *open*, also "left or right?". Chen et al., "GMAI-MMBench", 2024,
+equations 2 and 3, for several right options: precision is ``ACC_mcls`` and recall ``Recall_mcls``. The paper does not
+say how cases are averaged; here it is their mean. Listing every option has a recall of 1.
 """
 
+import importlib
 import math
+import re
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
+from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.overlaps import (
-    TOKENISER,
-    NgramOverlap,
-    from_report_extra,
-    overlaps,
-    porter_stemmer,
-    word_tokens,
-)
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, pair_metric
 
-_EPSILON = 0.1  # count of smoothing method 1
-_METHOD4_SCALE = 5
+TOKENISER = "sentences end after . ! ? before white space; words by NLTKWordTokenizer"
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ORDERS = (1, 2, 4)
 _ROUGE_TYPES = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}  # of rouge-score, by the ending of our keys
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOverlap:
+    """Agreement of two sets of tokens; every value is between 0 and 1, and 0 for a set without tokens."""
+
+    precision: float  # share of the reply's tokens that the target has
+    recall: float  # share of the target's tokens that the reply has
+    f1: float  # harmonic mean, with 1e-8 added to its denominator: two equal sets score 0.999999995
+
+
+def token_overlap(reply: Set[object], target: Set[object], shared: Set[object] | None = None) -> TokenOverlap:
+    """Compare the tokens of a reply with those of the target; ``shared`` are by default all that both have."""
+    common = len(reply & target if shared is None else shared)
+    precision = common / len(reply) if reply else 0.0
+    recall = common / len(target) if target else 0.0
+    return TokenOverlap(precision, recall, 2 * (precision * recall) / (precision + recall + 1e-8))
+
+
+def overlap_f1(first: Set[object], second: Set[object]) -> float:
+    """Return the F1 of two sets: 2 |A and B| / (|A| + |B|); 0 if both are empty."""
+    size = len(first) + len(second)
+    return 2 * len(first & second) / size if size else 0.0
+
+
+def is_closed(cleaned_target: str) -> bool:
+    """Return whether a question is closed, by its target in lower case with single blanks and no punctuation."""
+    return cleaned_target in ("yes", "no")
+
+
+def closed_correct(reply: Set[str], cleaned_target: str) -> bool:
+    """Return whether a reply to a closed question is right for the reference: the target is among its tokens.
+
+    For "no", "not" is right, too. A reply with both "yes" and "no" is right whatever the target.
+    """
+    accepted = {"no", "not"} if cleaned_target == "no" else {cleaned_target}
+    return len(reply & accepted) / len(accepted) >= 0.4  # the paper says 0.5; the share can only be 0, 0.5 or 1
+
+
+def open_correct(recall: float) -> bool:
+    """Return whether a reply to an open question is right: it has at least three quarters of the target's tokens."""
+    return recall >= 0.75
+
+
+def from_report_extra(module: str, needed_by: str) -> Any:
+    """Import a module of ``medtasks[report]``, or raise a MedTasksError with the command that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MedTasksError(f"{needed_by} needs {package}; install it with: pip install 'medtasks[report]'") from error
+
+
+def word_tokens(text: str) -> list[str]:
+    """Return the words and marks of a text, with case, without NLTK's data.
+
+    ``nltk.word_tokenize`` finds sentences with a trained model that must be downloaded. Here a sentence ends after
+    ``.``, ``!`` or ``?`` before white space: ``Dr. Smith`` is ``Dr . Smith``. The rules for words are NLTK's own.
+    """
+    return [word for sentence in _SENTENCE_END.split(text) for word in _sentence_words(sentence)]
+
+
+@lru_cache(maxsize=1 << 16)
+def _sentence_words(sentence: str) -> tuple[str, ...]:
+    tokenizer = from_report_extra("nltk.tokenize.destructive", "splitting words").NLTKWordTokenizer()
+    return tuple(tokenizer.tokenize(sentence))
+
+
+@lru_cache(maxsize=1)
+def porter_stemmer() -> Any:
+    """Return NLTK's Porter stemmer with its extensions, for ROUGE and METEOR; ``stem`` is cached."""
+    stemmer = from_report_extra("nltk.stem.porter", "Porter's stemmer").PorterStemmer()
+    stemmer.stem = lru_cache(maxsize=1 << 17)(stemmer.stem)
+    return stemmer
+
+
+class NgramOverlap(NamedTuple):
+    """Numbers of n-grams of one order: common ones, at most as often as in either text, and those of each text."""
+
+    matches: int
+    reference: int
+    hypothesis: int
+
+
+def overlaps(reference: Sequence[str], hypothesis: Sequence[str], orders: int) -> tuple[NgramOverlap, ...]:
+    """Count the n-grams of orders 1 to ``orders`` in two texts, shape (orders,)."""
+    counts = []
+    for order in range(1, orders + 1):
+        expected, present = (
+            Counter[Any](tokens)
+            if order == 1
+            else Counter(zip(*(tokens[start:] for start in range(order)), strict=False))
+            for tokens in (reference, hypothesis)
+        )
+        matches = sum(min(count, present[gram]) for gram, count in expected.items() if gram in present)
+        lengths = [max(0, len(tokens) - order + 1) for tokens in (reference, hypothesis)]
+        counts.append(NgramOverlap(matches, *lengths))
+    return tuple(counts)
 
 
 def _single(value: float) -> float:
@@ -62,45 +161,38 @@ def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float
     return _single(penalty * precision)
 
 
-@dataclass(frozen=True)
 class References:
     """Counted words of reference texts, for comparison with many replies."""
 
-    lengths: tuple[int, ...]  # words of each reference
-    occurrences: Mapping[str, Sequence[tuple[int, int]]]  # of each word: (position of a reference, count)
-
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> "References":
-        """Count the words of reference texts."""
-        occurrences: dict[str, list[tuple[int, int]]] = {}
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._lengths = [len(text.split()) for text in texts]
+        self._occurrences: dict[str, list[tuple[int, int]]] = {}  # of each word: (position of a reference, count)
         for position, text in enumerate(texts):
             for word, count in Counter(text.split()).items():
-                occurrences.setdefault(word, []).append((position, count))
-        return cls(tuple(len(text.split()) for text in texts), occurrences)
+                self._occurrences.setdefault(word, []).append((position, count))
 
     def scores(self, reply: str) -> list[float]:
         """Return the BLEU-1 of one reply against each reference, shape (references,)."""
         words = reply.split()
-        matches = [0] * len(self.lengths)
+        matches = [0] * len(self._lengths)
         for word, count in Counter(words).items():
-            for position, limit in self.occurrences.get(word, ()):
+            for position, limit in self._occurrences.get(word, ()):
                 matches[position] += min(count, limit)
         return [
             bleu1_from_counts(count, len(words), length) if count else 0.0
-            for count, length in zip(matches, self.lengths, strict=True)
+            for count, length in zip(matches, self._lengths, strict=True)
         ]
 
 
 def bleu1(reply: str, reference: str) -> float:
     """Return the BLEU-1 of a reply against one reference; both are cleaned texts, compared word by word, with case."""
-    return References.of([reference]).scores(reply)[0]
+    return References([reference]).scores(reply)[0]
 
 
 def unsmoothed_bleu(counts: Sequence[NgramOverlap]) -> float:
-    """Return BLEU with equal weights and without smoothing, from n-grams of orders 1, 2, ..., shape (orders,).
+    """Return BLEU with equal weights and without smoothing, from n-grams of orders 1, 2, ...; 0 without a match in one.
 
-    Source: ``torchmetrics.text.BLEUScore`` 1.9, here in double precision, less than 1e-6 away. 0 when an order has no
-    match, as in a hypothesis of fewer words than the order.
+    Source: ``torchmetrics.text.BLEUScore`` 1.9, here in double precision, less than 1e-6 away.
     """
     return smoothed_bleu(counts, ()) if all(count.matches for count in counts) else 0.0
 
@@ -131,7 +223,7 @@ def radcliq_bleu_2(reference: str, hypothesis: str) -> float:
     reference_words, words = (
         [word for word in text.lower().replace(".", " .").split(" ") if word] for text in (reference, hypothesis)
     )
-    return smoothed_bleu(overlaps(reference_words, words, 2), [_EPSILON] * 2)
+    return smoothed_bleu(overlaps(reference_words, words, 2), [0.1] * 2)
 
 
 def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str]) -> float:
@@ -141,7 +233,7 @@ def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequen
     hypothesis of one word these orders are left out.
     """
     words = len(hypothesis_tokens)
-    first = math.log(words) / (2 * _METHOD4_SCALE) if words > 1 else 0.0
+    first = math.log(words) / 10 if words > 1 else 0.0
     counts = overlaps(reference_tokens, hypothesis_tokens, 4)
     return smoothed_bleu(counts, [first / 2**halved for halved in range(4)])
 
@@ -171,7 +263,6 @@ def corpus_bleu(_: ModelSettings) -> ReportMetric:
     """Return the metric of BLEU-4 of the corpus by sacrebleu, divided by 100; there is no value per pair."""
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        check_lengths(references, hypotheses)
         # force only suppresses a warning about a corpus where most lines end in " .".
         scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
         total = scorer.corpus_score(hypotheses, [references]).score / 100 if references else math.nan
@@ -183,11 +274,8 @@ def corpus_bleu(_: ModelSettings) -> ReportMetric:
 
 def medheval_bleu(_: ModelSettings) -> ReportMetric:
     """Return the metric of :func:`nltk_method4_bleu` of NLTK's words."""
-
-    def score(reference: str, hypothesis: str) -> tuple[float]:
-        return (nltk_method4_bleu(word_tokens(reference), word_tokens(hypothesis)),)
-
-    return pair_metric(("method4_bleu",), score, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"})
+    settings = {"words": TOKENISER, "smoothing": "method 4", "case": "kept"}
+    return pair_metric(("method4_bleu",), lambda *pair: [nltk_method4_bleu(*map(word_tokens, pair))], settings)
 
 
 @lru_cache(maxsize=2)
@@ -207,20 +295,18 @@ def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> dict[str,
     return scores
 
 
-def rouge(_: ModelSettings) -> ReportMetric:
-    """Return the metric of ROUGE F1 without stemmer, as MultiMedEval."""
-    return _rouge("", stemmed=False)
+def rouge(_: ModelSettings, *, stemmed: bool = False) -> ReportMetric:
+    """Return the metric of ROUGE F1, as MultiMedEval."""
 
-
-def rouge_stemmed(_: ModelSettings) -> ReportMetric:
-    """Return the metric of ROUGE F1 of stems, as MedHEval, whose code swaps prediction and target: F1 is the same."""
-    return _rouge("stemmed_", stemmed=True)
-
-
-def _rouge(prefix: str, *, stemmed: bool) -> ReportMetric:
     def score(reference: str, hypothesis: str) -> list[float]:
         scores = rouge_scores(reference, hypothesis, stemmed=stemmed)
         return [float(scores[kind].fmeasure) for kind in _ROUGE_TYPES.values()]  # of an empty text, 0 is an int
 
     settings = {"words": "runs of a-z0-9 in lower case", "stemmer": "Porter" if stemmed else "none", "value": "F1"}
+    prefix = "stemmed_" if stemmed else ""
     return pair_metric([f"{prefix}rouge_{ending}" for ending in _ROUGE_TYPES], score, settings)
+
+
+def rouge_stemmed(settings: ModelSettings) -> ReportMetric:
+    """Return the metric of ROUGE F1 of stems, as MedHEval, whose code swaps prediction and target: F1 is the same."""
+    return rouge(settings, stemmed=True)

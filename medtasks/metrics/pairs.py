@@ -7,7 +7,7 @@ of the paper (arXiv 2409.15477).
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 TOTAL = "total"
 
@@ -70,49 +70,25 @@ class PairCounts:
     resolved_pairs: int = 0  # valid pairs that are not confused [valid_pairs]
     incomplete_pairs: int = 0  # with an answer to one image only; in no pair count
 
-    @classmethod
-    def of(cls, answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair], incomplete: int = 0) -> "PairCounts":
-        """Count answers and complete pairs."""
-        return cls(
-            images=len(answers),
-            pairs=len(pairs),
-            set_score=sum(pair.solved for pair in pairs),
-            individual_score=sum(answer.correct for answer in answers),
-            confused=sum(pair.confused for pair in pairs),
-            invalid=sum(answer.value is None for answer in answers),
-            valid_pairs=sum(pair.valid for pair in pairs),
-            resolved_pairs=sum(pair.valid and not pair.confused for pair in pairs),
-            incomplete_pairs=incomplete,
-        )
-
     @property
     def set_accuracy(self) -> float:
         """Share of pairs with both answers right; NaN without pairs."""
-        return _ratio(self.set_score, self.pairs)
+        return self.set_score / self.pairs if self.pairs else math.nan
 
     @property
     def individual_accuracy(self) -> float:
         """Share of right answers; an invalid reply is wrong."""
-        return _ratio(self.individual_score, self.images)
+        return self.individual_score / self.images if self.images else math.nan
 
     @property
     def invalid_rate(self) -> float:
         """Share of replies without a valid answer."""
-        return _ratio(self.invalid, self.images)
+        return self.invalid / self.images if self.images else math.nan
 
     @property
     def confusion(self) -> float:
         """Share of valid pairs with the same option twice; NaN without a valid pair (the reference prints 0)."""
-        return _ratio(self.confused, self.valid_pairs)
-
-    @property
-    def precision(self) -> float:
-        """Solved pairs among the valid ones that are not confused (the reference's "Precision")."""
-        return _ratio(self.set_score, self.resolved_pairs)
-
-
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else math.nan
+        return self.confused / self.valid_pairs if self.valid_pairs else math.nan
 
 
 def distinct_answers(answers: Iterable[PairedAnswer]) -> list[PairedAnswer]:
@@ -135,10 +111,7 @@ def answers_by_pair(answers: Sequence[PairedAnswer]) -> list[tuple[PairedAnswer,
 
 def complete_pairs(answers: Sequence[PairedAnswer]) -> list[ScoredPair]:
     """Return the pairs with answers to both images, sorted by pair id."""
-    by_pair: dict[str, dict[int, PairedAnswer]] = defaultdict(dict)
-    for answer in answers:
-        by_pair[answer.pair_id][answer.position] = answer
-    return [ScoredPair(pair[1], pair[2]) for _, pair in sorted(by_pair.items()) if pair.keys() == {1, 2}]
+    return [ScoredPair(*pair) for pair in answers_by_pair(answers) if len(pair) == 2]
 
 
 def count(answers: Iterable[PairedAnswer]) -> Mapping[str, PairCounts]:
@@ -153,5 +126,19 @@ def count(answers: Iterable[PairedAnswer]) -> Mapping[str, PairCounts]:
     for pair in pairs:
         for category in (*pair.first.categories, *pair.second.categories):
             pairs_in[category].append(pair)
-    table = {category: PairCounts.of(members, pairs_in[category]) for category, members in answers_in.items()}
-    return {**table, TOTAL: PairCounts.of(answers, pairs, len({answer.pair_id for answer in answers}) - len(pairs))}
+    table = {category: _counted(members, pairs_in[category]) for category, members in answers_in.items()}
+    incomplete = len({answer.pair_id for answer in answers}) - len(pairs)
+    return {**table, TOTAL: replace(_counted(answers, pairs), incomplete_pairs=incomplete)}
+
+
+def _counted(answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair]) -> PairCounts:
+    return PairCounts(
+        images=len(answers),
+        pairs=len(pairs),
+        set_score=sum(pair.solved for pair in pairs),
+        individual_score=sum(answer.correct for answer in answers),
+        confused=sum(pair.confused for pair in pairs),
+        invalid=sum(answer.value is None for answer in answers),
+        valid_pairs=sum(pair.valid for pair in pairs),
+        resolved_pairs=sum(pair.valid and not pair.confused for pair in pairs),
+    )

@@ -1,4 +1,4 @@
-"""The metrics of report texts by name, and the form of their results."""
+"""The metrics of report texts: each is an entry here, and a function of its name in the module that the entry names."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
@@ -33,19 +33,12 @@ def mean_scores(samples: Mapping[str, Sequence[float]], settings: Mapping[str, s
     return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, settings)
 
 
-def check_lengths(references: Sequence[str], hypotheses: Sequence[str]) -> None:
-    """Raise a ValueError unless there is one hypothesis per reference."""
-    if len(references) != len(hypotheses):
-        raise ValueError(f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs")
-
-
 def pair_metric(
     keys: Sequence[str], score: Callable[[str, str], Sequence[float]], settings: Mapping[str, str]
 ) -> ReportMetric:
     """Return a metric whose ``score`` returns one value per key for a pair (reference, hypothesis)."""
 
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        check_lengths(references, hypotheses)
         rows = [score(*pair) for pair in zip(references, hypotheses, strict=True)]
         return mean_scores({key: [row[column] for row in rows] for column, key in enumerate(keys)}, settings)
 
@@ -94,10 +87,7 @@ _ENTRIES = (
         "radcliq_bleu", "BLEU-2 as CXR-Report-Metric computes it", ("radcliq_bleu_2",), _NGRAMS, scale=Scale.RAW
     ),
     MetricInfo(
-        "medheval_bleu",
-        "mean of sentence BLEU-4, smoothed by method 4, as MedHEval",
-        ("method4_bleu",),
-        _NGRAMS,
+        "medheval_bleu", "mean of sentence BLEU-4, smoothed by method 4, as MedHEval", ("method4_bleu",), _NGRAMS
     ),
     MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", _keys("rouge", "1", "2", "l"), _NGRAMS),
     MetricInfo("rouge_stemmed", "ROUGE F1 with Porter's stemmer", _keys("stemmed_rouge", "1", "2", "l"), _NGRAMS),
@@ -108,19 +98,12 @@ _ENTRIES = (
         ("meteor_without_synonyms",),
         "meteor",
     ),
-    MetricInfo(
-        "bertscore",
-        "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled",
-        ("bertscore_f1", "rescaled_bertscore_f1"),
-        *_BERTSCORE,
-        scale=Scale.RAW,
-    ),
-    MetricInfo(
-        "bertscore_multimedeval",
-        "the same with idf over the hypotheses, as MultiMedEval",
-        ("idf_bertscore_f1", "rescaled_idf_bertscore_f1"),
-        *_BERTSCORE,
-        scale=Scale.RAW,
+    *(
+        MetricInfo(name, description, (key, f"rescaled_{key}"), *_BERTSCORE, scale=Scale.RAW)
+        for name, key, description in (
+            ("bertscore", "bertscore_f1", "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled"),
+            ("bertscore_multimedeval", "idf_bertscore_f1", "the same with idf over the hypotheses, as MultiMedEval"),
+        )
     ),
     MetricInfo(
         "medheval_bertscore",
@@ -131,14 +114,12 @@ _ENTRIES = (
         scale=Scale.RAW,
     ),
     MetricInfo("chexbert", "cosine of CheXbert's vectors", ("chexbert_similarity",), *_CHEXBERT, scale=Scale.RAW),
-    MetricInfo(
-        "f1_chexbert", "F1 of CheXbert's labels, uncertain as positive", _keys("chexbert", *_LABEL_SCORES), *_CHEXBERT
-    ),
-    MetricInfo(
-        "f1_chexbert_certain",
-        "F1 of CheXbert's labels, uncertain as negative",
-        _keys("chexbert_certain", *_LABEL_SCORES),
-        *_CHEXBERT,
+    *(
+        MetricInfo(f"f1_{labels}", f"F1 of CheXbert's labels, {uncertain}", _keys(labels, *_LABEL_SCORES), *_CHEXBERT)
+        for labels, uncertain in (
+            ("chexbert", "uncertain as positive"),
+            ("chexbert_certain", "uncertain as negative"),
+        )
     ),
     MetricInfo("radgraph", "RadGraph F1", _keys("radgraph", "simple", "partial", "complete"), *_RADGRAPH),
     MetricInfo(
@@ -185,4 +166,10 @@ def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMet
     info = metric_info(name)
     factory = getattr(importlib.import_module(f"medtasks.metrics.{info.module}"), info.name)
     metric: ReportMetric = factory(settings or ModelSettings.from_environment())
-    return metric
+
+    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        if len(references) != len(hypotheses):
+            raise ValueError(f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs")
+        return metric(references=references, hypotheses=hypotheses)
+
+    return score_pairs

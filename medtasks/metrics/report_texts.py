@@ -11,16 +11,16 @@ Formats by the name's ending; all are UTF-8:
 
 import csv
 import io
-import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import RepliesError
 
 _TEXT_NAMES = ("text", "reply", "report")
 _ID_NAMES = ("id", "doc_id", "study_id")
-_ENDINGS = (".jsonl", ".json", ".csv", ".txt")
 _FORM = '{"id": "7", "text": "..."}'
 
 
@@ -51,15 +51,15 @@ def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
                 "without ids in both files they must be as many, in the same order"
             )
         return ReportPairs(references.texts, hypotheses.texts, references.ids or hypotheses.ids)
-    for side, other in ((references, hypotheses), (hypotheses, references)):
-        other_ids = set(other.ids or ())
-        alone = [name for name in side.ids or () if name not in other_ids]
-        if alone:
-            raise RepliesError(
-                f"id '{alone[0]}' of {side.path} is not in {other.path} ({len(alone)} such ids); every report needs "
-                "both"
-            )
     by_id = dict(zip(hypotheses.ids, hypotheses.texts, strict=True))
+    for ids, partners, path, partner in (
+        (references.ids, by_id.keys(), references.path, hypotheses.path),
+        (hypotheses.ids, set(references.ids), hypotheses.path, references.path),
+    ):
+        if alone := [name for name in ids if name not in partners]:
+            raise RepliesError(
+                f"id '{alone[0]}' of {path} is not in {partner} ({len(alone)} such ids); every report needs both"
+            )
     return ReportPairs(references.texts, tuple(by_id[name] for name in references.ids), references.ids)
 
 
@@ -68,8 +68,8 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
 
     ``column`` is the column or field with the text; None: one of ``text``, ``reply``, ``report``.
     """
-    if path.suffix.lower() not in _ENDINGS:
-        raise RepliesError(f"{path} must end in one of {', '.join(_ENDINGS)}, the endings of known formats")
+    if path.suffix.lower() not in (".jsonl", ".json", ".csv", ".txt"):
+        raise RepliesError(f"{path} must end in one of .jsonl, .json, .csv, .txt, the endings of known formats")
     try:
         content = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -83,11 +83,8 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     ids = [name for name, _ in rows if name is not None]
     if ids and len(ids) < len(rows):
         raise RepliesError(f"{path} has ids for {len(ids)} of its {len(rows)} texts; give all of them one, or none")
-    seen: set[str] = set()
-    for name in ids:
-        if name in seen:
-            raise RepliesError(f"{path} holds id '{name}' more than once; keep one text per id")
-        seen.add(name)
+    if repeated := [name for name, number in Counter(ids).items() if number > 1]:
+        raise RepliesError(f"{path} holds id '{repeated[0]}' more than once; keep one text per id")
     return ReportTexts(path, tuple(text for _, text in rows), tuple(ids) or None)
 
 
@@ -118,10 +115,9 @@ def _items(path: Path, content: str) -> list[tuple[str, Any]]:
 
 def _json(text: str, location: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        raise RepliesError(f"{location} is not JSON: {reason}") from error
+        raise RepliesError(f"{location} is not JSON: {getattr(error, 'msg', error)}") from error
 
 
 def _id_and_text(item: Any, location: str, column: str | None) -> tuple[str | None, str]:

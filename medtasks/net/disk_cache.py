@@ -9,8 +9,6 @@ from pathlib import Path
 
 from medtasks.errors import warn_once
 
-_KEYS = 500  # below SQLite's limit of variables in one statement
-
 
 class SqliteCache:
     """A cache for several threads and processes; a failure costs one warning and the time that it would have saved.
@@ -31,7 +29,7 @@ class SqliteCache:
         try:
             with closing(sqlite3.connect(self.path, timeout=30)) as connection:
                 remaining = iter(keys)
-                while part := list(islice(remaining, _KEYS)):
+                while part := list(islice(remaining, 500)):  # below SQLite's limit of variables in one statement
                     marks = ",".join("?" * len(part))
                     values.update(connection.execute(f"SELECT * FROM {self._table} WHERE key IN ({marks})", part))
         except sqlite3.Error as error:

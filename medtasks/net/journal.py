@@ -121,15 +121,11 @@ class AsyncJournal:
     """
 
     def __init__(self, journal: Journal) -> None:
-        self.journal = journal
+        self.journal, self.replay = journal, journal.replay
         self._writer = ThreadPoolExecutor(1, "journal")
         self._lock = threading.Lock()
         self._waiting: dict[str, Entry] = {}
         self._next: Future[None] | None = None  # the write that has not begun yet
-
-    def replay(self, key: str) -> Entry | None:
-        """Return the answer that an earlier run gave under this key."""
-        return self.journal.replay(key)
 
     async def add(self, entries: Mapping[str, Entry]) -> None:
         """Append answers and wait until they are on the disk as in :meth:`Journal.add`; cancelling stops no write."""

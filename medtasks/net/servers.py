@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 _LONGEST_WAIT_S = 120.0  # longest pause that a server may ask for
 _LONGEST_CONNECTING_S = 15.0
-_CLOSED = ("ReadError", "WriteError", "CloseError", "RemoteProtocolError")  # of the HTTP library
 _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
 # Deliberately narrower than RFC 3986: a user name, a query or a backslash could carry a secret into a message, or make
 # the host checked here differ from the host the HTTP library connects to.
@@ -36,12 +35,7 @@ def is_url(text: str) -> bool:
 
 
 def origin(url: str) -> str:
-    """Return scheme, host and port, by which users trust an endpoint.
-
-    Example:
-        >>> origin("https://API.openai.com/v1")
-        'https://api.openai.com:443'
-    """
+    """Return scheme, host and port, by which users trust an endpoint, such as ``https://api.openai.com:443``."""
     parts = urlsplit(url)
     name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{parts.scheme}://{name}:{parts.port or {'http': 80, 'https': 443}[parts.scheme]}"
@@ -69,10 +63,6 @@ def readable(address: str) -> str:
     """Return an address as a URL, ``http`` without a scheme; empty if libraries would read it differently.
 
     Only some of them decode percent signs before they look for the host, so an address with one is refused.
-
-    Example:
-        >>> [readable(text) for text in ("localhost:80", "http://127.0.0.1%2eevil.com")]
-        ['http://localhost:80', '']
     """
     scheme, mark, path = address.strip().partition("://")
     url = f"{scheme.lower()}://{path}" if mark else f"http://{scheme}"
@@ -140,14 +130,14 @@ def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTroub
     """
     import openai
 
-    where = server.name
-    if type(error.__cause__).__name__ == "ConnectTimeout":
+    where, transport = server.name, type(error.__cause__).__name__  # the error of the HTTP library
+    if transport == "ConnectTimeout":
         cause = f"{where} could not be reached (no connection in time)"
         return RemoteTrouble(cause, retry=True, outage=True, reached=False)
     if isinstance(error, openai.APITimeoutError):
         return RemoteTrouble(f"{where} did not answer within {server.timeout_s:g} s", retry=True, outage=True)
     if isinstance(error, openai.APIConnectionError):
-        reached = type(error.__cause__).__name__ in _CLOSED
+        reached = transport in ("ReadError", "WriteError", "CloseError", "RemoteProtocolError")
         what = "closed the connection without a complete answer" if reached else "could not be reached"
         return RemoteTrouble(f"{where} {what}{_system_reason(error)}", retry=True, outage=True, reached=reached)
     if not isinstance(error, openai.APIStatusError):
@@ -184,9 +174,8 @@ def build_of(system_fingerprint: object) -> str | None:
 
     vLLM's is a digest of version, weights' name, precision, quantisation and backend; others change from day to day.
     """
-    if isinstance(system_fingerprint, str) and system_fingerprint.startswith("vllm-"):
-        return system_fingerprint
-    return None
+    is_build = isinstance(system_fingerprint, str) and system_fingerprint.startswith("vllm-")
+    return str(system_fingerprint) if is_build else None
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
@@ -213,7 +202,6 @@ def _system_reason(error: BaseException) -> str:
     while link is not None:
         if isinstance(link, OSError) and link.strerror:
             # asyncio puts the address in place of the system's message
-            is_refused = link.errno == errno.ECONNREFUSED
-            return f" ({os.strerror(errno.ECONNREFUSED) if is_refused else link.strerror})"
+            return f" ({os.strerror(link.errno) if link.errno == errno.ECONNREFUSED else link.strerror})"
         link = link.__cause__ or link.__context__
     return ""

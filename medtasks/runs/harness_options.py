@@ -73,7 +73,7 @@ class HarnessOptions:
         arguments = self.given.get("model_args")
         if isinstance(arguments, Mapping):
             return dict(arguments)
-        parts = [part.strip().partition("=") for part in _split(self.text("model_args"))]
+        parts = (part.strip().partition("=") for part in _split(self.text("model_args")))
         return {name: value for name, mark, value in parts if mark}
 
     def written_model_arguments(self) -> dict[str, str]:
@@ -182,13 +182,11 @@ TRANSPORT = frozenset(
         *("num_processes", "max_failed", "concurrency", "attempts", "journal", "token_counts"),
     )
 )
-_FREE = frozenset({"model_args", "batch_size", "verbosity", "log_samples", "device"})
 SERVER = "vlm_server"  # name of our adapter for models on servers
 _SERVED = (  # lmms-eval's models whose identity is the name of the served model
     *("async_openai", "batch_gpt4", "claude", "cosmos_wm", "gemini", "generation_api", "gpt4o_audio", "gpt4v"),
     *("litellm", "openai", "qwen_vl_api", "reka", "srt_api", "whisper_tt"),
 )
-_WEIGHTS = ("pretrained=", "model=", "model_path=")
 
 
 def model_label(name: object, arguments: object, served: object = None) -> str:
@@ -222,14 +220,15 @@ def model_title(model: str) -> str:
         return served.group()
     name, _, arguments = model.partition(" ")
     for argument in arguments.split(","):
-        for key in _WEIGHTS:
-            if argument.startswith(key) and len(argument) > len(key):
-                return f"{name}: {Path(argument.removeprefix(key)).name}"
+        key, _, weights = argument.partition("=")
+        if key in ("pretrained", "model", "model_path") and weights:
+            return f"{name}: {Path(weights).name}"
     return name
 
 
 def what_is_asked(options: HarnessOptions) -> dict[str, str]:
     """Return the options that decide what a model is asked; model arguments as ``model_args <name>``."""
+    free = ("model_args", "batch_size", "verbosity", "log_samples", "device")
+    asked = {name: str(value) for name, value in options.given.items() if name not in free}
     arguments = options.pairs("model_args").items()
-    model = {f"model_args {name}": value for name, value in arguments if name not in TRANSPORT}
-    return {**{name: str(value) for name, value in options.given.items() if name not in _FREE}, **model}
+    return asked | {f"model_args {name}": value for name, value in arguments if name not in TRANSPORT}

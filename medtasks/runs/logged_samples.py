@@ -5,9 +5,8 @@ The harness writes each sample with its document, prompt, target and reply in cl
 :class:`LoggedSample` hands it the score under each metric's name but has it written once, under :data:`SCORE`; for a
 credentialed dataset it overwrites the text.
 
-Replies are saved before anything is computed from them, so that a failing metric loses nothing: each process of a run
-appends to a file of its own, ``$MEDTASKS_HOME/replies/<task>/<time>-<process>.jsonl``, in the form that ``medtasks
-score`` reads. They may quote a patient's record, so only their owner can read the files.
+Replies are saved before anything is computed from them: each process of a run appends to a file of its own,
+``$MEDTASKS_HOME/replies/<task>/<time>-<process>.jsonl``, which ``medtasks score`` reads and only its owner can read.
 """
 
 import datetime

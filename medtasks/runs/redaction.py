@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from medtasks.home import HOME_VARIABLE, home
 
 HIDDEN = "***"
-_LEAST = 6
-_FOLDERS = ("PWD", "OLDPWD")
 # The last word of a name decides: "hf_token" is one, "max_new_tokens" and "tokenizer" are none.
 _SECRET = r"(?:key|token|secret|password|passwd|pwd|passphrase|credentials?|auth|authorization|cookie)"
 _SECRET_NAME = re.compile(_SECRET + "$", re.IGNORECASE)
@@ -31,14 +29,9 @@ def is_secret_name(name: str) -> bool:
 
 
 def redacted(text: str) -> str:
-    """Replace likely secrets in a text by ``***``: values of secret names, keys of known shapes, users in addresses.
-
-    Example:
-        >>> redacted("model=gpt-4o,api_key=abcdef,max_new_tokens=8")
-        'model=gpt-4o,api_key=***,max_new_tokens=8'
-    """
-    variables = {value for name, value in os.environ.items() if name not in _FOLDERS and is_secret_name(name)}
-    for value in sorted((value for value in variables if len(value) >= _LEAST), key=len, reverse=True):
+    """Replace likely secrets in a text by ``***``: values of secret names, keys of known shapes, users in addresses."""
+    variables = {value for name, value in os.environ.items() if name not in ("PWD", "OLDPWD") and is_secret_name(name)}
+    for value in sorted((value for value in variables if len(value) >= 6), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return _IN_ADDRESS.sub(f"{HIDDEN}@", _SHAPES.sub(HIDDEN, _ASSIGNED.sub(rf"\g<1>{HIDDEN}", text)))
 

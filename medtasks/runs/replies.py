@@ -20,9 +20,7 @@ from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_withheld
 from medtasks.runs.reply_envelope import is_envelope, opened, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
-_LONGEST_ROW_NUMBER = 12
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
-_OTHER_DATA = "use the data of that run: point MEDTASKS_HOME to them, or name their files in the task's own file"
 
 
 def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
@@ -86,8 +84,7 @@ class SampleLine:
     def row(self) -> int:
         """Row of the data, counted from 0; -1 if the line gives no row."""
         number = str(self.record.get("doc_id", ""))
-        is_number = number.isascii() and number.isdecimal() and len(number) < _LONGEST_ROW_NUMBER
-        return int(number) if is_number else -1
+        return int(number) if number.isascii() and number.isdecimal() and len(number) < 12 else -1
 
     @property
     def prompt(self) -> str:
@@ -124,7 +121,8 @@ class SampleLine:
         if answered is not None and str(answered) not in (doc_id, hidden_id("doc", doc_id)):
             raise RepliesError(
                 f"{self.place} answers document '{answered}', but row {self.row} of the prepared dataset is "
-                f"'{doc_id}'; {_OTHER_DATA}"
+                f"'{doc_id}'; use the data of that run: point MEDTASKS_HOME to them, or name their files in the task's "
+                "own file"
             )
         return doc_id
 
@@ -140,9 +138,9 @@ class SampleLine:
                 raise RepliesError(f"{self.place}: 'reply' must be text or null")
             return Reply.of_text(text)
         recorded = self.record.get("resps", self.record.get("filtered_resps"))
-        while isinstance(recorded, list) and not likelihoods:
-            if not (len(recorded) == 1 or (recorded and likelihoods is False)):
-                break
+        while (
+            isinstance(recorded, list) and recorded and not likelihoods and (len(recorded) == 1 or likelihoods is False)
+        ):
             recorded = recorded[0]
         if isinstance(recorded, list) and recorded:
             options = [option[0] if isinstance(option, list) and len(option) == 1 else option for option in recorded]

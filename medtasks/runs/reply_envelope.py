@@ -14,6 +14,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from medtasks.data.safe_parsing import parse_json
@@ -21,11 +22,7 @@ from medtasks.families.family import Reply, Row
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf(?:inity)?|nan)"
 _WRAPPED = r"\s*(?:[\w.]+\(\s*)?\[?({})\]?(?:\s*,\s*\w+=[^,()]+)*\s*\)?\s*"  # tensor(1.5, device='cuda:0')
-_PAIR = re.compile(
-    rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|false|0|1')}[)\]]\s*",
-    re.IGNORECASE,
-)
-_LONGEST = 500  # characters of a pair
+_PAIR = re.compile(rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|false|0|1')}[)\]]\s*", re.IGNORECASE)
 FAILED = (math.nan, False)
 _BEGINS = '{"rule": '
 
@@ -45,11 +42,11 @@ def opened(result: Any) -> tuple[Reply, Row]:
         with contextlib.suppress(ValueError):
             parsed = parse_json(result)
             content = parsed if content.keys() <= parsed.keys() else content
-    text = Reply.of_text(content["reply"])
-    reply = Reply(text.text, None, text.cut, "labels" in content, content.get("labels"), text.reasoning)
-    return reply, Row(
-        content["rule"], content.get("option"), bool(content.get("fenced")), bool(content.get("reasoned"))
-    )
+    reply = Reply.of_text(content["reply"])
+    if "labels" in content:
+        reply = replace(reply, labelled=True, labels=content["labels"])
+    flags = (bool(content.get(name)) for name in ("fenced", "reasoned"))
+    return reply, Row(content["rule"], content.get("option"), *flags)
 
 
 def is_envelope(recorded: str, filtered: Any) -> bool:
@@ -64,11 +61,11 @@ def is_envelope(recorded: str, filtered: Any) -> bool:
 
 def opened_all(results: Sequence[Any]) -> tuple[Reply, Row]:
     """Read the results that the harness hands to ``process_results``: one text, or one log-likelihood per option."""
-    if not in_words(results):
-        if all(isinstance(result, dict) for result in results):
-            return Reply(losses=tuple(result["loss"] for result in results)), Row(results[0]["rule"])
-        return Reply(losses=tuple(parse_loglikelihood(result)[0] for result in results)), Row()
-    return opened(results[0])
+    if in_words(results):
+        return opened(results[0])
+    if all(isinstance(result, dict) for result in results):
+        return Reply(losses=tuple(result["loss"] for result in results)), Row(results[0]["rule"])
+    return Reply(losses=tuple(parse_loglikelihood(result)[0] for result in results)), Row()
 
 
 def in_words(results: Sequence[Any]) -> bool:
@@ -101,6 +98,6 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
             return float(result[0]), bool(result[1])
         except (TypeError, ValueError):
             return FAILED
-    is_pair = isinstance(result, str) and len(result) <= _LONGEST
-    match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result)) if is_pair else None
+    is_short = isinstance(result, str) and len(result) <= 500
+    match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result)) if is_short else None
     return (float(match[1]), match[2].lower() in ("true", "1")) if match else FAILED

@@ -24,7 +24,6 @@ RESULTS = "_results.json"
 SERVED_MODEL = "served_model"  # key of a results file with the server's description of its model
 REPEATS = "--repeats"  # option of medtasks run that repeats a run into folders repeat_<number>, counted from 1
 _SAMPLES = "_samples_"
-_SAMPLES_NAME = re.compile(r".+_samples_(?P<task>.+)\.jsonl")
 _REPEAT = "repeat_"
 
 Note = Callable[[str], None]
@@ -136,8 +135,8 @@ def holds_run(folder: Path) -> bool:
 
 def task_of(samples: Path) -> str:
     """Return the task in the name of a samples file; empty for any other file."""
-    match = _SAMPLES_NAME.fullmatch(samples.name)
-    return match["task"] if match else ""
+    match = re.fullmatch(r".+_samples_(.+)\.jsonl", samples.name)
+    return match[1] if match else ""
 
 
 def stamp_of(samples: Path) -> str:

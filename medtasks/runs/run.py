@@ -3,6 +3,7 @@
 Damaged files are skipped, and a note names each of them.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -12,22 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
+from medtasks.runs import result_files
 from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, what_is_asked
-from medtasks.runs.result_files import (
-    REPEATS,
-    RESULTS,
-    ResultsFile,
-    holds_run,
-    read_results,
-    repeat_folder,
-    repeat_folders,
-    repeat_number,
-    results_files,
-    results_next_to,
-    samples_files,
-    stamp_of,
-    task_of,
-)
+from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
 from medtasks.runs.run_manifest import RunManifest, read_manifests
 from medtasks.tasks.task_files import task_files, variant_of
 from medtasks.tasks.task_index import mapping_in
@@ -133,16 +121,17 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     """
     if not folder.is_dir():
         raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
-    if repeated := repeat_folders(folder):  # together they would pass for one run, whose newest results count
+    # Together repeats would pass for one run, whose newest results count.
+    if repeated := result_files.repeat_folders(folder):
         raise MedTasksError(
             f"{folder} holds {len(repeated)} repeats of a run; give one of them, such as {repeated[0]} ('medtasks "
             f"report' and 'medtasks compare' take them all)"
         )
     notes: list[str] = []
-    readable = (read_results(path, notes.append) for path in results_files(folder))
+    readable = (result_files.read_results(path, notes.append) for path in result_files.results_files(folder))
     results = sorted((file for file in readable if file is not None), key=lambda file: file.order)
     manifests = read_manifests(folder, notes.append)
-    samples = samples_files(folder)
+    samples = result_files.samples_files(folder)
     if not (results or manifests or samples):
         damaged = f" that can be read ({' '.join(notes).rstrip('.')})" if notes else ""
         raise MedTasksError(
@@ -173,16 +162,6 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     )
 
 
-def run_of_file(samples: Path) -> Run:
-    """Return the run of a single samples file, as the results file next to it records it."""
-    notes: list[str] = []
-    results, task = results_next_to(samples, notes.append), task_of(samples)
-    if results is None:
-        return Run(samples, "", {task: TaskRun(task, samples=samples)}, notes=tuple(notes))
-    record = TaskRun.of(results, task, results.rows().get(task, {}))
-    return Run(samples, results.model, {task: record}, (results,), notes=tuple(notes))
-
-
 def _model_of(manifest: RunManifest, results: Sequence[ResultsFile]) -> str:
     """Return the model of a manifest as its own results files name it, else as the manifest does."""
     by_path = {file.path: file.model for file in results}
@@ -198,12 +177,12 @@ def _model_of(manifest: RunManifest, results: Sequence[ResultsFile]) -> str:
 def _chosen(models: Sequence[str], name: str | None, folder: Path) -> str:
     fitting = [label for label in models if name in (None, label, label.split(" ")[0])]
     fitting = fitting or [label for label in models if name is None or name in label]
-    labels = "; ".join(f"'{label}'" for label in fitting)
     if name is not None and not fitting:
         raise unknown_name("model", name, models)
-    if len(fitting) > 1 and name is None:
-        raise MedTasksError(f"{folder} holds runs of several models: {labels}; choose one with --model")
     if len(fitting) > 1:
+        labels = "; ".join(f"'{label}'" for label in fitting)
+        if name is None:
+            raise MedTasksError(f"{folder} holds runs of several models: {labels}; choose one with --model")
         raise MedTasksError(f"--model '{name}' fits several runs in {folder}: {labels}; give more of its arguments")
     return fitting[0]
 
@@ -211,7 +190,7 @@ def _chosen(models: Sequence[str], name: str | None, folder: Path) -> str:
 def _owner(samples: Path, results: Sequence[ResultsFile], models: set[str]) -> str | None:
     """Return the model that wrote a samples file; None if that is unknown."""
     same_folder = [file for file in results if file.path.parent == samples.parent]
-    same_process = [file for file in same_folder if file.path.name == f"{stamp_of(samples)}{RESULTS}"]
+    same_process = [file for file in same_folder if file.path.name == f"{result_files.stamp_of(samples)}{RESULTS}"]
     labels = ({file.model for file in same_process}, {file.model for file in same_folder}, models)
     return next((next(iter(candidates)) for candidates in labels if len(candidates) == 1), None)
 
@@ -226,8 +205,8 @@ def _unscored(
     """Return the tasks with samples but without results; the newest by name count."""
     scored = {file.samples(name) for file in results for name in file.rows()}
     unscored: dict[str, TaskRun] = {}
-    for path, owner in sorted(owners.items(), key=lambda item: (stamp_of(item[0]), item[0])):
-        task = task_of(path)
+    for path, owner in sorted(owners.items(), key=lambda item: (result_files.stamp_of(item[0]), item[0])):
+        task = result_files.task_of(path)
         if path in scored or owner not in (model, None):
             continue
         if owner is None:
@@ -249,23 +228,20 @@ class RepeatedRun:
 
 def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
     """Read the repeats of the newest call; an earlier one may have left others, or more of the same."""
-    folders = repeat_folders(output)
+    folders = result_files.repeat_folders(output)
     runs: dict[Path, Run] = {}
     for folder in folders:
-        try:
+        with contextlib.suppress(MedTasksError):
             runs[folder] = read_run(folder, model)
-        except MedTasksError:
-            continue
     newest = {folder: run.manifests[-1] for folder, run in runs.items() if run.manifests}
     counted, expected = folders, 0
     if newest:
         last = max(newest.values(), key=lambda manifest: manifest.started)
-        values = [int(value) for option, value in pairwise(last.command) if option == REPEATS]
-        number = values[-1] if values else None
+        expected = next((int(value) for value, option in pairwise(last.command[::-1]) if option == REPEATS), 0)
         alike = [folder for folder, manifest in newest.items() if _same_in_repeats(manifest) == _same_in_repeats(last)]
-        counted = [folder for folder in alike if number is None or repeat_number(folder) <= number]
-        expected = number or 0
-    requested = dict.fromkeys([*folders, *(repeat_folder(output, number) for number in range(1, expected + 1))])
+        counted = [folder for folder in alike if not expected or result_files.repeat_number(folder) <= expected]
+    numbered = (result_files.repeat_folder(output, number) for number in range(1, expected + 1))
+    requested = dict.fromkeys([*folders, *numbered])
     return RepeatedRun({folder: runs[folder] for folder in counted if folder in runs}, list(requested))
 
 
@@ -290,10 +266,16 @@ class Source:
             run = read_run(self.path, self.model)
         elif not self.path.is_file():
             raise RepliesError(f"there is no {self.path}; give the folder that was named with --output_path")
-        elif not task_of(self.path):
+        elif not (task := result_files.task_of(self.path)):
             raise RepliesError(f"{self.path} does not say which task it answers; name the task before the runs")
         else:
-            run = run_of_file(self.path)
+            notes: list[str] = []
+            results = result_files.results_next_to(self.path, notes.append)
+            record = TaskRun(task, samples=self.path)
+            if results is not None:
+                record = TaskRun.of(results, task, results.rows().get(task, {}))
+            model, files = (results.model, (results,)) if results else ("", ())
+            run = Run(self.path, model, {task: record}, files, notes=tuple(notes))
         for note in run.notes:
             warn_once(note)
         return run
@@ -301,7 +283,7 @@ class Source:
     @cached_property
     def repeats(self) -> list["Source"]:
         """The repeats of the newest call, or the run itself; read once. Raises MedTasksError if none can be read."""
-        if not (self.path.is_dir() and repeat_folders(self.path)):
+        if not (self.path.is_dir() and result_files.repeat_folders(self.path)):
             return [self]
         runs = read_repeats(self.path, self.model).runs
         repeats = [Source(folder, self.model) for folder, run in runs.items() if run.tasks]
@@ -312,8 +294,8 @@ class Source:
 
 def replies_of_repeats(task: str, source: Source) -> list[Path]:
     """Return the samples file of a task in each repeat that has one; RepliesError if none has."""
-    having = [each for each in source.repeats if each is source or each.run.tasks.get(task, TaskRun(task)).samples]
-    return [replies_to(task, each) for each in having or source.repeats]
+    with_samples = [run for run in source.repeats if run is source or run.run.tasks.get(task, TaskRun(task)).samples]
+    return [replies_to(task, run) for run in with_samples or source.repeats]
 
 
 def samples_by_task(source: Source) -> dict[str, Path]:
@@ -337,7 +319,7 @@ def replies_to(task: str, source: Source) -> Path:
 
     Raises RepliesError if the run has no samples of the task.
     """
-    if not (source.path.is_dir() and holds_run(source.path)):
+    if not (source.path.is_dir() and result_files.holds_run(source.path)):
         return source.path
     tasks = source.run.tasks
     if task not in tasks:
@@ -357,19 +339,18 @@ def check_is_ours(task: str) -> None:
 
 def nothing_in_common(causes: Mapping[str, str]) -> RepliesError:
     """Build the error for runs without a comparable task, from the cause by task."""
-    by_task = "; ".join(f"{task}: {cause}" for task, cause in causes.items())
+    if by_task := "; ".join(f"{task}: {cause}" for task, cause in causes.items()):
+        return RepliesError(f"no task could be compared ({by_task})")
     return RepliesError(
-        f"no task could be compared ({by_task})"
-        if by_task
-        else "the runs have no task with a samples file in common; run the harness with --log_samples, or name the "
-        "task of recorded replies before the runs"
+        "the runs have no task with a samples file in common; run the harness with --log_samples, or name the task of "
+        "recorded replies before the runs"
     )
 
 
 def check_fingerprints(paths: Sequence[Path], task: str, fingerprint: str) -> None:
     """Raise RepliesError if the results file next to a samples file, or one in a folder, is of other data."""
     for samples in [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]:
-        results = results_next_to(samples, warn_once)
+        results = result_files.results_next_to(samples, warn_once)
         recorded = results.fingerprint(task) if results else None
         if recorded not in (None, fingerprint):
             raise RepliesError(

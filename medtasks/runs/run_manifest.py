@@ -22,8 +22,6 @@ from medtasks.home import written_whole
 from medtasks.runs.sample_counts import SampleCounts
 
 ENDING = "_run.json"
-_START_OF_MACHINE = Path("/proc/sys/kernel/random/boot_id")
-_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 class RunState(StrEnum):
@@ -56,12 +54,8 @@ class RunProcess(_Record):
     place: str | None  # digest of the machine's start and the process namespace, within which numbers are comparable
 
 
-def this_process() -> RunProcess:
-    """Return the identity of the calling process."""
-    return _identity(os.getpid())
-
-
-def _identity(pid: int) -> RunProcess:
+def process_of(pid: int) -> RunProcess:
+    """Return the identity of a process."""
     return RunProcess(pid=pid, began=_began(pid), place=_namespace())
 
 
@@ -83,7 +77,7 @@ def is_running(process: RunProcess) -> bool | None:
 def descendants(pid: int) -> list[RunProcess]:
     """List the running children of a process, their children and so on."""
     try:
-        processes = [_identity(child.pid) for child in psutil.Process(pid).children(recursive=True)]
+        processes = [process_of(child.pid) for child in psutil.Process(pid).children(recursive=True)]
     except psutil.Error:
         return []
     return [process for process in processes if process.began is not None]
@@ -109,7 +103,7 @@ def _began(pid: int) -> int | None:
 
 def _namespace() -> str | None:
     try:
-        parts = f"{_START_OF_MACHINE.read_text()}{os.readlink(_NAMESPACE)}"
+        parts = Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink("/proc/self/ns/pid")
     except OSError:
         return None
     return hashlib.sha256(parts.encode()).hexdigest()[:16]

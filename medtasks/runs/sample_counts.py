@@ -63,8 +63,7 @@ class FailureLimit:
         except ValueError:
             number = math.nan
         is_share = stripped.endswith("%")
-        whole = is_share or number.is_integer()
-        if not (number >= 0 and whole and number <= (100 if is_share else math.inf)):
+        if not (0 <= number <= 100 if is_share else number >= 0 and number.is_integer()):
             raise MedTasksError(f"--max-failed {text} is neither a number of samples (such as 5) nor a share (1%)")
         return cls(number, is_share)
 

@@ -20,15 +20,12 @@ from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, read_manifests
 from medtasks.tasks.task_index import mapping_in
 
-_LOCATIONS = ("include_path", "config", "output_path")  # options that name files, not what is asked
 _ACCESS = re.compile(  # settings of where something is and how it is reached
     rf"{SHARD_VARIABLE}|MEDTASKS_HOME|MEDTASKS_TRUSTED_\w+|MEDTASKS_\w+_API_KEY"
     r"|MEDTASKS_JUDGE_(?:BASE_URL|ALLOW_REMOTE|TIMEOUT|CONCURRENCY|ATTEMPTS)"
 )
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _IMAGE_ROOT = re.compile(r'"image_root": "(?:[^"\\]|\\.)*"')
-_SHORT = 24  # characters
-_NO_FILTER = "none"  # the harness's name for the filter of a task without one
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class TaskPart:
     def filters(self) -> list[str]:
         """Names of its filters, in order."""
         pipelines = self.results.config(self.name).get("filter_list") or ()
-        return [str(pipeline["name"]) for pipeline in pipelines] or [_NO_FILTER]
+        return [str(pipeline["name"]) for pipeline in pipelines] or ["none"]  # the harness's name without a filter
 
     @property
     def total(self) -> int:
@@ -89,7 +86,8 @@ class ShardRun:
         manifest, model = self.manifest, self.manifest.model
         options = what_is_asked(HarnessOptions(manifest.options))
         facts: dict[str, Any] = {"--tasks": ",".join(manifest.asked)}
-        facts |= {f"--{name}": value for name, value in options.items() if name not in _LOCATIONS}
+        locations = ("include_path", "config", "output_path")  # options that name files, not what is asked
+        facts |= {f"--{name}": value for name, value in options.items() if name not in locations}
         facts |= {"name of the weights": model.weights, "fingerprint of the model": model.fingerprint or model.unknown}
         facts |= {f"seed of {name}": value for name, value in manifest.seeds.model_dump().items()}
         facts |= {f"version of {name}": version for name, version in manifest.versions.items()}
@@ -222,7 +220,7 @@ def _check_same(first: ShardRun, run: ShardRun) -> None:
     names = dict.fromkeys([*first.facts, *run.facts])
     pairs = {name: (first.facts.get(name, ""), run.facts.get(name, "")) for name in names}
     different = [
-        f"{name} ('{value}' and '{other}')" if max(len(value), len(other)) <= _SHORT else name
+        f"{name} ('{value}' and '{other}')" if max(len(value), len(other)) <= 24 else name
         for name, (value, other) in pairs.items()
         if value != other
     ]

@@ -15,7 +15,7 @@ from medtasks.extract.careful.open_text import DENIED, stated_words
 from medtasks.extract.extractor_registry import AnswerKind, Reason, extractor_of
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.published.multimedeval import clean_head
-from medtasks.metrics.overlaps import token_overlap
+from medtasks.metrics.ngram_metrics import token_overlap
 
 from ..tables import each_row, rows_in
 from .reading import recorded, rows

@@ -1,22 +1,13 @@
 import asyncio
 import re
 import stat
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from medtasks.errors import JudgeRefused
-from medtasks.judges.judge_client import (
-    BAD_FORMAT,
-    CORRECTION,
-    JudgeSettings,
-    VerdictCache,
-    judge_for,
-    verdict_key,
-)
+from medtasks.judges.judge_client import BAD_FORMAT, CORRECTION, JudgeSettings, VerdictCache, judge_for, verdict_key
 from medtasks.net import chat_client
 from medtasks.net.chat_client import background_loop
 
@@ -93,16 +84,6 @@ def test_pauses_are_those_asked_for_else_they_grow(endpoint, judge_at, pauses):
     assert all(0 <= pause - least <= 0.1 for pause, least in zip(pauses.seconds, (0.1, 0.2, 0.4, 0.5), strict=True))
 
 
-def test_a_hanging_endpoint_times_out_and_is_tried_again(endpoint, judge_at):
-    endpoint.script = [endpoint.hang(), endpoint.reply("A: 4")]
-    assert ask(judge_at(endpoint.url, timeout_s=1.0, attempts=60)).value == 4
-    assert (before := endpoint.count) >= 2
-    endpoint.script = [endpoint.hang()]
-    verdict = ask(judge_at(endpoint.url, timeout_s=0.3, attempts=2), "another")
-    assert "did not answer within 0.3 s" in verdict.failure
-    assert endpoint.count == before + 2
-
-
 # What an endpoint answers, what the verdict says of it, and how often the endpoint is asked.
 FAILURES = (
     *(({"code": code, "Location": "/v2"}, f"HTTP {code}", 1) for code in (400, 401, 403, 404, 307)),
@@ -138,11 +119,6 @@ def test_failures_are_named_and_retried_where_that_can_help(new_endpoint, judge_
     assert cause in verdict.failure
     assert PROMPT not in verdict.failure
     assert endpoint.count == asked
-
-
-def test_a_closed_port_is_a_failure_with_the_system_s_reason(judge_at, closed_url):
-    verdict = ask(judge_at(closed_url))
-    assert verdict.failure == f"the judge at {closed_url} could not be reached (Connection refused)"
 
 
 def test_an_always_wrong_format_fails_and_is_not_kept(endpoint, judge_at, tmp_path, warnings):
@@ -185,19 +161,14 @@ def test_the_breaker_opens_after_three_asks_in_a_row_with_one_warning(endpoint, 
 
 
 def test_an_answer_in_between_keeps_the_breaker_closed(endpoint, judge_at, warnings):
+    """Rate limits and single rejections are answers, too."""
     down, bad, up = endpoint.status(500), endpoint.status(400), endpoint.reply("A: 4")
     endpoint.script = [down, down, up, down, down, endpoint.reply("no format"), down, down, bad, down, down, up]
+    endpoint.script += [endpoint.status(429)] * 4 + [bad] * 4 + [up]
     judge = judge_at(endpoint.url, attempts=1, reasks=0)
-    values = [ask(judge, f"question {number}").value for number in range(12)]
-    assert values == [None, None, 4, *[None] * 8, 4]
+    values = [ask(judge, f"question {number}").value for number in range(21)]
+    assert values == [None, None, 4, *[None] * 8, 4, *[None] * 8, 4]
     assert not [line for line in warnings if "No more replies" in line]
-
-
-def test_rate_limits_and_single_rejections_do_not_open_the_breaker(endpoint, judge_at, warnings):
-    endpoint.script = [endpoint.status(429)] * 4 + [endpoint.status(400)] * 4 + [endpoint.reply("A: 4")]
-    judge = judge_at(endpoint.url, attempts=1)
-    assert [ask(judge, f"question {number}").value for number in range(9)] == [None] * 8 + [4]
-    assert len(warnings) == 2, "one for each cause"
 
 
 def test_an_open_breaker_wakes_the_threads_that_back_off(judge_at, closed_url, warnings, pauses):
@@ -209,6 +180,8 @@ def test_an_open_breaker_wakes_the_threads_that_back_off(judge_at, closed_url, w
     waiting.join(timeout=200)  # less than the pause
     assert not waiting.is_alive()
     assert ask(patient, "next").failure == "it is down"
+    reason = f"the judge at {closed_url} could not be reached (Connection refused)"
+    assert ask(judge_at(closed_url, attempts=1)).failure == reason
 
 
 def test_threads_share_the_limit_on_requests(endpoint, judge_at):
@@ -265,11 +238,6 @@ def test_text_takes_no_proxy_and_no_redirect(endpoint, new_endpoint, judge_at, m
     endpoint.script = [endpoint.status(307, Location=f"{elsewhere.url}/chat/completions")]
     assert "redirects elsewhere" in ask(judge_at(endpoint.url), "another").failure
     assert (endpoint.count, elsewhere.count, proxy.count) == (2, 0, 0)
-
-
-def test_importing_the_client_does_not_import_the_sdk():
-    code = "import sys, medtasks.judges.mediconfusion_judge; sys.exit('openai' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def configure(monkeypatch, url, key):

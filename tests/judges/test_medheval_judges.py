@@ -2,10 +2,6 @@
 
 import json
 
-import pytest
-
-from medtasks.errors import JudgeNotConfigured, JudgeRefused
-from medtasks.judges.judge_client import judge_if_there
 from medtasks.judges.medheval_judges import (
     WORDINGS,
     judge_components,
@@ -69,10 +65,7 @@ def test_each_judge_gets_its_json_with_one_model(endpoint, judge):
 # What severity and correctness are read from replies.
 NUMBERS = {
     (1, 1): ['{"model_1": 1}'],
-    (0, 0): [
-        *('{"model_1": 0}', ' \n{"model_1": 0}\n'),
-        *('```\n{"model_1": 0}\n```', '```JSON\n{"model_1": 0}```'),
-    ],
+    (0, 0): [*('{"model_1": 0}', ' \n{"model_1": 0}\n'), *('```\n{"model_1": 0}\n```', '```JSON\n{"model_1": 0}```')],
     (5, None): ['{"model_1": 5}'],
     (None, None): [
         *(f'{{"model_1": {value}}}' for value in ("6", "-1", "true", "1.0", '"1"', "null", "[1]", "NaN", "9" * 5000)),
@@ -112,20 +105,3 @@ def test_components_are_read_up_to_the_length_of_the_answer():
     assert parse_components(components(), most=3) == COUNTS
     assert parse_components(f"```json\n{components()}\n```", most=3) == COUNTS
     assert parse_components(components(), most=2) is None
-
-
-def test_no_judge_is_not_a_wrong_judge(monkeypatch, endpoint):
-    assert judge_if_there("medheval_knowledge_open") is None
-    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "  ")
-    assert judge_if_there("medheval_knowledge_open") is None
-    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", endpoint.url)
-    with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_MODEL is not set"):
-        judge_if_there("medheval_knowledge_open")
-    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
-    judge = judge_if_there("medheval_knowledge_open")
-    assert judge is not None
-    assert judge.settings.temperature == 0
-    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.example/v1")
-    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")
-    with pytest.raises(JudgeRefused):
-        judge_if_there("medheval_knowledge_open")

@@ -1,9 +1,10 @@
+import hashlib
+
 import pytest
 
 from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import failed_reply
 from medtasks.judges.mediconfusion_judge import (
-    INSTRUCTION,
     RULE_NAME,
     RULE_VERSION,
     SYSTEM,
@@ -15,35 +16,12 @@ from medtasks.judges.mediconfusion_judge import (
 
 from ..tables import each_row
 
-# The reference's text, copied independently of the module.
-REFERENCE = (
-    "[Question]\n{question}\n\n[Answer A]\n{option A}\n\n[Answer B]\n{option B}\n\n[AI Assistant]\n{response}\n\n"
-    "[End of AI Assistant]\n\n[System]\n{instruction}\n\n"
-)
-REFERENCE_INSTRUCTION = (
-    "We would like to request your feedback on the performance of an AI assistant in response to the user"
-    " question displayed above. The user asks the question on observing an image. We have provided two "
-    "possible answers, [Answer A] and [Answer B] to the question. Your job is to evaluate how close the "
-    "AI assistant's answer is to each of the answers. You don't have to decide whether the answers are "
-    "correct or not. Each answer should receive an overall score on a scale of 1 to 10, where a higher "
-    "score indicates the AI assistant's answer is closer to the specific answer. After providing the "
-    "scores, concisely provide your explanation for the given scores. Remember, you don't need to comment"
-    " on the correctness of the answers. Please provide your answer in the following format:"
-    "\nA: <SCORE>\nB: <SCORE>\nYour explanation: <EXPLANATION>"
-)
-
-
-def test_the_texts_are_the_reference_s():
-    assert SYSTEM == "You are a helpful and precise assistant for checking the quality of the answer."
-    assert INSTRUCTION == REFERENCE_INSTRUCTION
-
 
 def test_the_prompt_is_the_reference_s_to_the_letter():
-    parts = {"question": "Which {side}?", "option A": "Left", "option B": "Right", "response": " It's {left}.\n"}
-    expected = REFERENCE
-    for name, text in (parts | {"instruction": REFERENCE_INSTRUCTION}).items():
-        expected = expected.replace("{" + name + "}", text)
-    assert judge_prompt("Which {side}?", ["Left", "Right"], " It's {left}.\n") == expected
+    # Fingerprints of the reference's texts, which were compared with ours letter by letter.
+    texts = (SYSTEM, judge_prompt("Which {side}?", ["Left", "Right"], " It's {left}.\n"))
+    fingerprints = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts]
+    assert fingerprints == ["8ec001fd8f1a623f", "a4397ca4e0ffc608"]
 
 
 @each_row("options", [[], ["Left"], ["Left", "Right", "Both"]])

@@ -20,22 +20,14 @@ def settings_at(url):
     return JudgeSettings(base_url=url, model="m")
 
 
-def test_defaults_and_trimming():
+def test_defaults_and_optional_variables():
     settings = settings_from_environment(REMOTE)
     assert settings == JudgeSettings("https://api.openai.com/v1", "gpt-4o", "sk-secret", 0.0, 4, 60.0, 5, 2)
-
-
-def test_all_optional_variables_are_read():
+    assert settings.api_key not in repr(settings) + str(settings)
     optional = {"TEMPERATURE": "0.7", "CONCURRENCY": "2", "TIMEOUT": "1.5", "ATTEMPTS": "3", "REASKS": "0"}
     optional |= {"MAX_REQUESTS": "7"}
     settings = settings_from_environment(LOCAL | {f"MEDTASKS_JUDGE_{name}": text for name, text in optional.items()})
     assert settings == JudgeSettings("http://localhost:8000/v1", "m", "", 0.7, 2, 1.5, 3, 0, 7)
-
-
-def test_the_key_is_not_in_the_repr():
-    settings = settings_from_environment(REMOTE)
-    assert settings.api_key == "sk-secret"
-    assert "sk-secret" not in repr(settings) + str(settings)
 
 
 @each_row("environ, named", TABLES["missing_variables_are_named_with_an_example"])
@@ -77,13 +69,12 @@ def test_a_key_no_header_can_hold_is_refused_unquoted(key):
     assert key not in str(caught.value)
 
 
-@each_row("access", ["public", "gated"])
-def test_other_levels_may_go_anywhere(access):
-    check_access(settings_at("https://api.openai.com/v1"), access, "d", environ={})
-
-
 def test_the_override_counts_for_the_named_dataset_alone(monkeypatch):
     settings = settings_at("https://api.openai.com/v1")
+    for access in ("public", "gated"):
+        check_access(settings, access, "d", environ={})
+    with pytest.raises(UnknownName, match="did you mean 'credentialed'"):
+        check_access(settings, "credentialled", "mimic", environ={})
     check_access(settings, "credentialed", "mimic", environ={"MEDTASKS_JUDGE_ALLOW_REMOTE": "mimic"})
     for value in ["1", "true", "other", "", "mimic,other"]:
         monkeypatch.setenv("MEDTASKS_JUDGE_ALLOW_REMOTE", value)
@@ -91,11 +82,6 @@ def test_the_override_counts_for_the_named_dataset_alone(monkeypatch):
             check_access(settings, "credentialed", "mimic")
     with pytest.raises(JudgeRefused):
         check_access(settings, "credentialed", "", environ={"MEDTASKS_JUDGE_ALLOW_REMOTE": "mimic"})
-
-
-def test_a_misspelt_level_does_not_open_the_guard():
-    with pytest.raises(UnknownName, match="did you mean 'credentialed'"):
-        check_access(settings_at("https://api.openai.com/v1"), "credentialled", "mimic", environ={})
 
 
 @each_row("url, trusted", TABLES["credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named"])

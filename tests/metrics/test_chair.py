@@ -7,7 +7,6 @@ import pytest
 
 from medtasks.extract.labeler import Finding
 from medtasks.metrics.chest_findings import LABEL_CELLS, component_ratio, label_cells, label_ratios
-from medtasks.stats.bootstrap import values_with_errors
 
 from ..tables import each_row
 
@@ -19,11 +18,6 @@ def ratios(pairs):
     """The repository's metrics of one report, from (reference, report) pairs."""
     cells = label_cells([true for true, _ in pairs], [said for _, said in pairs])
     return {name: float(value) for name, value in label_ratios(np.array(cells)).items()}
-
-
-def chair(counts, units, *resamples):
-    """CHAIR of reports with so many right and wrong components, and its error."""
-    return values_with_errors(np.array(counts), units, lambda cells: {"chair": component_ratio(cells)}, *resamples)
 
 
 @each_row(
@@ -74,19 +68,5 @@ def test_a_ratio_without_a_lower_number_is_undefined(pairs, undefined):
     assert {name for name, value in ratios(pairs).items() if math.isnan(value)} == undefined
 
 
-def test_labels_come_in_pairs():
-    with pytest.raises(ValueError, match="shorter"):
-        label_cells([P, N], [P])
-
-
-def test_components_are_pooled_over_the_corpus():
-    # 1 of 2 wrong and 0 of 8: the mean of ratios would be 0.25.
-    found = chair([[1, 1], [8, 0]], ["p1", "p2"])
-    assert found["chair"] == 0.1
-    assert found["chair_stderr"] > 0
-
-
 def test_nothing_mentioned_is_not_nothing_wrong():
-    found = chair([[0, 0], [0, 0]], ["p1", "p2"])
-    assert math.isnan(found["chair"])
-    assert math.isnan(found["chair_stderr"])
+    assert component_ratio(np.array([[0, 0], [9, 1]])).tolist() == [pytest.approx(math.nan, nan_ok=True), 0.1]

@@ -1,10 +1,12 @@
 """METEOR against NLTK; finding, checking, placing and asking WordNet."""
 
 import os
+import shutil
 import tarfile
 import warnings
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import nltk
 import pytest
@@ -19,7 +21,18 @@ from medtasks.metrics.meteor import load_wordnet, meteor_score, prepare_wordnet,
 from medtasks.metrics.report_metrics import report_metric
 
 from ..tables import each_row
-from .wordnet_sources import SENSES, ListedSynonyms, synonyms, wordnet_files, write_wordnet
+
+
+class ListedSynonyms:
+    """A list of synonyms by word with the part of a reader that METEOR asks."""
+
+    def __init__(self, synonyms):
+        self._synonyms = synonyms
+
+    def synsets(self, word):
+        names = self._synonyms.get(word, ())
+        return [SimpleNamespace(lemmas=lambda: [SimpleNamespace(name=lambda name=name: name) for name in names])]
+
 
 SYNONYMS = {
     "larg": {"large", "big"},
@@ -42,19 +55,62 @@ def test_is_nltk_to_the_bit(reference, hypothesis):
         assert meteor_score(reference, hypothesis, wordnet if listed else None) == theirs
 
 
-def test_each_step_finds_what_the_one_before_left():
-    assert meteor_score(["Opacities"], ["opacities"]) == 0.5
-    assert meteor_score(["opacities"], ["opacity"]) == 0.5
-    assert meteor_score(["nodule"], ["tubercle"]) == 0
-    assert meteor_score(["nodul"], ["lump"], ListedSynonyms({"lump": ["nodul"]})) == 0.5
-    # NLTK compares stems in the last step, so that the word itself does not match.
-    assert meteor_score(["nodule"], ["lump"], ListedSynonyms({"lump": ["nodule"]})) == 0
-    words = ["no", "left", "pleural", "effusion"]
-    assert (meteor_score(words, words), meteor_score(words, words[::-1])) == (1 - 0.5 / 4**3, 0.5)
-    assert meteor_score(words, words[:2]) < meteor_score(words[:2], words)  # recall weighs more
+# ---- WordNet: a dozen invented senses in the published file formats ----
+
+SENSES = {
+    "noun": [
+        ("lung",),
+        ("nodule", "tubercle"),
+        ("Roentgen_ray", "x-ray", "Roentgenogram"),
+        ("leaf", "leafage"),
+        ("opacity",),
+    ],
+    "verb": [("go", "travel"), ("enlarge", "blow_up", "magnify"), ("leave", "exit")],
+    "adj": [("large", "big"), ("able(p)", "capable(a)"), ("large", "declamatory")],
+    "adv": [("largely", "mostly")],
+}
+EXCEPTIONS = {"noun": "leaves leaf\n", "verb": "went go\ngone go\n", "adj": "better good well\n", "adv": ""}
+LICENCE = "".join(f"  {line} {text}  \n" for line, text in enumerate(("Invented.", "WordNet 3.0 Copyright nobody."), 1))
+LETTERS = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 
 
-# ---- WordNet ----
+def wordnet_files():
+    """Return the files of the database by name, those that only NLTK's reader asks for included."""
+    files = {"lexnames": b"00\tadj.all\t3\n", "index.sense": b"", "cntlist.rev": b""}
+    for part, senses in SENSES.items():
+        data = LICENCE
+        places = {}
+        for words in senses:
+            for word in words:
+                places.setdefault(word.partition("(")[0].lower(), []).append(len(data))
+            listed = " ".join(f"{word} 0" for word in words)
+            frames = " 01 + 02 00" if part == "verb" else ""
+            data += f"{len(data):08d} 00 {LETTERS[part]} {len(words):02x} {listed} 000{frames} | invented  \n"
+        index = LICENCE
+        for word, found in sorted(places.items()):
+            offsets = " ".join(f"{place:08d}" for place in found)
+            index += f"{word} {LETTERS[part]} {len(found)} 0 {len(found)} 0 {offsets}  \n"
+        files |= {
+            f"data.{part}": data.encode(),
+            f"index.{part}": index.encode(),
+            f"{part}.exc": EXCEPTIONS[part].encode(),
+        }
+    return files
+
+
+def write_wordnet(folder, files):
+    """Write files of a database into a new folder."""
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def synonyms(wordnet, word):
+    """Return the single words that share a sense with a word in lower case, as METEOR takes them."""
+    names = (lemma.name() for sense in wordnet.synsets(word) for lemma in sense.lemmas())
+    return {name for name in names if "_" not in name}
+
 
 FILES = wordnet_files()
 INFLECTED = ("lungs", "leaves", "leaf", "went", "go", "goes", "larger", "largest", "enlarging", "enlarged", "tubercles")
@@ -106,7 +162,7 @@ def zipped(path):
     return path
 
 
-def test_prepared_from_every_layout(source, tmp_path):
+def test_prepared_from_every_layout_or_found_in_nltk_s_folders(source, tmp_path, monkeypatch):
     folder = tmp_path / "sources"
     zipped(folder / "nltk_data" / "corpora" / "wordnet.zip")
     with tarfile.open(folder / "WNdb-3.0.tar.gz", "w:gz") as archive:
@@ -119,6 +175,12 @@ def test_prepared_from_every_layout(source, tmp_path):
         assert {path.name: path.read_bytes() for path in wordnet_folder().iterdir()} == FILES, layout
         assert synonyms(load_wordnet(), "nodule") == {"nodule", "tubercle"}
     assert [path.name for path in wordnet_folder().parents[2].iterdir()] == ["nltk_data"]  # no scratch is left
+    needed = {name: FILES[name] for name in FILES.keys() - {"lexnames", "index.sense", "cntlist.rev"}}
+    prepare_wordnet(write_wordnet(folder / "debian", needed))
+    assert synonyms(load_wordnet(), "big") == {"large", "big"}
+    shutil.rmtree(wordnet_folder())
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "none"), str(folder / "nltk_data")])
+    assert synonyms(load_wordnet(), "mostly") == {"largely", "mostly"}
 
 
 def test_nltk_accepts_the_folder_whatever_the_umask(source, monkeypatch):
@@ -131,19 +193,6 @@ def test_nltk_accepts_the_folder_whatever_the_umask(source, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert str(nltk.data.find("corpora/wordnet")) == str(wordnet_folder())
-
-
-def test_files_that_only_nltk_asks_for_may_be_missing(tmp_path):
-    optional = ("lexnames", "index.sense", "cntlist.rev")
-    needed = {name: content for name, content in FILES.items() if name not in optional}
-    prepare_wordnet(write_wordnet(tmp_path / "debian", needed))
-    assert synonyms(load_wordnet(), "big") == {"large", "big"}
-
-
-def test_found_in_the_folders_of_nltk(tmp_path, monkeypatch):
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "none"), str(tmp_path)])
-    zipped(tmp_path / "corpora" / "wordnet.zip")
-    assert synonyms(load_wordnet(), "mostly") == {"largely", "mostly"}
 
 
 def without(name):

@@ -5,16 +5,7 @@ import random
 
 import pytest
 
-from medtasks.metrics.metric import (
-    CorpusMetric,
-    Estimate,
-    Metric,
-    Panel,
-    PanelResult,
-    Role,
-    counting,
-    weighted_mean,
-)
+from medtasks.metrics.metric import CorpusMetric, Estimate, Metric, Panel, PanelResult, Role, counting
 
 from ..stats import error_matrices
 
@@ -59,26 +50,17 @@ def test_error_over_dyads():
     assert estimate.clusters == len(scores)
 
 
-def test_samples_without_a_cluster_are_each_their_own():
+def test_which_samples_count_and_as_which_cluster():
     scores = scores_of((None, 0.0), (None, 1.0), (None, 1.0), (None, 0.0))
     apart = [{**one, "cluster_id": n} for n, one in enumerate(scores)]
     assert VALUE.estimate(scores) == VALUE.estimate(apart)
     assert VALUE.estimate(scores).clusters == 4
-
-
-def test_nothing_and_one_cluster():
     assert repr(VALUE.estimate([])) == repr(Estimate(math.nan, clusters=0, **ONE_CLUSTER))
     assert repr(VALUE.estimate(scores_of(("a", 1.0), ("a", 0.0)))) == repr(Estimate(0.5, clusters=1, **ONE_CLUSTER))
-
-
-def test_units_without_a_value_count_nowhere():
     scores = scores_of(("a", 1.0), ("b", None), ("c", 0.0), ("d", None))
     valued = [one for one in scores if one["value"] is not None]
     assert VALUE.estimate(scores) == VALUE.estimate(valued)
     assert VALUE.values(scores) == [(valued[0], 1.0), (valued[1], 0.0)]
-
-
-def test_a_selection_comes_first():
     chosen = Metric("value", selection=lambda scores: [one for one in scores if one["sample"] < 2], of=value_of)
     assert chosen.estimate(scores_of(("a", 1.0), ("b", 0.5), ("c", 0.0))).value == 0.75
 
@@ -96,7 +78,7 @@ def test_weights_are_those_of_a_ratio():
     twice = Metric("value", of=value_of, weights=lambda units: [2.0] * len(units)).estimate(scores)
     assert twice.value == pytest.approx(VALUE.estimate(scores).value)
     assert twice.error == pytest.approx(VALUE.estimate(scores).error, rel=0.02)  # sizes matter little
-    assert math.isnan(weighted_mean([1.0], [0.0]))
+    assert math.isnan(Metric("value", of=value_of, weights=lambda units: [0.0] * len(units)).estimate(scores).value)
 
 
 def test_a_metric_without_error():

@@ -1,7 +1,7 @@
-"""Scores of paired questions, on own examples."""
+"""Scores of paired questions: on own examples, and on the published questions against the published table."""
 
+import json
 import math
-import random
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medtasks.data.sources.mediconfusion import read_pairs
 from medtasks.families.paired_choice import PAIRED_CHOICE
 from medtasks.metrics.metric import evaluate
 from medtasks.metrics.pairs import TOTAL, PairedAnswer, count
 
 from ..tables import each_row
 
-METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate", "precision")
+METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 
 
 def answer(pair, position, key, value, categories=("Cerebral",), image=None):
@@ -33,24 +34,26 @@ CATEGORIES = st.lists(st.sampled_from(["Cerebral", "Spinal", "Cardiac"]), min_si
 
 
 @st.composite
-def answers(draw, valid=False, complete=False, opposite=False):
+def answers(draw, complete=False):
     result = []
     for number in range(draw(st.integers(0, 8))):
-        keys = draw(st.sampled_from(["AB", "BA"] if opposite else ["AB", "BA", "AA", "BB"]))
+        keys = draw(st.sampled_from(["AB", "BA", "AA", "BB"]))
         for position in (1, 2):
-            value = draw(st.sampled_from("AB") if valid else VALUES)
             image = f"image {draw(st.integers(0, 5))}"
-            result.append(answer(number, position, keys[position - 1], value, draw(CATEGORIES), image))
+            result.append(answer(number, position, keys[position - 1], draw(VALUES), draw(CATEGORIES), image))
         if not complete and draw(st.booleans()):
             result.pop(draw(st.sampled_from([-1, -2])))
     return result
 
 
-def standard_errors(items):
-    """The errors of the four metrics that PairedChoice declares."""
+def estimates(items):
+    """Values and errors of the four metrics that PairedChoice declares."""
     scores = [asdict(item) for item in items]
-    means = evaluate([metric for metric in PAIRED_CHOICE.metrics if metric.name in METRICS], scores)
-    return {name: estimate.error for name, estimate in means.items()}
+    return evaluate([metric for metric in PAIRED_CHOICE.metrics if metric.name in METRICS], scores)
+
+
+def standard_errors(items):
+    return {name: estimate.error for name, estimate in estimates(items).items()}
 
 
 def numbers(items):
@@ -76,6 +79,7 @@ def test_one_pair(values, expected):
 
 def test_pair_counts_in_a_category_once_for_each_image_that_has_it():
     table = count(pair(1, "AB", "AB", ("Spinal", "Cardiac"), ("Spinal",)))
+    assert list(table) == ["Spinal", "Cardiac", TOTAL]
     assert (table["Spinal"].set_score, table["Spinal"].pairs, table["Spinal"].images) == (2, 2, 2)
     assert (table["Cardiac"].set_score, table["Cardiac"].individual_score, table["Cardiac"].images) == (1, 1, 1)
     assert (table[TOTAL].set_score, table[TOTAL].pairs) == (1, 1)
@@ -97,13 +101,6 @@ def test_contradicting_duplicates_count_once_whatever_their_order(values, seed):
     assert expected[0][TOTAL]["images"] == 2
 
 
-@given(items=answers(valid=True, complete=True, opposite=True))
-def test_individual_score_is_confused_and_twice_the_set_score(items):
-    total = count(items)[TOTAL]
-    assert total.individual_score == total.confused + 2 * total.set_score
-    assert total.set_score + total.confused <= total.valid_pairs == total.pairs
-
-
 @given(items=answers(complete=True), lonely=st.lists(st.tuples(st.sampled_from([1, 2]), VALUES), max_size=4))
 def test_incomplete_pairs_are_left_out_and_counted(items, lonely):
     halves = [answer(f"half {n}", position, "A", value) for n, (position, value) in enumerate(lonely)]
@@ -115,55 +112,16 @@ def test_incomplete_pairs_are_left_out_and_counted(items, lonely):
     assert after.invalid == before.invalid + sum(half.value is None for half in halves)
 
 
-def test_nothing_is_nan_and_not_an_error():
-    table = count([])
-    assert list(table) == [TOTAL]
-    assert all(math.isnan(getattr(table[TOTAL], name)) for name in METRICS)
-    assert all(math.isnan(error) for error in standard_errors([]).values())
-
-
 def test_confusion_is_nan_without_a_valid_pair():
+    assert list(count([])) == [TOTAL]
+    assert all(math.isnan(getattr(count([])[TOTAL], name)) for name in METRICS)
+    assert all(math.isnan(error) for error in standard_errors([]).values())
+    values = estimates(pair(1, "AB", ("A", None)))
+    assert math.isnan(values["confusion"].value)
+    assert values["set_accuracy"].value == 0
     total = count(pair(1, "AB", ("A", None)))[TOTAL]
     assert math.isnan(total.confusion)
-    assert math.isnan(total.precision)
-    assert total.set_accuracy == 0
-
-
-def test_total_comes_last():
-    items = pair(1, "AB", "AB", ("Spinal",), ("Cardiac",)) + pair(0, "AB", "AB")
-    assert list(count(items)) == ["Cerebral", "Spinal", "Cardiac", TOTAL]
-
-
-# Counts that fit the published percentages (Tables 1 and 3): model and mode, pairs solved, confused and valid, right
-# answers, and the printed set accuracy, individual accuracy and confusion.
-PUBLISHED = [
-    ("LLaVA-Med GD", 0, 175, 176, 175, 0.00, 49.72, 99.43),
-    ("LLaVA-Med PS", 2, 171, 176, 175, 1.14, 49.72, 97.16),
-    ("LLaVA-Med FF", 2, 47, 49, 66, 1.14, 18.75, 95.92),
-    ("RadFM GD", 2, 173, 176, 177, 1.14, 50.28, 98.30),
-    ("RadFM PS", 10, 151, 176, 171, 5.68, 48.58, 85.80),
-    ("RadFM FF", 1, 39, 41, 57, 0.57, 16.19, 95.12),
-    ("Med-Flamingo MC", 2, 158, 160, 168, 1.14, 47.73, 98.75),
-    ("Med-Flamingo GD", 4, 168, 176, 176, 2.27, 50.00, 95.45),
-    ("GPT-4o MC", 33, 132, 176, 198, 18.75, 56.25, 75.00),
-]
-
-
-def published_answers(solved, confused, valid, right):
-    """Build 176 pairs with these counts: wrong pairs, then pairs with one invalid answer, fill them up."""
-    halves = right - confused - 2 * solved
-    values = ["AB"] * solved + ["AA"] * confused + ["BA"] * (valid - solved - confused) + [("A", None)] * halves
-    values += [(None, None)] * (176 - len(values))
-    random.Random(0).shuffle(values)
-    return [item for number, letters in enumerate(values) for item in pair(number, "AB", letters)]
-
-
-@each_row("solved, confused, valid, right, set_, individual, confusion", [row[1:] for row in PUBLISHED])  # fmt: skip
-def test_published_rows(solved, confused, valid, right, set_, individual, confusion):
-    total = count(published_answers(solved, confused, valid, right))[TOTAL]
-    assert (total.pairs, total.images, total.valid_pairs, total.individual_score) == (176, 352, valid, right)
-    shares = [total.set_accuracy, total.individual_accuracy, total.confusion]
-    assert [round(100 * share, 2) for share in shares] == pytest.approx([set_, individual, confusion], abs=0.0051)
+    assert (total.set_accuracy, total.individual_accuracy, total.invalid_rate) == (0, 0.5, 0.5)
 
 
 def test_standard_errors_by_their_own_formulas():
@@ -182,3 +140,64 @@ def test_shared_images_raise_all_errors():
     shared = [replace(item, image_id=f"{item.value}{item.position}") for item in apart]
     for name in ("set_accuracy", "individual_accuracy"):
         assert standard_errors(shared)[name] > 1.5 * standard_errors(apart)[name]
+
+
+# The reference's names of the raw counts, and ours.
+NAMES = {
+    "set_score": "set_score",
+    "individual_score": "individual_score",
+    "confused": "confused",
+    "invalid": "invalid",
+    "valids": "valid_pairs",
+    "valid_pairs": "resolved_pairs",
+}
+
+
+@pytest.fixture(scope="module", params=["dataset.json", "dataset.csv"])
+def pairs(request, test_data):
+    return read_pairs(test_data / "mediconfusion" / request.param)
+
+
+def answered(pairs, letters):
+    return [
+        PairedAnswer(pair.pair_id, position, image.image_id, image.answer, letters(pair, position), image.categories)
+        for pair in pairs
+        for position, image in enumerate(pair.images, start=1)
+    ]
+
+
+def test_golden_mediconfusion_scores(golden, pairs):
+    for line in (golden / "mediconfusion_scores.jsonl").read_text(encoding="utf-8").splitlines():
+        recorded = json.loads(line)
+        table = count(answered(pairs, lambda pair, at, recorded=recorded: recorded["answers"][pair.pair_id][at - 1]))
+        ours = {
+            theirs: {category: asdict(counts)[name] for category, counts in table.items()}
+            for theirs, name in NAMES.items()
+        }
+        assert ours == recorded["table"]
+
+
+def test_golden_mediconfusion_same_pairs_from_json_and_csv(test_data):
+    folder = test_data / "mediconfusion"
+    assert read_pairs(folder / "dataset.json") == read_pairs(folder / "dataset.csv")
+
+
+@each_row("letter", ["A", "B"])
+def test_golden_mediconfusion_constant_a(pairs, letter):
+    total = count(answered(pairs, lambda pair, position: letter))[TOTAL]
+    assert (total.individual_accuracy, total.set_accuracy, total.confusion, total.invalid_rate) == (0.5, 0, 1, 0)
+    assert (total.pairs, total.images, total.valid_pairs, total.resolved_pairs) == (176, 352, 176, 0)
+
+
+def test_golden_mediconfusion_perfect(pairs):
+    table = count(answered(pairs, lambda pair, position: pair.images[position - 1].answer))
+    assert all(c.set_accuracy == c.individual_accuracy == 1 and c.confusion == 0 for c in table.values())
+
+
+def test_golden_mediconfusion_category_sizes(pairs, test_data):
+    published = json.loads((test_data / "mediconfusion" / "statistics.json").read_text(encoding="utf-8"))
+    table = count(answered(pairs, lambda pair, position: None))
+    sizes = {name: counts.images for name, counts in table.items() if name != TOTAL}
+    assert sizes == {name: published[name] for name in sizes}
+    assert sum(sizes.values()) == 441
+    assert all(counts.pairs == counts.images for name, counts in table.items() if name != TOTAL)

@@ -45,17 +45,16 @@ def test_the_same_texts_in_all_forms(write, name):
         assert read_report_texts(path) == ReportTexts(path, tuple(REPORTS), None)
 
 
+def test_a_column_by_name(write):
+    path = write("a.csv", csv_of([["text", "finding"], ["x", "No effusion."]]))
+    assert read_report_texts(path, "finding").texts == ("No effusion.",)
+
+
 @each_row("end", ["\n", "\r\n"])
 def test_one_text_per_line(write, end):
     path = write("a.txt", f"No effusion.{end}{end}  é\u2028\x0b {end}")
     assert read_report_texts(path).texts == ("No effusion.", "", "  é\u2028\x0b ")
     assert read_report_texts(write("b.txt", f"one{end}two")).texts == ("one", "two")
-
-
-def test_a_column_by_name(write):
-    path = write("a.csv", csv_of([["text", "finding"], ["x", "No effusion."]]))
-    assert read_report_texts(path, "finding").texts == ("No effusion.",)
-    assert read_report_texts(write("a.jsonl", '{"said": "x", "text": "y"}'), "said").texts == ("x",)
 
 
 @each_row(
@@ -94,16 +93,17 @@ def texts(path, values, ids=None):
     return ReportTexts(path, tuple(values), None if ids is None else tuple(ids))
 
 
-def test_ids_join_in_the_order_of_the_references():
-    pairs = pair_texts(texts("r", "abc", "123"), texts("h", "xyz", "312"))
-    assert (pairs.references, pairs.hypotheses, pairs.ids) == (("a", "b", "c"), ("y", "z", "x"), ("1", "2", "3"))
-
-
-@each_row("ids", [("12", None), (None, "12"), (None, None)])
-def test_ids_in_one_file_only_leave_the_order(ids):
-    pairs = pair_texts(texts("r", "ab", ids[0]), texts("h", "xy", ids[1]))
-    assert (pairs.references, pairs.hypotheses) == (("a", "b"), ("x", "y"))
-    assert pairs.ids == (None if ids == (None, None) else ("1", "2"))
+@each_row(
+    "first, second, hypotheses, paired",
+    [
+        ("123", "312", ("y", "z", "x"), ("1", "2", "3")),
+        *((*ids, ("x", "y", "z"), ids[0] or ids[1]) for ids in ((("1", "2", "3"), None), (None, ("1", "2", "3")))),
+        (None, None, ("x", "y", "z"), None),
+    ],
+)
+def test_texts_are_joined_by_id_if_both_files_have_them(first, second, hypotheses, paired):
+    pairs = pair_texts(texts("r", "abc", first), texts("h", "xyz", second))
+    assert (pairs.references, pairs.hypotheses, pairs.ids) == (("a", "b", "c"), hypotheses, paired)
 
 
 @each_row(

@@ -4,7 +4,6 @@ import copy
 import json
 import pickle
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ CREDENTIALED = "multimedeval_mednli"
 WRITTEN = ("doc", "target", "arguments", "resps", "filtered_resps", "input", "input_media")  # by the harness
 
 
-def write_manifest(home: Path, name: str, access: str, **changed: object) -> None:
+def write_manifest(home, name, access, **changed):
     facts = {"name": name, "source": "/data/private/place", "revision": "local", "access": access, "sample": False}
     facts |= {"complete": True, "rows": 1, "images": 1, "text_sha256": "0", "pixels_sha256": "0"}
     folder = home / "datasets" / name
@@ -34,7 +33,7 @@ def write_manifest(home: Path, name: str, access: str, **changed: object) -> Non
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     return tmp_path
 

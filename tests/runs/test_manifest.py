@@ -21,8 +21,8 @@ from medtasks.runs.run_manifest import (
     is_running,
     manifest_files,
     manifest_path,
+    process_of,
     read_manifests,
-    this_process,
 )
 
 from ..tables import each_row
@@ -33,7 +33,10 @@ NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
 @pytest.fixture
 def sleeper():
     """Another process and what it says of itself."""
-    code = "from medtasks.runs.run_manifest import this_process as t; print(t().model_dump_json(), flush=True); input()"
+    code = (
+        "import os; from medtasks.runs.run_manifest import process_of; "
+        "print(process_of(os.getpid()).model_dump_json(), flush=True); input()"
+    )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield process, RunProcess.model_validate_json(process.stdout.readline())
         process.kill()
@@ -43,7 +46,7 @@ def manifest(state=RunState.FINISHED, started=NOON, process=None, **others):
     return RunManifest(
         state=state,
         started=started.isoformat(),
-        process=process or this_process(),
+        process=process or process_of(os.getpid()),
         command=("medtasks", "run"),
         arguments=(),
         asked=("one",),
@@ -92,19 +95,14 @@ def test_a_run_that_goes_on_and_is_killed(sleeper):
     going = manifest(RunState.RUNNING, process=facts)
     assert going.standing == "still running"
     process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the list of processes
+    assert is_running(facts) is False
     process.wait()
     assert going.standing == "killed"
 
 
-def test_a_dead_child_that_was_not_collected_does_not_run(sleeper):
-    process, facts = sleeper
-    process.kill()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the list of processes
-    assert is_running(facts) is False
-
-
-def test_what_cannot_be_seen_from_here(monkeypatch, tmp_path):
-    here = this_process()
+def test_what_cannot_be_seen_from_here():
+    here = process_of(os.getpid())
     assert (is_running(here), is_running(here.model_copy(update={"began": here.began - 1}))) == (True, False)
     gone = here.model_copy(update={"began": 1})
     endings = (RunState.FINISHED, RunState.WITH_FAILURES, RunState.INTERRUPTED)
@@ -113,9 +111,6 @@ def test_what_cannot_be_seen_from_here(monkeypatch, tmp_path):
     for elsewhere in ({"place": "0123456789abcdef"}, {"place": None}, {"began": None}):
         process = here.model_copy(update=elsewhere)
         assert manifest(RunState.RUNNING, process=process).standing == "killed or still running"
-    (tmp_path / "boot_id").write_text("another\n")
-    monkeypatch.setattr(process_records, "_START_OF_MACHINE", tmp_path / "boot_id")
-    assert is_running(here) is None
 
 
 def test_a_process_that_is_kept_out_of_sight(monkeypatch):
@@ -124,7 +119,7 @@ def test_a_process_that_is_kept_out_of_sight(monkeypatch):
     def refuse(pid, number):
         raise PermissionError
 
-    hidden = RunProcess(pid=2**30, began=1, place=this_process().place)
+    hidden = RunProcess(pid=2**30, began=1, place=process_of(os.getpid()).place)
     assert is_running(hidden) is False
     monkeypatch.setattr(process_records.os, "kill", refuse)
     assert is_running(hidden) is None

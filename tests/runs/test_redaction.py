@@ -52,7 +52,7 @@ def test_the_data_folder(monkeypatch):
     assert redacted_arguments(["--output_path", "/clinic/patients/out"]) == ("--output_path", "$MEDTASKS_HOME/out")
 
 
-def test_settings(tmp_path):
+def test_settings_options_and_names(tmp_path):
     environment = {
         "MEDTASKS_HOME": "/clinic/patients",
         "MEDTASKS_WEIGHTS": str(tmp_path),
@@ -70,9 +70,6 @@ def test_settings(tmp_path):
         "MEDTASKS_LOG_TEXT": "mimic",
         "MEDTASKS_WEIGHTS": "***",
     }
-
-
-def test_options():
     given = {"limit": 0.5, "log_samples": True, "wandb_args": "api_key=PLANTED,project=x", "hf_token": "PLANTED"}
     assert redacted_options(given) == {
         "limit": "0.5",
@@ -80,9 +77,6 @@ def test_options():
         "wandb_args": "api_key=***,project=x",
         "hf_token": "***",
     }
-
-
-def test_names():
     secret = ("HF_TOKEN", "api-key", "apiKey", "MEDTASKS_JUDGE_API_KEY", "password", "Authorization")
     plain = ("max_tokens", "tokenizer", "token_counts", "keys", "MEDTASKS_HOME")
     assert [name for name in secret if not is_secret_name(name)] == []

@@ -4,13 +4,15 @@ import json
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError, forget_warnings
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.family import Reply, Row
 from medtasks.runs.logged_samples import logged
-from medtasks.runs.replies import read_replies, take_answer_field
+from medtasks.runs.replies import read_replies, read_samples, take_answer_field
 from medtasks.runs.reply_envelope import enveloped
 
 from ..tables import each_row
@@ -33,11 +35,7 @@ def read(tmp_path):
 
 def test_short_form(read):
     replies = read({"doc_id": "10002/1", "reply": "A"}, "", {"doc_id": 1, "reply": None}, {"doc_id": "5", "reply": "B"})
-    assert replies == {
-        "10002/1": Reply(text="A"),
-        "10001/2": Reply(text=NO_TEXT),
-        "10003/2": Reply(text="B"),
-    }
+    assert replies == {"10002/1": Reply(text="A"), "10001/2": Reply(text=NO_TEXT), "10003/2": Reply(text="B")}
     assert list(replies) == ["10002/1", "10001/2", "10003/2"]
 
 
@@ -150,14 +148,8 @@ def test_one_reply_per_filter_must_agree(read):
 def test_replies_may_hold_what_python_calls_a_line_end(read, tmp_path, separator):
     path = tmp_path / "replies.jsonl"
     lines = [f'{{"doc_id": 0, "reply": "A{separator}B"}}', '{"doc_id": 1, "reply": "B"}']
-    path.write_text("\r\n".join(lines), encoding="utf-8", newline="")
+    path.write_text("\r\n".join(lines), encoding="utf-8-sig", newline="")
     assert read_replies(path, DOCUMENTS)["10001/1"].text == f"A{separator}B"
-
-
-def test_byte_order_mark(tmp_path):
-    path = tmp_path / "replies.jsonl"
-    path.write_text('{"doc_id": 0, "reply": "A"}', encoding="utf-8-sig")
-    assert read_replies(path, DOCUMENTS)["10001/1"].text == "A"
 
 
 @each_row(
@@ -166,16 +158,12 @@ def test_byte_order_mark(tmp_path):
         ("nonsense", r"line 2 is not valid JSON \("),
         ('{"doc_id": 0, "reply": "A"', r"line 2 is not valid JSON \("),
         ("[1, 2]", "line 2 has no 'doc_id'; expected lines like"),
-        ('{"reply": "A"}', "line 2 has no 'doc_id'; expected lines like"),
         ('{"doc_id": 1}', "line 2 has neither 'reply' nor 'resps'"),
-        ('{"doc_id": 1, "resps": []}', "line 2 has neither 'reply' nor 'resps'"),
         ('{"doc_id": 1, "resps": [[]]}', "line 2 has neither 'reply' nor 'resps'"),
         ('{"doc_id": 1, "resps": {"a": 1}}', "line 2 has neither 'reply' nor 'resps'"),
         ('{"doc_id": 1, "reply": 5}', "line 2: 'reply' must be text or null"),
-        ('{"doc_id": 1, "reply": ["A"]}', "line 2: 'reply' must be text or null"),
         ('{"doc_id": "10009/1", "reply": "A"}', "no document '10009/1' .* run from '10001/1' to '10003/2'"),
         ('{"doc_id": 6, "reply": "A"}', "line 2: no document '6' in the prepared dataset"),
-        ('{"doc_id": -1, "reply": "A"}', "line 2: no document '-1'"),
         ('{"doc_id": "²", "reply": "A"}', "line 2: no document '²'"),
         ('{"doc_id": 1.0, "reply": "A"}', "line 2: no document '1.0'"),
         ('{"doc_id": true, "reply": "A"}', "line 2: no document 'True'"),
@@ -228,13 +216,67 @@ def test_samples_of_credentialed_data(tmp_path, monkeypatch):
     with pytest.raises(RepliesError, match=r"line 1 holds no reply, because .* credentialed; .*/replies instead"):
         read_replies(file, DOCUMENTS)
     doc_id = DOCUMENTS[0]["doc_id"]
-    losses = {
-        "doc_id": 0,
-        "resps": [["(1.0, True)"], ["(2.0, False)"]],
-        "score": {"sample": hidden_id("doc", doc_id)},
-    }
+    losses = {"doc_id": 0, "resps": [["(1.0, True)"], ["(2.0, False)"]], "score": {"sample": hidden_id("doc", doc_id)}}
     file.write_text(json.dumps(losses) + "\n")
     assert read_replies(file, DOCUMENTS) == {doc_id: Reply(losses=(1.0, 2.0))}
     file.write_text(json.dumps(losses | {"score": {"sample": hidden_id("doc", "another")}}) + "\n")
     with pytest.raises(RepliesError, match="answers document 'doc-"):
         read_replies(file, DOCUMENTS)
+
+
+ROWS = [{"doc_id": f"d{row}"} for row in range(3)]
+
+
+def read_file(folder, *lines, likelihoods=False, keep=False):
+    path = folder / "samples.jsonl"
+    written = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
+    path.write_text("\n".join(written) + "\n", encoding="utf-8")
+    return read_samples(path, ROWS, likelihoods=likelihoods, keep_scores=keep)
+
+
+def test_replies_and_prompts(tmp_path):
+    found = read_file(
+        tmp_path,
+        {"doc_id": 0, "resps": ["A\u2028B"], "filtered_resps": "x", "input": "asked"},
+        {"doc_id": 2, "filtered_resps": "equal to resps, so that the harness left these out"},
+        {"doc_id": 1, "resps": [None], "filtered_resps": json.dumps({"rule": "robust_choice", "reply": None})},
+    )
+    assert found.replies == {
+        "d0": Reply(text="A\u2028B"),
+        "d2": Reply(text="equal to resps, so that the harness left these out"),
+        "d1": Reply(text=NO_TEXT),
+    }
+    assert found.prompts == {"d0": "asked"}
+    assert (list(found.answered), found.damaged) == (["d0", "d2", "d1"], 0)
+    repeated = read_file(tmp_path, {"doc_id": 0, "resps": ["first", "second"]})
+    assert repeated.replies["d0"].text == "first"
+    line = {"doc_id": 0, "resps": [["(1.5, False)"], ["(0.5, True)"]]}
+    assert read_file(tmp_path, line, likelihoods=True).replies["d0"].losses == (1.5, 0.5)
+
+
+def test_withheld_replies(tmp_path):
+    note = "[[medtasks:withheld]] 'x' is credentialed"
+    score = {"sample": hidden_id("doc", "d1"), "rule": "r", "value": "A"}
+    line = {"doc_id": 1, "resps": [note], "input": note, "score": {"schema_version": 2, **score}}
+    found = read_file(tmp_path, line, keep=True)
+    assert (found.replies, found.prompts, list(found.answered)) == ({}, {}, ["d1"])
+    assert found.scores == {"r": {"d1": {"schema_version": 2, **score}}}
+    assert read_file(tmp_path, line).scores == {}
+
+
+@each_row("line", [*("{", "[]", "7", '"x"', "null", "{}", '{"doc_id": 0}', '{"doc_id": 0, "resps": [7]}')])
+def test_lines_that_say_nothing_are_torn(line, tmp_path):
+    found = read_file(tmp_path, line, {"doc_id": 1, "resps": ["A"]})
+    assert (found.damaged, list(found.replies)) == (1, ["d1"])
+
+
+@given(st.integers(0, 200))
+def test_whatever_is_cut_off_costs_one_line(tmp_path_factory, length):
+    path = tmp_path_factory.mktemp("cut") / "samples.jsonl"
+    lines = [json.dumps({"doc_id": row, "resps": [f"é{row}"], "input": "p" * 20}).encode() for row in range(3)]
+    whole = b"\n".join(lines)
+    path.write_bytes(whole[: len(whole) - min(length, len(whole))])
+    left = [line for line in path.read_bytes().split(b"\n") if line]
+    found = read_samples(path, ROWS)
+    assert len(found.replies) == sum(line in lines for line in left)
+    assert found.damaged == sum(line not in lines for line in left)

@@ -1,8 +1,6 @@
 """A run on disk: what its files recorded, of which model, what is missing, and how to go on."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,16 +15,7 @@ from ..tables import each_row
 ROW = {"alias": "t", "accuracy,robust": 0.5, "accuracy_stderr,robust": 0.1}
 
 
-def results(
-    folder: Path,
-    *tasks: str,
-    stamp: str = "20260301_101500",
-    model: str = "m",
-    args: str = "",
-    zone: str | None = "UTC",
-    limit: float | None = None,
-    **more: Any,
-) -> Path:
+def results(folder, *tasks, stamp="20260301_101500", model="m", args="", zone="UTC", limit=None, **more):
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{stamp}_results.json"
     content = {
@@ -36,23 +25,23 @@ def results(
         "n-samples": {task: {"original": 10, "effective": limit or 10} for task in tasks},
         "config": {"model": model, "model_args": args, "limit": limit, "resolved_cli_args": {"timezone": zone}},
         "date": stamp,
-        **more,
     }
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content | more))
     return path
 
 
-def samples(folder: Path, task: str, stamp: str = "20260301_101500") -> Path:
+def samples(folder, task, stamp="20260301_101500"):
     folder.mkdir(exist_ok=True)
     path = folder / f"{stamp}_samples_{task}.jsonl"
     path.write_text("{}\n")
     return path
 
 
-def manifest(folder: Path, outcomes: dict[str, tuple[str, str]], state: str = "interrupted", **more: Any) -> Path:
-    content: dict[str, Any] = {
+def manifest(folder, outcomes, state="interrupted", started="2026-03-01T10:00:00+00:00", **more):
+    folder.mkdir(exist_ok=True)
+    content = {
         "state": state,
-        "started": "2026-03-01T10:00:00+00:00",
+        "started": started,
         "process": RunProcess(pid=1, began=None, place=None),
         "command": ["medtasks", "run", "--tasks", "one,two words", "--model", "m"],
         "arguments": ["--model", "m"],
@@ -62,17 +51,15 @@ def manifest(folder: Path, outcomes: dict[str, tuple[str, str]], state: str = "i
         "versions": {"torch": "2.15", "flash_attn": None},
         "model": {"name": "m", "arguments": ""},
         "hardware": {"system": "Linux x86_64", "cpu": "a processor", "cores": 2, "memory": None},
-        **more,
     }
-    path = folder / f"{content['started'][:10].replace('-', '')}_{len(list(folder.iterdir()))}_run.json"
-    RunManifest.model_validate(content).write(path)
-    return path
+    path = folder / f"{started[:10].replace('-', '')}_{len(list(folder.iterdir()))}_run.json"
+    RunManifest.model_validate(content | more).write(path)
 
 
 # ---- results ----
 
 
-def test_what_a_run_recorded(tmp_path: Path) -> None:
+def test_what_a_run_recorded(tmp_path):
     folder = tmp_path / "org__weights"
     results(folder, "one", zone="Asia/Singapore", args="pretrained=org/weights")
     path = samples(folder, "one")
@@ -86,31 +73,27 @@ def test_what_a_run_recorded(tmp_path: Path) -> None:
 
 
 @each_row(
-    "limit, config, asked",
-    [(4, {"offset": 0}, 4), (None, {"offset": 7}, 3), (0.25, {}, 0), (4, {"offset": 8}, 2)],
+    "limit, config, asked", [(4, {"offset": 0}, 4), (None, {"offset": 7}, 3), (0.25, {}, 0), (4, {"offset": 8}, 2)]
 )
-def test_how_many_questions_were_asked(tmp_path: Path, limit: float | None, config: dict[str, int], asked: int) -> None:
+def test_how_many_questions_were_asked(tmp_path, limit, config, asked):
     results(tmp_path, "one", limit=limit, config={"model": "m", **config})
     assert read_run(tmp_path).tasks["one"].asked == asked
 
 
-def test_the_newest_results_of_a_task_count_in_whatever_time_zone(tmp_path: Path) -> None:
+def test_the_newest_results_of_a_task_count_in_whatever_time_zone(tmp_path):
     older = results(tmp_path, "one", "two", stamp="20260301_120000", zone="Asia/Singapore")  # 4:00 UTC
     results(tmp_path, "one", stamp="20260301_100000", zone="UTC", versions={"one": 3})
     run = read_run(tmp_path)
     assert (run.tasks["one"].version, run.tasks["two"].version) == ("3", "2")
     assert run.notes == (f"{older} holds older results of one, which are left out.",)
     assert run.made == "2026-03-01T10:00:00+00:00"
-
-
-def test_a_date_that_is_none_is_shown_as_recorded(tmp_path: Path) -> None:
-    results(tmp_path, "one", date="yesterday")
+    results(tmp_path, "one", stamp="20260301_100000", date="yesterday")
     assert read_run(tmp_path).made == "yesterday"
-    results(tmp_path, "one", zone="Nowhere/Land")
-    assert read_run(tmp_path).made == "20260301_101500"
+    results(tmp_path, "one", stamp="20260301_100000", zone="Nowhere/Land")
+    assert read_run(tmp_path).made == "20260301_100000"
 
 
-def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path):
     results(tmp_path, "one")
     cut = results(tmp_path, "two", stamp="20260301_110000")
     cut.write_text(cut.read_text()[:200])
@@ -122,18 +105,17 @@ def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     for part in (f"{cut} cannot be read", "my_results.json is no results file", "x_run.json is damaged"):
         assert any(part in note for note in run.notes)
 
-
-def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MedTasksError, match="there is no folder"):
         read_run(tmp_path / "nowhere")
+    (empty := tmp_path / "empty").mkdir()
     with pytest.raises(MedTasksError, match="holds no results of a run; give the folder"):
-        read_run(tmp_path)
-    (tmp_path / "20260301_101500_results.json").write_text("")
+        read_run(empty)
+    (empty / "20260301_101500_results.json").write_text("")
     with pytest.raises(MedTasksError, match=r"holds no results of a run that can be read \(.*cut off or damaged\)"):
-        read_run(tmp_path)
+        read_run(empty)
 
 
-def test_samples_without_results(tmp_path: Path) -> None:
+def test_samples_without_results(tmp_path):
     path = samples(tmp_path, "one")
     run = read_run(tmp_path)
     assert (run.model, run.made) == ("", "")
@@ -145,7 +127,7 @@ def test_samples_without_results(tmp_path: Path) -> None:
     assert f"{path} has no results next to it and is left out" in run.notes[0]
 
 
-def test_samples_without_results_beside_runs_of_two_models(tmp_path: Path) -> None:
+def test_samples_without_results_beside_runs_of_two_models(tmp_path):
     results(tmp_path / "a", "one", model="a")
     results(tmp_path / "b", "one", model="b")
     of_a, of_none = (samples(tmp_path / folder, "two", "20260401_101500") for folder in ("a", "c"))
@@ -157,7 +139,7 @@ def test_samples_without_results_beside_runs_of_two_models(tmp_path: Path) -> No
 # ---- models ----
 
 
-def test_runs_of_several_models_are_told_apart(tmp_path: Path) -> None:
+def test_runs_of_several_models_are_told_apart(tmp_path):
     results(tmp_path / "a", "one", args="pretrained=a", stamp="20260301_100000")
     results(tmp_path / "b", "two", args="pretrained=b", stamp="20260301_110000")
     with pytest.raises(MedTasksError, match="'m pretrained=a'; 'm pretrained=b'; choose one with --model"):
@@ -173,7 +155,7 @@ def test_runs_of_several_models_are_told_apart(tmp_path: Path) -> None:
     assert list(read_run(tmp_path, "vlm").tasks) == ["three"]  # by its whole name first
 
 
-def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path: Path) -> None:
+def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path):
     """Also a run that failed before its results, and one whose arguments name the model."""
     served = {"id": "org/m", "owned_by": "vllm", "root": None, "build": "fp_1"}
     for stamp, args in (("1", "base_url=http://h:1/v1,concurrency=8"), ("2", "base_url=http://h:2/v1,model=org/m")):
@@ -198,7 +180,7 @@ TEMPLATE = 'chat_template_kwargs={"a":1,"b":2}'
         (f"base_url=http://h/v1,{TEMPLATE}", "m", f"m (vlm_server) {TEMPLATE}"),
     ],
 )
-def test_another_name_or_template_is_another_served_model(tmp_path: Path, args: str, served: str, label: str) -> None:
+def test_another_name_or_template_is_another_served_model(tmp_path, args, served, label):
     results(tmp_path, "one", stamp="1", model="vlm_server", served_model={"id": "m"})
     results(tmp_path, "one", stamp="2", model="vlm_server", args=args, served_model={"id": served})
     with pytest.raises(MedTasksError, match=r"several models: 'm \(vlm_server\)'"):
@@ -206,7 +188,7 @@ def test_another_name_or_template_is_another_served_model(tmp_path: Path, args: 
     assert read_run(tmp_path, label).model == label
 
 
-def test_a_manifest_is_of_the_model_that_its_results_files_name(tmp_path: Path) -> None:
+def test_a_manifest_is_of_the_model_that_its_results_files_name(tmp_path):
     path = results(tmp_path / "sub", "one", args="pretrained=weights,url=http://localhost,hub_token=[REDACTED]")
     record = {"outcome": "done", "results": f"sub/{path.name}"}
     model = {"name": "m", "arguments": "pretrained=weights,url=***"}
@@ -214,7 +196,7 @@ def test_a_manifest_is_of_the_model_that_its_results_files_name(tmp_path: Path) 
     assert read_run(tmp_path).model == "m pretrained=weights,url=http://localhost,hub_token=***"
 
 
-def test_names_of_models_hide_secrets_and_facts_the_commit_around_the_environment(tmp_path: Path) -> None:
+def test_names_of_models_hide_secrets_and_facts_the_commit_around_the_environment(tmp_path):
     api = results(tmp_path, "one", model="async_openai", args="base_url=http://h/v1,model=gpt-4o,num_concurrent=4")
     assert read_run(tmp_path).model == "gpt-4o (async_openai)"
     api.unlink()
@@ -228,7 +210,7 @@ def test_names_of_models_hide_secrets_and_facts_the_commit_around_the_environmen
 # ---- what is missing ----
 
 
-def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path: Path) -> None:
+def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path):
     outcomes = {"one": ("done", ""), "two": ("not run", ""), "three": ("failed", "it ran out of memory.")}
     manifest(tmp_path, outcomes, why="terminated by a signal.")
     results(tmp_path, "one")
@@ -244,18 +226,16 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path: P
     )
     described = facts(run)
     assert [described[name] for name in ("command", "versions", "seeds")] == [
-        *(command, "torch 2.15", "python 0, numpy 1, torch 2, fewshot 3"),
+        *(command, "torch 2.15", "python 0, numpy 1, torch 2, fewshot 3")
     ]
 
-
-def test_a_manifest_alone_is_a_run(tmp_path: Path) -> None:
-    manifest(tmp_path, {"one": ("not run", "")}, "running")
-    run = read_run(tmp_path)
+    manifest(tmp_path / "alone", {"one": ("not run", "")}, "running")
+    run = read_run(tmp_path / "alone")
     assert (run.tasks, run.model, run.made) == ({}, "m", "2026-03-01T10:00:00+00:00")
     assert missing_tasks(run)["one"].startswith("Not run: the run is killed or still running; go on with: medtasks run")
 
 
-def test_answers_in_a_journal_and_replies_that_were_kept_are_mentioned(tmp_path: Path) -> None:
+def test_answers_in_a_journal_and_replies_that_were_kept_are_mentioned(tmp_path):
     model = {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"}
     manifest(tmp_path, {"one": ("failed", "why")}, model=model)
     assert "journal" in missing_tasks(read_run(tmp_path))["one"]
@@ -271,7 +251,7 @@ def test_answers_in_a_journal_and_replies_that_were_kept_are_mentioned(tmp_path:
     assert message == f"Failed: why; replies are kept, score them with: medtasks score one {kept}."
 
 
-def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path: Path) -> None:
+def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path):
     manifest(tmp_path, {"one": ("done", ""), "two": ("failed", "why")}, "finished_with_failures")
     results(tmp_path, "two")  # of an earlier run into the same folder
     run = read_run(tmp_path)
@@ -279,7 +259,6 @@ def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path: Pa
     assert run_notes(run) == (
         "In the run of 2026-03-01 10:00:00 UTC these tasks left no results; what is shown of them is older: two.",
     )
-    (tmp_path / "other").mkdir()
     manifest(tmp_path / "other", {"one": ("failed", "a metric broke")}, "finished_with_failures")
     samples(tmp_path / "other", "one")
     run = read_run(tmp_path / "other")
@@ -287,8 +266,7 @@ def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path: Pa
     (note,) = run_notes(run)
     assert note.startswith("one: Failed: a metric broke; go on with: medtasks run")
 
-
-def test_the_newest_of_several_runs_counts_and_its_warnings_are_notes(tmp_path: Path) -> None:
+    tmp_path = tmp_path / "several"
     manifest(tmp_path, {"one": ("failed", "first")}, started="2026-03-01T10:00:00+00:00")
     manifest(tmp_path, {"one": ("failed", "second")}, started="2026-03-02T10:00:00+00:00")
     assert "second" in missing_tasks(read_run(tmp_path))["one"]

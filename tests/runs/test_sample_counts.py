@@ -47,9 +47,6 @@ def test_limits(limit, counts, allowed):
 def test_what_is_no_limit(text):
     with pytest.raises(MedTasksError, match="neither a number of samples"):
         FailureLimit.parse(text)
-
-
-def test_words():
     assert str(SampleCounts(5, 1)) == "1 failed of 6 samples"
     assert str(SampleCounts(5, 1, 2)) == "1 failed and 2 unjudged of 8 samples"
     assert str(FailureLimit.parse("2.5%")) == "2.5%"

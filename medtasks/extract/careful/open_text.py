@@ -18,8 +18,7 @@ from medtasks.extract.published.multimedeval import NUMBERS, clean_head
 from medtasks.extract.reading.negation import Stance, clauses, stance
 from medtasks.extract.reading.option_names import ORDINALS, words
 from medtasks.extract.reading.reply_text import answered_text, own_words, without_thoughts
-from medtasks.metrics.ngram_metrics import bleu1
-from medtasks.metrics.overlaps import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
+from medtasks.metrics.ngram_metrics import TokenOverlap, bleu1, closed_correct, is_closed, open_correct, token_overlap
 
 DENIED = "not:"
 

@@ -101,7 +101,7 @@ def _in_both_versions(name: str, kind: AnswerKind, of: str, summary: str) -> Cal
 
 @lru_cache(maxsize=4096)
 def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
-    return References.of([clean(option) for option in options])
+    return References([clean(option) for option in options])
 
 
 @_in_both_versions("multimedeval_option", AnswerKind.CHOICE, "questions", "highest BLEU-1")

@@ -1,4 +1,4 @@
-"""BERTScore: from matched tokens to precision, recall and F1, and its report metrics.
+"""BERTScore: tokens of pairs of texts matched by an encoder, then precision, recall and F1, and its report metrics.
 
 Source: Zhang et al., "BERTScore: Evaluating Text Generation with BERT" (ICLR 2020), sections 3 and 4; for other details
 and the baseline version 0.3.13 of the ``bert-score`` package.
@@ -8,8 +8,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from loguru import logger
@@ -17,11 +18,17 @@ from numpy.typing import NDArray
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key, weights_path
-from medtasks.metrics.neural.text_encoders import present, weights_digest
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
+from medtasks.metrics.neural import text_encoders
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores
+
+if TYPE_CHECKING:
+    import torch
 
 _VERSION = 1  # of the computation of the cached numbers
-_SPECIAL_TOKENS = 2  # [CLS] and [SEP]
+_SPECIAL_TOKENS = 2  # [CLS] and [SEP]; a text without any other token is empty
+_FAMILIES = ("bert", "roberta")
+_CPU_BATCH, _GPU_BATCH = 16, 128  # larger batches need more padding and gain nothing on a CPU
+_WINDOW = 1 << 15  # tokens; their vectors take 100 MB at a width of 768
 
 RADCLIQ_ENCODER, RADCLIQ_LAYER = "distilroberta-base", 5
 # F1 of unrelated sentences under that encoder; source: rescale_baseline/en/distilroberta-base.tsv of the package.
@@ -135,7 +142,122 @@ def encoder_digest(folder: Path) -> str:
             f"{folder} lacks part of an encoder: config.json, a vocabulary (vocab.json and merges.txt, vocab.txt or "
             "tokenizer.json) and model.safetensors must be there"
         )
-    return " ".join(f"{file.name}={weights_digest([file])}" for file in present(folder, _TEXT_FILES) + weights)
+    return " ".join(
+        f"{file.name}={text_encoders.weights_digest([file])}"
+        for file in text_encoders.present(folder, _TEXT_FILES) + weights
+    )
+
+
+class ContextualEncoder:
+    """A BERT or RoBERTa encoder up to one layer, counted from 1; those above are not loaded."""
+
+    def __init__(self, folder: Path, layer: int, settings: ModelSettings) -> None:
+        import torch
+        from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+        self.device = settings.torch_device()
+        self._dtype = settings.dtype
+        fix = "fetch it again, or give another folder"
+        with (
+            text_encoders.explained(
+                lambda kind, reason: f"{folder} cannot be read as an encoder ({kind}: {reason}); {fix}"
+            ),
+            text_encoders.quiet(),
+        ):
+            config = AutoConfig.from_pretrained(folder, local_files_only=True)
+            if config.model_type not in _FAMILIES:
+                raise ValueError(f"it is a '{config.model_type}', BERTScore reads {' and '.join(_FAMILIES)}")
+            if not 1 <= layer <= config.num_hidden_layers:
+                raise ValueError(f"it has {config.num_hidden_layers} layers, layer {layer} is required")
+            config.num_hidden_layers = layer
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            options = {"dtype": torch.float32, "add_pooling_layer": False, "output_loading_info": True}
+            model, report = AutoModel.from_pretrained(folder, config=config, local_files_only=True, **options)
+        absent = [*report["missing_keys"], *report["mismatched_keys"]]
+        if absent:
+            raise WeightsMissing(
+                f"the weights in {folder} lack {len(absent)} tensors of the encoder, first {absent[0]}; {fix}"
+            )
+        self._model: Any = model.to(self.device).eval()
+        self._prefix = " " if config.model_type == "roberta" else ""
+        self._longest = text_encoders.longest_text(config, self._tokenizer)
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text, stripped, between [CLS] and [SEP], cut at the model's maximum length.
+
+        RoBERTa gets a space before the first word, as in ``bert-score``, whose option transformers 5 ignores.
+        """
+        # Tokenizers refuse half a surrogate pair, which a cut JSON escape leaves.
+        stripped = [text.strip().encode("utf-8", "replace").decode() for text in texts]
+        prefixed = [self._prefix + text if text else "" for text in stripped]
+        ids: list[list[int]] = self._tokenizer(prefixed, truncation=True, max_length=self._longest)["input_ids"]
+        return ids
+
+    def vectors(self, batch: Sequence[Sequence[int]]) -> "list[torch.Tensor]":
+        """Return the unit vectors of each text's tokens, float32 of shape (tokens, width), on the encoder's device."""
+        from torch.nn.functional import normalize
+
+        ids, mask = text_encoders.padded(batch, self._tokenizer.pad_token_id, self.device)
+        with text_encoders.encoding(self.device, self._dtype):
+            hidden = self._model(ids, attention_mask=mask).last_hidden_state
+            unit = normalize(hidden.float(), dim=-1)
+        return [vectors[: len(row)].clone() for vectors, row in zip(unit, batch, strict=True)]
+
+
+def match_pairs(
+    encoder: ContextualEncoder, pairs: Sequence[tuple[str, str]], settings: ModelSettings
+) -> Iterator[tuple[int, TokenMatches]]:
+    """Match the tokens of pairs of texts, ``(reference, hypothesis)``; yield ``(position, matches)`` in any order.
+
+    Pairs of similar length form a window, whose vectors are computed once and then freed.
+    """
+    import torch
+
+    texts = list(dict.fromkeys(chain.from_iterable(pairs)))
+    ids = dict(zip(texts, encoder.token_ids(texts), strict=True))
+
+    def matched(position: int, cosines: "torch.Tensor") -> tuple[int, TokenMatches]:
+        reference, hypothesis = (np.array(ids[text], dtype=np.int32) for text in pairs[position])
+        best = cosines.amax(dim=1).numpy(), cosines.amax(dim=0).numpy()
+        return position, TokenMatches(reference, hypothesis, *best)
+
+    pairs_of: dict[tuple[int, str], list[int]] = {}  # positions of pairs by number of the window, and text
+    window = tokens = 0
+    lengths = [tuple(len(ids[text]) for text in pair) for pair in pairs]
+    for position in sorted(range(len(pairs)), key=lambda position: -max(lengths[position])):
+        if min(lengths[position]) <= _SPECIAL_TOKENS:
+            yield matched(position, torch.zeros(lengths[position]))
+            continue
+        for text in set(pairs[position]):
+            pairs_of.setdefault((window, text), []).append(position)
+        tokens += sum(lengths[position])
+        if tokens >= _WINDOW:
+            window, tokens = window + 1, 0
+    queue = sorted(pairs_of)
+    batches: list[list[int]] = []
+    batch_size = settings.batch_size or (_CPU_BATCH if encoder.device.type == "cpu" else _GPU_BATCH)
+    for _, group in groupby(range(len(queue)), lambda number: queue[number][0]):
+        numbers = list(group)
+        of_window = text_encoders.length_batches([len(ids[queue[number][1]]) for number in numbers], batch_size)
+        batches += [[numbers[index] for index in batch] for batch in of_window]
+    encoded = text_encoders.run_batches(
+        batches,
+        lambda batch: encoder.vectors([ids[queue[number][1]] for number in batch]),
+        description="BERTScore",
+        progress=settings.progress,
+    )
+    vectors: dict[str, torch.Tensor] = {}
+    for number, text_vectors in encoded:
+        if queue[number][0] != window:
+            vectors.clear()
+        window, text = queue[number]
+        vectors[text] = text_vectors
+        for position in pairs_of[queue[number]]:
+            reference, hypothesis = pairs[position]
+            if reference in vectors and hypothesis in vectors:
+                with text_encoders.encoding(encoder.device, "float32"):
+                    cosines = (vectors[reference] @ vectors[hypothesis].T).cpu()
+                yield matched(position, cosines)
 
 
 @dataclass(frozen=True)
@@ -152,17 +274,13 @@ class BertScore:
 
     def matches(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[TokenMatches]:
         """Return the matches of the tokens of each pair, shape (pairs,)."""
-        check_lengths(references, hypotheses)
         if not references:
             return []
-        folder = weights_path(self.encoder, self.settings.weights_for(self.encoder))
+        folder = weights_path(self.encoder, self.settings.named_weights.get(self.encoder))
         model = f"bertscore {_VERSION}, layer {self.layer}, {self.settings.dtype}, {encoder_digest(folder)}"
 
         def match(new: Sequence[tuple[str, str]]) -> Iterator[tuple[int, TokenMatches]]:
-            from medtasks.metrics.neural.bertscore_encoder import ContextualEncoder, match_pairs
-
-            encoder = ContextualEncoder(folder, self.layer, self.settings)
-            return ((position, TokenMatches(*match)) for position, match in match_pairs(encoder, new, self.settings))
+            return match_pairs(ContextualEncoder(folder, self.layer, self.settings), new, self.settings)
 
         pairs = list(zip(map(str.strip, references), map(str.strip, hypotheses), strict=True))
         keys = {pair: text_key(*pair) for pair in pairs}
@@ -183,22 +301,20 @@ def _metric(
     return score
 
 
-def bertscore(settings: ModelSettings) -> ReportMetric:
+def bertscore(settings: ModelSettings, *, idf: Idf = Idf.NONE) -> ReportMetric:
     """Return the BERTScore of RadCliQ: F1 of distilroberta-base, layer 5, no idf, raw and rescaled."""
-    return _f1(settings, Idf.NONE, "bertscore_f1")
+    key = "bertscore_f1" if idf is Idf.NONE else "idf_bertscore_f1"
 
-
-def bertscore_multimedeval(settings: ModelSettings) -> ReportMetric:
-    """Return MultiMedEval's BERTScore: the same with idf over the hypotheses; it reports the raw one."""
-    return _f1(settings, Idf.HYPOTHESES, "idf_bertscore_f1")
-
-
-def _f1(settings: ModelSettings, idf: Idf, key: str) -> ReportMetric:
     def values(raw: BertScores) -> dict[str, list[float]]:
         rescaled = [(score - BASELINE_F1) / (1.0 - BASELINE_F1) for score in raw.f1]
         return {key: list(raw.f1), f"rescaled_{key}": rescaled}  # the 0 of an empty text becomes negative
 
     return _metric(BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings), idf, values, baseline_f1=str(BASELINE_F1))
+
+
+def bertscore_multimedeval(settings: ModelSettings) -> ReportMetric:
+    """Return MultiMedEval's BERTScore: the same with idf over the hypotheses; it reports the raw one."""
+    return bertscore(settings, idf=Idf.HYPOTHESES)
 
 
 def medheval_bertscore(settings: ModelSettings) -> ReportMetric:

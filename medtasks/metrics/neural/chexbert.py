@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from medtasks.metrics.chest_findings import CONDITIONS, Uncertain, label_scores
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.metric_checkpoints import find_chexbert
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores
 
 _VERSION = 1  # raised when the same text and weights would give another reading
 
@@ -70,7 +70,6 @@ def _metric(
     settings: ModelSettings, score: Callable[[Sequence[Reading], Sequence[Reading]], ReportScores]
 ) -> ReportMetric:
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        check_lengths(references, hypotheses)
         readings = Chexbert(settings)([*references, *hypotheses]) if references else []
         scores = score(readings[: len(references)], readings[len(references) :])
         return replace(scores, settings={**scores.settings, "model": "chexbert", "dtype": settings.dtype})
@@ -89,19 +88,18 @@ def chexbert(settings: ModelSettings) -> ReportMetric:
     return _metric(settings, lambda *sides: mean_scores({"chexbert_similarity": list(map(cosine, *sides))}, {}))
 
 
-def f1_chexbert(settings: ModelSettings) -> ReportMetric:
+def f1_chexbert(
+    settings: ModelSettings, *, uncertain: Uncertain = "positive", prefix: str = "chexbert"
+) -> ReportMetric:
     """Return F1 of CheXbert's labels with uncertain as positive on both sides, as F1CheXbert counts."""
-    return _f1(settings, "positive", "chexbert")
 
-
-def f1_chexbert_certain(settings: ModelSettings) -> ReportMetric:
-    """Return the same with uncertain as negative, as MultiMedEval's classification and part of the literature."""
-    return _f1(settings, "negative", "chexbert_certain")
-
-
-def _f1(settings: ModelSettings, uncertain: Uncertain, prefix: str) -> ReportMetric:
     def score(*sides: Sequence[Reading]) -> ReportScores:
         gold, predicted = ([reading.classes for reading in side] for side in sides)
         return label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
 
     return _metric(settings, score)
+
+
+def f1_chexbert_certain(settings: ModelSettings) -> ReportMetric:
+    """Return the same with uncertain as negative, as MultiMedEval's classification and part of the literature."""
+    return f1_chexbert(settings, uncertain="negative", prefix="chexbert_certain")

@@ -14,16 +14,8 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 from medtasks.metrics.chest_findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural import text_encoders
 from medtasks.metrics.neural.metric_checkpoints import CHEXBERT, CHEXBERT_ENCODER, ChexbertFiles, read_chexbert
-from medtasks.metrics.neural.text_encoders import (
-    check_vocabulary,
-    encoding,
-    explained,
-    filled,
-    length_batches,
-    padded,
-    run_batches,
-)
 
 # Classes of each output: all of Finding, and only blank and positive for No Finding.
 CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
@@ -58,7 +50,7 @@ def read_config(files: ChexbertFiles) -> Any:
     """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
     path = files.encoder / "config.json"
     fix = f"remove it and run 'medtasks weights fetch {CHEXBERT_ENCODER}'"
-    with explained(lambda *_: f"{path} is damaged or not the configuration of a BERT encoder; {fix}"):
+    with text_encoders.explained(lambda *_: f"{path} is damaged or not the configuration of a BERT encoder; {fix}"):
         stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["model_type"] != "bert":
             raise ValueError(stored["model_type"])
@@ -70,10 +62,10 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     state = {key: tensor for key, tensor in read_chexbert(files.weights).items() if not key.startswith(_UNUSED)}
     fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     problem = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
-    with explained(lambda _, reason: f"{problem}: {reason}; remove both and run {fetches}"):
+    with text_encoders.explained(lambda _, reason: f"{problem}: {reason}; remove both and run {fetches}"):
         if broken := [name for name, tensor in state.items() if not torch.isfinite(tensor).all()]:
             raise ValueError(f"'{broken[0]}' holds values that are not finite")  # they would become labels
-        return filled(lambda: ChexbertNetwork(config), state)
+        return text_encoders.filled(lambda: ChexbertNetwork(config), state)
 
 
 def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[list[int]]:
@@ -82,11 +74,11 @@ def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[l
     Raises WeightsMissing for a vocabulary that is damaged, or larger than configured; a smaller one is logged.
     """
     fix = f"remove the folder and run 'medtasks weights fetch {CHEXBERT_ENCODER}'"
-    with explained(lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {fix}"):
+    with text_encoders.explained(lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {fix}"):
         tokenizer = BertTokenizer.from_pretrained(files.encoder, local_files_only=True)
     sizes = f"the vocabulary in {files.encoder} has {len(tokenizer)} entries, its config.json {config.vocab_size}"
     smaller = f"{sizes}; if it was cut short, labels are wrong: {fix}"
-    check_vocabulary(len(tokenizer), config.vocab_size, f"{sizes}; {fix}", smaller)
+    text_encoders.check_vocabulary(len(tokenizer), config.vocab_size, f"{sizes}; {fix}", smaller)
     encoded = tokenizer(list(texts), truncation=True, max_length=config.max_position_embeddings)
     return list(encoded["input_ids"])
 
@@ -100,12 +92,14 @@ def read_texts(
     network = load_network(files, config).to(device)
 
     def run(positions: Sequence[int]) -> list[tuple[tuple[int, ...], NDArray[np.float32]]]:
-        rows, mask = padded([ids[position] for position in positions], config.pad_token_id, device)
-        with encoding(device, settings.dtype):
+        rows, mask = text_encoders.padded([ids[position] for position in positions], config.pad_token_id, device)
+        with text_encoders.encoding(device, settings.dtype):
             vectors = network(rows, mask)
-        with encoding(device, "float32"):
+        with text_encoders.encoding(device, "float32"):
             classes = network.classes(vectors)
         return list(zip(map(tuple, classes.tolist()), vectors.cpu().numpy(), strict=True))
 
-    batches = length_batches([len(row) for row in ids], settings.batch_size or (16 if device.type == "cpu" else 256))
-    return run_batches(batches, run, description="CheXbert", progress=settings.progress)
+    batches = text_encoders.length_batches(
+        [len(row) for row in ids], settings.batch_size or (16 if device.type == "cpu" else 256)
+    )
+    return text_encoders.run_batches(batches, run, description="CheXbert", progress=settings.progress)

@@ -44,11 +44,10 @@ class ChexbertFiles:
 def find_chexbert(settings: ModelSettings) -> ChexbertFiles:
     """Find CheXbert's files.
 
-    ``settings.named_weights`` may have a file or folder for ``chexbert`` and a folder for ``bert-base-uncased``,
-    ``weights`` a file or folder for both: a folder ``bert-base-uncased`` in it or next to it has configuration and
-    vocabulary. The defaults are the fetched files.
+    ``settings.named_weights`` may have a file or folder for ``chexbert`` and a folder for ``bert-base-uncased``, which
+    may also be next to the former or in it. The defaults are the fetched files.
     """
-    configured = settings.weights_for(CHEXBERT)
+    configured = settings.named_weights.get(CHEXBERT)
     chosen, info = weights_path(CHEXBERT, configured), WEIGHTS[CHEXBERT]
     weights = complete_in(info, chosen) if chosen.is_dir() else chosen
     if weights is None:
@@ -153,11 +152,11 @@ class Archive:
 def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
     """Find an archive and its encoder on this machine, and read the archive's configuration.
 
-    ``settings.weights_for(model_type)`` is the packed archive, the folder of the unpacked one, or a folder with either
-    under the model's name; None for the fetched one. The encoder is ``pubmedbert`` or ``cxr-bert`` of the settings;
+    ``settings.named_weights`` may have the packed archive, the folder of the unpacked one, or a folder with either
+    under the model's name; by default the fetched one. The encoder is ``pubmedbert`` or ``cxr-bert`` of the settings;
     else the folder next to the archive with the name in its configuration; else the fetched one of that name.
     """
-    weights = weights_path(model_type, settings.weights_for(model_type))
+    weights = weights_path(model_type, settings.named_weights.get(model_type))
     places = (weights, weights / model_type, weights / f"{model_type}.tar.gz")
     path = next((place for place in places if place.is_file() or (place / _CONFIG).is_file()), None)
     if path is None:

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings, weights_path
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores, report_metric
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores, report_metric
 
 
 class RadCliQInputs(NamedTuple):
@@ -31,14 +30,14 @@ class RadCliQInputs(NamedTuple):
 
 @dataclass(frozen=True)
 class RadCliQModel:
-    """A linear model over standardised inputs: ``intercept + sum((input - mean) / scale * coefficient)``."""
+    """A linear model over standardised inputs."""
 
     means: RadCliQInputs
     scales: RadCliQInputs
     coefficients: RadCliQInputs
     intercept: float
 
-    def score(self, inputs: RadCliQInputs) -> float:
+    def score(self, inputs: Sequence[float]) -> float:
         """Return RadCliQ of one pair: about -1 to 6, lower is better."""
         terms = zip(inputs, self.means, self.scales, self.coefficients, strict=True)
         return self.intercept + sum((value - mean) / scale * weight for value, mean, scale, weight in terms)
@@ -73,18 +72,18 @@ MULTIMEDEVAL = {
     "bleu": "bleu_2",
 }
 
-_MODELS = ("radgraph", "chexbert", "distilroberta-base")
 
+def radcliq_v1(
+    settings: ModelSettings,
+    *,
+    key: str = "radcliq_v1",
+    model: RadCliQModel = RADCLIQ_V1,
+    sources: Mapping[str, str] = CXR_REPORT_METRIC,
+) -> ReportMetric:
+    """Return RadCliQ, by default v1 from the inputs of CXR-Report-Metric."""
 
-def _radcliq(key: str, model: RadCliQModel, sources: Mapping[str, str], settings: ModelSettings) -> ReportMetric:
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        check_lengths(references, hypotheses)
-        if settings.weights is not None:
-            raise MedTasksError(
-                f"RadCliQ has three models, so that one path ({settings.weights}) does not do; give paths by "
-                f"name: {', '.join(_MODELS)}"
-            )
-        for name in _MODELS:  # missing weights raise before any model runs
+        for name in ("radgraph", "chexbert", "distilroberta-base"):  # missing weights raise before any model runs
             weights_path(name, settings.named_weights.get(name))
         stated, columns = {"orientation": "lower is better"}, []
         for name, (source, source_key) in zip(RadCliQInputs._fields, sources.items(), strict=True):
@@ -96,7 +95,7 @@ def _radcliq(key: str, model: RadCliQModel, sources: Mapping[str, str], settings
             scores = report_metric(source, settings)(references=reference_texts, hypotheses=hypothesis_texts)
             stated |= {name: source_key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
             columns.append(scores.samples[source_key])
-        values = [model.score(RadCliQInputs(*row)) for row in zip(*columns, strict=True)]
+        values = [model.score(row) for row in zip(*columns, strict=True)]
         return mean_scores({key: values}, stated)
 
     return score
@@ -104,12 +103,7 @@ def _radcliq(key: str, model: RadCliQModel, sources: Mapping[str, str], settings
 
 def radcliq_v0(settings: ModelSettings) -> ReportMetric:
     """Return RadCliQ v0 from the inputs of CXR-Report-Metric."""
-    return _radcliq("radcliq_v0", RADCLIQ_V0, CXR_REPORT_METRIC, settings)
-
-
-def radcliq_v1(settings: ModelSettings) -> ReportMetric:
-    """Return RadCliQ v1 from the inputs of CXR-Report-Metric."""
-    return _radcliq("radcliq_v1", RADCLIQ_V1, CXR_REPORT_METRIC, settings)
+    return radcliq_v1(settings, key="radcliq_v0", model=RADCLIQ_V0)
 
 
 def radcliq_v1_multimedeval(settings: ModelSettings) -> ReportMetric:
@@ -117,4 +111,4 @@ def radcliq_v1_multimedeval(settings: ModelSettings) -> ReportMetric:
 
     Its BERTScore weighs tokens by their frequency in the hypotheses of the call: a pair's score depends on the others.
     """
-    return _radcliq("radcliq_v1_multimedeval", RADCLIQ_V1, MULTIMEDEVAL, settings)
+    return radcliq_v1(settings, key="radcliq_v1_multimedeval", sources=MULTIMEDEVAL)

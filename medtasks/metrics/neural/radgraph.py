@@ -17,8 +17,8 @@ import regex  # type: ignore[import-untyped]  # it has no types
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.metric_checkpoints import ModelType, open_archive
 from medtasks.metrics.neural.text_encoders import weights_digest
-from medtasks.metrics.overlaps import overlap_f1
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
+from medtasks.metrics.ngram_metrics import overlap_f1
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores
 
 _VERSION = 1  # of the code, to be raised when annotations change
 
@@ -125,46 +125,39 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
             }
         )
     scores = {name: overlap_f1(sets[0][name], sets[1][name]) for name in sets[0]}
-    return {
-        **scores,
-        "entity_f1": scores["simple"],
-        "combined": (scores["simple"] + scores["relation_f1"]) / 2,
-    }
-
-
-def _metric(
-    model_type: ModelType, prefix: str, names: Sequence[str], settings: ModelSettings, **stated: str
-) -> ReportMetric:
-    """Return the metric of :func:`rewards`; a pair with an empty text, or one without entities, scores 0."""
-
-    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        check_lengths(references, hypotheses)
-        pairs = list(zip(references, hypotheses, strict=True))
-        scored = [position for position, pair in enumerate(pairs) if all(pair)]
-        annotated = RadGraph(model_type, settings).annotate([text for position in scored for text in pairs[position]])
-        samples = {f"{prefix}_{name}": [0.0] * len(pairs) for name in names}
-        for position, first, second in zip(scored, annotated[::2], annotated[1::2], strict=True):
-            values = rewards(first, second)
-            for name in names:
-                samples[f"{prefix}_{name}"][position] = values[name]
-        return mean_scores(samples, {"model": model_type, "dtype": settings.dtype, **stated})
-
-    return score
+    return {**scores, "entity_f1": scores["simple"], "combined": (scores["simple"] + scores["relation_f1"]) / 2}
 
 
 _LEVELS = ("simple", "partial", "complete")
 
 
-def radgraph(settings: ModelSettings) -> ReportMetric:
-    """Return RadGraph F1 with the first RadGraph."""
-    return _metric("radgraph", "radgraph", _LEVELS, settings, case_sensitive="yes")
+def radgraph(
+    settings: ModelSettings, *, model_type: ModelType = "radgraph", names: Sequence[str] = _LEVELS
+) -> ReportMetric:
+    """Return RadGraph F1, by default with the first RadGraph, from :func:`rewards`.
+
+    A pair with an empty text, or one without entities, scores 0.
+    """
+
+    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        pairs = list(zip(references, hypotheses, strict=True))
+        scored = [position for position, pair in enumerate(pairs) if all(pair)]
+        annotated = RadGraph(model_type, settings).annotate([text for position in scored for text in pairs[position]])
+        rows = [dict.fromkeys(names, 0.0) for _ in pairs]
+        for position, first, second in zip(scored, annotated[::2], annotated[1::2], strict=True):
+            rows[position] = rewards(first, second)
+        samples = {f"{model_type.replace('-', '_')}_{name}": [row[name] for row in rows] for name in names}
+        stated = {"case_sensitive": "yes"} if names == _LEVELS else {}
+        return mean_scores(samples, {"model": model_type, "dtype": settings.dtype, **stated})
+
+    return score
 
 
 def radgraph_xl(settings: ModelSettings) -> ReportMetric:
     """Return RadGraph F1 with RadGraph-XL, whose labels and words differ, so that scores are not comparable."""
-    return _metric("radgraph-xl", "radgraph_xl", _LEVELS, settings, case_sensitive="yes")
+    return radgraph(settings, model_type="radgraph-xl")
 
 
 def radgraph_combined(settings: ModelSettings) -> ReportMetric:
     """Return CXR-Report-Metric's scores, for RadCliQ; an empty reference, which it cannot score, scores 0."""
-    return _metric("radgraph", "radgraph", ("combined", "entity_f1", "relation_f1"), settings)
+    return radgraph(settings, names=("combined", "entity_f1", "relation_f1"))

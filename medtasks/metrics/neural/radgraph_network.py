@@ -17,16 +17,8 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural import text_encoders
 from medtasks.metrics.neural.metric_checkpoints import Archive, Contents
-from medtasks.metrics.neural.text_encoders import (
-    check_vocabulary,
-    encoding,
-    explained,
-    filled,
-    length_batches,
-    padded,
-    run_batches,
-)
 
 # Replacements for the encoder; annotations have the original words. Source: ``DyGIEReader`` of the package.
 READ_AS = {"/.": ".", "/?": "?"}
@@ -42,19 +34,25 @@ class WordEncoder:
 
     def __init__(self, archive: Archive, state: Mapping[str, Tensor], device: torch.device, dtype: str) -> None:
         folder = archive.encoder
-        with explained(lambda _, reason: f"the encoder's vocabulary in {folder} cannot be read ({reason})"):
+        with text_encoders.explained(
+            lambda _, reason: f"the encoder's vocabulary in {folder} cannot be read ({reason})"
+        ):
             self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         # Without a vocabulary transformers silently builds a tokenizer without words.
         if len(self._tokenizer) <= len(self._tokenizer.all_special_tokens):
             raise WeightsMissing(f"the encoder's vocabulary (vocab.txt or tokenizer.json) is missing from {folder}")
         weights = {name.removeprefix(_ENCODER): tensor for name, tensor in state.items() if name.startswith(_ENCODER)}
         weights.pop("embeddings.position_ids", None)  # a buffer that older releases of transformers saved
-        with explained(lambda _, reason: f"RadGraph's weights do not fit the encoder in {folder} ({reason})"):
+        with text_encoders.explained(
+            lambda _, reason: f"RadGraph's weights do not fit the encoder in {folder} ({reason})"
+        ):
             config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
-            self._model: Any = filled(lambda: AutoModel.from_config(config), weights).to(device)
+            self._model: Any = text_encoders.filled(lambda: AutoModel.from_config(config), weights).to(device)
         entries, size = len(self._tokenizer), int(self._model.get_input_embeddings().num_embeddings)
         sizes = f"the vocabulary in {folder} has {entries} wordpieces, but the encoder in {archive.path} {size}"
-        check_vocabulary(entries, size, sizes, f"{sizes}; if the vocabulary was cut short, scores are wrong")
+        text_encoders.check_vocabulary(
+            entries, size, sizes, f"{sizes}; if the vocabulary was cut short, scores are wrong"
+        )
         self._device, self._dtype, self._window = device, dtype, archive.max_length - 2
 
     def pieces(self, reports: Sequence[Sequence[str]]) -> list[list[list[int]]]:
@@ -81,7 +79,7 @@ class WordEncoder:
         sums = torch.zeros(len(counts), self._model.config.hidden_size, device=self._device)
         vectors = []
         for at in range(0, len(segments), batch_size):
-            ids, mask = padded(segments[at : at + batch_size], 0, self._device)
+            ids, mask = text_encoders.padded(segments[at : at + batch_size], 0, self._device)
             with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._dtype == "bfloat16"):
                 hidden: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
             # Without [CLS] and [SEP]: a piece is followed by another piece or by [SEP].
@@ -114,12 +112,9 @@ class SpanNetwork:
 
     def __init__(self, archive: Archive, contents: Contents, device: torch.device) -> None:
         self._contents, self._device, self._per_word = contents, device, archive.spans_per_word
-        relation, entity = (
-            f"{archive.model_type}__relation_labels",
-            f"_ner._ner_scorers.{archive.model_type}__ner_labels",
-        )
-        pruner = f"_relation._mention_pruners.{relation}._scorer"
-        names = [(f"{scorer}.0._module", f"{scorer}.1._module") for scorer in (entity, pruner)]
+        relation, entity = (f"{archive.model_type}__{kind}_labels" for kind in ("relation", "ner"))
+        scorers = (f"_ner._ner_scorers.{entity}", f"_relation._mention_pruners.{relation}._scorer")
+        names = [(f"{scorer}.0._module", f"{scorer}.1._module") for scorer in scorers]
         names.append((f"_relation._relation_feedforwards.{relation}", f"_relation._relation_scorers.{relation}"))
         try:
             self._widths = contents.state[_WIDTHS][: archive.max_span_width].float().to(device)
@@ -154,9 +149,8 @@ class SpanNetwork:
         number = (is_entity.cumsum(0) - 1)[chosen].tolist()
         numbers = torch.split(torch.arange(len(chosen)), torch.bincount(owner[chosen], minlength=len(reports)).tolist())
         # All pairs of candidates of one report, either way round and each with itself, shape (pairs, 2).
-        pairs = torch.cat(
-            [torch.empty(0, 2, dtype=torch.long), *(torch.cartesian_prod(spans, spans) for spans in numbers)]
-        )
+        none = torch.empty(0, 2, dtype=torch.long)
+        pairs = torch.cat([none, *(torch.cartesian_prod(spans, spans) for spans in numbers)])
         related = self._relations(vectors, mentions[best_spans], pairs)
         entities = torch.stack([owner, starts, ends, label])[:, is_entity].T.tolist()
         return self._written(reports, entities, [(number[a], number[b], kind) for a, b, kind in related])
@@ -227,9 +221,11 @@ class Annotator:
         pieces = self._encoder.pieces(reports)
 
         def run(batch: Sequence[int]) -> list[Entities]:
-            with encoding(self._device, "float32"):
+            with text_encoders.encoding(self._device, "float32"):
                 vectors = self._encoder.vectors([pieces[position] for position in batch], self._batch_size)
                 return self._network.predict(vectors, [reports[position] for position in batch])
 
-        batches = length_batches([sum(map(len, words)) for words in pieces], self._batch_size, self._window)
-        return run_batches(batches, run, description="RadGraph", progress=self._progress)
+        batches = text_encoders.length_batches(
+            [sum(map(len, words)) for words in pieces], self._batch_size, self._window
+        )
+        return text_encoders.run_batches(batches, run, description="RadGraph", progress=self._progress)

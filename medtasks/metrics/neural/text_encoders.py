@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PADDING = 0.1  # of a batch's longest text
-_ALWAYS_ALLOWED = 8  # tokens
-
 
 def length_batches(lengths: Sequence[int], batch_size: int, window: int | None = None) -> list[list[int]]:
     """Group texts of similar length, counted in tokens; return their positions.
@@ -41,7 +38,7 @@ def length_batches(lengths: Sequence[int], batch_size: int, window: int | None =
         segments = max(1, math.ceil(lengths[position] / window)) if window else 1
         if segments > room or length < shortest or not batches:
             batches.append([])
-            room, shortest = batch_size, length - max(_PADDING * length, _ALWAYS_ALLOWED)
+            room, shortest = batch_size, length - max(0.1 * length, 8)
         batches[-1].append(position)
         room -= segments
     return batches
@@ -107,7 +104,6 @@ def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
     import torch
 
     # Products of float32 are exact, even if an evaluated model has allowed TF32 or bfloat16 in this process.
-
     backends: Any = torch.backends
     products = [backends.cuda.matmul, backends.mkldnn.matmul]
     before = [product.fp32_precision for product in products]

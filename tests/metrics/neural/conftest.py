@@ -45,17 +45,26 @@ def save(model: PreTrainedModel, folder: Path) -> None:
     model.save_pretrained(folder)
 
 
-@pytest.fixture(scope="session")
-def roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A RoBERTa of three layers and 62 tokens at most, whose tokens are single bytes; without a stated length."""
-    folder = tmp_path_factory.mktemp("roberta")
+def write_roberta(folder: Path, **sizes: int) -> Path:
+    """A RoBERTa whose tokens are single bytes; without a stated length."""
     vocabulary = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(ByteLevel.alphabet())]
     (folder / "vocab.json").write_text(json.dumps({token: place for place, token in enumerate(vocabulary)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
     torch.manual_seed(1)
-    config = RobertaConfig(vocab_size=len(vocabulary), max_position_embeddings=64, type_vocab_size=1, **SIZE)
-    save(RobertaForMaskedLM(config), folder)
+    save(RobertaForMaskedLM(RobertaConfig(vocab_size=len(vocabulary), type_vocab_size=1, **SIZE | sizes)), folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A RoBERTa of three layers and 62 tokens at most."""
+    return write_roberta(tmp_path_factory.mktemp("roberta"), max_position_embeddings=64)
+
+
+@pytest.fixture(scope="session")
+def deep_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A RoBERTa of as many layers as BERTScore's metrics read."""
+    return write_roberta(tmp_path_factory.mktemp("deep"), max_position_embeddings=514, num_hidden_layers=17)
 
 
 @pytest.fixture(scope="session")

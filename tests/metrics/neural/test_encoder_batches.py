@@ -78,23 +78,6 @@ def test_a_single_text_too_large_for_memory_is_one_sentence():
     assert str(caught.value) == expected
 
 
-def test_other_errors_come_through_after_what_was_computed():
-    kept = {}
-
-    def run(positions):
-        if 0 in positions:
-            raise RuntimeError("shapes differ")
-        return positions
-
-    def keep():
-        for position, result in run_batches([[3], [2], [0], [1]], run, description="Model", progress=False):
-            kept[position] = result
-
-    with pytest.raises(RuntimeError, match="shapes differ"):
-        keep()
-    assert kept == {3: 3, 2: 2}
-
-
 def test_digest_is_of_the_bytes_and_reads_a_file_once(tmp_path, monkeypatch):
     one, other = tmp_path / "one", tmp_path / "other"
     one.write_bytes(b"abc")
@@ -142,11 +125,3 @@ def test_products_are_exact_within_and_as_before_afterwards(error):
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision("highest")
-
-
-def test_bfloat16_is_autocast():
-    weights = torch.randn(8, 8)
-    with encoding(torch.device("cpu"), "bfloat16"):
-        assert (weights @ weights).dtype is torch.bfloat16
-    with encoding(torch.device("cpu"), "float32"):
-        assert (weights @ weights).dtype is torch.float32

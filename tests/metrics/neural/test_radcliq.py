@@ -6,107 +6,26 @@ import re
 
 import pytest
 
-from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import radcliq
 from medtasks.metrics.neural.radcliq import CXR_REPORT_METRIC, RADCLIQ_V0, RADCLIQ_V1, RadCliQInputs
-from medtasks.metrics.report_metrics import ReportScores, report_metric
+from medtasks.metrics.report_metrics import report_metric
 
 from ...tables import each_row
 
 NAMES = ("radcliq_v0", "radcliq_v1", "radcliq_v1_multimedeval")
 
 
-@each_row(
-    "inputs, v0, v1",
-    [
-        ((1, 1, 1, 1), -0.242133422944, -1.440690282805),
-        ((0, 0, 0, 0), 5.516160804054, 2.450143083327),
-        ((0.5, 1, 1, 1), 0.552383693859, -0.818082117696),
-        ((0.5, 0.5, 0.5, 0.5), 2.637013690555, 0.504726400261),
-        ((0.2, 0.35, 0.45, 0.15), 3.408987418114, 1.175656683991),
-        ((0.23, 0.41, 0.62, 0.18), 2.883671647830, 0.870138284137),
-        ((0, -0.1, 0.05, 0), 5.723475232176, 2.565489030840),
-        ((0.5398376019, 0.6312549595, 0.7716797867, 0.4607372065), 1.641666666667, -0.031821034150),
-        ((0.146, 0.304, 0.331, 0.094), 3.8161979427, 1.4372150841),
-        ((0.191, 0.377, 0.556, 0.192), 3.1734314691, 1.0368450061),
-        ((0.039, -0.056, 0.284, 0.077), 5.1456749136, 2.2115118200),
-    ],
-)
-def test_worked_examples(inputs, v0, v1):
-    assert RADCLIQ_V0.score(RadCliQInputs(*inputs)) == pytest.approx(v0, abs=1e-9)
-    assert RADCLIQ_V1.score(RadCliQInputs(*inputs)) == pytest.approx(v1, abs=1e-9)
-
-
 def test_golden_radcliq(golden):
     lines = (golden / "metrics" / "radcliq.jsonl").read_text().splitlines()
     cases = [json.loads(line) for line in lines]
     assert cases
+    assert RADCLIQ_V1.score((0.2, 0.35, 0.45, 0.15)) == pytest.approx(1.175656683991, abs=1e-9)
     for case in cases:
         inputs = RadCliQInputs(*(case[name] for name in ("radgraph_combined", "bertscore", "semb", "bleu2")))
         assert RADCLIQ_V0.score(inputs) == pytest.approx(case["v0"], abs=1e-9)
         assert RADCLIQ_V1.score(inputs) == pytest.approx(case["v1"], abs=1e-9)
-
-
-def test_bleu_counts_against_a_report_in_v0_and_not_at_all_in_v1():
-    low, high = RadCliQInputs(0.3, 0.3, 0.3, 0.0), RadCliQInputs(0.3, 0.3, 0.3, 1.0)
-    assert RADCLIQ_V0.score(high) - RADCLIQ_V0.score(low) == pytest.approx(0.7139418527)
-    assert abs(RADCLIQ_V1.score(high) - RADCLIQ_V1.score(low)) < 1e-10
-
-
-@pytest.fixture
-def recorded(monkeypatch):
-    """Stand-ins for the inputs' metrics; returns what they were given."""
-    seen = {}
-    values = {
-        "radgraph_combined": {"radgraph_combined": [0.2, 1.0], "radgraph_entity_f1": [9, 9]},
-        "radgraph": {"radgraph_simple": [9, 9], "radgraph_partial": [0.2, 1.0], "radgraph_complete": [9, 9]},
-        "bertscore": {"bertscore_f1": [9, 9], "rescaled_bertscore_f1": [0.35, 1.0]},
-        "bertscore_multimedeval": {"idf_bertscore_f1": [9, 9], "rescaled_idf_bertscore_f1": [0.35, 1.0]},
-        "chexbert": {"chexbert_similarity": [0.45, 1.0]},
-        "radcliq_bleu": {"radcliq_bleu_2": [0.15, 1.0]},
-        "bleu": {"bleu_1": [9, 9], "bleu_2": [0.15, 1.0], "bleu_4": [9, 9]},
-    }
-
-    def stand_in(name, settings):
-        def score(*, references, hypotheses):
-            seen[name] = (list(references), list(hypotheses), settings)
-            return ReportScores(values[name], {}, {"dtype": settings.dtype})
-
-        return score
-
-    monkeypatch.setattr(radcliq, "report_metric", stand_in)
-    monkeypatch.setattr(radcliq, "weights_path", lambda name, given: given)
-    return seen
-
-
-REFERENCES = ["No  pleural   effusion.", "Heart\n\n large."]
-HYPOTHESES = ["No effusion.", "Heart  large"]
-
-
-@pytest.mark.parametrize(
-    ("name", "sources", "expected"),
-    [
-        ("radcliq_v0", CXR_REPORT_METRIC, [3.408987418, -0.242133423]),
-        ("radcliq_v1", CXR_REPORT_METRIC, [1.175656684, -1.440690283]),
-        ("radcliq_v1_multimedeval", radcliq.MULTIMEDEVAL, [1.175656684, -1.440690283]),
-    ],
-)
-def test_inputs_stand_where_the_model_wants_them(recorded, name, sources, expected):
-    metric = getattr(radcliq, name)(ModelSettings(dtype="bfloat16"))
-    scores = metric(references=REFERENCES, hypotheses=HYPOTHESES)
-    assert set(recorded) == set(sources)
-    assert scores.samples == {name: pytest.approx(expected, abs=1e-8)}
-    assert scores.settings["orientation"] == "lower is better"
-    assert scores.settings["similarity.dtype"] == "bfloat16"
-    assert [scores.settings[field] for field in RadCliQInputs._fields] == list(sources.values())
-
-
-def test_only_bertscore_sees_single_spaces_and_keeps_line_ends(recorded):
-    radcliq.radcliq_v1(ModelSettings())(references=REFERENCES, hypotheses=HYPOTHESES)
-    assert recorded["bertscore"][:2] == (["No pleural effusion.", "Heart\n\n large."], ["No effusion.", "Heart large"])
-    for name in ("radgraph_combined", "chexbert", "radcliq_bleu"):
-        assert recorded[name][:2] == (REFERENCES, HYPOTHESES)
 
 
 @each_row("name", NAMES)
@@ -116,14 +35,6 @@ def test_missing_weights_are_told_before_any_model_runs(name, monkeypatch, tmp_p
     settings = ModelSettings(named_weights={"radgraph": tmp_path / "radgraph.tar.gz"})
     with pytest.raises(WeightsMissing, match="medtasks weights fetch chexbert"):
         report_metric(name, settings)(references=["a"], hypotheses=["b"])
-
-
-@each_row("name", NAMES)
-def test_one_path_for_three_models_is_refused(name, tmp_path):
-    with pytest.raises(MedTasksError, match="by name: radgraph, chexbert, distilroberta-base"):
-        report_metric(name, ModelSettings(weights=tmp_path))(references=["a"], hypotheses=["b"])
-    with pytest.raises(ValueError, match="1 references and 0 hypotheses"):
-        report_metric(name, ModelSettings())(references=["a"], hypotheses=[])
 
 
 @pytest.fixture
@@ -140,8 +51,8 @@ def tiny(golden, tmp_path):
 
 def test_golden_radcliq_end_to_end(golden, tiny):
     pairs = json.loads((golden / "metrics/bertscore/expected.json").read_text())["pairs"][:6]
-    references = [pair["reference"] for pair in pairs] + ["", "Clear.", "  ", "x"]
-    hypotheses = [pair["hypothesis"] for pair in pairs] + ["Clear.", "", "", "résumé 肺 " * 2500]
+    references = [pair["reference"] for pair in pairs] + ["", "No  pleural   effusion.", "Heart\n\n large.", "x"]
+    hypotheses = [pair["hypothesis"] for pair in pairs] + ["Clear.", "", "Heart  large", "résumé 肺 " * 2500]
     texts = {"references": references, "hypotheses": hypotheses}
     bert = report_metric("bertscore", tiny)(**texts).samples["rescaled_bertscore_f1"]
     assert list(bert[:6]) == pytest.approx([pair["no_idf_rescaled"][2] for pair in pairs], abs=1e-4)
@@ -152,6 +63,8 @@ def test_golden_radcliq_end_to_end(golden, tiny):
             report_metric(metric, tiny)(**(single if metric == "bertscore" else texts)).samples[key]
             for metric, key in sources.items()
         ]
+        assert [scores.settings[field] for field in RadCliQInputs._fields] == list(sources.values())
+        assert (scores.settings["orientation"], scores.settings["similarity.dtype"]) == ("lower is better", "float32")
         model = RADCLIQ_V0 if name == "radcliq_v0" else RADCLIQ_V1
         expected = [model.score(RadCliQInputs(*row)) for row in zip(*columns, strict=True)]
         assert list(scores.samples[name]) == pytest.approx(expected, abs=1e-6)

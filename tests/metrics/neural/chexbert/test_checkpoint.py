@@ -26,7 +26,8 @@ def own(tiny, tmp_path):
 
 
 def settings(weights=None, **named):
-    return ModelSettings(weights=weights, named_weights=named, device="cpu", cache=None, progress=False)
+    named |= {"chexbert": weights} if weights else {}
+    return ModelSettings(named_weights=named, device="cpu", cache=None, progress=False)
 
 
 def classes(chosen):

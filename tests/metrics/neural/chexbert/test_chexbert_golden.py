@@ -33,7 +33,7 @@ def expected(folder):
 
 @pytest.fixture
 def recorded(folder):
-    return ModelSettings(weights=folder, device="cpu", cache=None, progress=False)
+    return ModelSettings(named_weights={"chexbert": folder}, device="cpu", cache=None, progress=False)
 
 
 def sides(expected):

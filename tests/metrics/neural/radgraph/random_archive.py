@@ -161,16 +161,9 @@ def archive_config(encoder: str, size: Size) -> dict[str, Any]:
 
 
 def write_archive(folder: Path, model_type: str, size: Size | None = None, *, encoder: str = "encoder") -> Path:
-    """Write ``MODEL_TYPE/`` and ``encoder/`` into a folder.
+    """Write ``MODEL_TYPE/`` and ``encoder/`` into a folder; return the unpacked archive.
 
-    Args:
-        folder: Where to write.
-        model_type: ``"radgraph"`` or ``"radgraph-xl"``.
-        size: Sizes.
-        encoder: Name that the archive gives its encoder; the package needs the path of the folder.
-
-    Returns:
-        The unpacked archive.
+    ``encoder`` is the name that the archive gives its encoder; the package needs the path of the folder.
     """
     size = size or Size()
     labels = V1_LABELS if model_type == "radgraph" else XL_LABELS

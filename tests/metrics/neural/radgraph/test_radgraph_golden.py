@@ -24,7 +24,7 @@ def expected(folder):
 
 @pytest.fixture(params=["radgraph.tar.gz", "radgraph", "."])
 def given(request, folder):
-    return ModelSettings(weights=folder / request.param, device="cpu", cache=None, progress=False)
+    return ModelSettings(named_weights={"radgraph": folder / request.param}, device="cpu", cache=None, progress=False)
 
 
 @each_row("batch_size", [None, 1])

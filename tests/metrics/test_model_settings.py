@@ -1,21 +1,25 @@
-"""Where weights are looked for, and how explicit paths reach a metric."""
+"""Where weights are looked for, settings of metrics with a model, and the cache of results by text."""
 
+import sqlite3
 from pathlib import Path
 
 import huggingface_hub
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
-from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, fetch, weights_folder, weights_path
+from medtasks.metrics.model_settings import (
+    WEIGHTS,
+    ModelSettings,
+    TextCache,
+    fetch,
+    text_key,
+    weights_folder,
+    weights_path,
+)
 
 from ..tables import each_row
-
-
-@pytest.fixture
-def shared(tmp_path, monkeypatch):
-    folder = tmp_path / "shared"
-    monkeypatch.setenv("MEDTASKS_WEIGHTS", str(folder))
-    return folder
 
 
 def put(folder, *names):
@@ -35,7 +39,7 @@ def test_what_is_missing_is_named_with_source_size_and_command(name):
         weights_path(name)
     said = str(raised.value)
     assert str(weights_folder(name)) in said
-    assert info.source in said
+    assert f"https://huggingface.co/{info.hub}" in said
     assert f"{info.size:,.0f} MB" in said
     assert f"'medtasks weights fetch {name}'" in said
     assert "\n" not in said
@@ -45,8 +49,19 @@ def test_single_files_and_folders_are_found():
     archive = put(weights_folder("radgraph"), "radgraph.tar.gz") / "radgraph.tar.gz"
     assert weights_path("radgraph") == archive
     assert weights_path("distilroberta-base", archive) == archive
+    with pytest.raises(WeightsMissing, match=r"mine\.tar\.gz does not exist"):
+        weights_path("radgraph", Path("/nowhere/mine.tar.gz"))
     folder = put(weights_folder("distilroberta-base"), *ROBERTA)
     assert weights_path("distilroberta-base") == folder
+
+
+def test_a_shared_folder_goes_before_the_own_and_is_not_fetched(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_WEIGHTS", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("downloaded"))
+    own = put(weights_folder("radgraph"), "radgraph.tar.gz")
+    assert weights_path("radgraph") == own / "radgraph.tar.gz"
+    there = put(tmp_path / "radgraph", "radgraph.tar.gz") / "radgraph.tar.gz"
+    assert weights_path("radgraph") == fetch("radgraph") == there
 
 
 @pytest.mark.parametrize("gone", ["config.json", "model.safetensors"])
@@ -54,22 +69,6 @@ def test_half_a_download_does_not_count(gone):
     put(weights_folder("distilroberta-base"), *(name for name in ROBERTA if name != gone))
     with pytest.raises(WeightsMissing, match="incomplete"):
         weights_path("distilroberta-base")
-
-
-def test_a_shared_folder_goes_before_the_own(shared):
-    own = put(weights_folder("radgraph"), "radgraph.tar.gz")
-    assert weights_path("radgraph") == own / "radgraph.tar.gz"
-    there = put(shared / "radgraph", "radgraph.tar.gz")
-    assert weights_path("radgraph") == there / "radgraph.tar.gz"
-
-
-def test_given_paths_go_first_and_must_exist(tmp_path):
-    put(weights_folder("radgraph"), "radgraph.tar.gz")
-    given = tmp_path / "mine.tar.gz"
-    with pytest.raises(WeightsMissing, match=r"mine\.tar\.gz does not exist"):
-        weights_path("radgraph", given)
-    given.touch()
-    assert weights_path("radgraph", given) == given
 
 
 def test_fetching_asks_for_the_files_of_the_entry_only(monkeypatch):
@@ -84,12 +83,6 @@ def test_fetching_asks_for_the_files_of_the_entry_only(monkeypatch):
     assert asked == [("StanfordAIMI/RRG_scorers", ["chexbert.pth"], weights_folder("chexbert"))]
 
 
-def test_what_is_shared_is_not_fetched(shared, monkeypatch):
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("downloaded"))
-    put(shared / "radgraph", "radgraph.tar.gz")
-    assert fetch("radgraph") == shared / "radgraph" / "radgraph.tar.gz"
-
-
 def test_without_network_the_place_for_the_files_is_told(monkeypatch):
     def download(*_, **__):
         raise ConnectionError("no route to host\nand more")
@@ -102,16 +95,6 @@ def test_without_network_the_place_for_the_files_is_told(monkeypatch):
     assert "\n" not in str(raised.value)
 
 
-def test_named_weights_of_settings(tmp_path):
-    settings = ModelSettings(weights=tmp_path / "all", named_weights={"radgraph": tmp_path / "one"})
-    assert settings.weights_for("radgraph") == tmp_path / "one"
-    assert settings.weights_for("chexbert") == tmp_path / "all"
-    assert ModelSettings().weights_for("chexbert") is None
-    assert hash(ModelSettings()) == hash(ModelSettings())
-    with pytest.raises(UnknownName, match="did you mean 'radgraph'"):
-        ModelSettings(named_weights={"radgrph": tmp_path})
-
-
 def test_settings_from_the_environment(monkeypatch):
     assert ModelSettings.from_environment() == ModelSettings()
     monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", " cpu ")
@@ -120,6 +103,9 @@ def test_settings_from_the_environment(monkeypatch):
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
     with pytest.raises(MedTasksError, match="MEDTASKS_METRICS_DTYPE=float16 is unknown"):
         ModelSettings.from_environment()
+    assert hash(ModelSettings()) == hash(ModelSettings())
+    with pytest.raises(UnknownName, match="did you mean 'radgraph'"):
+        ModelSettings(named_weights={"radgrph": Path("x")})
 
 
 def test_a_repository_on_the_hub_is_downloaded_once(monkeypatch):
@@ -130,8 +116,7 @@ def test_a_repository_on_the_hub_is_downloaded_once(monkeypatch):
         put(Path(local_dir), *ROBERTA)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    named = {"distilroberta-base": Path("somebody/my-roberta.v2")}
-    given = ModelSettings(named_weights=named).weights_for("distilroberta-base")
+    given = Path("somebody/my-roberta.v2")
     first = weights_path("distilroberta-base", given)
     assert first.name == "somebody--my-roberta.v2"
     assert weights_path("distilroberta-base", given) == first
@@ -146,3 +131,44 @@ def test_a_path_that_is_not_there_is_no_repository(monkeypatch, path):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("downloaded"))
     with pytest.raises(WeightsMissing, match="does not exist"):
         weights_path("chexbert", Path(path))
+
+
+TEXTS = st.lists(st.text(max_size=6), max_size=3)
+
+
+@given(TEXTS, TEXTS)
+def test_keys_tell_texts_and_their_borders_apart(one, other):
+    assert (text_key(*one) == text_key(*other)) == (one == other)
+    assert text_key("\ud83d") != text_key("?")
+
+
+def test_values_come_back(tmp_path):
+    cache = TextCache(tmp_path / "deep" / "folder", "model")
+    values = {text_key(str(number)): bytes([number % 256]) * number for number in range(1234)}
+    assert cache.get(list(values)) == {}
+    cache.put(values)
+    assert cache.get([*values, text_key("unknown")]) == values
+    cache.put({text_key("1"): b"new"})
+    again, other = (TextCache(tmp_path / "deep" / "folder", model) for model in ("model", "other"))
+    assert again.get([text_key("1")]) == {text_key("1"): b"new"}
+    assert other.get([text_key("1")]) == {}
+
+
+def test_a_place_that_cannot_be_written_costs_one_warning(tmp_path, warnings):
+    (tmp_path / "file").touch()
+    cache = TextCache(tmp_path / "file", "model")
+    cache.put({text_key("a"): b"1"})
+    cache.put({text_key("b"): b"1"})
+    assert cache.get([text_key("a")]) == {}
+    assert len(warnings) == 1
+
+
+def test_a_file_without_its_table_is_empty(tmp_path, warnings):
+    cache = TextCache(tmp_path, "model")
+    cache.put({text_key("a"): b"1"})
+    (file,) = tmp_path.iterdir()
+    with sqlite3.connect(file) as connection:
+        connection.execute("DROP TABLE texts")
+    assert cache.get([text_key("a")]) == {}
+    cache.put({text_key("a"): b"2"})
+    assert cache.get([text_key("a")]) == {text_key("a"): b"2"}
