@@ -10,13 +10,16 @@ from medtasks.extract.extractor_registry import extractor_of
 from medtasks.extract.published.letter_choice import DIRECT, REASONED, first_letter, last_answer, named_options
 from medtasks.extract.published.medevalkit_choice import (
     boxed,
+    declared_answer,
+    is_open_right,
     kit_answer,
     most_similar,
+    open_answers,
+    parsed_option,
     parsed_reply,
     tag_contents,
     tagged,
 )
-from medtasks.extract.published.medevalkit_mmmu import declared_answer, is_open_right, open_answers, parsed_option
 from medtasks.metrics.metric import mean
 
 from .reading import recorded
@@ -130,6 +133,7 @@ def test_golden_medevalkit_medvlthinker(cases):
 
 def test_golden_medevalkit_medxpertqa_authors(cases):
     for case in cases("medxpertqa_authors"):
-        found = first_letter(case["reply"], case["options"], {"ao": DIRECT, "cot": REASONED}[case["mode"]]).value
+        sample = Sample({"options": ["x"] * case["options"]})
+        found = first_letter(case["reply"], sample, trigger={"ao": DIRECT, "cot": REASONED}[case["mode"]]).value
         assert ([found] if found else []) == case["prediction"], case
         assert (found == case["gold"]) == case["correct"], case
