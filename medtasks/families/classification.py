@@ -11,16 +11,9 @@ from typing import Any, ClassVar
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.labeler import from_labels
+from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, is_right
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
-from medtasks.families.counts import (
-    INVALID_RATE,
-    LABELLED_SAMPLE_COUNTS,
-    SAMPLE_COUNTS,
-    answered,
-    judge_failed_rate,
-    judged,
-)
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
 from medtasks.metrics.class_scores import (
     MULTICLASS_METRICS,
@@ -110,7 +103,7 @@ FEW_IMAGES = 10  # of a class, below which values and intervals of means over cl
 
 def _images_by_class(scores: Scores) -> dict[str, int]:
     numbers: Counter[int] = Counter()
-    scored = answered(scores)
+    scored = counts.answered(scores)
     for target in (score["target"] for score in scored):
         numbers.update([target] if isinstance(target, int) else [n for n, present in enumerate(target) if present])
     classes = max((score.get("classes") or len(score["target"]) for score in scored), default=0)
@@ -152,13 +145,13 @@ class Classification(TaskFamily):
     extractor = "robust_class"
     rotated = "medtasks.hooks.rotations.process_classes"
     metrics: Sequence[AnyMetric] = (
-        *_panel_metrics(MULTICLASS_METRICS, _MULTICLASS, _CLASSES, answered),
-        INVALID_RATE,
-        *SAMPLE_COUNTS,
+        *_panel_metrics(MULTICLASS_METRICS, _MULTICLASS, _CLASSES, counts.answered),
+        counts.INVALID_RATE,
+        *counts.SAMPLE_COUNTS,
     )
     # A value for single samples; the metrics above are means over classes.
     compared_only: ClassVar[tuple[Metric[Score], ...]] = (
-        Metric("right_answers", selection=answered, role=Role.MAIN, description=ACCURACY, of=is_right),
+        Metric("right_answers", selection=counts.answered, role=Role.MAIN, description=ACCURACY, of=is_right),
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
@@ -205,12 +198,12 @@ class MultiLabel(TaskFamily):
     kind = AnswerKind.LABELS
     extractor = "robust_labels"
     metrics: Sequence[AnyMetric] = (
-        *_panel_metrics(MULTILABEL_METRICS, _MULTILABEL, _LABELS, judged),
-        replace(INVALID_RATE, selection=judged),
-        judge_failed_rate(
+        *_panel_metrics(MULTILABEL_METRICS, _MULTILABEL, _LABELS, counts.judged),
+        replace(counts.INVALID_RATE, selection=counts.judged),
+        counts.judge_failed_rate(
             "The labeler failed for {share} of {answered} replies; they are left out of the other metrics."
         ),
-        *LABELLED_SAMPLE_COUNTS,
+        *counts.LABELLED_SAMPLE_COUNTS,
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:

@@ -36,13 +36,14 @@ NAMED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "visual_hallucination.process_results_eleven": ("hallucination", "COMPONENT_REPORTS_ELEVEN"),
         "knowledge_hallucination.process_results": ("hallucination", "KNOWLEDGE_QUESTIONS"),
         "knowledge_hallucination.process_results_eleven": ("hallucination", "KNOWLEDGE_QUESTIONS_ELEVEN"),
-        "kit_choice.process_likelihoods": ("kit_choice", "KIT_LIKELIHOODS"),
+        "kit_choice.process_likelihoods": ("choice", "KIT_LIKELIHOODS"),
         "judged_questions.process_results": ("kit_questions", "JUDGED_QUESTIONS"),
         "submission.process_results": ("submission", "SUBMISSION"),
         "kit_submission.process_results": ("submission", "ANSWERS_TO_SUBMIT"),
         "rotations.process_results": ("rotations", "ROTATED_CHOICE"),
         "rotations.process_classes": ("rotations", "ROTATED_CLASSES"),
         "rotations.process_listed": ("rotations", "ROTATED_MULTI_SELECT"),
+        "kit_choice.process_results": ("choice", "KIT_CHOICE"),
     }
 )
 """Module and name of a family, by its hook in task files without ``medtasks.hooks.``."""

@@ -13,8 +13,9 @@ from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families import submission
+from medtasks.families.choice import KIT_CHOICE as FAMILY
+from medtasks.families.choice import KIT_LIKELIHOODS
 from medtasks.families.family import Reply, Row
-from medtasks.families.kit_choice import FAMILY, KIT_LIKELIHOODS
 from medtasks.families.rotations import ROTATED_CHOICE
 from medtasks.metrics.metric import evaluate
 from medtasks.tasks import own_documents
