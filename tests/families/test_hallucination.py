@@ -7,8 +7,8 @@ import pytest
 
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, LabelerError
 from medtasks.extract.labeler import CONDITIONS, Finding
-from medtasks.families import hallucination
-from medtasks.families.hallucination import (
+from medtasks.families import free_texts
+from medtasks.families.free_texts import (
     COMPONENT_REPORTS,
     COMPONENT_REPORTS_ELEVEN,
     KNOWLEDGE_QUESTIONS,
@@ -63,7 +63,7 @@ def judge(monkeypatch):
 
     def install(**texts):
         scripted = ScriptedJudge(**texts)
-        monkeypatch.setattr(hallucination, "scoring_judge", lambda dataset: scripted)
+        monkeypatch.setattr(free_texts, "scoring_judge", lambda dataset: scripted)
         return scripted
 
     return install
@@ -270,7 +270,7 @@ def labeled(monkeypatch):
         batches.append(list(texts))
         return [SAID[text] for text in texts]
 
-    monkeypatch.setattr(hallucination, "label_texts", labels_of)
+    monkeypatch.setattr(free_texts, "label_texts", labels_of)
     return batches
 
 
@@ -278,7 +278,7 @@ def label_values(scores):
     return aggregated("visual_hallucination", scores, lambda name: name in LABEL_METRICS)
 
 
-LABEL_METRICS = {metric.name for metric in hallucination._LABEL_METRICS}
+LABEL_METRICS = {metric.name for metric in free_texts._LABEL_METRICS}
 
 
 def test_labels_of_all_reports_come_from_one_call(labeled):
@@ -322,7 +322,7 @@ def test_a_text_that_cannot_be_labelled_costs_its_report_only(monkeypatch, warni
     def labels_of(texts):
         return [SAID.get(text, LabelerError("the labeler raised ValueError")) for text in texts]
 
-    monkeypatch.setattr(hallucination, "label_texts", labels_of)
+    monkeypatch.setattr(free_texts, "label_texts", labels_of)
     found = label_values([report("Right report.", 1), report("Odd report.", 2)])
     assert (found["reports_labelled"], found["chair_label"]) == (1, 0)
     assert any("1 of 2 reports: the labeler raised ValueError" in text for text in warnings)
@@ -332,7 +332,7 @@ def test_a_labeler_s_own_words_are_not_repeated(monkeypatch, warnings):
     def labels_of(texts):
         raise RuntimeError(f"bad text: {texts[0]}")
 
-    monkeypatch.setattr(hallucination, "label_texts", labels_of)
+    monkeypatch.setattr(free_texts, "label_texts", labels_of)
     label_values([report("Right report.", 1)])
     assert any("RuntimeError" in text for text in warnings)
     assert not any("Right report" in text for text in warnings)

@@ -14,7 +14,7 @@ from medtasks.extract.failure import failed_reply
 from medtasks.families import text_metrics as text_metrics_module
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import TaskFamily
-from medtasks.families.reports import MULTIMEDEVAL_REPORTS, REPORTS
+from medtasks.families.free_texts import MULTIMEDEVAL_REPORTS, REPORTS
 from medtasks.families.text_metrics import text_metrics
 from medtasks.hooks import published
 from medtasks.lmms.filters import ReadWith
