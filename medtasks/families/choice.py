@@ -310,10 +310,6 @@ class KitChoice(SingleChoice):
         target = answer.facts.get("target", sample.document.get("answer"))
         return {"target": target, "value": answer.value, **facts}
 
-    def target_text(self, sample: Sample) -> str:
-        """Return the letter of the right option, or the answer as published."""
-        return str(sample.document.get("answer") or sample.document.get("gold") or "")
-
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter that every question with options has, of at most six, and the most frequent answer."""
         with_target = [sample for sample in samples if sample.options and sample.target is not None]
