@@ -3,7 +3,6 @@
 Last, what that reader compares: words in one spelling, and which of them a text denies.
 """
 
-import dataclasses
 import math
 import random
 from types import SimpleNamespace
@@ -47,25 +46,6 @@ def test_golden_multimedeval_vqa(golden):
         }
         assert found == pytest.approx({name: case[name] for name in found}, abs=1e-6), case
         assert (found["closed"], found["correct"]) == (case["closed"], case["correct"]), case
-
-
-def test_an_answer_cannot_be_changed():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        extractor_of("robust_vqa").extract("left", Sample({"answer": "left"})).value = None
-
-
-@each_row(
-    ("reply", "target", "reference", "robust"),
-    [
-        ("The image shows No", "No", "image shows no", None),
-        ("Yes, it is.", "yes", "yes it is", "yes"),
-        ("The left lobe.", "lobe", "left lobe", "left lobe"),
-    ],
-)
-def test_value_is_what_was_compared(reply, target, reference, robust):
-    sample = Sample({"answer": target})
-    assert extractor_of("multimedeval_vqa_head").extract(reply, sample).value == reference
-    assert extractor_of("robust_vqa").extract(reply, sample).value == robust
 
 
 # fmt: off
@@ -112,16 +92,6 @@ def test_reference_overlaps(reply, key, facts):
 @each_row(("reply", "reason"), [(" \n", Reason.EMPTY), (failed_reply("yes: left lobe"), Reason.ADAPTER_FAILED)])
 def test_no_reply_is_invalid(rule, key, reply, reason):
     assert vars(rule(reply, key)) == {**NOTHING, "closed": key == "yes", "reason": reason}
-
-
-@each_row(
-    ("reply", "key", "correct"),
-    [("Yes.", "yes", True), ("**No**", "No", True), ("yes", "no", False), ("Yes, there is an effusion.", "Yes", True)],
-)
-def test_robust_closed(reply, key, correct):
-    score = robust_vqa(reply, key)
-    assert (score.closed, score.correct, score.reason) == (True, correct, Reason.OK)
-    assert score.token_recall == score.bleu_1 == pytest.approx(score.token_f1) == float(correct)
 
 
 @each_row("key", ["yes", "no"])
@@ -189,10 +159,6 @@ def test_denied(text, denied):
     assert found == denied.split()
 
 
-def test_only_words_of_interest_are_told_apart():
-    assert stated_words("no mass, no cyst", {"cyst"}) == ["no", "mass", "no", DENIED + "cyst"]
-
-
 def test_any_text_keeps_its_words():
     rng = random.Random(11)
     pieces = [
@@ -203,3 +169,17 @@ def test_any_text_keeps_its_words():
     for _ in range(3000):
         text = "".join(rng.choice(pieces) + rng.choice(["", " "]) for _ in range(rng.randint(0, 25)))
         assert [word.removeprefix(DENIED) for word in stated_words(text)] == stated_words(text, frozenset())
+
+
+@each_row(
+    ("reply", "key", "correct"),
+    [("Yes.", "yes", True), ("**No**", "No", True), ("yes", "no", False), ("Yes, there is an effusion.", "Yes", True)],
+)
+def test_robust_closed(reply, key, correct):
+    score = robust_vqa(reply, key)
+    assert (score.closed, score.correct, score.reason) == (True, correct, Reason.OK)
+    assert score.token_recall == score.bleu_1 == pytest.approx(score.token_f1) == float(correct)
+
+
+def test_only_words_of_interest_are_told_apart():
+    assert stated_words("no mass, no cyst", {"cyst"}) == ["no", "mass", "no", DENIED + "cyst"]

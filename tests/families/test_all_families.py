@@ -361,13 +361,6 @@ def test_a_mark_of_a_cut_reply_changes_no_metric(one, rule):
     assert values(one, cut) == values(one, whole)
 
 
-@every_case
-def test_a_reply_cut_before_it_said_anything_is_no_failure(one, rule):
-    found = values(one, texts(rule, with_lost(one.replies, cut_reply(""), cut_reply(" \n"))))
-    assert found == values(one, texts(rule, with_lost(one.replies, "", " \n")))
-    assert counts(found) == [12, 0, 0]
-
-
 # ---- replies that nobody judged ----
 
 BY_JUDGES = (

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import math
 import random
 
 import pytest
@@ -86,21 +85,6 @@ def test_replies_are_classes(reply, value):
     assert (found["value"], found["reason"]) == (value, "ok")
 
 
-def test_a_failed_sample_is_in_no_metric():
-    """Its class is in no mean over classes, either: here nothing else has class 2."""
-    found = score(failed_reply("no memory"), label=2)
-    assert (found["value"], found["reason"]) == (None, "adapter_failed")
-    rest = [score("2: background", label=1, number=2), score("2: background", label=0, number=3)]
-    scored = values([found, *rest])
-    assert scored == {**values(rest), "failed_samples": 1}
-    assert (scored["balanced_accuracy"], scored["invalid_rate"], scored["scored_samples"]) == (0.5, 0.0, 2)
-
-
-def test_likelihoods_are_read_too():
-    found = score_of(CLASSIFICATION, document(2), [3.0, 1.0, 2.0], "untied")
-    assert (found["value"], found["rule"]) == (1, "untied")
-
-
 def test_values_are_those_of_the_metrics():
     scores = drawn(1)
     gold, predicted = [one["target"] for one in scores], [one["value"] for one in scores]
@@ -119,14 +103,6 @@ def test_classes_that_no_score_has_still_count():
     """The number of classes is the document's, not that of the answers."""
     found = values([entry(n % 2, n % 2, n, classes=4) for n in range(6)])
     assert (found["macro_auroc"], found["present_class_auroc"]) == (0.5, 1.0)
-
-
-def test_errors_are_over_patients():
-    scores = [entry(n % 2, n % 3, n, f"patient-{n}") for n in range(40) for _ in range(2)]
-    apart = [{**one, "cluster_id": f"doc-{n}"} for n, one in enumerate(scores)]
-    assert values(scores)["macro_f1_stderr"] > 1.2 * values(apart)["macro_f1_stderr"] > 0
-    found = values([entry(n % 2, 0, n, "patient-1") for n in range(9)])
-    assert all(math.isnan(value) == name.endswith("_stderr") for name, value in found.items())
 
 
 def test_all_metrics_of_one_row_are_computed_at_once(computed):

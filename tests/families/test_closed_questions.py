@@ -111,16 +111,6 @@ def test_scores_under_both_rules():
     assert reference["acc_symptom"] == 1.0  # the refusal says yes
 
 
-def test_errors_are_clustered_by_image():
-    docs = [
-        document(number, answer="A" if number < 4 else "B", gold="Yes" if number < 4 else "No") for number in range(8)
-    ]
-    found = scored(docs, ["Yes"] * 8, "medheval_strict")
-    # Four images, each all right or all wrong: as if there were four questions.
-    assert found["accuracy_stderr"] == pytest.approx(math.sqrt(4 / 3 * 0.25 / 4))
-    assert found["yes_rate_stderr"] == found["invalid_rate_stderr"] == 0.0
-
-
 def test_likelihoods():
     def preferring(doc, losses):
         return score_of(CLOSED_QUESTIONS, doc, losses, "untied")
@@ -134,11 +124,6 @@ def test_likelihoods():
     assert (unparsed["counted"], unparsed["correct"]) == ("left_out", 0.0)
     raw = PROCESS(organs(), ["(2.0, False)", "(1.0, False)", "(3.0, False)"])["accuracy"]
     assert (raw["value"], raw["rule"]) == ("B", "untied")
-
-
-def test_without_a_filter_replies_are_read_strictly():
-    entry = PROCESS(document(), ["I cannot tell."])["accuracy"]
-    assert (entry["rule"], entry["reason"]) == ("medheval_strict", "refused")
 
 
 def test_credentialed_text_is_withheld():

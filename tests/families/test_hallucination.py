@@ -235,16 +235,6 @@ def test_what_the_harness_writes_holds_no_text(judge):
         assert {"doc", "target", "arguments", "resps", "filtered_resps"} <= sample.keys()
 
 
-@pytest.mark.parametrize("rule", [REFERENCE, STRICT])
-@pytest.mark.parametrize("reply", ["word " * 5000, "Herzgröße: normal 心脏", "\ud800", "{}" * 50, "\x00", "Assistant:"])
-def test_odd_replies_are_scored(judge, rule, reply):
-    judge(correctness='{"model_1": 0}', severity='{"model_1": 5}', components=components(anatomy=(1, 0)))
-    for module, make in (("knowledge_hallucination", knowledge), ("visual_hallucination", report)):
-        found = values(module, [make(reply, 1, rule), make(reply, 2, rule)])
-        assert all(isinstance(value, float | int) for value in found.values())
-        assert found["judge_failed_rate"] == 0
-
-
 # Labels
 
 

@@ -65,11 +65,6 @@ def test_draws_are_made_in_the_order_of_the_questions():
     assert sum(value for _, value in singles.values()) / 5 == found["accuracy"]
 
 
-def test_nothing_is_drawn_from_no_options():
-    scores = scores_of([question(1, options=[]), question(2)], [UNREAD, "A"], "medevalkit_mmmu")
-    assert values(FAMILY, scores)["accuracy"] == 0.5
-
-
 def test_a_published_answer_that_is_no_option_is_never_right_but_in_words():
     lines = [f"{one}. {text}" for one, text in zip("ABC", OPTIONS, strict=True)]
     near = question(1, options=OPTIONS, option_lines=lines, answer="B", gold="spleen ")
@@ -188,3 +183,8 @@ def test_rotations_have_no_number_where_the_published_code_stops():
         row = Row("medevalkit_tagged_choice")
         scores = [ROTATED_CHOICE.score(Sample(one), reply, row) for one, reply in zip(asked, given, strict=True)]
         assert expected(evaluate(ROTATED_CHOICE.metrics, scores)["mean_accuracy"].value)
+
+
+def test_nothing_is_drawn_from_no_options():
+    scores = scores_of([question(1, options=[]), question(2)], [UNREAD, "A"], "medevalkit_mmmu")
+    assert values(FAMILY, scores)["accuracy"] == 0.5

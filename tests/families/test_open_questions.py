@@ -73,29 +73,7 @@ def test_errors_of_independent_samples_are_those_of_the_subset():
     assert found["invalid_rate_stderr"] == 0
 
 
-@each_row("cluster", ["image_id", "patient_id"])
-def test_errors_are_clustered_by_image_or_patient(cluster):
-    """Two samples of one cluster that always agree carry as much as one."""
-    replies = ["yes", "no", "yes", "no", "no"]
-    twice = [
-        score(reply, "yes", n, **{cluster: str(n // 2)}) for n, reply in enumerate(r for r in replies for _ in "12")
-    ]
-    assert values(twice)["closed_accuracy_stderr"] == pytest.approx(mean_standard_error([1, 0, 1, 0, 0]))
-
-
-def test_a_patient_outweighs_an_image():
-    items = [score(reply, "yes", n, patient_id="p", image_id=str(n)) for n, reply in enumerate(["yes", "no"])]
-    assert math.isnan(values(items)["closed_accuracy_stderr"])
-
-
 @each_row(("reply", "answer", "absent"), [("yes", "yes", "open"), ("left", "left", "closed")])
 def test_a_subset_without_samples_is_nan(reply, answer, absent):
     found = values([score(reply, answer, n) for n in range(3)])
     assert {name for name, value in found.items() if math.isnan(value)} == {n for n in found if n.startswith(absent)}
-
-
-@each_row("rule", [REFERENCE, "robust_vqa"])
-def test_empty_replies_are_invalid_and_wrong(rule):
-    found = score("", "no memory", rule=rule)
-    assert (found["reason"], found["correct"], found["token_recall"]) == ("empty", False, 0.0)
-    assert values([found])["invalid_rate"] == 1

@@ -57,16 +57,6 @@ def test_score_of_a_text_document():
     assert json.loads(json.dumps(found)) == found
 
 
-def test_score_of_a_likelihood_document():
-    found = score(document(), [2.0, 2.0], "prefix_reference")
-    assert (found["value"], found["rule"]) == ("B", "prefix_reference")
-
-
-def test_score_of_an_invalid_reply():
-    found = score(document(), "I cannot tell.")
-    assert (found["value"], found["reason"]) == (None, "refused")
-
-
 def test_metrics_of_pairs():
     found = values(scored(["AB", "AA", ("A", "?"), "BA"]))
     assert found["set_accuracy"] == 1 / 4

@@ -8,7 +8,7 @@ import pytest
 
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
-from medtasks.extract.extractor_registry import AnswerKind, extractor_of
+from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families.family import Asks, Reply, Row, TaskFamily
 from medtasks.families.family_registry import HOOKS, NAMED, families, family_of, modules
 from medtasks.tasks.task_files import task_files
@@ -63,10 +63,6 @@ def test_the_page_names_families_and_their_columns():
         columns = family.short or family.columns
         named = row + printed["choice"] if "the same" in row else row
         assert [name for name in columns if f"`{name}`" not in named] == []
-
-
-def test_kinds_are_words():
-    assert len({kind.value for kind in AnswerKind}) == len(AnswerKind)
 
 
 @pytest.mark.parametrize("one", FAMILIES.values(), ids=FAMILIES)

@@ -59,12 +59,6 @@ def test_a_model_that_always_says_a():
     assert values(found)["worst_case"] == values(found)["published_order"] == 0
 
 
-def test_a_model_that_names_the_option():
-    found = scored(CHOICE, ["It is the kidney.", "kidney", "kidney"])
-    assert [score["value"] for score in found] == ["C", "C", "C"]
-    assert values(found)["flip_rate"] == 0
-
-
 def test_invalid_replies():
     found = scored(CHOICE, ["B", "perhaps", ""])
     assert [score["reason"] for score in found][2] == "empty"
@@ -108,14 +102,6 @@ def test_cut_questions_are_counted():
     assert (cut["incomplete_rotations"], cut["worst_case"]) == (1, 1)
     assert values(other[1:])["incomplete_rotations"] == 1
     assert math.isnan(values(other[1:])["published_order"])
-
-
-def test_errors_are_clustered():
-    right = scored(CHOICE, ["B", "A", "C"])
-    wrong = [{**one, "rotation_of": "q2", "value": "A", "right": 0.0} for one in right]
-    assert math.isnan(values_of(ROTATED_CHOICE, [*right, *wrong])["mean_accuracy_stderr"])
-    two_clusters = [*right, *({**one, "cluster_id": "another"} for one in wrong)]
-    assert values_of(ROTATED_CHOICE, two_clusters)["mean_accuracy_stderr"] == pytest.approx(0.5)
 
 
 def test_credentialed_questions_still_belong_together():

@@ -82,10 +82,3 @@ def test_twins_make_the_error_larger_than_single_cases():
         [{**score, "cluster_id": str(number // size)} for number, score in enumerate(pairs)] for size in (2, 1)
     )
     assert math.isclose(values(twins)["accuracy_stderr"] / values(alone)["accuracy_stderr"], math.sqrt(2), rel_tol=0.01)
-
-
-def test_levels_without_questions_are_not_zero():
-    found = values(leveled([("image", True)]))
-    assert found["acc_image_level"] == 1
-    assert math.isnan(found["acc_mask_level"])
-    assert math.isnan(values([])["accuracy"])
