@@ -246,12 +246,6 @@ def test_a_labeler_that_is_named_goes_before_chexbert(chexbert, install):
     assert chexbert == []
 
 
-def test_settings_that_are_not_known_are_the_cause(chexbert, monkeypatch, warnings):
-    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
-    assert chexbert_labels("edema", NAMES).reason is Reason.JUDGE_FAILED
-    assert "MEDTASKS_METRICS_DTYPE=float8 is unknown" in warnings[0]
-
-
 def test_a_failing_network_is_loaded_once_and_not_for_every_reply(chexbert, monkeypatch, warnings):
     def fail(self, ids, mask):
         raise RuntimeError("the driver does not like 'edema'")

@@ -79,12 +79,6 @@ def test_a_score_has_numbers_only():
     ]
 
 
-@each_row(("reply", "value"), [("1: adipose", 0), ("2", 1), ("It is debris.", 2), ("nothing fits", 0), ("", 0)])
-def test_replies_are_classes(reply, value):
-    found = score(reply)
-    assert (found["value"], found["reason"]) == (value, "ok")
-
-
 def test_values_are_those_of_the_metrics():
     scores = drawn(1)
     gold, predicted = [one["target"] for one in scores], [one["value"] for one in scores]
@@ -114,22 +108,6 @@ def test_all_metrics_of_one_row_are_computed_at_once(computed):
         random.Random(seed).shuffle(other)
         assert values(other) == expected  # to the last digit
     assert len(computed) == 1
-
-
-def test_rows_and_tasks_do_not_mix(computed):
-    """Sets of scores that differ in one answer, cluster, target, class or copy, also when they come by turns."""
-    scores = [entry(0, 0, 0), *drawn(3)]
-    changes = ({"value": 1}, {"cluster_id": "patient-1"}, {"target": 1})
-    spoilt = [[dict(scores[0], **change), *scores[1:]] for change in changes]
-    sets = [scores, *spoilt, [dict(one, classes=4) for one in scores], [*scores, scores[0]]]
-    first = [values(one) for one in sets]
-    assert len(computed) == len(sets)
-    by_turns = [[metric.estimate(one).value for one in sets] for metric in CLASSIFICATION.metrics]
-    names = [metric.name for metric in CLASSIFICATION.metrics]
-    assert list(zip(*by_turns, strict=True)) == [tuple(one[name] for name in names) for one in first]
-    forget_computed()
-    assert [values(one) for one in reversed(sets)] == first[::-1]
-    assert len({json.dumps(one) for one in first}) == len(sets)
 
 
 @each_row(

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,10 @@ import pytest
 from medtasks.families import kit_questions
 from medtasks.families.family import TaskFamily
 from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
-from medtasks.judges.judge_client import JudgeSettings, JudgeVerdict
 from medtasks.metrics.metric import Score
 
 from ..task_families import score_of, values_of
+from .scripted_judge import ScriptedJudge
 
 RULES = {"vqa_rad": "medevalkit_vqa", "path_vqa": "medevalkit_path_vqa", "slake": "medevalkit_slake"}
 OPEN = {
@@ -26,32 +25,20 @@ OPEN = {
 }
 
 
-class Scripted:
-    """A judge that gives recorded replies in their order."""
-
-    settings = JudgeSettings("http://127.0.0.1:9/v1", "scripted")
-
-    def __init__(self, replies: list[str | None]) -> None:
-        self.left: Iterator[str | None] = iter(replies)
-
-    def ask(self, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> JudgeVerdict[Any]:
-        text = next(self.left) or ""
-        return JudgeVerdict(parse(text), None, False, text)
-
-
 def cases(golden: Path, name: str) -> list[dict[str, Any]]:
     lines = (golden / "medevalkit" / f"{name}.jsonl").read_text("utf-8").splitlines()
     return [case for case in map(json.loads, lines) if case["set"] in RULES]
 
 
 def scored(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch, rule: str) -> tuple[TaskFamily, list[Score]]:
-    judge = Scripted(case.get("judge_replies") or [])
+    judge_replies = iter(case.get("judge_replies") or [])
+    judge = ScriptedJudge(lambda *prompts: next(judge_replies) or "")
     monkeypatch.setattr(kit_questions, "judge_for", lambda dataset: judge)
     family = JUDGED_QUESTIONS if case.get("judge", True) else FAMILY
     documents = [{"doc_id": str(n), "image_id": str(n), **row} for n, row in enumerate(case["rows"])]
     scores = [score_of(family, doc, reply, rule) for doc, reply in zip(documents, case["replies"], strict=True)]
     if "error" not in case:
-        assert next(judge.left, None) is None  # as many were asked for as there
+        assert next(judge_replies, None) is None  # as many were asked for as there
     return family, scores
 
 

@@ -5,19 +5,15 @@ import math
 
 import pytest
 
-from medtasks.audit.scoring import score_replies
 from medtasks.data.samples import Sample
 from medtasks.errors import JudgeRefused
 from medtasks.extract.extractor_registry import Reason
 from medtasks.families import kit_questions
-from medtasks.families.family import Reply, Row
 from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
-from medtasks.judges.judge_client import Judge, JudgeSettings, JudgeVerdict
 from medtasks.prompts import judged
-from medtasks.tasks.task_file import TaskFile
-from medtasks.tasks.task_index import DottedName
 
 from ..task_families import score_of, values_of
+from .scripted_judge import ScriptedJudge, answer_in
 
 HEAD, PATH, SLAKE, FIXED = "medevalkit_vqa", "medevalkit_path_vqa", "medevalkit_slake", "medevalkit_vqa_fixed"
 GOLDS = ["yes", "no", "left lung", "CT", "Doe's mass"]
@@ -25,28 +21,20 @@ REPLIES = ["yes", "yes", "left lung", "fog", "the mass"]
 SAID = {"left lung": "<judge>0</judge>", "the mass": "right, I think", "mass": "<judge>0</judge>", "yes": "0"}
 
 
-class Told:
-    """A judge that knows some answers and fails for all others; asked again it says that an answer is right."""
-
-    settings = JudgeSettings("http://127.0.0.1:9/v1", "m")
-
-    def __init__(self):
-        self.asked = []
-
-    def ask(self, system, user, parse, *, prompt_version):
-        answer = user.rpartition("The user's answer: ")[2].partition("\n")[0]
-        self.asked.append((answer, prompt_version))
-        text = SAID.get(answer)
-        if prompt_version > 1:
-            text = "<judge>0</judge>"
-        return JudgeVerdict(None if text is None else parse(text), None if text else "no", False, text or "")
-
-
 @pytest.fixture
 def judge(monkeypatch):
-    told = Told()
-    monkeypatch.setattr(kit_questions, "judge_for", lambda dataset: told)
-    return told
+    """A judge that knows some answers and fails for all others; asked again it says that an answer is right."""
+
+    def said(system, user, version):
+        return "<judge>0</judge>" if version > 1 else SAID.get(answer_in(user, "The user's answer: "))
+
+    scripted = ScriptedJudge(said)
+    monkeypatch.setattr(kit_questions, "judge_for", lambda dataset: scripted)
+    return scripted
+
+
+def asked_about(judge):
+    return [(answer_in(user, "The user's answer: "), version) for _, user, version in judge.asked]
 
 
 def documents(**columns):
@@ -110,10 +98,10 @@ def test_slake_s_closed_answers_count_twice_when_the_judge_agrees(judge):
 
 def test_only_rules_that_need_more_than_the_first_reply_ask_again(judge):
     scored(HEAD, family=JUDGED_QUESTIONS)
-    assert judge.asked == [("left lung", 1), ("fog", 1), ("the mass", 1)]
+    assert asked_about(judge) == [("left lung", 1), ("fog", 1), ("the mass", 1)]
     judge.asked.clear()
     scored(FIXED, family=JUDGED_QUESTIONS)
-    assert judge.asked == [("left lung", 1), ("fog", 1), ("the mass", 1), ("the mass", 2)]
+    assert asked_about(judge) == [("left lung", 1), ("fog", 1), ("the mass", 1), ("the mass", 2)]
 
 
 def test_who_is_not_asked_about(judge):
@@ -124,12 +112,12 @@ def test_who_is_not_asked_about(judge):
         made = [
             score_of(JUDGED_QUESTIONS, doc, reply, rule) for doc, reply in zip(documents_of_it, nothing, strict=True)
         ]
-        assert [answer for answer, _ in judge.asked][: len(asked)] == asked
+        assert [answer for answer, _ in asked_about(judge)][: len(asked)] == asked
         assert [score["reason"] for score in made[3:]] == [Reason.ADAPTER_FAILED] * 2
     # The release asks about an empty reply, too.
     judge.asked.clear()
     assert score_of(JUDGED_QUESTIONS, documents_of_it[0], "", "medevalkit_vqa_release")["asked"]
-    assert judge.asked == [("", 1)]
+    assert asked_about(judge) == [("", 1)]
 
 
 @pytest.mark.parametrize("family", [FAMILY, JUDGED_QUESTIONS], ids=["plain", "judged"])
@@ -186,26 +174,6 @@ def test_constant_replies_say_yes_no_and_what_is_frequent():
     assert found["most frequent answer"] == ["no", "no", "CT", "CT", "CT"]
 
 
-def test_recorded_replies_are_judged_later(judge):
-    rows = {"reference": Row(HEAD), "reference_fixed": Row(FIXED), "fenced": Row("robust_kit_vqa", fenced=True)}
-    hook = "medtasks.hooks.judged_questions"
-    task = TaskFile(
-        name="own",
-        kind="task",
-        path=None,
-        description="",
-        dataset="own",
-        output_type="generate_until",
-        rows=rows,
-        process_results=DottedName(f"{hook}.process_results"),
-        metric_list=DottedName(f"{hook}.METRIC_LIST"),
-        breakdown=(),
-    )
-    found = score_replies(task, documents(), {str(n): Reply(text) for n, text in enumerate(REPLIES)})
-    assert {name: one.estimates["acc_closed"].value for name, one in found.items()} == dict.fromkeys(rows, 0.5)
-    assert found["reference"].estimates["acc_open"].value == pytest.approx(1 / 4)
-
-
 def test_a_judge_elsewhere_does_not_see_credentialed_data(monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://judge.example/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
@@ -214,15 +182,6 @@ def test_a_judge_elsewhere_does_not_see_credentialed_data(monkeypatch):
         score_of(JUDGED_QUESTIONS, documents()[2], "left lung", FIXED)
     with pytest.raises(JudgeRefused, match="not on this machine"):
         judged.prompt(documents()[2], {"template": "{{ question }}"})
-
-
-def test_questions_and_answers_are_all_that_a_user_s_file_needs(monkeypatch):
-    """A file that names no dataset counts as public, also for a judge elsewhere."""
-    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://judge.example/v1")
-    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
-    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "key")
-    monkeypatch.setattr(Judge, "ask", lambda self, *asked, **how: JudgeVerdict("<judge>0</judge>", None, False, ""))
+    # A file that names no dataset counts as public.
     document = {"question": "Where is it?", "answer": "left lung"}
     assert judged.prompt(document, {"template": "{{ question }}"}) == "Where is it?"
-    score = score_of(JUDGED_QUESTIONS, document, "there", FIXED)
-    assert (score["correct"], score["closed"], score["exact_match"]) == (True, False, 0)

@@ -1,9 +1,7 @@
 """Several findings per image: scores, metrics, and what a missing labeler does to them."""
 
-import copy
 import importlib
 import json
-import math
 import random
 from pathlib import Path
 
@@ -11,12 +9,11 @@ import pytest
 
 from medtasks.audit.scoring import score_replies
 from medtasks.extract.failure import failed_reply
-from medtasks.families import classification
 from medtasks.families.classification import MULTI_LABEL
 from medtasks.families.family import Reply, Row
 from medtasks.hooks import published
 from medtasks.lmms.filters import ReadWith
-from medtasks.metrics.class_scores import MULTILABEL_METRICS, count_labels, multilabel_metrics, values_with_errors
+from medtasks.metrics.class_scores import MULTILABEL_METRICS, count_labels, multilabel_metrics
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_index import DottedName
 
@@ -79,53 +76,10 @@ def test_values_are_those_of_the_metrics():
     assert [found[name] for name in COUNTS] == [len(items), 0, 0]
 
 
-def test_all_metrics_of_one_filter_are_computed_at_once(monkeypatch):
-    calls = []
-
-    def counted(*arguments):
-        calls.append(arguments)
-        return values_with_errors(*arguments)
-
-    monkeypatch.setattr(classification, "values_with_errors", counted)
-    items = drawn(4)
-    expected = values(items)
-    for seed in range(3):
-        other = copy.deepcopy(items)
-        random.Random(seed).shuffle(other)
-        assert values(other) == expected  # to the last digit
-    assert len(calls) == 1
-    flipped = dict(items[0], target=[1 - label for label in items[0]["target"]])
-    assert values([flipped, *items[1:]]) != expected
-    assert values([dict(items[0], cluster_id="new"), *items[1:]])["macro_f1"] == expected["macro_f1"]
-    assert values([dict(item, value=None, reason="judge_failed") for item in items[:5]] + items[5:]) != expected
-    assert len(calls) == 4
-
-
-def test_without_a_labeler_its_filter_is_nan_and_the_other_works():
-    replies = ["There is edema.", "The heart is enlarged.", "Bibasilar atelectasis without effusion."]
-    keys = [(0, 0, 0, 1, 0), (0, 1, 0, 0, 0), (1, 0, 0, 0, 0)]
-    labeled, robust = (
-        [score(reply, key, n, rule) for n, (reply, key) in enumerate(zip(replies, keys, strict=True))]
-        for rule in (LABELED, ROBUST)
-    )
-    assert {item["reason"] for item in labeled} == {"judge_failed"}
-    found = values(labeled)
-    assert {name for name in SCORES if not math.isnan(found[name])} == {"judge_failed_rate", "judge_failed_rate_stderr"}
-    assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (0, 0, 3)
-    assert found["judge_failed_rate"] == 1
-    assert values(robust)["macro_accuracy"] == 1
-    assert values(robust)["judge_failed_rate"] == 0
-
-
 def test_a_warning_says_how_many_are_left_out(warnings):
     unread = entry([1, 0], None, 1, reason="judge_failed")
     published("medtasks.hooks.multilabel.judge_failed_rate")([unread, entry([1, 0], [1, 0], 2)])
     assert warnings == ["The labeler failed for 50.0% of 2 replies; they are left out of the other metrics."]
-
-
-def test_an_empty_reply_names_no_label_for_the_reference_and_is_invalid_for_the_others():
-    assert score("")["value"] == [0, 0, 0, 0, 0]
-    assert [score("", rule=rule)["reason"] for rule in (ROBUST, LABELED)] == ["empty", "empty"]
 
 
 @pytest.fixture

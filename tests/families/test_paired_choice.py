@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from medtasks.families.paired_choice import FREE_FORM, PAIRED_CHOICE
+from medtasks.families.paired_choice import PAIRED_CHOICE
 
 from ..tables import each_row
 from ..task_families import score_of, values_of
@@ -78,10 +78,3 @@ def test_cut_pair_is_counted_and_left_out():
 def test_confusion_needs_a_valid_pair_and_is_the_same_under_every_rule(rule):
     assert math.isnan(values(scored([("?", "?"), ("A", "?")], rule))["confusion"])
     assert values(scored(["AA", "AB", ("?", "A")], rule))["confusion"] == 0.5
-
-
-def test_judge_failed_rate():
-    scores = scored(["AB", "AA"])
-    scores[0] = {**scores[0], "reason": "judge_failed", "value": None}
-    assert values_of(FREE_FORM, scores)["judge_failed_rate"] == 0.25
-    assert math.isnan(values_of(FREE_FORM, [])["judge_failed_rate"])

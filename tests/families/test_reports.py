@@ -9,7 +9,6 @@ import pytest
 from loguru import logger
 
 from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
-from medtasks.extract.failure import failed_reply
 from medtasks.families import text_metrics as text_metrics_module
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import TaskFamily
@@ -23,7 +22,6 @@ from medtasks.metrics.report_metrics import ReportScores, metric_info
 from medtasks.runs import logged_samples
 from medtasks.stats.standard_error import clustered_standard_error
 
-from ..tables import each_row
 from ..task_families import TextMetrics, flat, score_of, values_of
 
 KEYS = [metric.name for metric in MULTIMEDEVAL_REPORTS.metrics if metric.name not in {"invalid_rate", *COUNTS}]
@@ -116,30 +114,6 @@ def test_a_credentialed_score_has_hashed_ids_and_the_sample_no_text(fakes):
         assert secret not in written
     (file,) = logged_samples.home().rglob("*.jsonl")
     assert json.loads(file.read_text()) == {"doc_id": "s1", "reply": "Small effusion"}
-
-
-@each_row(
-    ("reply", "reason", "text"),
-    [
-        ("", "empty", ""),
-        (" \n\t\u2003", "empty", ""),
-        (failed_reply("out of memory"), "adapter_failed", ""),
-        ("None.", "ok", "None."),
-        ("  kept as it is \n\n x", "ok", "  kept as it is \n\n x"),
-        ("<think>x</think>", "ok", "<think>x</think>"),
-        ("é \U0001fac1 \ud83e\udec1 \ud800.", "ok", "é \U0001fac1 \U0001fac1 \ufffd."),
-    ],
-)
-def test_reasons(reply, reason, text):
-    entry = score(reply)
-    assert (entry["reason"], entry["reply"].text) == (reason, text)
-
-
-def test_a_reply_without_a_filter_and_a_rule_nobody_knows(fakes):
-    process = published("medtasks.hooks.reports.process_results")
-    assert process(document(), ["plain"])["bleu_1"]["rule"] == "report_text"
-    with pytest.raises(UnknownName, match="report_text"):
-        process(document(), ['{"rule": "report_txt", "reply": "x"}'])
 
 
 # ---- metrics ----
@@ -246,18 +220,6 @@ def test_all_metrics_may_fail(fakes, said):
     (warning,) = [message for level, message in said if level == "WARNING"]  # the cause is the same
     names = warning.partition(" could not be computed: ")[0].split(", ")
     assert sorted(names) == sorted({metric_info(name).name for name in found.keys() & set(KEYS)})
-
-
-def test_a_metric_that_forgets_a_key_fails_alone(fakes, monkeypatch):
-    whole = fakes.report_metric
-
-    def forgetful(name):
-        return (lambda **_: ReportScores({}, {})) if name == "rouge" else whole(name)
-
-    monkeypatch.setattr(text_metrics_module, "report_metric", forgetful)
-    found = run()
-    assert math.isnan(found["rouge_l"])
-    assert not math.isnan(found["bleu_1"])
 
 
 def test_another_run_tries_a_failed_metric_again(fakes):

@@ -5,7 +5,6 @@ import random
 
 import pytest
 
-from medtasks.data.samples import Sample
 from medtasks.families.choice import GROUPED_CHOICE, LEVELS, SINGLE_CHOICE
 
 from ..stats import error_matrices
@@ -30,25 +29,6 @@ def test_metrics_of_single_questions():
     assert found["invalid_rate"] == 0.25
     for name, of_samples in (("accuracy", [1, 0, 0, 1]), ("invalid_rate", [0, 0, 1, 0])):
         assert found[f"{name}_stderr"] == pytest.approx(error_matrices.clustered(of_samples, [1, 1, 2, 3])[0])
-
-
-def test_without_image_ids_every_sample_is_for_itself():
-    answers = [("A", "A"), ("A", "B"), ("B", "B"), ("B", "B")]
-    alone = values_of(SINGLE_CHOICE, choices(*((None, *answer) for answer in answers)))
-    apart = values_of(SINGLE_CHOICE, choices(*((n, *answer) for n, answer in enumerate(answers))))
-    assert alone["accuracy_stderr"] == apart["accuracy_stderr"] == pytest.approx(0.25)
-
-
-def test_score_of_a_likelihood_document():
-    document = {"doc_id": "q1", "options": ["x", "y", "z"], "answer": "C"}
-    assert score_of(SINGLE_CHOICE, document, [3.0, 2.0, 1.0], "untied") == {
-        "sample": "q1",
-        "cluster_id": Sample(document).cluster_id,
-        "target": "C",
-        "value": "C",
-        "reason": "ok",
-        "rule": "untied",
-    }
 
 
 # ---- by level, as in GMAI-MMBench ----
