@@ -1,6 +1,6 @@
 """One class per image, or several findings: counts over all scores, with errors from the bootstrap over patients.
 
-Balanced accuracy has the posterior of the mean recall instead (:mod:`medtasks.stats.recall`).
+Balanced accuracy has the posterior of the mean recall instead (:mod:`medtasks.stats.bootstrap`).
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ from medtasks.metrics.metric import (
     Scores,
     Selection,
 )
-from medtasks.stats.recall import mean_recall_posterior
+from medtasks.stats.bootstrap import mean_recall_posterior
 
 _MULTICLASS = (
     "Mean F1 over classes in the target or in a prediction.",

@@ -104,16 +104,6 @@ def check(rule, reply, sample):
     assert rule.extract(reply, Sample({**sample.document, "options": tuple(sample.options)})) == answer
 
 
-@each_row("name", extractors(AnswerKind.CHOICE))
-@each_row(
-    ("reply", "options"),
-    [("\u212a", ["x"] * 26), ("(\u0130)", ["x"] * 26), ("A", ["B", "A"]), ("\ud800", ["\ud800", ""])],
-)
-def test_odd_letters_and_options(name, reply, options):
-    rule = extractor_of(name)
-    check(rule, reply, sample_of(rule, options))
-
-
 @given(cause=st.text())
 @example(cause="yes: the answer is A, edema")
 def test_a_failed_sample_is_no_answer_to_any_extractor(cause):

@@ -115,6 +115,10 @@ def test_names_of_metrics(one):
 
 OF_SAMPLES = ["scored_samples", "failed_samples"]
 OF_ROTATIONS = ["mean_accuracy", "published_order", "worst_case", "flip_rate"]
+OF_REPORTS = [
+    *("bleu_1", "bleu_4", "rouge_1", "rouge_l", "meteor", "idf_bertscore_f1", "chexbert_similarity"),
+    *("radgraph_partial", "radcliq_v1_multimedeval"),
+]
 OF_TEXTS = ["bleu_1", "token_f1", "token_recall", "closed_accuracy", "open_recall", "open_accuracy"]
 
 
@@ -124,6 +128,7 @@ OF_TEXTS = ["bleu_1", "token_f1", "token_recall", "closed_accuracy", "open_recal
         ("classification", [*MULTICLASS_METRICS, "invalid_rate"], OF_SAMPLES),
         ("multilabel", [*MULTILABEL_METRICS, "invalid_rate", "judge_failed_rate"], [*OF_SAMPLES, "unjudged_samples"]),
         ("open_questions", [*OF_TEXTS, "invalid_rate"], OF_SAMPLES),
+        ("multimedeval_reports", [*OF_REPORTS, "invalid_rate"], OF_SAMPLES),
         ("rotations", [*OF_ROTATIONS, "invalid_rate"], ["incomplete_rotations", *OF_SAMPLES]),
     ],
 )

@@ -25,7 +25,7 @@ from medtasks.metrics.class_scores import (
     values_with_errors,
 )
 from medtasks.metrics.metric import forget_computed
-from medtasks.stats.recall import mean_recall_posterior
+from medtasks.stats.bootstrap import mean_recall_posterior
 from medtasks.stats.standard_error import clustered_standard_error
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_index import DottedName
