@@ -200,7 +200,7 @@ def test_coverage(monkeypatch, fall, cluster):
     if fall == 0:
         assert debiased < 0.5 * np.mean([one.ece.value for one in found])
     if fall == 0.2:
-        assert debiased == pytest.approx(0.2, abs=0.01)
+        assert debiased == pytest.approx(0.2, abs=0.02)
 
 
 def test_scores_that_are_no_probabilities_have_discrimination_only():
