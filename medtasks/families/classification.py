@@ -15,15 +15,7 @@ from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, is_right
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
-from medtasks.metrics.class_scores import (
-    MULTICLASS_METRICS,
-    MULTILABEL_METRICS,
-    count_classes,
-    count_labels,
-    multiclass_metrics,
-    multilabel_metrics,
-    values_with_errors,
-)
+from medtasks.metrics import class_scores
 from medtasks.metrics.metric import (
     STDERR,
     AnyMetric,
@@ -69,8 +61,8 @@ def _class_panel(rows: Sequence[ClassRow]) -> PanelResult:
     if not rows:
         return PanelResult()
     clusters, targets, values, classes = zip(*rows, strict=True)
-    counts = count_classes(targets, values, max(classes))
-    estimates = estimates_of(values_with_errors(counts, clusters, multiclass_metrics))
+    tables = class_scores.count_classes(targets, values, max(classes))
+    estimates = estimates_of(class_scores.values_with_errors(tables, clusters, class_scores.multiclass_metrics))
     value = estimates["balanced_accuracy"].value
     right = [float(target == read) for target, read in zip(targets, values, strict=True)]
     error, low, high = mean_recall_posterior(right, targets, clusters)
@@ -84,8 +76,8 @@ def _label_panel(rows: Sequence[LabelRow]) -> PanelResult:
         return PanelResult()
     targets = [list(target) for _, target, _ in rows]
     values = [None if value is None else list(value) for *_, value in rows]
-    counts = count_labels(targets, values, len(targets[0]))
-    return PanelResult(estimates_of(values_with_errors(counts, [row[0] for row in rows], multilabel_metrics)))
+    tables, clusters = class_scores.count_labels(targets, values, len(targets[0])), [cluster for cluster, *_ in rows]
+    return PanelResult(estimates_of(class_scores.values_with_errors(tables, clusters, class_scores.multilabel_metrics)))
 
 
 _CLASSES = Panel(lambda score: (score["cluster_id"], score["target"], score["value"], score["classes"]), _class_panel)
@@ -145,7 +137,7 @@ class Classification(TaskFamily):
     extractor = "robust_class"
     rotated = "medtasks.hooks.rotations.process_classes"
     metrics: Sequence[AnyMetric] = (
-        *_panel_metrics(MULTICLASS_METRICS, _MULTICLASS, _CLASSES, counts.answered),
+        *_panel_metrics(class_scores.MULTICLASS_METRICS, _MULTICLASS, _CLASSES, counts.answered),
         counts.INVALID_RATE,
         *counts.SAMPLE_COUNTS,
     )
@@ -198,7 +190,7 @@ class MultiLabel(TaskFamily):
     kind = AnswerKind.LABELS
     extractor = "robust_labels"
     metrics: Sequence[AnyMetric] = (
-        *_panel_metrics(MULTILABEL_METRICS, _MULTILABEL, _LABELS, counts.judged),
+        *_panel_metrics(class_scores.MULTILABEL_METRICS, _MULTILABEL, _LABELS, counts.judged),
         replace(counts.INVALID_RATE, selection=counts.judged),
         counts.judge_failed_rate(
             "The labeler failed for {share} of {answered} replies; they are left out of the other metrics."

@@ -26,17 +26,9 @@ from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, judge_failed_rate
 from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
+from medtasks.judges import medheval_judges
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import Judge, scoring_judge
-from medtasks.judges.medheval_judges import (
-    ASPECTS,
-    WORDINGS,
-    WORST_SEVERITY,
-    JudgePrompt,
-    judge_components,
-    judge_correctness,
-    judge_severity,
-)
 from medtasks.metrics.chest_findings import CONDITIONS, LABEL_CELLS, Finding, component_ratio, label_cells, label_ratios
 from medtasks.metrics.metric import (
     AnyMetric,
@@ -137,7 +129,7 @@ _RATES: tuple[AnyMetric, ...] = (
     replace(INVALID_RATE, of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED))),
     *JUDGED_SAMPLE_COUNTS,
 )
-_Verdicts = tuple[list[JudgePrompt], dict[str, Any]]
+_Verdicts = tuple[list[medheval_judges.JudgePrompt], dict[str, Any]]
 
 
 class JudgedText(TaskFamily):
@@ -153,7 +145,7 @@ class JudgedText(TaskFamily):
     saves_replies = True
 
     def __init__(self, wording: str) -> None:
-        self._wording = WORDINGS[wording]
+        self._wording = medheval_judges.WORDINGS[wording]
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
@@ -221,7 +213,7 @@ class KnowledgeQuestions(JudgedText):
     )
 
     def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
-        def verdict(ask: Callable[..., Any], prompt: JudgePrompt, of_empty: int) -> int | None:
+        def verdict(ask: Callable[..., Any], prompt: medheval_judges.JudgePrompt, of_empty: int) -> int | None:
             if judge is None or not text:
                 return None if judge is None else of_empty
             value: int | None = ask(
@@ -231,8 +223,8 @@ class KnowledgeQuestions(JudgedText):
 
         correctness, severity = self._wording.correctness, self._wording.severity
         return [correctness, severity], {
-            "correct": verdict(judge_correctness, correctness, 0),
-            "severity": verdict(judge_severity, severity, WORST_SEVERITY),
+            "correct": verdict(medheval_judges.judge_correctness, correctness, 0),
+            "severity": verdict(medheval_judges.judge_severity, severity, medheval_judges.WORST_SEVERITY),
         }
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
@@ -350,7 +342,7 @@ class ComponentReports(JudgedText):
     labels_texts = True
     columns: ClassVar[Mapping[str, Column]] = {"report": Column.TEXT}
     metrics: Sequence[AnyMetric] = (
-        *(metric for aspect in ASPECTS for metric in _chair(aspect)),
+        *(metric for aspect in medheval_judges.ASPECTS for metric in _chair(aspect)),
         *_LABEL_METRICS,
         *_TEXTS,
         *_RATES,
@@ -359,9 +351,9 @@ class ComponentReports(JudgedText):
     def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
         prompt, components = self._wording.components, None
         if judge is not None:
-            components = {aspect: [0, 0] for aspect in ASPECTS}
+            components = {aspect: [0, 0] for aspect in medheval_judges.ASPECTS}
             if text:
-                components = judge_components(judge, prompt, sample.document, text, fenced=fenced).value
+                components = medheval_judges.judge_components(judge, prompt, sample.document, text, fenced=fenced).value
         return [prompt], {"components": components}
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:

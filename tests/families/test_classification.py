@@ -10,11 +10,11 @@ import pytest
 
 from medtasks.audit.scoring import score_replies, with_interval
 from medtasks.extract.failure import failed_reply
-from medtasks.families import classification
 from medtasks.families.classification import CLASSIFICATION, MULTI_LABEL
 from medtasks.families.family import Reply, Row
 from medtasks.hooks import published
 from medtasks.lmms.filters import ReadWith
+from medtasks.metrics import class_scores
 from medtasks.metrics.class_scores import (
     MULTICLASS_METRICS,
     MULTILABEL_METRICS,
@@ -79,7 +79,7 @@ def computed(monkeypatch):
         calls.append(arguments)
         return values_with_errors(*arguments)
 
-    monkeypatch.setattr(classification, "values_with_errors", counted)
+    monkeypatch.setattr(class_scores, "values_with_errors", counted)
     return calls
 
 
