@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from medtasks.stats.calibration import CURVE_POINTS, calibration, roc_area
+from medtasks.stats.calibration import CURVE_POINTS, Answers, _areas, calibration, roc_area
 
 from ..tables import each_row
 
@@ -165,6 +165,15 @@ def test_order_and_names_of_units_change_nothing(seed, samples, shuffled):
     rows = list(zip(probabilities, keys, [f"patient {9 - unit}" for unit in units], strict=True))
     shuffled.shuffle(rows)
     assert repr(measured(*zip(*rows, strict=True))) == repr(measured(probabilities, keys, units))
+
+
+def test_drawn_areas_are_those_of_repeated_samples():
+    """A weight is the same as that many samples of equal confidence."""
+    answers = Answers.of([(0.9, 1.0, 0), (0.8, 0.0, 0), (0.7, 1.0, 0), (0.6, 0.0, 0)], "abcd")
+    weights = np.array([2.0, 0.0, 1.0, 1.0])  # samples are in order of confidence, from the least
+    repeated = [([0.6, 0.4], 1), ([0.6, 0.4], 1), ([0.8, 0.2], 1), ([0.9, 0.1], 0)]
+    expected = measured(*zip(*repeated, strict=True)).aurc.value
+    assert _areas(answers, weights[np.newaxis])[0] == pytest.approx(expected)
 
 
 def simulated(draws, samples, cluster, fall):

@@ -96,6 +96,8 @@ def test_interval_of_agresti_and_min():
     variance = ((gained + lost) / total - share**2) / total
     expected = [share + sign * 1.959964 * math.sqrt(variance) for sign in (-1, 1)]
     assert agresti_min_interval(5, 15, 100) == pytest.approx(expected, abs=1e-6)
+    found = compare_paired([1.0] * 5 + [0.0] * 95, [0.0] * 85 + [1.0] * 15, range(100))
+    assert (found.low, found.high) == pytest.approx(expected, abs=1e-6)
     low, high = agresti_min_interval(0, 0, 100)
     assert low == pytest.approx(-high)
     assert 0.01 < high < 0.03
