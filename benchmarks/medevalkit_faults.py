@@ -19,7 +19,7 @@ from typing import Any
 
 from medtasks.data.samples import Sample
 from medtasks.extract.extractor_registry import extractor_of
-from medtasks.families import kit_choice, kit_questions
+from medtasks.families import choice, kit_questions
 from medtasks.families.family import Reply, Row, TaskFamily
 from medtasks.judges.judge_client import JudgeVerdict
 from medtasks.metrics.metric import evaluate
@@ -172,7 +172,7 @@ SLAKE = short_answers("SLAKE", 836, 1258, "medevalkit_slake", "medevalkit_slake_
 _CHOICE = {"options": ["liver", "spleen", "kidney", "heart"], "answer": "B", "gold": "B"}
 MMMU = Questions(
     "MMMU-Med",
-    kit_choice.FAMILY,
+    choice.KIT_CHOICE,
     {"reference": "medevalkit_mmmu", "reference_fixed": "medevalkit_mmmu_fixed", "robust": "robust_mmmu"},
     [
         ({**_CHOICE, "question_type": "multiple-choice"}, 145),
@@ -181,7 +181,7 @@ MMMU = Questions(
 )
 OMNIMEDVQA = Questions(
     "OmniMedVQA",
-    kit_choice.FAMILY,
+    choice.KIT_CHOICE,
     {row: f"medevalkit_tagged_choice{end}" for row, end in (("reference", ""), ("reference_fixed", "_fixed"))}
     | {"robust": "robust_kit_choice"},
     [({**_CHOICE, "flags": []}, 88_125), ({**_CHOICE, "flags": ["no_modality_type"]}, 871)],

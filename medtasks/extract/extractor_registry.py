@@ -61,7 +61,7 @@ class Answer:
         return cls(None, reason, facts)
 
 
-Extract = Callable[[Any, Sample], Answer]
+Extract = Callable[..., Answer]  # of a reply and its sample
 Reader = Callable[[str | None], str | Reason]
 
 
@@ -98,24 +98,22 @@ REGISTERED: dict[str, RegisteredExtractor] = {}
 
 
 def extractor(
-    name: str, kind: AnswerKind, summary: str, reader: Reader | None = None, *, version: int = 1
+    name: str, kind: AnswerKind, summary: str, reader: Reader | None = None, *, version: int = 1, **settings: Any
 ) -> Callable[[Extract], Extract]:
     """Register a function under a unique name; raise the version when its answers change.
 
     With a ``reader`` the function gets the text that this reads from the raw reply; without a text, the answer is
-    invalid for the reader's reason.
+    invalid for the reader's reason. A function with ``settings`` may have a name for each choice of them.
     """
 
     def register(extract: Extract) -> Extract:
         @functools.wraps(extract)
-        def extract_read(reply: str | None, sample: Sample) -> Answer:
-            assert reader is not None
-            text = reader(reply)
-            return Answer.invalid(text) if isinstance(text, Reason) else extract(text, sample)
+        def extract_read(reply: Any, sample: Sample) -> Answer:
+            text = reply if reader is None else reader(reply)
+            return Answer.invalid(text) if isinstance(text, Reason) else extract(text, sample, **settings)
 
-        registered = extract if reader is None else extract_read
-        REGISTERED[name] = RegisteredExtractor(name, kind, version, summary, registered)
-        return registered
+        REGISTERED[name] = RegisteredExtractor(name, kind, version, summary, extract_read)
+        return extract if settings else extract_read
 
     return register
 
@@ -123,10 +121,8 @@ def extractor(
 # Imported at the first look-up; names are listed in this order.
 _MODULES = (
     *("published.letter_choice", "careful.robust_choice", "careful.robust_class", "careful.yes_no"),
-    *("published.multimedeval", "careful.open_text"),
-    *("labeler", "careful.robust_labels"),
-    *("published.medheval_closed", "published.medevalkit_choice", "published.medevalkit_mmmu"),
-    "published.medevalkit_vqa",
+    *("published.multimedeval", "careful.open_text", "labeler", "careful.robust_labels"),
+    *("published.medheval_closed", "published.medevalkit_choice", "published.medevalkit_vqa"),
 )
 _TITLES: Mapping[AnswerKind | None, str] = {
     AnswerKind.LABELS: "label rule",

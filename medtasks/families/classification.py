@@ -1,6 +1,6 @@
 """One class per image, or several findings: counts over all scores, with errors from the bootstrap over patients.
 
-Balanced accuracy has the posterior of the mean recall instead (:mod:`medtasks.stats.recall`).
+Balanced accuracy has the posterior of the mean recall instead (:mod:`medtasks.stats.bootstrap`).
 """
 
 from collections import Counter
@@ -11,26 +11,11 @@ from typing import Any, ClassVar
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.labeler import from_labels
+from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, is_right
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
-from medtasks.families.counts import (
-    INVALID_RATE,
-    LABELLED_SAMPLE_COUNTS,
-    SAMPLE_COUNTS,
-    answered,
-    judge_failed_rate,
-    judged,
-)
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
-from medtasks.metrics.class_scores import (
-    MULTICLASS_METRICS,
-    MULTILABEL_METRICS,
-    count_classes,
-    count_labels,
-    multiclass_metrics,
-    multilabel_metrics,
-    values_with_errors,
-)
+from medtasks.metrics import class_scores
 from medtasks.metrics.metric import (
     STDERR,
     AnyMetric,
@@ -44,7 +29,7 @@ from medtasks.metrics.metric import (
     Scores,
     Selection,
 )
-from medtasks.stats.recall import mean_recall_posterior
+from medtasks.stats.bootstrap import mean_recall_posterior
 
 _MULTICLASS = (
     "Mean F1 over classes in the target or in a prediction.",
@@ -76,8 +61,8 @@ def _class_panel(rows: Sequence[ClassRow]) -> PanelResult:
     if not rows:
         return PanelResult()
     clusters, targets, values, classes = zip(*rows, strict=True)
-    counts = count_classes(targets, values, max(classes))
-    estimates = estimates_of(values_with_errors(counts, clusters, multiclass_metrics))
+    tables = class_scores.count_classes(targets, values, max(classes))
+    estimates = estimates_of(class_scores.values_with_errors(tables, clusters, class_scores.multiclass_metrics))
     value = estimates["balanced_accuracy"].value
     right = [float(target == read) for target, read in zip(targets, values, strict=True)]
     error, low, high = mean_recall_posterior(right, targets, clusters)
@@ -91,8 +76,8 @@ def _label_panel(rows: Sequence[LabelRow]) -> PanelResult:
         return PanelResult()
     targets = [list(target) for _, target, _ in rows]
     values = [None if value is None else list(value) for *_, value in rows]
-    counts = count_labels(targets, values, len(targets[0]))
-    return PanelResult(estimates_of(values_with_errors(counts, [row[0] for row in rows], multilabel_metrics)))
+    tables, clusters = class_scores.count_labels(targets, values, len(targets[0])), [cluster for cluster, *_ in rows]
+    return PanelResult(estimates_of(class_scores.values_with_errors(tables, clusters, class_scores.multilabel_metrics)))
 
 
 _CLASSES = Panel(lambda score: (score["cluster_id"], score["target"], score["value"], score["classes"]), _class_panel)
@@ -110,7 +95,7 @@ FEW_IMAGES = 10  # of a class, below which values and intervals of means over cl
 
 def _images_by_class(scores: Scores) -> dict[str, int]:
     numbers: Counter[int] = Counter()
-    scored = answered(scores)
+    scored = counts.answered(scores)
     for target in (score["target"] for score in scored):
         numbers.update([target] if isinstance(target, int) else [n for n, present in enumerate(target) if present])
     classes = max((score.get("classes") or len(score["target"]) for score in scored), default=0)
@@ -152,13 +137,13 @@ class Classification(TaskFamily):
     extractor = "robust_class"
     rotated = "medtasks.hooks.rotations.process_classes"
     metrics: Sequence[AnyMetric] = (
-        *_panel_metrics(MULTICLASS_METRICS, _MULTICLASS, _CLASSES, answered),
-        INVALID_RATE,
-        *SAMPLE_COUNTS,
+        *_panel_metrics(class_scores.MULTICLASS_METRICS, _MULTICLASS, _CLASSES, counts.answered),
+        counts.INVALID_RATE,
+        *counts.SAMPLE_COUNTS,
     )
     # A value for single samples; the metrics above are means over classes.
     compared_only: ClassVar[tuple[Metric[Score], ...]] = (
-        Metric("right_answers", selection=answered, role=Role.MAIN, description=ACCURACY, of=is_right),
+        Metric("right_answers", selection=counts.answered, role=Role.MAIN, description=ACCURACY, of=is_right),
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
@@ -205,12 +190,12 @@ class MultiLabel(TaskFamily):
     kind = AnswerKind.LABELS
     extractor = "robust_labels"
     metrics: Sequence[AnyMetric] = (
-        *_panel_metrics(MULTILABEL_METRICS, _MULTILABEL, _LABELS, judged),
-        replace(INVALID_RATE, selection=judged),
-        judge_failed_rate(
+        *_panel_metrics(class_scores.MULTILABEL_METRICS, _MULTILABEL, _LABELS, counts.judged),
+        replace(counts.INVALID_RATE, selection=counts.judged),
+        counts.judge_failed_rate(
             "The labeler failed for {share} of {answered} replies; they are left out of the other metrics."
         ),
-        *LABELLED_SAMPLE_COUNTS,
+        *counts.LABELLED_SAMPLE_COUNTS,
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:

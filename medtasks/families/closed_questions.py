@@ -15,15 +15,13 @@ from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, extractor_of
-from medtasks.extract.published.medheval_closed import Counted, judged, listed_options
+from medtasks.extract.published.medheval_closed import BINARY, YES, Counted, judged, listed_options
 from medtasks.families.choice import ACCURACY
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
 from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
 
-YES = "A"  # letter of the option
-_BINARY = "binary"
 _STRICT = "medheval_strict"  # reads likelihoods, too
 _CELL = ("source", "hallucination", "kind")
 _QUESTION = ("question", "kind", "choices", "options", "answer", "gold")  # columns that blind scores depend on
@@ -58,7 +56,7 @@ _RATES: tuple[AnyMetric, ...] = (
         answered,
         role=Role.RATE,
         description="Share of yes/no questions answered Yes.",
-        of=lambda score: float(score["value"] == YES) if score["kind"] == _BINARY else None,
+        of=lambda score: float(score["value"] == YES) if score["kind"] == BINARY else None,
     ),
     *(
         Metric(
@@ -148,10 +146,6 @@ class ClosedQuestions(TaskFamily):
         scored = score["counted"] == Counted.SCORED
         return ReadAnswer(score["value"], score["reason"], bool(score["correct"]) if scored else None)
 
-    def target_text(self, sample: Sample) -> str:
-        """Return the letter of the right option, or the answer as published."""
-        return str(sample.document.get("answer") or sample.document.get("gold") or "")
-
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Mean "Yes" or "No", also to questions with options, as ``always_yes`` and ``always_no`` do."""
         forms = [(sample.document["kind"], len(sample.options)) for sample in samples]
@@ -163,7 +157,7 @@ class ClosedQuestions(TaskFamily):
 
         def verdict(sample: Sample, word: str) -> Meant:
             letter_read = extractor_of(_STRICT).extract(word, sample).value
-            value = letter(("Yes", "No").index(word)) if sample.document["kind"] == _BINARY else None
+            value = letter(("Yes", "No").index(word)) if sample.document["kind"] == BINARY else None
             return Meant((word,), value, None if letter_read is None else option_index(letter_read), whole=True)
 
         strategies = [
@@ -173,7 +167,7 @@ class ClosedQuestions(TaskFamily):
                 tuple(verdict(sample, word) for sample in samples),
             )
             for word in ("Yes", "No")
-            if any(sample.document["kind"] == _BINARY for sample in samples)
+            if any(sample.document["kind"] == BINARY for sample in samples)
         ]
         most = tuple(
             _listed_option(sample, frequent.get(form, YES)) for form, sample in zip(forms, samples, strict=True)
@@ -191,7 +185,7 @@ def _blind_scores(rule: str, question: str) -> Mapping[str, float]:
     sample = Sample(json.loads(question))
     read = extractor_of(rule, AnswerKind.CLOSED).extract
     random = ["Yes", "No"]
-    if sample.document["kind"] != _BINARY:
+    if sample.document["kind"] != BINARY:
         random = [f"{letter(index)}. {text}" for index, text in enumerate(sample.options)]
     right = {reply: float(read(reply, sample).facts["correct"]) for reply in {"Yes", "No", *random}}
     return {
@@ -205,7 +199,7 @@ def _listed_option(sample: Sample, name: str) -> Meant:
     """Mean an option; any reading will do where options cannot be listed or none is the target."""
     if not sample.options:
         return Meant((name,), whole=True)
-    index, binary = option_index(name), sample.document["kind"] == _BINARY
+    index, binary = option_index(name), sample.document["kind"] == BINARY
     text = sample.options[index]
     is_listed = sample.target is not None and (binary or listed_options(sample.document["choices"]))
     return Meant((text,) if binary else (f"{name}. {text}", name, text), name if is_listed else None, index)

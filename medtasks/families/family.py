@@ -257,7 +257,7 @@ class TaskFamily(ABC):
         return ReadAnswer(None if answer is None else str(answer), str(score.get("reason", "")), right, value)
 
     def target_text(self, sample: Sample) -> str:
-        """Return the target in words or letters, empty if unknown."""
+        """Return the target in words or letters, or the answer as published; empty if unknown."""
         document, kinds = sample.document, {kind: name for name, kind in self.columns.items()}
         if Column.LABEL in kinds:
             return letter(document[kinds[Column.LABEL]])
@@ -265,7 +265,9 @@ class TaskFamily(ABC):
             return ", ".join(letters_of(document[kinds[Column.LABELS]])) or NO_OPTION
         if Column.LETTERS in kinds:
             return ", ".join(document[kinds[Column.LETTERS]])
-        return str(document["report"] if "report" in self.columns else document.get("answer") or "")
+        return str(
+            document["report"] if "report" in self.columns else document.get("answer") or document.get("gold") or ""
+        )
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return ways to answer at least one sample without looking at the image; none if targets are unknown."""

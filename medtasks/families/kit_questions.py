@@ -17,19 +17,9 @@ from medtasks.data.samples import Sample
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.published.medevalkit_vqa import is_closed_question
 from medtasks.extract.published.multimedeval import clean_head
+from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY
 from medtasks.families.constant_replies import Strategy, answer_strategies
-from medtasks.families.counts import (
-    INVALID_RATE,
-    JUDGED_SAMPLE_COUNTS,
-    SAMPLE_COUNTS,
-    answered,
-    judge_failed_rate,
-    judged,
-    no_number,
-    stop_warning,
-    unstopped,
-)
 from medtasks.families.family import FENCED, AskedFor, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
@@ -67,7 +57,7 @@ _WHOLE = "whole_run"  # field of settled scores: the whole run was checked for q
 
 def _missing_kind(scores: Scores) -> str | None:
     """Return why published code divides by zero at the end of a run; None where it does not."""
-    selected = answered(scores)
+    selected = counts.answered(scores)
     kinds = {score["closed"] for score in selected}
     if len(kinds) != 1 or not protocol_of(selected[0]["rule"]).published:
         return None
@@ -81,17 +71,17 @@ def _numbered(selection: Callable[[Scores], Scores]) -> Callable[[Scores], Score
         is_part = bool(scores) and _WHOLE in scores[0]
         return [] if not is_part and _missing_kind(scores) else selection(scores)
 
-    return unstopped(selected)
+    return counts.unstopped(selected)
 
 
 def _warning(scores: Scores) -> str:
     missing = _missing_kind(scores)
     at_sample = any(score["stops"] not in (None, missing) for score in scores)
-    return no_number(scores[0]["rule"], missing) if missing and not at_sample else stop_warning(scores)
+    return counts.no_number(scores[0]["rule"], missing) if missing and not at_sample else counts.stop_warning(scores)
 
 
 def _of_kind(*, closed: bool) -> Callable[[Scores], Scores]:
-    return _numbered(lambda scores: judged([score for score in scores if score["closed"] is closed]))
+    return _numbered(lambda scores: counts.judged([score for score in scores if score["closed"] is closed]))
 
 
 def _field(name: str) -> Callable[[Score], float | None]:
@@ -113,7 +103,14 @@ class _OpenAccuracy(Metric[Score]):
 
 _RIGHT = _field("right")
 _METRICS: tuple[AnyMetric, ...] = (
-    Metric("accuracy", selection=_numbered(judged), role=Role.MAIN, warning=_warning, description=ACCURACY, of=_RIGHT),
+    Metric(
+        "accuracy",
+        selection=_numbered(counts.judged),
+        role=Role.MAIN,
+        warning=_warning,
+        description=ACCURACY,
+        of=_RIGHT,
+    ),
     Metric("acc_closed", selection=_of_kind(closed=True), description=CLOSED_ACCURACY, of=_RIGHT),
     _OpenAccuracy(
         "acc_open",
@@ -122,10 +119,10 @@ _METRICS: tuple[AnyMetric, ...] = (
         of=_RIGHT,
     ),
     *(
-        Metric(name, selection=_numbered(answered), description=f"Mean {name} of open answers.", of=_field(name))
+        Metric(name, selection=_numbered(counts.answered), description=f"Mean {name} of open answers.", of=_field(name))
         for name in ("exact_match", *MEASURES)
     ),
-    replace(INVALID_RATE, selection=_numbered(judged)),
+    replace(counts.INVALID_RATE, selection=_numbered(counts.judged)),
 )
 
 
@@ -137,7 +134,7 @@ class KitQuestions(TaskFamily):
     kind = AnswerKind.KIT_QUESTION
     asked_for = AskedFor.PHRASE
     extractor = "robust_kit_vqa"
-    metrics: Sequence[AnyMetric] = (*_METRICS, *SAMPLE_COUNTS)
+    metrics: Sequence[AnyMetric] = (*_METRICS, *counts.SAMPLE_COUNTS)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         facts = answer.facts
@@ -182,12 +179,12 @@ class JudgedKitQuestions(KitQuestions):
     saves_replies = True
     metrics: Sequence[AnyMetric] = (
         *_METRICS,
-        judge_failed_rate(
+        counts.judge_failed_rate(
             "The judge failed for {failed} of {answered} replies; accuracies leave them out and tell little if these "
             "are many. The replies can be judged later with 'medtasks score'.",
             say_if_all=True,
         ),
-        *JUDGED_SAMPLE_COUNTS,
+        *counts.JUDGED_SAMPLE_COUNTS,
     )
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
@@ -242,7 +239,13 @@ class OpenQuestions(TaskFamily):
     extractor = "robust_vqa"
     metrics: Sequence[AnyMetric] = (
         *(
-            Metric(name, selection=answered, role=role, description=description, of=_of_questions(field, closed=closed))
+            Metric(
+                name,
+                selection=counts.answered,
+                role=role,
+                description=description,
+                of=_of_questions(field, closed=closed),
+            )
             for name, role, field, closed, description in (
                 ("bleu_1", Role.PART, "bleu_1", None, "BLEU-1 of the reply, mean over questions."),
                 ("token_f1", Role.PART, "token_f1", None, "F1 of the words shared with the target."),
@@ -252,8 +255,8 @@ class OpenQuestions(TaskFamily):
                 ("open_accuracy", Role.PART, "correct", False, "Share of open questions answered rightly."),
             )
         ),
-        INVALID_RATE,
-        *SAMPLE_COUNTS,
+        counts.INVALID_RATE,
+        *counts.SAMPLE_COUNTS,
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:

@@ -10,16 +10,8 @@ from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample
 from medtasks.extract.extractor_registry import Answer
+from medtasks.families import counts
 from medtasks.families.constant_replies import Strategy, option_strategies
-from medtasks.families.counts import (
-    INVALID_RATE,
-    JUDGE_FAILED_RATE,
-    JUDGED_SAMPLE_COUNTS,
-    SAMPLE_COUNTS,
-    answered,
-    is_unjudged,
-    judged,
-)
 from medtasks.families.family import FENCED, AskedFor, Asks, Column, Reply, Row, TaskFamily
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
@@ -65,7 +57,7 @@ def _incomplete(scores: Scores) -> int:
 
 
 def _incomplete_warning(scores: Scores) -> str:
-    selected = answered(scores)
+    selected = counts.answered(scores)
     if not (cut := _incomplete(selected)):
         return ""
     return (
@@ -123,12 +115,12 @@ def _metrics(selection: Selection) -> tuple[AnyMetric, ...]:
             description="Share of pairs in which both images got the same answer, of pairs with two valid replies.",
         ),
         mean_over_answers(
-            INVALID_RATE.name,
+            counts.INVALID_RATE.name,
             lambda answer: answer.value is None,
             higher_is_better=False,
             selection=selection,
             role=Role.ASIDE,
-            description=INVALID_RATE.description,
+            description=counts.INVALID_RATE.description,
         ),
         counting(
             "incomplete_pairs",
@@ -159,7 +151,7 @@ class PairedChoice(TaskFamily):
         "reference": Row("mediconfusion_reference"),
         "robust": Row("robust_choice"),
     }
-    metrics: Sequence[AnyMetric] = (*_metrics(answered), *SAMPLE_COUNTS)
+    metrics: Sequence[AnyMetric] = (*_metrics(counts.answered), *counts.SAMPLE_COUNTS)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         document = sample.document
@@ -219,17 +211,17 @@ class FreeForm(PairedChoice):
     rotated = None
     letter_rows: ClassVar[Mapping[str, Row]] = {}
     metrics = (
-        *_metrics(judged),
+        *_metrics(counts.judged),
         CorpusMetric(
             "judge_failed_rate",
             False,
-            answered,
+            counts.answered,
             has_error=False,
             role=Role.ASIDE,
-            description=JUDGE_FAILED_RATE,
-            count=lambda scores: mean([float(is_unjudged(score)) for score in scores]),
+            description=counts.JUDGE_FAILED_RATE,
+            count=lambda scores: mean([float(counts.is_unjudged(score)) for score in scores]),
         ),
-        *JUDGED_SAMPLE_COUNTS,
+        *counts.JUDGED_SAMPLE_COUNTS,
     )
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:

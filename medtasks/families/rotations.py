@@ -32,13 +32,9 @@ class RotatedQuestion:
 def rotated_questions(scores: Scores) -> list[RotatedQuestion]:
     """Return the questions of rotated replies, each once, whatever the order of their scores.
 
-    - ``mean_accuracy``: mean score over the rotations that were asked
-    - ``published_order``: score in the published order
-    - ``worst_case``: lowest score over all rotations: right in every one
-    - ``flip_rate``: 1 if not every rotation led to the same option, wherever it stood. An invalid reply counts as
-      another answer than any option. A question without a valid reply has no value, or a model that never answers would
-      look like one that never changes its mind
-    - ``invalid_rate``: share of invalid replies
+    ``flip_rate`` is 1 if not every rotation led to the same option, wherever it stood. An invalid reply counts as
+    another answer than any option. A question without a valid reply has no value, or a model that never answers would
+    look like one that never changes its mind.
     """
     by_question: dict[str, dict[int, Score]] = defaultdict(dict)
     for score in scores:

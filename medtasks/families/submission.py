@@ -25,7 +25,7 @@ from medtasks.data.samples import Sample, letter
 from medtasks.data.variants import COLUMN
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
-from medtasks.extract.published.medevalkit_mmmu import is_open
+from medtasks.extract.published.medevalkit_choice import is_open
 from medtasks.extract.reading.reply_text import own_words
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed
 from medtasks.families.family import Column, Reply, Row, TaskFamily

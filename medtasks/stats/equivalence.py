@@ -24,7 +24,6 @@ effect.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +32,7 @@ import numpy as np
 
 from medtasks.stats.intervals import t_quantile
 from medtasks.stats.paired import ALPHA, POWER, SEED, exceeding
-from medtasks.stats.standard_error import Dyad, MeanError, mean_error, mean_standard_error, separate_units
+from medtasks.stats.standard_error import Dyad, MeanError, mean_error, mean_standard_error, separate_units, sharing
 
 MARGIN = 0.01
 """One percentage point, as published tables are rounded; well below the standard error on a few hundred questions."""
@@ -184,9 +183,7 @@ def design_effect(units: Sequence[Hashable], correlation: float = WORKING_CORREL
     member of dyads have the ``correlation``. Source: Kish (1965); Obuchowski (1998), Statistics in Medicine 17.
     """
     dyads = [frozenset((unit.first, unit.second)) if isinstance(unit, Dyad) else frozenset((unit,)) for unit in units]
-    uses, alike = Counter(member for dyad in dyads for member in dyad), Counter(dyads)
-    sharing = sum(sum(uses[member] for member in dyad) - (alike[dyad] if len(dyad) > 1 else 0) for dyad in dyads)
-    return 1 + correlation * (sharing / len(dyads) - 1)
+    return 1 + correlation * (sum(sharing(dyads)) / len(dyads) - 1)
 
 
 def independent_discordance(first: float, second: float) -> float:
@@ -237,18 +234,20 @@ def samples_needed(power_of: Callable[[int], float], power: float) -> int | None
         low, high = high, 2 * high
         if high > LARGEST_PLAN:
             return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power_of(middle) >= power else (middle, high)
-    return high
+    return _first(lambda samples: power_of(samples) >= power, low, high)
 
 
 def detectable_difference(power_of: Callable[[float], float], power: float, largest: float) -> float:
     """Return the smallest difference, up to a ``largest``, that has a power; NaN if none has."""
-    low, high = 0, math.floor(largest / _STEP)
-    if high < 1 or power_of(high * _STEP) < power:
+    steps = math.floor(largest / _STEP)
+    if steps < 1 or power_of(steps * _STEP) < power:
         return math.nan
+    return _first(lambda number: power_of(number * _STEP) >= power, 0, steps) * _STEP
+
+
+def _first(is_enough: Callable[[int], bool], low: int, high: int) -> int:
+    """Return a number above ``low`` that is enough while the one before it is not; ``high`` is enough."""
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if power_of(middle * _STEP) >= power else (middle, high)
-    return high * _STEP
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high

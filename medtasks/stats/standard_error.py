@@ -104,9 +104,7 @@ def dyadic_error(
     number = len(values)
     weights = [1.0] * number if weights is None else weights
     members = [frozenset(dyad) for dyad in dyads]
-    uses, alike = Counter(member for dyad in members for member in dyad), Counter(members)
-    # Dyads that share both members are counted under each of these, and taken off once.
-    neighbours = [sum(uses[member] for member in dyad) - (alike[dyad] if len(dyad) > 1 else 0) for dyad in members]
+    neighbours = sharing(members)
     linked = sum(neighbours)
     trace = number - linked / number if number else 0.0
     if number < 2 or trace <= 0:
@@ -126,6 +124,13 @@ def dyadic_error(
     variance, degrees, spread = max(dyadic, independent), trace**2 / squares, mean * (1 - mean)
     effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else degrees + 1
     return MeanError(math.sqrt(variance), degrees, effective, number)
+
+
+def sharing(dyads: Sequence[frozenset[Hashable]]) -> list[int]:
+    """Return for each dyad the number of dyads, itself included, with which it shares a member."""
+    uses, alike = Counter(member for dyad in dyads for member in dyad), Counter(dyads)
+    # Dyads that share both members are counted under each of these, and taken off once.
+    return [sum(uses[member] for member in dyad) - (alike[dyad] if len(dyad) > 1 else 0) for dyad in dyads]
 
 
 def mean_error(values: Sequence[float], units: Sequence[Hashable]) -> MeanError:

@@ -45,9 +45,9 @@ _RENAMED: Mapping[str, str] = {
 }
 METRIC_LISTS: Mapping[str, str] = {
     "closed_questions.YES_NO_METRIC_LIST": "medtasks.families.closed_questions:YES_NO_METRICS",
-    "kit_choice.LIKELIHOOD_METRIC_LIST": "medtasks.families.kit_choice:KIT_LIKELIHOODS.metrics",
-    "reports.REPORT_METRICS": "medtasks.families.reports:REPORTS.metrics",
-    "reports.MULTIMEDEVAL_METRICS": "medtasks.families.reports:MULTIMEDEVAL_REPORTS.metrics",
+    "kit_choice.LIKELIHOOD_METRIC_LIST": "medtasks.families.choice:KIT_LIKELIHOODS.metrics",
+    "reports.REPORT_METRICS": "medtasks.families.free_texts:REPORTS.metrics",
+    "reports.MULTIMEDEVAL_METRICS": "medtasks.families.free_texts:MULTIMEDEVAL_REPORTS.metrics",
 }
 METRIC_LIST = "METRIC_LIST"
 

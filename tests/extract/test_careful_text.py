@@ -10,8 +10,7 @@ from medtasks.extract.careful.yes_no import yes_no
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.reading.negation import Stance, clauses, stance
 
-from ..growth import assert_linear
-from ..tables import each_row, readings
+from ..tables import readings
 from .reading import reading
 
 read_yes_no_maybe, read_nli = reading("robust_yes_no_maybe"), reading("robust_nli")
@@ -66,16 +65,6 @@ def test_clauses_keep_the_words_in_order(text):
         assert clause in following
         following = following[following.index(clause) + len(clause) :]
         assert stance(clause, 0, len(clause)) in Stance
-
-
-@each_row("piece", ["no ", "not (x) ", "edema, ", "is, ", "no edema and ", "\n", "( ", "ruled out, ", "n't "])
-def test_time_grows_no_faster_than_the_text(piece):
-    def read(text):
-        for clause in clauses(text):
-            for start in range(0, len(clause), 50):
-                stance(clause, start, start + 5)
-
-    assert_linear(read, piece)
 
 
 # ---- fixed words and closed questions ----

@@ -12,7 +12,7 @@ import pytest
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import extractor_of
-from medtasks.extract.published.medevalkit_mmmu import declared_answer, open_answers
+from medtasks.extract.published.medevalkit_choice import declared_answer, open_answers
 from medtasks.families.family import Reply
 from medtasks.runs.replies import take_answer_field
 from medtasks.tasks.task_files import task_file

@@ -1,4 +1,13 @@
-"""Published rules for the chosen option's letter: MediConfusion and VLMEvalKit; single replies are in ``readings/``."""
+"""Published rules for an option's letter: MediConfusion, VLMEvalKit, and likelihoods; replies are in ``readings/``."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medtasks.data.samples import letter
+from medtasks.extract.extractor_registry import Answer, Reason
 
 from ..tables import each_row
 from .reading import reading, recorded
@@ -17,8 +26,8 @@ def test_golden_mediconfusion_parser(golden):
 @each_row("frame", ["{}", "The answer is {} of course", "\n{}\n", " {} ", "Reason\n{}"])
 def test_accepted_spellings(frame):
     for spelling in SPELLINGS:
-        for letter in "AB":
-            assert read(frame.format(spelling.replace("L", letter)), ("Aortic arch", "Kidneys")).value == letter
+        for name in "AB":
+            assert read(frame.format(spelling.replace("L", name)), ("Aortic arch", "Kidneys")).value == name
 
 
 def test_options_do_not_matter_to_mediconfusion():
@@ -33,5 +42,32 @@ def test_golden_gmai_extract(golden):
             assert rule(case["reply"], options).value == expected, (name, case)
 
 
-def test_failed_call_is_read_by_text_alone():
-    assert OLD("Failed to obtain answer via API. B", ["api", "scan"]).value == "A"
+greedy_reference, prefix_reference, untied = map(reading, ("greedy_reference", "prefix_reference", "untied"))
+
+RULES = (greedy_reference, prefix_reference, untied)
+LOSSES = st.lists(st.floats(allow_nan=False), min_size=1, max_size=26)
+
+
+NAN, INF = math.nan, math.inf
+
+
+@given(losses=LOSSES)
+def test_rules_differ_only_in_ties(losses):
+    first, last, neither = greedy_reference(losses), prefix_reference(losses), untied(losses)
+    best = [letter(n) for n, loss in enumerate(losses) if loss == min(losses)]
+    assert (first.value, last.value) == (best[0], best[-1])
+    assert neither == (Answer.ok(best[0]) if len(best) == 1 else Answer.invalid(Reason.AMBIGUOUS))
+
+
+@given(losses=LOSSES)
+def test_reversing_the_options_reverses_the_answer(losses):
+    mirrored = {letter(n): letter(len(losses) - 1 - n) for n in range(len(losses))}
+    turned = losses[::-1]
+    assert mirrored[greedy_reference(turned).value] == prefix_reference(losses).value
+    assert mirrored.get(untied(turned).value) == untied(losses).value
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(losses=LOSSES, place=st.integers(0, 26))
+def test_one_nan_fails_the_sample(rule, losses, place):
+    assert rule([*losses[:place], math.nan, *losses[place:]]) == Answer.invalid(Reason.ADAPTER_FAILED)

@@ -2,11 +2,13 @@
 
 import pytest
 
+from medtasks.data.samples import Sample
 from medtasks.extract.careful.open_text import open_reply
 from medtasks.extract.careful.yes_no import yes_no
+from medtasks.extract.extractor_registry import extractor_of
 from medtasks.extract.reading.negation import clauses, stance
 
-from ..tables import each_row, readings
+from ..tables import each_row, readings, rows_in
 from .reading import outcome, reading
 
 
@@ -80,3 +82,13 @@ def test_every_reply_of_a_table_is_read_as_written(name):
         assert value == ({expected} if name in IN_SETS else expected)
 
     check()
+
+
+@each_row(("rule", "document", "reply", "value", "reason", "facts"), rows_in("examples"))
+def test_examples_of_every_rule(rule, document, reply, value, reason, facts):
+    answer = extractor_of(rule).extract(reply, Sample(document))
+    assert (list(answer.value) if isinstance(answer.value, tuple) else answer.value, answer.reason) == (value, reason)
+    found, expected = ({**of_answer, **(of_answer.get("measures") or {})} for of_answer in (answer.facts, facts))
+    assert found.keys() == expected.keys()
+    assert bool(found.pop("measures", None)) == bool(expected.pop("measures", None))
+    assert found == pytest.approx(expected)

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.data.samples import Sample, letter
-from medtasks.extract.careful.robust_choice import robust_kit_choice
+from medtasks.data.samples import letter
 
 from ..tables import each_row, readings
 from .reading import outcome, reading
@@ -90,20 +89,6 @@ def test_letter_beyond_the_options_is_no_answer():
         assert valid == alphabet[:count]
     for reply in ("İ", "(İ)", "the answer is İ", "İ)"):
         assert read(reply, options).value is None
-
-
-@each_row(
-    ("reply", "value"),
-    [
-        *[(reply, "B") for reply in ("正确答案是B。", "答案：（B）", "我选择B", "本题选B，不选A", "B. spleen")],
-        ("The answer is (B).", "B"),
-        *[(reply, None) for reply in ("不选B", "答案不是B", "答案是A或B", "选项B是错误的", "答案是A，也可以说答案是B")],
-        *[(reply, "C") for reply in ("C. B", "(c) B", "应选C项")],  # the third option's text is a letter
-        *[(reply, None) for reply in ("", "I cannot tell.")],
-    ],
-)
-def test_options_that_are_letters_and_chinese_declarations(reply, value):
-    assert robust_kit_choice(reply, Sample({"options": ["liver", "spleen", "B", "D"]})).value == value
 
 
 @given(data=st.data(), options=st.sampled_from([*FRAMED[:2], *FRAMED[7:10], FURTHER[0]]))

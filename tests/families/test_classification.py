@@ -1,20 +1,34 @@
-"""One class per image: scores, metrics, and that the bootstrap runs once per set of scores."""
+"""One class or several findings per image: scores, metrics, one bootstrap per set of scores, and labelers."""
 
 import copy
+import importlib
 import json
-import math
 import random
+from pathlib import Path
 
 import pytest
 
-from medtasks.audit.scoring import with_interval
+from medtasks.audit.scoring import score_replies, with_interval
 from medtasks.extract.failure import failed_reply
-from medtasks.families import classification
 from medtasks.families.classification import CLASSIFICATION, MULTI_LABEL
-from medtasks.metrics.class_scores import MULTICLASS_METRICS, count_classes, multiclass_metrics, values_with_errors
+from medtasks.families.family import Reply, Row
+from medtasks.hooks import published
+from medtasks.lmms.filters import ReadWith
+from medtasks.metrics import class_scores
+from medtasks.metrics.class_scores import (
+    MULTICLASS_METRICS,
+    MULTILABEL_METRICS,
+    count_classes,
+    count_labels,
+    multiclass_metrics,
+    multilabel_metrics,
+    values_with_errors,
+)
 from medtasks.metrics.metric import forget_computed
-from medtasks.stats.recall import mean_recall_posterior
+from medtasks.stats.bootstrap import mean_recall_posterior
 from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_index import DottedName
 
 from ..tables import each_row
 from ..task_families import score_of, values_of
@@ -65,7 +79,7 @@ def computed(monkeypatch):
         calls.append(arguments)
         return values_with_errors(*arguments)
 
-    monkeypatch.setattr(classification, "values_with_errors", counted)
+    monkeypatch.setattr(class_scores, "values_with_errors", counted)
     return calls
 
 
@@ -78,27 +92,6 @@ def test_a_score_has_numbers_only():
     assert not [
         word for word in ("Doe", "elanoma", "smokes", "p100", "scan7") if word in json.dumps(found) + cluster + image
     ]
-
-
-@each_row(("reply", "value"), [("1: adipose", 0), ("2", 1), ("It is debris.", 2), ("nothing fits", 0), ("", 0)])
-def test_replies_are_classes(reply, value):
-    found = score(reply)
-    assert (found["value"], found["reason"]) == (value, "ok")
-
-
-def test_a_failed_sample_is_in_no_metric():
-    """Its class is in no mean over classes, either: here nothing else has class 2."""
-    found = score(failed_reply("no memory"), label=2)
-    assert (found["value"], found["reason"]) == (None, "adapter_failed")
-    rest = [score("2: background", label=1, number=2), score("2: background", label=0, number=3)]
-    scored = values([found, *rest])
-    assert scored == {**values(rest), "failed_samples": 1}
-    assert (scored["balanced_accuracy"], scored["invalid_rate"], scored["scored_samples"]) == (0.5, 0.0, 2)
-
-
-def test_likelihoods_are_read_too():
-    found = score_of(CLASSIFICATION, document(2), [3.0, 1.0, 2.0], "untied")
-    assert (found["value"], found["rule"]) == (1, "untied")
 
 
 def test_values_are_those_of_the_metrics():
@@ -121,14 +114,6 @@ def test_classes_that_no_score_has_still_count():
     assert (found["macro_auroc"], found["present_class_auroc"]) == (0.5, 1.0)
 
 
-def test_errors_are_over_patients():
-    scores = [entry(n % 2, n % 3, n, f"patient-{n}") for n in range(40) for _ in range(2)]
-    apart = [{**one, "cluster_id": f"doc-{n}"} for n, one in enumerate(scores)]
-    assert values(scores)["macro_f1_stderr"] > 1.2 * values(apart)["macro_f1_stderr"] > 0
-    found = values([entry(n % 2, 0, n, "patient-1") for n in range(9)])
-    assert all(math.isnan(value) == name.endswith("_stderr") for name, value in found.items())
-
-
 def test_all_metrics_of_one_row_are_computed_at_once(computed):
     scores = drawn(2)
     expected = values(scores)
@@ -138,22 +123,6 @@ def test_all_metrics_of_one_row_are_computed_at_once(computed):
         random.Random(seed).shuffle(other)
         assert values(other) == expected  # to the last digit
     assert len(computed) == 1
-
-
-def test_rows_and_tasks_do_not_mix(computed):
-    """Sets of scores that differ in one answer, cluster, target, class or copy, also when they come by turns."""
-    scores = [entry(0, 0, 0), *drawn(3)]
-    changes = ({"value": 1}, {"cluster_id": "patient-1"}, {"target": 1})
-    spoilt = [[dict(scores[0], **change), *scores[1:]] for change in changes]
-    sets = [scores, *spoilt, [dict(one, classes=4) for one in scores], [*scores, scores[0]]]
-    first = [values(one) for one in sets]
-    assert len(computed) == len(sets)
-    by_turns = [[metric.estimate(one).value for one in sets] for metric in CLASSIFICATION.metrics]
-    names = [metric.name for metric in CLASSIFICATION.metrics]
-    assert list(zip(*by_turns, strict=True)) == [tuple(one[name] for name in names) for one in first]
-    forget_computed()
-    assert [values(one) for one in reversed(sets)] == first[::-1]
-    assert len({json.dumps(one) for one in first}) == len(sets)
 
 
 @each_row(
@@ -197,3 +166,130 @@ def test_numbers_per_finding():
     scores = [{"target": [1, int(n < 12)], "value": None} for n in range(20)]
     assert MULTI_LABEL.metric("macro_f1").remark(scores) == "Images per class: A 20, B 12."
     assert MULTI_LABEL.metric("macro_f1").warning(scores[:14][-4:]).startswith("Fewer than 10 images of A (4), B (2): ")
+
+
+HEAD, ROBUST, LABELED = "multimedeval_labels_head", "robust_labels", "chexbert_labels"
+FINDINGS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
+COUNTS = ["scored_samples", "failed_samples", "unjudged_samples"]
+OWN = [*MULTILABEL_METRICS, "invalid_rate", "judge_failed_rate"]
+SCORES = [name for own in OWN for name in (own, f"{own}_stderr")]
+
+
+def label_score(reply, labels=(0, 0, 0, 1, 0), number=1, rule=HEAD, **more):
+    doc = {"doc_id": str(number), "image_id": None, "options": FINDINGS, "labels": list(labels), **more}
+    return score_of(MULTI_LABEL, doc, reply, rule)
+
+
+def label_entry(key, value, number, cluster=None, reason="no_match"):
+    """A label_score as another rank sends it."""
+    return {
+        "sample": str(number),
+        "cluster_id": cluster or f"doc-{number}",
+        "target": list(key),
+        "value": None if value is None else list(value),
+        "reason": reason if value is None else "ok",
+        "rule": "any",
+    }
+
+
+def drawn_labels(seed, number=60, invalid=0.1):
+    draw = random.Random(seed)
+    rows = [[[int(draw.random() < 0.3) for _ in FINDINGS] for _ in "kv"] for _ in range(number)]
+    return [
+        label_entry(key, None if draw.random() < invalid else value, n, f"patient-{n // 3}")
+        for n, (key, value) in enumerate(rows)
+    ]
+
+
+def label_values(items):
+    return values_of(MULTI_LABEL, items)
+
+
+def test_a_score_of_findings_has_numbers_only():
+    found = label_score("edema", number=7, image_id="scan7", patient_id="p100")
+    cluster, image = found.pop("cluster_id"), found.pop("patient_image")
+    assert found == {"sample": "7", "target": [0, 0, 0, 1, 0], "value": [0, 0, 0, 1, 0], "reason": "ok", "rule": HEAD}
+    assert cluster.startswith("patient-")
+    assert not [word for word in ("dema", "p100", "scan7") if word in f"{json.dumps(found)}{cluster}{image}"]
+
+
+def test_values_of_findings_are_those_of_the_metrics():
+    items = drawn_labels(1)
+    gold, predicted = [item["target"] for item in items], [item["value"] for item in items]
+    found = label_values(items)
+    expected = multilabel_metrics(count_labels(gold, predicted, len(FINDINGS)).total())
+    assert {name: found[name] for name in MULTILABEL_METRICS} == {name: float(v) for name, v in expected.items()}
+    assert found["invalid_rate"] == predicted.count(None) / len(items) > 0
+    assert (found["judge_failed_rate"], found["judge_failed_rate_stderr"]) == (0.0, 0.0)
+    assert all(type(found[name]) is float for name in SCORES)
+    assert [found[name] for name in COUNTS] == [len(items), 0, 0]
+
+
+def test_a_warning_says_how_many_are_left_out(warnings):
+    unread = label_entry([1, 0], None, 1, reason="judge_failed")
+    published("medtasks.hooks.multilabel.judge_failed_rate")([unread, label_entry([1, 0], [1, 0], 2)])
+    assert warnings == ["The labeler failed for 50.0% of 2 replies; they are left out of the other metrics."]
+
+
+@pytest.fixture
+def labeler(tmp_path, monkeypatch):
+    """A labeler that calls what a text names positive; returns the texts of each call."""
+    name = f"labeler_of_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(
+        "calls = []\n\n\ndef factory():\n    return label\n\n\ndef label(texts):\n    calls.append(list(texts))\n"
+        f"    return [{{name: int(name.lower() in text) for name in {FINDINGS}}} for text in texts]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("MEDTASKS_LABELER", f"{name}:factory")
+    return importlib.import_module(name).calls
+
+
+REPLIES = ["edema", "", "atelectasis and <b>pleural effusion", failed_reply("gone"), "nothing", "edema"]
+
+
+def test_the_filter_labels_all_replies_in_one_call(labeler):
+    results = ReadWith(LABELED).apply([[reply, "a repeat"] for reply in REPLIES], None)
+    assert labeler == [["edema", "atelectasis and <b>pleural effusion", "nothing", "edema"]]
+    documents = [{"doc_id": str(n), "options": FINDINGS, "labels": [0] * 5} for n in range(len(REPLIES))]
+    process = published("medtasks.hooks.multilabel.process_results")
+    found = [process(doc, [one])["macro_f1"] for doc, one in zip(documents, results, strict=True)]
+    assert len(labeler) == 1
+    assert [item["value"] for item in found] == [
+        [0, 0, 0, 1, 0],
+        None,
+        [1, 0, 0, 0, 1],
+        None,
+        [0, 0, 0, 0, 0],
+        [0, 0, 0, 1, 0],
+    ]
+    assert [item["reason"] for item in found] == ["ok", "empty", "ok", "adapter_failed", "ok", "ok"]
+    assert {item["rule"] for item in found} == {LABELED}
+    assert not any("<" in one for one in results)
+    # The options of a document are in its own order.
+    turned = dict(documents[0], options=FINDINGS[::-1])
+    assert process(turned, [results[0]])["macro_f1"]["value"] == [0, 1, 0, 0, 0]
+
+
+def test_scoring_recorded_replies_labels_them_in_one_call(labeler):
+    task = TaskFile(
+        name="findings",
+        kind="task",
+        path=Path("findings.yaml"),
+        description="",
+        dataset="findings",
+        output_type="generate_until",
+        rows={"reference": Row(LABELED), "robust": Row(ROBUST)},
+        process_results=DottedName("medtasks.hooks.multilabel.process_results"),
+        metric_list=DottedName("medtasks.hooks.multilabel.METRIC_LIST"),
+    )
+    documents = [{"doc_id": str(n), "options": FINDINGS, "labels": [0, 0, 0, 1, 0]} for n in range(len(REPLIES))]
+    recorded = {str(n): Reply(text=reply) for n, reply in enumerate(REPLIES)}
+    scores = score_replies(task, documents, recorded)
+    assert labeler == [["edema", "atelectasis and <b>pleural effusion", "nothing", "edema"]]
+    reference = scores["reference"].estimates
+    assert scores["reference"].reasons == {"ok": 4, "empty": 1, "adapter_failed": 1}
+    assert reference["judge_failed_rate"].value == 0
+    # Not the failed sample: two replies name edema, one names two other findings, one none, one is empty.
+    assert reference["macro_accuracy"].value == pytest.approx((5 + 2 + 4 + 5) / 25)
+    assert (reference["scored_samples"].value, reference["failed_samples"].value) == (5, 1)
+    assert scores["robust"].reasons["ok"] >= 3

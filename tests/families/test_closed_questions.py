@@ -6,7 +6,7 @@ import math
 import pytest
 
 from medtasks.extract.published.medheval_closed import listed_options
-from medtasks.families.closed_questions import CLOSED_QUESTIONS, YES_NO_METRICS
+from medtasks.families.closed_questions import CLOSED_QUESTIONS
 from medtasks.families.family import Row
 from medtasks.hooks import published
 from medtasks.runs.reply_envelope import enveloped
@@ -14,10 +14,7 @@ from medtasks.runs.reply_envelope import enveloped
 from ..task_families import score_of, values_of
 
 PROCESS = published("medtasks.hooks.closed_questions.process_results")
-CONSTANTS = {
-    "Yes": (0.471, 0.346, 0.369, 0.218, 0.361),
-    "No": (0.434, 0.484, 0.563, 0.280, 0.466),
-}
+CONSTANTS = {"Yes": (0.471, 0.346, 0.369, 0.218, 0.361), "No": (0.434, 0.484, 0.563, 0.280, 0.466)}
 TYPES = ("acc_anatomy", "acc_measurement", "acc_symptom", "acc_technique", "accuracy")
 
 
@@ -83,12 +80,6 @@ def test_a_score():
     }
 
 
-def test_metrics_of_sets_without_types():
-    names = [metric.name for metric in YES_NO_METRICS]
-    assert not [name for name in names if name.startswith("acc_")]
-    assert set(names) < {metric.name for metric in CLOSED_QUESTIONS.metrics}
-
-
 def test_scores_under_both_rules():
     docs = [
         document(0),
@@ -111,16 +102,6 @@ def test_scores_under_both_rules():
     assert reference["acc_symptom"] == 1.0  # the refusal says yes
 
 
-def test_errors_are_clustered_by_image():
-    docs = [
-        document(number, answer="A" if number < 4 else "B", gold="Yes" if number < 4 else "No") for number in range(8)
-    ]
-    found = scored(docs, ["Yes"] * 8, "medheval_strict")
-    # Four images, each all right or all wrong: as if there were four questions.
-    assert found["accuracy_stderr"] == pytest.approx(math.sqrt(4 / 3 * 0.25 / 4))
-    assert found["yes_rate_stderr"] == found["invalid_rate_stderr"] == 0.0
-
-
 def test_likelihoods():
     def preferring(doc, losses):
         return score_of(CLOSED_QUESTIONS, doc, losses, "untied")
@@ -134,11 +115,6 @@ def test_likelihoods():
     assert (unparsed["counted"], unparsed["correct"]) == ("left_out", 0.0)
     raw = PROCESS(organs(), ["(2.0, False)", "(1.0, False)", "(3.0, False)"])["accuracy"]
     assert (raw["value"], raw["rule"]) == ("B", "untied")
-
-
-def test_without_a_filter_replies_are_read_strictly():
-    entry = PROCESS(document(), ["I cannot tell."])["accuracy"]
-    assert (entry["rule"], entry["reason"]) == ("medheval_strict", "refused")
 
 
 def test_credentialed_text_is_withheld():
@@ -186,16 +162,6 @@ def test_golden_medheval_published_answers(published):
     assert found["random_choice"] == pytest.approx(0.447, abs=0.01)
 
 
-def test_golden_medheval_right_letters(published):
-    """Letters of the options that the released evaluator finds in the published answers, alone, are mostly not read."""
-    docs = [doc for doc in published if doc["kind"] == "multi-choice"]
-    keys = [score_of(CLOSED_QUESTIONS, doc, "", "medheval_reference")["target"] for doc in docs]
-    asked = [(doc, key) for doc, key in zip(docs, keys, strict=True) if key]
-    assert len(asked) == 961
-    found = scored(*zip(*asked, strict=True), "medheval_reference")
-    assert round(found["accuracy"], 3) == 0.913
-
-
 def test_golden_medheval_right_letters_are_right(published):
     """Keys come from the published answers, not from the evaluator, which misreads ten of them."""
     docs = [doc for doc in published if doc["kind"] == "multi-choice"]
@@ -206,14 +172,10 @@ def test_golden_medheval_right_letters_are_right(published):
     assert len(keyed) == 921
     found = scored(keyed, [doc["answer"] for doc in keyed], "medheval_reference")
     assert round(found["accuracy"], 3) == 0.913
-    everything = scored(published, [_answer(doc) for doc in published], "medheval_strict")
+    binary = {"A": "yes", "B": "no", None: "yes"}
+    right = [binary[doc["answer"]] if doc["kind"] == "binary" else doc["answer"] or "A" for doc in published]
+    everything = scored(published, right, "medheval_strict")
     assert [everything[name] for name in TYPES] == [1.0] * 5
-
-
-def _answer(doc):
-    if doc["kind"] == "binary":
-        return {"A": "yes", "B": "no"}.get(doc["answer"], "yes")
-    return doc["answer"] or "A"
 
 
 def test_golden_medheval_texts_are_right_too(published):

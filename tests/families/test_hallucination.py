@@ -7,8 +7,8 @@ import pytest
 
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, LabelerError
 from medtasks.extract.labeler import CONDITIONS, Finding
-from medtasks.families import hallucination
-from medtasks.families.hallucination import (
+from medtasks.families import free_texts
+from medtasks.families.free_texts import (
     COMPONENT_REPORTS,
     COMPONENT_REPORTS_ELEVEN,
     KNOWLEDGE_QUESTIONS,
@@ -16,11 +16,12 @@ from medtasks.families.hallucination import (
 )
 from medtasks.hooks import published
 from medtasks.judges import judge_client
-from medtasks.judges.judge_client import JudgeSettings, JudgeVerdict
 from medtasks.metrics.metric import CorpusMetric, forget_computed
 from medtasks.prompts import judged
 
+from ..tables import each_row
 from ..task_families import score_of
+from .scripted_judge import ScriptedJudge
 
 REFERENCE, STRICT = "medheval_open_reference", "medheval_open_strict"
 QUESTION = {
@@ -42,49 +43,32 @@ REPORT = {
 }
 
 
-class ScriptedJudge:
-    """Answers each kind of prompt with a text, or fails where there is none."""
-
-    def __init__(self, **texts):
-        self.texts, self.asked = texts, []
-        self.settings = JudgeSettings("http://127.0.0.1:9/v1", "scripted")
-
-    def ask(self, system, user, parse, *, prompt_version=1):
-        kind = "components" if "recall_number" in system else "severity" if "range[0, 5]" in system else "correctness"
-        self.asked.append((kind, system, user))
-        text = self.texts.get(kind)
-        value = None if text is None else parse(text if isinstance(text, str) else text(user))
-        return JudgeVerdict(value, None if value is not None else "no", False, text or "")
-
-
 @pytest.fixture
 def judge(monkeypatch):
     """Put a judge in the place of the configured one."""
 
     def install(**texts):
-        scripted = ScriptedJudge(**texts)
-        monkeypatch.setattr(hallucination, "scoring_judge", lambda dataset: scripted)
+        def said(system, user, version):
+            kind = (
+                "components" if "recall_number" in system else "severity" if "range[0, 5]" in system else "correctness"
+            )
+            text = texts.get(kind)
+            return text(user) if callable(text) else text
+
+        scripted = ScriptedJudge(said)
+        monkeypatch.setattr(free_texts, "scoring_judge", lambda dataset: scripted)
         return scripted
 
     return install
 
 
-def knowledge(reply, number=1, rule=STRICT, family=KNOWLEDGE_QUESTIONS, **more):
-    return score_of(
-        family,
-        {**QUESTION, "doc_id": f"q/{number}", "patient_id": f"p{number}", "image_id": f"i{number}", **more},
-        reply,
-        rule,
-    )
+def knowledge(reply, number=1, rule=STRICT, family=KNOWLEDGE_QUESTIONS, document=QUESTION):
+    ids = {"doc_id": f"q/{number}", "patient_id": f"p{number}", "image_id": f"i{number}"}
+    return score_of(family, {**document, **ids}, reply, rule)
 
 
-def report(reply, number=1, rule=STRICT, family=COMPONENT_REPORTS, **more):
-    return score_of(
-        family,
-        {**REPORT, "doc_id": f"r/{number}", "patient_id": f"p{number}", "image_id": f"i{number}", **more},
-        reply,
-        rule,
-    )
+def report(reply, number=1, rule=STRICT, family=COMPONENT_REPORTS):
+    return knowledge(reply, number, rule, family, REPORT)
 
 
 def saved(module, doc, *replies):
@@ -123,22 +107,14 @@ def test_two_judges_read_every_answer(judge):
     asked = judge(correctness='{"model_1": 1}', severity='{"model_1": 2}').asked
     record = knowledge("Assistant: Rest.")
     assert (record["correct"], record["severity"], record["reason"]) == (1, 2, "ok")
-    assert record["judge"] == "scripted, temperature 0"
+    assert record["judge"] == "m, temperature 0"
     assert [name.split()[0] for name in record["judge_prompts"]] == ["correctness_single", "severity_single"]
-    assert [kind for kind, *_ in asked] == ["correctness", "severity"]
-    assert all('"model_1": "Rest."' in user for _, _, user in asked)
-    assert not any("eleven" in system for _, system, _ in asked)
+    assert ["range[0, 5]" in system for system, *_ in asked] == [False, True]
+    assert all('"model_1": "Rest."' in user for _, user, _ in asked)
+    assert not any("eleven" in system for system, *_ in asked)
     knowledge("Rest.", family=KNOWLEDGE_QUESTIONS_ELEVEN)
-    assert "eleven different models" in asked[2][1]
-    assert "multiple different models" in asked[3][1]
-
-
-def test_the_reference_rule_judges_the_whole_reply(judge):
-    asked = judge(correctness='{"model_1": 1}', severity='{"model_1": 2}').asked
-    samples = knowledge("Assistant: Atelectasis", rule=REFERENCE)
-    assert all('"model_1": "Assistant: Atelectasis"' in user for _, _, user in asked)
-    assert samples["compared"].text == " Atelec"
-    assert knowledge("Assistant: Atelectasis")["compared"].text == "Atelectasis"
+    assert "eleven different models" in asked[2][0]
+    assert "multiple different models" in asked[3][0]
 
 
 def test_rate_and_score(judge):
@@ -155,7 +131,7 @@ def test_rate_and_score(judge):
     assert (found["judge_failed_rate"], found["invalid_rate"]) == (0, 0)
 
 
-@pytest.mark.parametrize(("reply", "reason"), [("", "empty"), (" \n\t", "empty"), ("<think>so", "truncated")])
+@each_row(("reply", "reason"), [("", "empty"), (" \n\t", "empty"), ("<think>so", "truncated")])
 def test_a_reply_that_says_nothing_is_the_worst_without_asking(judge, reply, reason):
     scripted = judge(correctness='{"model_1": 1}', severity='{"model_1": 0}')
     silent, said = knowledge(reply, 1), knowledge("Rest.", 2)
@@ -163,18 +139,6 @@ def test_a_reply_that_says_nothing_is_the_worst_without_asking(judge, reply, rea
     assert silent["reason"] == reason
     found = values("knowledge_hallucination", [silent, said])
     assert (found["knowledge_rate"], found["hallucination_score"], found["invalid_rate"]) == (0.5, 2.5, 0.5)
-
-
-def test_a_judge_that_fails_is_left_out_and_counted(judge):
-    judge(correctness=lambda user: '{"model_1": 0}' if '"Two."' in user else "{}", severity='{"model_1": 9}')
-    samples = [knowledge(reply, n) for n, reply in enumerate(["One.", "Two.", "Three."])]
-    assert {sample["reason"] for sample in samples} == {"judge_failed"}
-    found = values("knowledge_hallucination", samples)
-    assert (found["knowledge_rate"], found["answers_judged"]) == (1.0, 1)
-    assert math.isnan(found["hallucination_score"])
-    assert found["answers_scored"] == 0
-    assert (found["judge_failed_rate"], found["invalid_rate"]) == (1.0, 0.0)
-    assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (0, 0, 3)
 
 
 def test_without_a_judge_the_task_runs(warnings):
@@ -203,21 +167,17 @@ def test_components_are_summed_over_reports(judge):
     assert math.isnan(found["chair_judge_measurement"])
     assert found["mentions_measurement"] == 0
     assert found["chair_judge_anatomy_stderr"] > 0
-    assert samples[0]["components"] == {
-        "anatomy": [1, 1],
-        "symptom": [0, 2],
-        "measurement": [0, 0],
-    }
+    assert samples[0]["components"] == {"anatomy": [1, 1], "symptom": [0, 2], "measurement": [0, 0]}
 
 
 def test_the_judge_of_reports_sees_the_published_components(judge):
     asked = judge(components=components()).asked
     report("Heart.")
     truth = '{"structured_ground_truth": {"anatomy": ["heart"], "symptom": ["enlarged heart"], "measurement": []}'
-    assert truth in asked[0][2]
-    assert "eleven" not in asked[0][1]
+    assert truth in asked[0][1]
+    assert "eleven" not in asked[0][0]
     report("Heart.", family=COMPONENT_REPORTS_ELEVEN)
-    assert "eleven models" in asked[1][1]
+    assert "eleven models" in asked[1][0]
 
 
 def test_what_the_harness_writes_holds_no_text(judge):
@@ -233,16 +193,6 @@ def test_what_the_harness_writes_holds_no_text(judge):
         written = json.dumps(sample, default=str) + repr(sample) + repr(dict(sample.items()))
         assert "Canary" not in written
         assert {"doc", "target", "arguments", "resps", "filtered_resps"} <= sample.keys()
-
-
-@pytest.mark.parametrize("rule", [REFERENCE, STRICT])
-@pytest.mark.parametrize("reply", ["word " * 5000, "Herzgröße: normal 心脏", "\ud800", "{}" * 50, "\x00", "Assistant:"])
-def test_odd_replies_are_scored(judge, rule, reply):
-    judge(correctness='{"model_1": 0}', severity='{"model_1": 5}', components=components(anatomy=(1, 0)))
-    for module, make in (("knowledge_hallucination", knowledge), ("visual_hallucination", report)):
-        found = values(module, [make(reply, 1, rule), make(reply, 2, rule)])
-        assert all(isinstance(value, float | int) for value in found.values())
-        assert found["judge_failed_rate"] == 0
 
 
 # Labels
@@ -270,7 +220,7 @@ def labeled(monkeypatch):
         batches.append(list(texts))
         return [SAID[text] for text in texts]
 
-    monkeypatch.setattr(hallucination, "label_texts", labels_of)
+    monkeypatch.setattr(free_texts, "label_texts", labels_of)
     return batches
 
 
@@ -278,7 +228,7 @@ def label_values(scores):
     return aggregated("visual_hallucination", scores, lambda name: name in LABEL_METRICS)
 
 
-LABEL_METRICS = {metric.name for metric in hallucination._LABEL_METRICS}
+LABEL_METRICS = {metric.name for metric in free_texts._LABEL_METRICS}
 
 
 def test_labels_of_all_reports_come_from_one_call(labeled):
@@ -322,7 +272,7 @@ def test_a_text_that_cannot_be_labelled_costs_its_report_only(monkeypatch, warni
     def labels_of(texts):
         return [SAID.get(text, LabelerError("the labeler raised ValueError")) for text in texts]
 
-    monkeypatch.setattr(hallucination, "label_texts", labels_of)
+    monkeypatch.setattr(free_texts, "label_texts", labels_of)
     found = label_values([report("Right report.", 1), report("Odd report.", 2)])
     assert (found["reports_labelled"], found["chair_label"]) == (1, 0)
     assert any("1 of 2 reports: the labeler raised ValueError" in text for text in warnings)
@@ -332,25 +282,13 @@ def test_a_labeler_s_own_words_are_not_repeated(monkeypatch, warnings):
     def labels_of(texts):
         raise RuntimeError(f"bad text: {texts[0]}")
 
-    monkeypatch.setattr(hallucination, "label_texts", labels_of)
+    monkeypatch.setattr(free_texts, "label_texts", labels_of)
     label_values([report("Right report.", 1)])
     assert any("RuntimeError" in text for text in warnings)
     assert not any("Right report" in text for text in warnings)
 
 
 # Text metrics
-
-
-def test_text_metrics_without_weights(warnings):
-    samples = saved("knowledge_hallucination", QUESTION, "Rest and fluids.", "Surgery", "")
-    found = aggregated("knowledge_hallucination", samples, lambda name: name in OF_TEXTS)
-    assert found["stemmed_rouge_1"] == pytest.approx(1 / 3)
-    assert 0 < found["method4_bleu"] <= 1 / 3 + 1e-12
-    assert math.isnan(found["roberta_large_f1"])
-    said = [text for text in warnings if "medheval_bertscore could not be computed" in text]
-    assert len(said) == 1
-    assert "medtasks weights fetch roberta-large" in said[0]
-    assert "medtasks score" in said[0]
 
 
 # The judge before the model runs
@@ -365,34 +303,22 @@ def named(monkeypatch):
     return name
 
 
-def ask():
-    return judged.prompt_with_judge_or_without(
-        {**QUESTION, "doc_id": "q/1", "image_files": []}, {"template": "{{ question }}"}
-    )
+def test_a_judge_that_cannot_be_asked_stops_the_task_before_the_model_runs_but_no_scoring(named, warnings):
+    def ask():
+        document = {**QUESTION, "doc_id": "q/1", "image_files": []}
+        return judged.prompt_with_judge_or_without(document, {"template": "{{ question }}"})
 
-
-def test_a_task_without_a_judge_is_not_refused(warnings):
-    assert ask() == ask() == "What treats it?"
+    assert ask() == ask() == "What treats it?"  # without a judge the task runs
     assert len(warnings) == 1
-
-
-def test_a_judge_that_cannot_be_asked_stops_the_task_before_the_model_runs(named, warnings):
     named("https://judge.example/v1")
     with pytest.raises(JudgeRefused, match="'medheval_knowledge_open' is credentialed"):
         ask()
+    found = values("knowledge_hallucination", [knowledge("Rest.", 1)])
+    assert math.isnan(found["knowledge_rate"])
+    assert found["judge_failed_rate"] == 1
+    assert warnings[1].startswith("The judge cannot be asked, so the metrics that need it are NaN: 'medheval_knowledge")
     named("https://judge.example/v1", TRUSTED_JUDGE="https://judge.example/v1")
     assert ask() == "What treats it?"
     named("http://127.0.0.1:9/v1", model=" ")
     with pytest.raises(JudgeNotConfigured):
         ask()
-
-
-def test_and_none_later(named, warnings):
-    named("https://judge.example/v1")
-    found = values("knowledge_hallucination", [knowledge("Rest.", 1)])
-    assert math.isnan(found["knowledge_rate"])
-    assert found["judge_failed_rate"] == 1
-    assert len(warnings) == 1
-    assert warnings[0].startswith(
-        "The judge cannot be asked, so the metrics that need it are NaN: 'medheval_knowledge_open'"
-    )

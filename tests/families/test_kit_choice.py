@@ -13,8 +13,9 @@ from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families import submission
+from medtasks.families.choice import KIT_CHOICE as FAMILY
+from medtasks.families.choice import KIT_LIKELIHOODS
 from medtasks.families.family import Reply, Row
-from medtasks.families.kit_choice import FAMILY, KIT_LIKELIHOODS
 from medtasks.families.rotations import ROTATED_CHOICE
 from medtasks.metrics.metric import evaluate
 from medtasks.tasks import own_documents
@@ -62,11 +63,6 @@ def test_draws_are_made_in_the_order_of_the_questions():
     ids = [(one["sample"], one["sample"]) for one in scores]
     singles = FAMILY.sample_values(FAMILY.metric("accuracy"), settled, ids)
     assert sum(value for _, value in singles.values()) / 5 == found["accuracy"]
-
-
-def test_nothing_is_drawn_from_no_options():
-    scores = scores_of([question(1, options=[]), question(2)], [UNREAD, "A"], "medevalkit_mmmu")
-    assert values(FAMILY, scores)["accuracy"] == 0.5
 
 
 def test_a_published_answer_that_is_no_option_is_never_right_but_in_words():
@@ -187,3 +183,8 @@ def test_rotations_have_no_number_where_the_published_code_stops():
         row = Row("medevalkit_tagged_choice")
         scores = [ROTATED_CHOICE.score(Sample(one), reply, row) for one, reply in zip(asked, given, strict=True)]
         assert expected(evaluate(ROTATED_CHOICE.metrics, scores)["mean_accuracy"].value)
+
+
+def test_nothing_is_drawn_from_no_options():
+    scores = scores_of([question(1, options=[]), question(2)], [UNREAD, "A"], "medevalkit_mmmu")
+    assert values(FAMILY, scores)["accuracy"] == 0.5

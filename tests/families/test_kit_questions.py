@@ -1,23 +1,21 @@
-"""Closed and open questions, without and with a judge: what rules make of the same replies, and what stops."""
+"""Closed and open questions: overlaps, and rules without and with a judge: what they make of the same replies."""
 
 import json
 import math
 
 import pytest
 
-from medtasks.audit.scoring import score_replies
 from medtasks.data.samples import Sample
 from medtasks.errors import JudgeRefused
 from medtasks.extract.extractor_registry import Reason
 from medtasks.families import kit_questions
-from medtasks.families.family import Reply, Row
-from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
-from medtasks.judges.judge_client import Judge, JudgeSettings, JudgeVerdict
+from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS, OPEN_QUESTIONS
 from medtasks.prompts import judged
-from medtasks.tasks.task_file import TaskFile
-from medtasks.tasks.task_index import DottedName
+from medtasks.stats.standard_error import mean_standard_error
 
+from ..tables import each_row
 from ..task_families import score_of, values_of
+from .scripted_judge import ScriptedJudge, answer_in
 
 HEAD, PATH, SLAKE, FIXED = "medevalkit_vqa", "medevalkit_path_vqa", "medevalkit_slake", "medevalkit_vqa_fixed"
 GOLDS = ["yes", "no", "left lung", "CT", "Doe's mass"]
@@ -25,28 +23,20 @@ REPLIES = ["yes", "yes", "left lung", "fog", "the mass"]
 SAID = {"left lung": "<judge>0</judge>", "the mass": "right, I think", "mass": "<judge>0</judge>", "yes": "0"}
 
 
-class Told:
-    """A judge that knows some answers and fails for all others; asked again it says that an answer is right."""
-
-    settings = JudgeSettings("http://127.0.0.1:9/v1", "m")
-
-    def __init__(self):
-        self.asked = []
-
-    def ask(self, system, user, parse, *, prompt_version):
-        answer = user.rpartition("The user's answer: ")[2].partition("\n")[0]
-        self.asked.append((answer, prompt_version))
-        text = SAID.get(answer)
-        if prompt_version > 1:
-            text = "<judge>0</judge>"
-        return JudgeVerdict(None if text is None else parse(text), None if text else "no", False, text or "")
-
-
 @pytest.fixture
 def judge(monkeypatch):
-    told = Told()
-    monkeypatch.setattr(kit_questions, "judge_for", lambda dataset: told)
-    return told
+    """A judge that knows some answers and fails for all others; asked again it says that an answer is right."""
+
+    def said(system, user, version):
+        return "<judge>0</judge>" if version > 1 else SAID.get(answer_in(user, "The user's answer: "))
+
+    scripted = ScriptedJudge(said)
+    monkeypatch.setattr(kit_questions, "judge_for", lambda dataset: scripted)
+    return scripted
+
+
+def asked_about(judge):
+    return [(answer_in(user, "The user's answer: "), version) for _, user, version in judge.asked]
 
 
 def documents(**columns):
@@ -110,10 +100,10 @@ def test_slake_s_closed_answers_count_twice_when_the_judge_agrees(judge):
 
 def test_only_rules_that_need_more_than_the_first_reply_ask_again(judge):
     scored(HEAD, family=JUDGED_QUESTIONS)
-    assert judge.asked == [("left lung", 1), ("fog", 1), ("the mass", 1)]
+    assert asked_about(judge) == [("left lung", 1), ("fog", 1), ("the mass", 1)]
     judge.asked.clear()
     scored(FIXED, family=JUDGED_QUESTIONS)
-    assert judge.asked == [("left lung", 1), ("fog", 1), ("the mass", 1), ("the mass", 2)]
+    assert asked_about(judge) == [("left lung", 1), ("fog", 1), ("the mass", 1), ("the mass", 2)]
 
 
 def test_who_is_not_asked_about(judge):
@@ -124,12 +114,12 @@ def test_who_is_not_asked_about(judge):
         made = [
             score_of(JUDGED_QUESTIONS, doc, reply, rule) for doc, reply in zip(documents_of_it, nothing, strict=True)
         ]
-        assert [answer for answer, _ in judge.asked][: len(asked)] == asked
+        assert [answer for answer, _ in asked_about(judge)][: len(asked)] == asked
         assert [score["reason"] for score in made[3:]] == [Reason.ADAPTER_FAILED] * 2
     # The release asks about an empty reply, too.
     judge.asked.clear()
     assert score_of(JUDGED_QUESTIONS, documents_of_it[0], "", "medevalkit_vqa_release")["asked"]
-    assert judge.asked == [("", 1)]
+    assert asked_about(judge) == [("", 1)]
 
 
 @pytest.mark.parametrize("family", [FAMILY, JUDGED_QUESTIONS], ids=["plain", "judged"])
@@ -186,26 +176,6 @@ def test_constant_replies_say_yes_no_and_what_is_frequent():
     assert found["most frequent answer"] == ["no", "no", "CT", "CT", "CT"]
 
 
-def test_recorded_replies_are_judged_later(judge):
-    rows = {"reference": Row(HEAD), "reference_fixed": Row(FIXED), "fenced": Row("robust_kit_vqa", fenced=True)}
-    hook = "medtasks.hooks.judged_questions"
-    task = TaskFile(
-        name="own",
-        kind="task",
-        path=None,
-        description="",
-        dataset="own",
-        output_type="generate_until",
-        rows=rows,
-        process_results=DottedName(f"{hook}.process_results"),
-        metric_list=DottedName(f"{hook}.METRIC_LIST"),
-        breakdown=(),
-    )
-    found = score_replies(task, documents(), {str(n): Reply(text) for n, text in enumerate(REPLIES)})
-    assert {name: one.estimates["acc_closed"].value for name, one in found.items()} == dict.fromkeys(rows, 0.5)
-    assert found["reference"].estimates["acc_open"].value == pytest.approx(1 / 4)
-
-
 def test_a_judge_elsewhere_does_not_see_credentialed_data(monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://judge.example/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
@@ -214,15 +184,74 @@ def test_a_judge_elsewhere_does_not_see_credentialed_data(monkeypatch):
         score_of(JUDGED_QUESTIONS, documents()[2], "left lung", FIXED)
     with pytest.raises(JudgeRefused, match="not on this machine"):
         judged.prompt(documents()[2], {"template": "{{ question }}"})
-
-
-def test_questions_and_answers_are_all_that_a_user_s_file_needs(monkeypatch):
-    """A file that names no dataset counts as public, also for a judge elsewhere."""
-    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://judge.example/v1")
-    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
-    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "key")
-    monkeypatch.setattr(Judge, "ask", lambda self, *asked, **how: JudgeVerdict("<judge>0</judge>", None, False, ""))
+    # A file that names no dataset counts as public.
     document = {"question": "Where is it?", "answer": "left lung"}
     assert judged.prompt(document, {"template": "{{ question }}"}) == "Where is it?"
-    score = score_of(JUDGED_QUESTIONS, document, "there", FIXED)
-    assert (score["correct"], score["closed"], score["exact_match"]) == (True, False, 0)
+
+
+REFERENCE = "multimedeval_vqa_head"
+OWN = ["bleu_1", "token_f1", "token_recall", "closed_accuracy", "open_recall", "open_accuracy", "invalid_rate"]
+
+
+def open_document(number=1, answer="left lower lobe", **more):
+    doc = {"doc_id": str(number), "question": "Where is it?", "answer": answer, "image_id": None, "patient_id": None}
+    return {**doc, **more}
+
+
+def open_score(reply, answer="left lower lobe", number=1, rule=REFERENCE, **more):
+    return score_of(OPEN_QUESTIONS, open_document(number, answer, **more), reply, rule)
+
+
+def open_values(scores):
+    return values_of(OPEN_QUESTIONS, scores)
+
+
+def test_a_score_of_an_open_question_says_nothing_of_the_patient():
+    found = open_score("Mr. Doe has pneumonia", "Pneumonia of Mr. Doe", patient_id="p100", image_id="scan7")
+    facts = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
+    assert set(found) == {"sample", "cluster_id", "patient_image", *facts, "reason", "rule"}
+    written = json.dumps(found).lower()
+    assert not [word for word in ("doe", "pneumonia", "where", "p100", "scan7") if word in written]
+
+
+def test_the_question_helps_to_read_a_statement():
+    found = [
+        open_score("There is no mass.", "no", rule="robust_vqa", question=question)
+        for question in ("Is there a mass?", "Is the lung clear?")
+    ]
+    assert [item["correct"] for item in found] == [True, False]
+
+
+def test_metrics_over_their_subsets():
+    items = [
+        open_score("yes", "yes"),
+        open_score("yes", "no"),
+        open_score("", "no"),
+        open_score("left lower lobe"),
+        open_score("left", "left lower lobe"),
+    ]
+    found = open_values(items)
+    assert found["closed_accuracy"] == pytest.approx(1 / 3)
+    assert found["open_accuracy"] == pytest.approx(1 / 2)
+    assert found["open_recall"] == pytest.approx((1 + 1 / 3) / 2)
+    assert found["token_recall"] == pytest.approx((1 + 0 + 0 + 1 + 1 / 3) / 5)
+    assert found["token_f1"] == pytest.approx((1 + 0 + 0 + 1 + 1 / 2) / 5, abs=1e-7)
+    assert found["bleu_1"] == pytest.approx((1 + 0 + 0 + 1 + math.exp(-2)) / 5, abs=1e-7)
+    assert found["invalid_rate"] == pytest.approx(1 / 5)
+
+
+def test_errors_of_independent_samples_are_those_of_the_subset():
+    closed = [open_score(reply, "yes", n) for n, reply in enumerate(["yes", "no", "yes", "no", "no"])]
+    opened = [open_score(reply, number=n) for n, reply in enumerate(["left lower lobe", "left", "right"], start=10)]
+    found = open_values(closed + opened)
+    assert found["closed_accuracy_stderr"] == pytest.approx(mean_standard_error([1, 0, 1, 0, 0]))
+    assert found["open_accuracy_stderr"] == pytest.approx(mean_standard_error([1, 0, 0]))
+    assert found["open_recall_stderr"] == pytest.approx(mean_standard_error([1, 1 / 3, 0]))
+    assert found["token_recall_stderr"] == pytest.approx(mean_standard_error([1, 0, 1, 0, 0, 1, 1 / 3, 0]))
+    assert found["invalid_rate_stderr"] == 0
+
+
+@each_row(("reply", "answer", "absent"), [("yes", "yes", "open"), ("left", "left", "closed")])
+def test_a_subset_without_samples_is_nan(reply, answer, absent):
+    found = open_values([open_score(reply, answer, n) for n in range(3)])
+    assert {name for name, value in found.items() if math.isnan(value)} == {n for n in found if n.startswith(absent)}

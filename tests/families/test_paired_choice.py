@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from medtasks.families.paired_choice import FREE_FORM, PAIRED_CHOICE
+from medtasks.families.paired_choice import PAIRED_CHOICE
 
 from ..tables import each_row
 from ..task_families import score_of, values_of
@@ -57,16 +57,6 @@ def test_score_of_a_text_document():
     assert json.loads(json.dumps(found)) == found
 
 
-def test_score_of_a_likelihood_document():
-    found = score(document(), [2.0, 2.0], "prefix_reference")
-    assert (found["value"], found["rule"]) == ("B", "prefix_reference")
-
-
-def test_score_of_an_invalid_reply():
-    found = score(document(), "I cannot tell.")
-    assert (found["value"], found["reason"]) == (None, "refused")
-
-
 def test_metrics_of_pairs():
     found = values(scored(["AB", "AA", ("A", "?"), "BA"]))
     assert found["set_accuracy"] == 1 / 4
@@ -88,10 +78,3 @@ def test_cut_pair_is_counted_and_left_out():
 def test_confusion_needs_a_valid_pair_and_is_the_same_under_every_rule(rule):
     assert math.isnan(values(scored([("?", "?"), ("A", "?")], rule))["confusion"])
     assert values(scored(["AA", "AB", ("?", "A")], rule))["confusion"] == 0.5
-
-
-def test_judge_failed_rate():
-    scores = scored(["AB", "AA"])
-    scores[0] = {**scores[0], "reason": "judge_failed", "value": None}
-    assert values_of(FREE_FORM, scores)["judge_failed_rate"] == 0.25
-    assert math.isnan(values_of(FREE_FORM, [])["judge_failed_rate"])

@@ -1,16 +1,16 @@
-"""Every published hook has its family, whose rule exists and whose columns stand on the page for people."""
+"""Every published hook has its family, which the page for people names, and whose metrics declare themselves."""
 
 import contextlib
 import re
 from pathlib import Path
 
-import pytest
-
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
-from medtasks.extract.extractor_registry import AnswerKind, extractor_of
+from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families.family import Asks, Reply, Row, TaskFamily
 from medtasks.families.family_registry import HOOKS, NAMED, families, family_of, modules
+from medtasks.metrics.metric import Scale, undeclared
+from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import DottedName
 
@@ -65,11 +65,7 @@ def test_the_page_names_families_and_their_columns():
         assert [name for name in columns if f"`{name}`" not in named] == []
 
 
-def test_kinds_are_words():
-    assert len({kind.value for kind in AnswerKind}) == len(AnswerKind)
-
-
-@pytest.mark.parametrize("one", FAMILIES.values(), ids=FAMILIES)
+@each_row("one", FAMILIES.values())
 def test_a_family_says_whether_it_asks_a_judge(one, monkeypatch):
     """The doctor, the guards of a run and ``score`` rely on it."""
     asked = []
@@ -85,3 +81,28 @@ def test_a_family_says_whether_it_asks_a_judge(one, monkeypatch):
         with contextlib.suppress(MedTasksError):
             one.family.score(Sample(document), Reply(reply), Row(one.rules[0]))
     assert bool(asked) == (one.family.asks is not Asks.NOBODY)
+
+
+RAW = re.compile("radcliq|bertscore|roberta_large|similarity|hallucination_score")
+COUNT = re.compile(
+    "^(answers|mentions|reports|submission|incomplete|failed|scored|unjudged)_|possible_injection|_(decided)$"
+)
+
+
+def test_every_metric_declares_its_scale_and_a_sentence():
+    tasks = [task for task in task_files().values() if task.kind == "task" and not task.only_harness]
+    metrics = {one for task in tasks for one in (*task.family.metrics, *task.family.compared_only)}
+    assert len(metrics) > 80
+    for metric in metrics:
+        is_count = COUNT.search(metric.name) or metric.name == "positives_label"
+        expected = Scale.RAW if RAW.search(metric.name) else Scale.COUNT if is_count else Scale.SHARE
+        assert (metric.name, metric.scale) == (metric.name, expected)
+        assert re.fullmatch(r"[A-Z].{8,110}\.", metric.description), metric
+
+
+def test_report_metrics_and_metrics_of_others():
+    assert {name for name, info in REPORT_METRICS.items() if info.scale is Scale.RAW} == {
+        *("bertscore", "bertscore_multimedeval", "medheval_bertscore", "chexbert"),
+        *("radcliq_bleu", "radcliq_v0", "radcliq_v1", "radcliq_v1_multimedeval"),
+    }
+    assert undeclared("accuracy").scale is Scale.RAW

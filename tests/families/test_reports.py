@@ -8,13 +8,11 @@ import random
 import pytest
 from loguru import logger
 
-from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
-from medtasks.extract.failure import failed_reply
 from medtasks.families import text_metrics as text_metrics_module
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import TaskFamily
-from medtasks.families.reports import MULTIMEDEVAL_REPORTS, REPORTS
+from medtasks.families.free_texts import MULTIMEDEVAL_REPORTS, REPORTS
 from medtasks.families.text_metrics import text_metrics
 from medtasks.hooks import published
 from medtasks.lmms.filters import ReadWith
@@ -24,7 +22,6 @@ from medtasks.metrics.report_metrics import ReportScores, metric_info
 from medtasks.runs import logged_samples
 from medtasks.stats.standard_error import clustered_standard_error
 
-from ..tables import each_row
 from ..task_families import TextMetrics, flat, score_of, values_of
 
 KEYS = [metric.name for metric in MULTIMEDEVAL_REPORTS.metrics if metric.name not in {"invalid_rate", *COUNTS}]
@@ -75,13 +72,6 @@ def run(number=40, seed=0):
 # ---- names ----
 
 
-def test_multimedeval_reports_what_it_prints_with_errors():
-    own = ["bleu_1", "bleu_4", "rouge_1", "rouge_l", "meteor", "idf_bertscore_f1", "chexbert_similarity"]
-    own += ["radgraph_partial", "radcliq_v1_multimedeval", "invalid_rate"]
-    names = [*(name for key in own for name in (key, f"{key}_stderr")), "scored_samples", "failed_samples"]
-    assert [entry["metric"] for entry in published("medtasks.hooks.reports.MULTIMEDEVAL_METRICS")] == names
-
-
 def test_report_metrics_have_errors_where_they_have_values_per_report():
     names = [entry["metric"] for entry in published("medtasks.hooks.reports.REPORT_METRICS")]
     assert names[-2:] == ["scored_samples", "failed_samples"]
@@ -91,24 +81,7 @@ def test_report_metrics_have_errors_where_they_have_values_per_report():
     assert without == {f"chexbert_{labels}_{average}_f1" for labels in (14, 5) for average in ("micro", "macro")}
 
 
-@every_family
-def test_directions_are_those_of_the_registry(family):
-    own = [metric for metric in family.metrics if metric.name not in {"invalid_rate", *COUNTS}]
-    assert [metric.higher_is_better for metric in own] == [not metric.name.startswith("radcliq") for metric in own]
-    assert all(metric.higher_is_better == metric_info(metric.name).higher_is_better for metric in own)
-
-
 # ---- scores ----
-
-
-def test_a_score_holds_private_text():
-    entry = score("Small effusion", patient_id="p9")
-    assert entry["reference"] == PrivateText("Left effusion seen.")
-    assert entry["reply"] == PrivateText("Small effusion")
-    assert (entry["sample"], entry["reason"], entry["rule"]) == ("s1", "ok", "report_text")
-    assert entry["cluster_id"].startswith("patient-")
-    assert "effusion" not in json.dumps(entry, default=str)
-    assert "withheld (sha256" in json.dumps(entry, default=str)
 
 
 @pytest.mark.parametrize("hook", ["process_results", "multimedeval_process_results"])
@@ -134,30 +107,6 @@ def test_a_credentialed_score_has_hashed_ids_and_the_sample_no_text(fakes):
         assert secret not in written
     (file,) = logged_samples.home().rglob("*.jsonl")
     assert json.loads(file.read_text()) == {"doc_id": "s1", "reply": "Small effusion"}
-
-
-@each_row(
-    ("reply", "reason", "text"),
-    [
-        ("", "empty", ""),
-        (" \n\t\u2003", "empty", ""),
-        (failed_reply("out of memory"), "adapter_failed", ""),
-        ("None.", "ok", "None."),
-        ("  kept as it is \n\n x", "ok", "  kept as it is \n\n x"),
-        ("<think>x</think>", "ok", "<think>x</think>"),
-        ("é \U0001fac1 \ud83e\udec1 \ud800.", "ok", "é \U0001fac1 \U0001fac1 \ufffd."),
-    ],
-)
-def test_reasons(reply, reason, text):
-    entry = score(reply)
-    assert (entry["reason"], entry["reply"].text) == (reason, text)
-
-
-def test_a_reply_without_a_filter_and_a_rule_nobody_knows(fakes):
-    process = published("medtasks.hooks.reports.process_results")
-    assert process(document(), ["plain"])["bleu_1"]["rule"] == "report_text"
-    with pytest.raises(UnknownName, match="report_text"):
-        process(document(), ['{"rule": "report_txt", "reply": "x"}'])
 
 
 # ---- metrics ----
@@ -202,16 +151,6 @@ def test_each_metric_is_computed_once(fakes):
     assert sorted(fakes.calls) == sorted(expected | {"radcliq_v0", "radcliq_v1"})
     values(items[:-1], REPORTS)
     assert len(fakes.calls) == 20
-
-
-def test_equal_reports_of_one_patient_count_each(fakes):
-    items = [score("Left", 1, patient_id="p"), score("Left", 2, patient_id="p"), score("x", 3, patient_id="q")]
-    assert values(items)["bleu_1"] == pytest.approx(6 + (1 / 3 + 1 / 3 + 0) / 3)
-
-
-def test_one_score_has_values_without_errors(fakes):
-    found = values([score("Left")])
-    assert all(math.isnan(value) == name.endswith("_stderr") for name, value in found.items())
 
 
 def test_a_total_that_is_no_mean_has_no_error_of_a_mean(fakes, monkeypatch):
@@ -276,18 +215,6 @@ def test_all_metrics_may_fail(fakes, said):
     assert sorted(names) == sorted({metric_info(name).name for name in found.keys() & set(KEYS)})
 
 
-def test_a_metric_that_forgets_a_key_fails_alone(fakes, monkeypatch):
-    whole = fakes.report_metric
-
-    def forgetful(name):
-        return (lambda **_: ReportScores({}, {})) if name == "rouge" else whole(name)
-
-    monkeypatch.setattr(text_metrics_module, "report_metric", forgetful)
-    found = run()
-    assert math.isnan(found["rouge_l"])
-    assert not math.isnan(found["bleu_1"])
-
-
 def test_another_run_tries_a_failed_metric_again(fakes):
     fakes.broken = {"chexbert": WeightsMissing("gone")}
     assert math.isnan(run()["chexbert_similarity"])
@@ -300,11 +227,6 @@ def test_settings_are_told(fakes, said):
     assert ("INFO", "bertscore_multimedeval: fake yes") in said
 
 
-def test_no_settings_for_models_stop_the_run(fakes, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
-    assert not math.isnan(run()["bleu_1"])
-
-
 def test_further_metrics(fakes):
     scores = many()
     found = flat(text_metrics(("radcliq_v1", "bleu_1", "bleu_2")), scores)
@@ -312,3 +234,13 @@ def test_further_metrics(fakes):
     assert not any(map(math.isnan, found.values()))
     with pytest.raises(UnknownName, match="did you mean 'radcliq_v1'"):
         text_metrics(["radcliq_v2"])
+
+
+def test_equal_reports_of_one_patient_count_each(fakes):
+    items = [score("Left", 1, patient_id="p"), score("Left", 2, patient_id="p"), score("x", 3, patient_id="q")]
+    assert values(items)["bleu_1"] == pytest.approx(6 + (1 / 3 + 1 / 3 + 0) / 3)
+
+
+def test_no_settings_for_models_stop_the_run(fakes, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
+    assert not math.isnan(run()["bleu_1"])

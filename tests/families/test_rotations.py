@@ -1,12 +1,16 @@
-"""Scores of rotated questions, and metrics over questions."""
+"""Scores of rotated questions, and metrics over questions, against a second way of counting."""
 
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from medtasks.data.variants import rotated
-from medtasks.families.rotations import ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT
+from medtasks.families.rotations import ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT, rotated_questions
 from medtasks.hooks import published
+from medtasks.metrics.metric import evaluate
+from medtasks.stats.standard_error import clustered_standard_error
 
 from ..tables import each_row
 from ..task_families import score_of, values_of
@@ -59,12 +63,6 @@ def test_a_model_that_always_says_a():
     assert values(found)["worst_case"] == values(found)["published_order"] == 0
 
 
-def test_a_model_that_names_the_option():
-    found = scored(CHOICE, ["It is the kidney.", "kidney", "kidney"])
-    assert [score["value"] for score in found] == ["C", "C", "C"]
-    assert values(found)["flip_rate"] == 0
-
-
 def test_invalid_replies():
     found = scored(CHOICE, ["B", "perhaps", ""])
     assert [score["reason"] for score in found][2] == "empty"
@@ -110,14 +108,6 @@ def test_cut_questions_are_counted():
     assert math.isnan(values(other[1:])["published_order"])
 
 
-def test_errors_are_clustered():
-    right = scored(CHOICE, ["B", "A", "C"])
-    wrong = [{**one, "rotation_of": "q2", "value": "A", "right": 0.0} for one in right]
-    assert math.isnan(values_of(ROTATED_CHOICE, [*right, *wrong])["mean_accuracy_stderr"])
-    two_clusters = [*right, *({**one, "cluster_id": "another"} for one in wrong)]
-    assert values_of(ROTATED_CHOICE, two_clusters)["mean_accuracy_stderr"] == pytest.approx(0.5)
-
-
 def test_credentialed_questions_still_belong_together():
     hidden = {**CHOICE, "dataset": "nobody_knows_this_one", "doc_id": "patient 5", "image_id": "patient 5"}
     process = published("medtasks.hooks.rotations.process_results")
@@ -126,3 +116,68 @@ def test_credentialed_questions_still_belong_together():
     assert len({score["rotation_of"] for score in found}) == 1
     assert len({score["sample"] for score in found}) == 3
     assert values(found)["worst_case"] == 1
+
+
+METRICS = ("mean_accuracy", "published_order", "worst_case", "flip_rate", "invalid_rate")
+
+
+def rotation_score(question, cluster, rotation, rotations, right, value):
+    """The rotation_score of one rotation."""
+    names = ("rotation_of", "cluster_id", "rotation", "rotations", "right", "value")
+    return dict(zip(names, (question, cluster, rotation, rotations, right, value), strict=True))
+
+
+def replies(question, choices, target="A", unit=None, rotations=None):
+    """One question's replies in order of its rotations; a missing one is not asked."""
+    return [
+        rotation_score(question, unit or question, place, rotations or len(choices), float(choice == target), choice)
+        for place, choice in enumerate(choices)
+        if choice != "missing"
+    ]
+
+
+def means_and_errors(scores):
+    """What the metrics of RotatedChoice say of replies."""
+    estimates = evaluate([metric for metric in ROTATED_CHOICE.metrics if metric.name in METRICS], scores)
+    return {name: (estimate.value, estimate.error) for name, estimate in estimates.items()}
+
+
+def test_incomplete_questions():
+    cut = replies("cut", ["A", "missing"])
+    (question,) = rotated_questions(cut)
+    assert not question.complete
+    assert set(question.values) == {"mean_accuracy", "published_order", "invalid_rate"}
+    (without_first,) = rotated_questions(replies("cut", ["missing", "A"]))
+    assert set(without_first.values) == {"mean_accuracy", "invalid_rate"}
+    assert all(math.isnan(number) for number in means_and_errors(cut)["flip_rate"])
+
+
+RUNS = st.lists(
+    st.tuples(st.lists(st.sampled_from(["A", "B", None, "missing"]), min_size=1, max_size=4), st.integers(0, 3)),
+    min_size=1,
+    max_size=12,
+).map(lambda rows: [(f"q{number}", f"unit{unit}", choices) for number, (choices, unit) in enumerate(rows)])
+
+
+@given(RUNS, st.randoms(use_true_random=False))
+def test_against_counting_by_hand_in_any_order(run, rng):
+    given_replies = [one for name, unit, choices in run for one in replies(name, choices, unit=unit)]
+    shuffled = list(given_replies)
+    rng.shuffle(shuffled)
+    found = rotated_questions(shuffled)
+    asked = [(unit, [c for c in choices if c != "missing"], choices) for _, unit, choices in run]
+    asked = [row for row in asked if row[1]]
+    whole = [(unit, choices) for unit, answered, choices in asked if len(answered) == len(choices)]
+    values = {
+        "mean_accuracy": [(unit, answered.count("A") / len(answered)) for unit, answered, _ in asked],
+        "invalid_rate": [(unit, answered.count(None) / len(answered)) for unit, answered, _ in asked],
+        "published_order": [(unit, float(all_[0] == "A")) for unit, _, all_ in asked if all_[0] != "missing"],
+        "worst_case": [(unit, float(set(choices) == {"A"})) for unit, choices in whole],
+        "flip_rate": [(unit, float(len(set(choices)) != 1)) for unit, choices in whole if set(choices) != {None}],
+    }
+    for metric, rows in values.items():
+        mean = sum(value for _, value in rows) / len(rows) if rows else math.nan
+        error = clustered_standard_error([v for _, v in rows], [u for u, _ in rows]) if rows else math.nan
+        assert means_and_errors(shuffled)[metric] == pytest.approx((mean, error), nan_ok=True)
+    assert sum(not question.complete for question in found) == len(asked) - len(whole)
+    assert rotated_questions(given_replies) == found

@@ -1,4 +1,4 @@
-"""The bootstrap against a plain loop over drawn units and against formulas."""
+"""The bootstrap against a plain loop over drawn units and formulas; the posterior of balanced accuracy."""
 
 import math
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
+from scipy.stats import beta, spearmanr
 
-from medtasks.metrics.class_scores import ClassCounts, count_classes, multiclass_metrics
 from medtasks.stats import bootstrap
 from medtasks.stats.bootstrap import (
     bootstrap_standard_errors,
+    mean_recall_posterior,
     rank_correlation,
     rank_correlation_interval,
     sum_by_unit,
@@ -30,22 +30,6 @@ def mean_statistic(counts):
     return counts[:, :1] / counts[:, 1:]
 
 
-def f1_statistic(counts):
-    return np.stack([*multiclass_metrics(ClassCounts.of_cells(counts)).values()], axis=-1)
-
-
-def looped(contributions, statistic, resamples, seed=0):
-    """Draw units one by one with replacement, add them up, and take the deviation of the statistic."""
-    random = np.random.default_rng(seed)
-    drawn = []
-    for _ in range(resamples):
-        total = np.zeros(contributions.shape[1], dtype=int)
-        for unit in random.integers(0, len(contributions), len(contributions)):
-            total += contributions[unit]
-        drawn.append(statistic(total[None])[0])
-    return np.std(drawn, axis=0, ddof=1)
-
-
 def patients(seed, units=50, classes=3):
     """Answers about several images per patient, with patients who are easy and patients who are hard."""
     random = np.random.default_rng(seed)
@@ -54,13 +38,6 @@ def patients(seed, units=50, classes=3):
     right = random.random(len(unit)) < random.beta(1, 1, units)[unit]
     predicted = np.where(right, gold, random.integers(0, classes, len(unit)))
     return gold, predicted, unit
-
-
-def test_agrees_with_a_plain_loop():
-    gold, predicted, unit = patients(1)
-    contributions = sum_by_unit(count_classes(gold, predicted, 3).cells, unit.tolist())
-    errors = bootstrap_standard_errors(contributions, f1_statistic, resamples=4000)
-    assert errors == pytest.approx(looped(contributions, f1_statistic, 4000), rel=0.06)
 
 
 @each_row("seed", range(3))
@@ -81,15 +58,6 @@ def test_the_order_of_units_does_not_matter_to_the_last_digit(table, shuffle):
     expected = bootstrap_standard_errors(np.array(table), statistic, resamples=50)
     shuffle.shuffle(table)
     assert bootstrap_standard_errors(np.array(table), statistic, resamples=50).tolist() == expected.tolist()
-
-
-def test_blocks_of_draws_do_not_change_the_result(monkeypatch):
-    gold, predicted, unit = patients(2)
-    contributions = sum_by_unit(count_classes(gold, predicted, 3).cells, unit.tolist())
-    expected = bootstrap_standard_errors(contributions, f1_statistic, resamples=200)
-    monkeypatch.setattr(bootstrap, "_LARGEST_DRAW", 300)
-    assert bootstrap_standard_errors(contributions, f1_statistic, resamples=200).tolist() == expected.tolist()
-    assert bootstrap_standard_errors(contributions, f1_statistic, 200, seed=4).tolist() != expected.tolist()
 
 
 def test_the_error_is_the_deviation_over_the_draws():
@@ -175,3 +143,47 @@ def test_the_interval_of_clustered_units_holds_no_correlation_about_as_often_as_
         too_short += not low <= 0 <= high
     assert held >= 0.85 * runs
     assert too_short > runs - held  # what clusters are for
+
+
+SHARES, RECALLS = np.array([0.7, 0.15, 0.1, 0.04, 0.01]), np.array([0.9, 0.7, 0.6, 0.5, 0.4])
+
+
+def test_one_class_is_the_interval_of_jeffreys():
+    right = [1.0] * 27 + [0.0] * 13
+    error, low, high = mean_recall_posterior(right, ["a"] * 40, range(40))
+    exact = beta(27.5, 13.5)
+    assert (low, high) == pytest.approx(exact.interval(0.95), abs=0.005)
+    assert error == pytest.approx(exact.std(), rel=0.03)
+
+
+def test_error_of_two_classes_is_that_of_independent_recalls():
+    right, targets = [1.0] * 95 + [0.0] * 5 + [1.0, 0.0], [0] * 100 + [1] * 2
+    error = mean_recall_posterior(right, targets, range(102))[0]
+    assert error == pytest.approx(math.hypot(beta(95.5, 5.5).std(), beta(1.5, 1.5).std()) / 2, rel=0.03)
+
+
+def test_order_and_names_do_not_change_the_posterior():
+    right, targets, clusters = [1, 0, 1, 1, 0, 1], [0, 0, 1, 1, 0, 2], [0, 0, 1, 2, 3, 3]
+    found = mean_recall_posterior(right, targets, clusters)
+    order = [4, 2, 5, 0, 3, 1]
+    named = [f"patient {clusters[n]}" for n in order]
+    assert mean_recall_posterior([right[n] for n in order], ["cba"[targets[n]] for n in order], named) == found
+
+
+def test_one_cluster_tells_nothing():
+    assert all(map(math.isnan, mean_recall_posterior([1.0, 0.0], [0, 1], ["p", "p"])))
+
+
+@pytest.mark.parametrize(("number", "size"), [(100, 1), (300, 3)])
+def test_coverage_of_the_posterior_with_a_class_of_one_percent(number, size, monkeypatch):
+    monkeypatch.setattr(bootstrap, "POSTERIOR_DRAWS", 1000)
+    chance, covered = np.random.default_rng(7), []
+    for _ in range(200):
+        targets = chance.choice(5, number, p=SHARES)
+        shared = np.repeat(chance.random(number // size), size)
+        luck = np.where(chance.random(number) < 0.5, shared, chance.random(number))
+        right = (luck < RECALLS[targets]).astype(float)
+        clusters = np.repeat(np.arange(number // size), size)
+        _, low, high = mean_recall_posterior(right.tolist(), targets.tolist(), clusters.tolist())
+        covered.append(low <= RECALLS[np.unique(targets)].mean() <= high)
+    assert np.mean(covered) >= 0.91

@@ -95,19 +95,3 @@ def test_answers_of_patients(golden):
         assert estimate.effective == pytest.approx(case["effective_n"], **CLOSE)
         ends = (math.sqrt(case["variance"]), case["low"], case["high"])
         assert (shown.error, shown.low, shown.high) == pytest.approx(ends, **CLOSE), case["name"]
-
-
-def test_one_patient_has_no_interval():
-    estimate, shown = printed(SINGLE_CHOICE, "accuracy", scores_of_clusters([7] * 4, [1, 0, 1, 1]))
-    assert estimate.value == 0.75
-    assert all(map(math.isnan, (estimate.error, shown.low, shown.high)))
-
-
-def test_no_cliff_where_every_answer_is_right():
-    """30 patients with 33 images each: all right, or all but one, or two of one patient."""
-    clusters = [patient for patient in range(30) for _ in range(33)]
-    widths = []
-    for wrong in (0, 1, 2):
-        _, shown = printed(SINGLE_CHOICE, "accuracy", scores_of_clusters(clusters, [0] * wrong + [1] * (990 - wrong)))
-        widths.append(shown.high - shown.low)
-    assert widths[0] < widths[1] < widths[2]

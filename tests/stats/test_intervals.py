@@ -8,8 +8,6 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.families.paired_choice import PAIRED_CHOICE
-from medtasks.metrics.metric import evaluate
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import clustered_error, mean_standard_error
 
@@ -40,29 +38,6 @@ def test_coverage_of_independent_answers(units, share):
         ends = of_independent(value, math.sqrt(value * (1 - value) / (units - 1)), units)
         coverage += scipy.stats.binom.pmf(right, units, share) * within(share, ends)
     assert nominal([coverage])
-
-
-@each_row("confused, images", [(0.3, 352), (0.7, 228)])
-def test_coverage_of_set_and_individual_accuracy(confused, images):
-    """Confused pairs have exactly one right answer, so that answers of a pair are negatively correlated."""
-    random = np.random.default_rng(3)
-    both, metrics = 0.6, PAIRED_CHOICE.metrics[:2]
-    truth = {"individual_accuracy": confused / 2 + (1 - confused) * both, "set_accuracy": (1 - confused) * both}
-    covered = {name: [] for name in truth}
-    for _ in range(DRAWS):
-        order = random.permutation(np.arange(352) % images)  # without an effect of their own
-        same = random.random(176) < confused
-        said = np.where(same, "AA", np.where(random.random(176) < both, "AB", "BA"))
-        scores = [
-            {"pair_id": str(pair), "position": place + 1, "image_id": str(order[2 * pair + place]), "categories": ()}
-            | {"target": "AB"[place], "value": said[pair][place]}
-            for pair in range(176)
-            for place in (0, 1)
-        ]
-        for name, found in evaluate(metrics, scores).items():
-            ends = interval(found.value, found.error, found.degrees, share=True, effective=found.effective)
-            covered[name].append(within(truth[name], ends))
-    assert all(map(nominal, covered.values()))
 
 
 @each_row("right, wrong, patients", [(1, 1, 176), (2, 6, 40), (6, 0.7, 40)])

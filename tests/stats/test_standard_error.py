@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,18 +18,9 @@ from medtasks.stats.standard_error import (
     separate_units,
 )
 
-from ..tables import each_row
 from . import error_matrices
 
 VALUES = st.lists(st.sampled_from([0.0, 1.0, 0.25]), min_size=2, max_size=30)
-
-
-def simulated(seed, groups=60, size=5, spread=1.5):
-    """Right and wrong answers whose chance differs from cluster to cluster."""
-    random = np.random.default_rng(seed)
-    chance = 1 / (1 + np.exp(-spread * random.standard_normal(groups)))
-    clusters = np.repeat(np.arange(groups), random.integers(1, size + 1, groups))
-    return (random.random(len(clusters)) < chance[clusters]).astype(float), clusters
 
 
 @given(data=st.data(), values=VALUES, weighted=st.booleans())
@@ -119,15 +109,3 @@ def test_samples_that_share_something_are_joined():
     assert joined_clusters(["p2", "p1", "p3", "p3"], ["atlas", "atlas", "x-ray", None]) == ["p1", "p1", "p3", "p3"]
     assert joined_clusters(["p2", "p1"], [None, None]) == ["p2", "p1"]
     assert connected_components([["a"], ["b"], ["a", "c"], ["c"], []]) == [0, 1, 0, 0, 4]
-
-
-@each_row("seed", range(3))
-def test_clustered_agrees_with_the_bootstrap_over_clusters(seed):
-    values, clusters = simulated(seed)
-    random = np.random.default_rng(seed)
-    sums, sizes = np.bincount(clusters, weights=values), np.bincount(clusters)
-    drawn = random.integers(0, len(sums), (4000, len(sums)))
-    bootstrap = (sums[drawn].sum(1) / sizes[drawn].sum(1)).std(ddof=1)
-    error = clustered_standard_error(values.tolist(), clusters.tolist())
-    assert error == pytest.approx(bootstrap, rel=0.1)
-    assert error > 1.15 * mean_standard_error(values.tolist())

@@ -26,26 +26,24 @@ from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.negation import Stance, clauses, stances_of
-from medtasks.extract.reading.option_letters import (
+from medtasks.extract.reading.option_names import (
     LEADS,
     PRAISE,
     bare_letters,
     declared_letters,
-    leading_letters,
-    named_letters,
-    names_alternatives,
-    only_letters,
-    without_echo,
-    without_names,
-)
-from medtasks.extract.reading.option_names import (
     equal_option,
     lacks,
+    leading_letters,
     leading_option,
+    named_letters,
+    names_alternatives,
     normalised,
+    only_letters,
     options_named,
     spelled,
     whole_option,
+    without_echo,
+    without_names,
 )
 from medtasks.extract.reading.reply_text import SENTENCES, declared, own_words, refuses
 

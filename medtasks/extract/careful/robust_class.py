@@ -18,16 +18,19 @@ Grades: of options 1, 2, ... a number is its own position. If the options are nu
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.negation import Mention, Stance, clauses, stance, stances
-from medtasks.extract.reading.option_letters import leads
-from medtasks.extract.reading.option_names import ORDINALS, ClassNames, class_names
+from medtasks.extract.reading.option_names import ORDINALS, leads, words
 from medtasks.extract.reading.reply_text import declared, refuses, spaced_words
+
+Name = TypeVar("Name", bound=Hashable)
 
 # ---- numbers of options and grades, in contrast to measurements, counts and years ----
 
@@ -109,6 +112,34 @@ def _digits(text: str) -> list[int]:
 
 # ---- classes ----
 
+_JOINED = re.compile(r"\bcall[- ]backs?\b", re.IGNORECASE)
+_PARTS = re.compile(r"\s*(?:[,;/]|\band\b|\bor\b)\s*")
+_BRACKET = re.compile(r"\(([^()]*)\)")
+_SIDED = re.compile(r"(.+?)[\s,_-]+(left|right)", re.IGNORECASE)
+# Other names in use for a class, by its word stems; capitals are acronyms.
+_ALSO_CALLED = {
+    "choroidal neovascularization": ("CNV",),
+    "diabetic macular edema": ("DME",),
+    "actinic keratosis": ("AK",),
+    "seborrheic keratosis": ("SK",),
+    "basal cell carcinoma": ("BCC",),
+    "squamous cell carcinoma": ("SCC",),
+    "melanocytic nevus": ("nevus",),
+    "nevus": ("melanocytic nevus",),
+    "distal convoluted tubule": ("DCT",),
+    "thick ascending limb": ("TAL",),
+}
+_WHOLE = (
+    r"(?:images?|scans?|pictures?|x-?rays?|radiographs?|films?|photographs?|oct|retina|macula|fundus|chest|lungs?|study|"
+    r"examination|exam|ultrasound|mammogram|breast|tissue|eye|case|appearance|anatomy|class|category|option|label)"
+)
+_NORMAL = re.compile(
+    rf"(?i)(?:^\W*(?:a\s+)?|\b\d{{1,2}}\s*[:.)\-]+\s*|\b(?:{_WHOLE}|it|this|that|these|they|diagnosis|answer|findings|result)\b(?:'s)?\W+(?:\w+\W+){{0,3}}?"
+    rf"(?:(?:is|are|appears?|looks?|seems?|as|of|shows?|showing|be)\W+)?(?:(?:a|an|the|completely|entirely)\W+)?|"
+    rf"\b(?:is|are|appears?|looks?|shows?|with)\s+an?\s+)(normal)\b"
+    rf"(?=\W*$|\s*[,.;:)]|\s+(?:in|on|with|without|for|and|or|{_WHOLE})\b)|\b(normal)\s+{_WHOLE}\b"
+)
+_SETTING = re.compile(r"\b(?:in|on|against|from|with)\s+(?:an?\s+|the\s+)?(?:\w+\s+)?$", re.IGNORECASE)
 NO_OPTION = -1
 _FILLER = re.compile(
     r"(?:[\s\"'(\[:,]|\b(?:an?|the|that|of|most likely|likely|probably|to be|it is|this is|it's)\b)*", re.IGNORECASE
@@ -130,8 +161,10 @@ class ClassChoices:
     """The classes of one question: their names, or the grades that are their names."""
 
     options: tuple[str, ...]
-    names: ClassNames
     grades: tuple[int, ...]
+    names: dict[tuple[str, ...], int]  # word stems of every name and alias to the position of its class
+    acronyms: dict[str, int]  # the same of capital letters
+    full: tuple[tuple[str, ...], ...]  # word stems of the full names, in order
 
     @property
     def shifted(self) -> bool:
@@ -166,13 +199,13 @@ class ClassChoices:
             labels, _ = numbers_at(near, after)
             return positions | {self.grade(label) for label in labels} if labels else set()
         if len(numbers) == 1 and not self.grades:
-            names = {mention.what for mention in self.names.mentions(near) if mention.start == after}
+            names = {mention.what for mention in self.mentions(near) if mention.start == after}
             if names:
                 return positions | names
         return positions if not leading or _NUMBER_ENDS.match(near, end) else set()
 
     def _named(self, near: str, begin: int, leading: bool) -> set[int]:
-        mentions = {mention.start: mention for mention in self.names.mentions(near)}
+        mentions = {mention.start: mention for mention in self.mentions(near)}
         named, end, start = set(), begin, begin
         while mention := mentions.get(start):
             named.add(mention.what)
@@ -189,6 +222,34 @@ class ClassChoices:
             return set()
         number = _NUMBER_AFTER.match(near, end)
         return named | {self.position(int(number[1]))} if number else named
+
+    def mentions(self, text: str) -> list[Mention[int]]:
+        """Return the classes named in ``text`` in order: the longest names, "normal" only of the whole image."""
+        text = _JOINED.sub(lambda match: "callback".ljust(len(match[0])), text)
+        mentions, last, spoken = [], 0, words(text)
+        longest = max((len(name) for name in self.names), default=0)
+        may_be_normal = ("normal",) in self.names and "normal" in text.lower()
+        normal_images = (
+            {max(match.start(1), match.start(2)) for match in _NORMAL.finditer(text)} if may_be_normal else ()
+        )
+        for first, word in enumerate(spoken):
+            raw = text[word.start : word.end]
+            candidates: list[tuple[Mention[int], tuple[str, ...]]] = []
+            if raw.upper() in self.acronyms and (len(spoken) == 1 or raw.isupper()):
+                candidates.append((Mention(self.acronyms[raw.upper()], word.start, word.end), (raw,)))
+            for size in range(min(longest, len(spoken) - first), 0, -1):
+                stems = tuple(item.what for item in spoken[first : first + size])
+                if stems in self.names:
+                    candidates.append((Mention(self.names[stems], word.start, spoken[first + size - 1].end), stems))
+                    break
+            for mention, stems in candidates:
+                is_aside = (stems == ("normal",) and mention.start not in normal_images) or (
+                    stems == ("background",) and _SETTING.search(text, max(0, mention.start - 60), mention.start)
+                )
+                if mention.start >= last and not is_aside:
+                    mentions.append(mention)
+                    last = mention.end
+        return mentions
 
     def without_echo(self, text: str) -> str:
         """Remove a repetition of all options, with or without numbers, and of the whole scale of grades."""
@@ -210,12 +271,36 @@ class ClassChoices:
 
 @lru_cache(maxsize=64)
 def class_choices(options: tuple[str, ...]) -> ClassChoices:
-    """Return the classes of a question, by grades ("1", "BI-RADS 2") or by names."""
-    numbered = [_GRADE_NAME.fullmatch(option) for option in options]
-    matched = [match for match in numbered if match]
-    if options and len(matched) == len(options) and len({match[1].casefold() for match in matched}) == 1:
-        return ClassChoices(options, class_names(("",) * len(options)), tuple(int(match[2]) for match in matched))
-    return ClassChoices(options, class_names(options), ())
+    """Return the classes of a question, by grades ("1", "BI-RADS 2") or by names ("Melanoma (MEL)", "femur-left")."""
+    numbered = [match for option in options if (match := _GRADE_NAME.fullmatch(option))]
+    if options and len(numbered) == len(options) and len({match[1].casefold() for match in numbered}) == 1:
+        return ClassChoices(options, tuple(int(match[2]) for match in numbered), {}, {}, ((),) * len(options))
+    full = tuple(_stems(_BRACKET.sub(" ", option)) for option in options)
+    aliases, acronyms = [], []
+    for option, stems in zip(options, full, strict=True):
+        base, inside = _BRACKET.sub(" ", option), _BRACKET.findall(option)
+        sided = _SIDED.fullmatch(base.strip())
+        also_called = _ALSO_CALLED.get(" ".join(stems), ())
+        called = [option, base, *(alias for alias in also_called if not alias.isupper())]
+        called += [
+            part for text in (base, *inside) if text == base or not text.isupper() for part in _PARTS.split(text)
+        ]
+        called += [f"{sided[2]} {sided[1]}"] if sided else []
+        aliases.append({alias_stems for alias in called if (alias_stems := _stems(alias))})
+        bracketed = {text for text in inside if text.isupper() and text.isalpha()}
+        acronyms.append(bracketed | {alias for alias in also_called if alias.isupper()})
+    whole = {name: index for index, name in enumerate(full) if name and full.count(name) == 1}
+    return ClassChoices(options, (), _unique(aliases) | whole, _unique(acronyms), full)
+
+
+def _unique(names: Sequence[Set[Name]]) -> dict[Name, int]:
+    # only names that one class alone has
+    counts = Counter(name for names_of_class in names for name in names_of_class)
+    return {name: index for index, its_names in enumerate(names) for name in its_names if counts[name] == 1}
+
+
+def _stems(text: str) -> tuple[str, ...]:
+    return tuple(word.what for word in words(text))
 
 
 _NOUN = (
@@ -250,7 +335,7 @@ def robust_class(reply: str, sample: Sample) -> Answer:
         return Answer.invalid(Reason.NO_MATCH)
     if len(options) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    by_stance = stances(text, classes.names.mentions)
+    by_stance = stances(text, classes.mentions)
     if not options:
         return _affirmed(by_stance, text, classes)
     (option,) = options  # unless the text denies it, or affirms exactly one, and that is another
@@ -262,8 +347,13 @@ def robust_class(reply: str, sample: Sample) -> Answer:
 
 def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
     """Return whether the text excludes the class's look-alikes: a longer name, the other side of a paired organ."""
+    stems = classes.full[option]
+    longer = [set(name) - set(stems) for name in classes.full if name != stems and name[: len(stems)] == stems]
+    spoken = set(_stems(_JOINED.sub("callback", text)))
+    if any((extra - {"without", "with", "no"}) & spoken for extra in longer):
+        return False
     sided = re.search(r"\b(?:left|right)\b", classes.options[option], re.IGNORECASE)
-    return classes.names.told_apart(option, text) and not (sided and _BOTH_SIDES.search(text))
+    return not (sided and _BOTH_SIDES.search(text))
 
 
 def _stated(text: str, classes: ClassChoices) -> set[int]:
@@ -271,11 +361,13 @@ def _stated(text: str, classes: ClassChoices) -> set[int]:
     numbers = _only_numbers(text)
     if numbers and not (classes.shifted and len(numbers) > 1):  # "(2) 1" is option 2, grade 1
         return classes.positions(numbers)
-    mentions = classes.names.mentions(text)
+    mentions = classes.mentions(text)
     if len(mentions) == 1 and not re.search(r"\w", text[: mentions[0].start] + text[mentions[0].end :]):
         return {mentions[0].what}
-    if not mentions and (begun := classes.names.begun_by(text)) is not None:
-        return {begun}
+    stems = _stems(text)  # the beginning of one name, as "basal cell"
+    begun = {index for index, name in enumerate(classes.full) if len(stems) > 1 and name[: len(stems)] == stems}
+    if not mentions and len(begun) == 1:
+        return begun
     stated = declared((*_DECLARED, _CHOOSING), text, lambda lead: classes.at(text, lead.end()))
     if stated:
         return stated

@@ -52,19 +52,15 @@ _TO_BLANKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
 _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
 
 
-@extractor("vlmevalkit_2024_06", AnswerKind.CHOICE, "GMAI-MMBench's paper: a lone letter, else text", given_text)
-def vlmevalkit_2024_06(reply: str, sample: Sample) -> Answer:
-    """Read an option, of at most 26, as for the published GMAI-MMBench numbers, which count invalid as wrong."""
-    return _vlmevalkit(reply, sample.options)
+_NEWEST = "VLMEvalKit at 2cf2a36: a last letter, else text"
+_PAPER = "GMAI-MMBench's paper: a lone letter, else text"
 
 
-@extractor("vlmevalkit_2026_06", AnswerKind.CHOICE, "VLMEvalKit at 2cf2a36: a last letter, else text", given_text)
-def vlmevalkit_2026_06(reply: str, sample: Sample) -> Answer:
-    """Read an option as the newest version does."""
-    return _vlmevalkit(reply, sample.options, newest=True)
-
-
-def _vlmevalkit(reply: str, options: Sequence[str], *, newest: bool = False) -> Answer:
+@extractor("vlmevalkit_2026_06", AnswerKind.CHOICE, _NEWEST, given_text, newest=True)
+@extractor("vlmevalkit_2024_06", AnswerKind.CHOICE, _PAPER, given_text, newest=False)
+def vlmevalkit(reply: str, sample: Sample, *, newest: bool) -> Answer:
+    """Read an option, of at most 26; the published GMAI-MMBench numbers count invalid as wrong."""
+    options = sample.options
     letters = [letter(index) for index in range(len(options))]
     if NO_REPLY not in reply:  # else the reference goes on: an option whose text the message contains is chosen
         if any(refusal in reply for refusal in _REFUSALS):
@@ -97,19 +93,14 @@ _LEADS = tuple(
 )
 
 
-@extractor("medvlthinker_choice", AnswerKind.CHOICE, "MedVLThinker at evaluation: first <answer>, alone", given_text)
-def medvlthinker_choice(reply: str, sample: Sample) -> Answer:
-    """Read the option that is the whole answer: its letter, its text, or both as ``B. text``."""
-    return _medvlthinker([*tag_contents(reply, "answer"), reply][0].strip(), sample)
+_ALONE, _TABLES = "MedVLThinker at evaluation: first <answer>, alone", "MedVLThinker's tables, also 'answer is'"
 
 
-@extractor("medvlthinker_choice_regraded", AnswerKind.CHOICE, "MedVLThinker's tables, also 'answer is'", given_text)
-def medvlthinker_choice_regraded(reply: str, sample: Sample) -> Answer:
-    """Read the option as the later pass for the tables does."""
-    return _medvlthinker(last_answer(reply), sample)
-
-
-def _medvlthinker(answer: str, sample: Sample) -> Answer:
+@extractor("medvlthinker_choice_regraded", AnswerKind.CHOICE, _TABLES, given_text, regraded=True)
+@extractor("medvlthinker_choice", AnswerKind.CHOICE, _ALONE, given_text, regraded=False)
+def medvlthinker(reply: str, sample: Sample, *, regraded: bool) -> Answer:
+    """Read the option that is the whole answer, at evaluation or in the later pass: letter, text, or ``B. text``."""
+    answer = last_answer(reply) if regraded else [*tag_contents(reply, "answer"), reply][0]
     named = [letter(index) for index in named_options(answer, sample.options)]
     if not named:
         return Answer.invalid(Reason.NO_MATCH)
@@ -140,24 +131,17 @@ def named_options(answer: str, options: Sequence[str]) -> list[int]:
 # Ends of the prompt, which a reply may repeat: for a direct answer, and for the second turn after reasoning.
 DIRECT, REASONED = "Among A through {last}, the answer is", "Therefore, among A through {last}, the answer is"
 
-
-@extractor("medxpertqa_authors", AnswerKind.CHOICE, "MedXpertQA's authors: first capital letter", given_text)
-def medxpertqa_authors(reply: str, sample: Sample) -> Answer:
-    """Read a direct answer."""
-    return first_letter(reply, len(sample.options), DIRECT)
+_FIRST_TURN = "MedXpertQA's authors: first capital letter"
+_SECOND_TURN = "MedXpertQA's authors, answers of a second turn"
 
 
-@extractor("medxpertqa_authors_cot", AnswerKind.CHOICE, "MedXpertQA's authors, answers of a second turn", given_text)
-def medxpertqa_authors_cot(reply: str, sample: Sample) -> Answer:
-    """Read the answer that a second turn asks for."""
-    return first_letter(reply, len(sample.options), REASONED)
-
-
-def first_letter(reply: str, options: int, trigger: str) -> Answer:
+@extractor("medxpertqa_authors_cot", AnswerKind.CHOICE, _SECOND_TURN, given_text, trigger=REASONED)
+@extractor("medxpertqa_authors", AnswerKind.CHOICE, _FIRST_TURN, given_text, trigger=DIRECT)
+def first_letter(reply: str, sample: Sample, *, trigger: str) -> Answer:
     """Return the first of the options' letters after a trigger, else after "answer is"."""
-    if not options:
+    if not sample.options:
         return Answer.invalid(Reason.NO_MATCH)
-    letters, text = [letter(index) for index in range(options)], reply
+    letters, text = [letter(index) for index in range(len(sample.options))], reply
     for lead in (trigger.format(last=letters[-1]), " answer is "):
         if lead in text:
             text = text.split(lead)[1].strip()
@@ -181,24 +165,12 @@ def most_likely(losses: Sequence[float]) -> list[int]:
     return [index for index, loss in enumerate(losses) if loss == min(losses)]
 
 
-def _chosen(losses: Sequence[float], position: int) -> Answer:
+@extractor("untied", AnswerKind.LIKELIHOODS, "most likely option, a tie is no answer", of_tied=None)
+@extractor("prefix_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the last", of_tied=-1)
+@extractor("greedy_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the first", of_tied=0)
+def chosen(losses: Sequence[float], sample: Sample, *, of_tied: int | None) -> Answer:
+    """Choose the most likely option, of several the one at a position; without a position a tie is ``ambiguous``."""
     best = most_likely(losses)
-    return Answer.ok(letter(best[position])) if best else Answer.invalid(Reason.ADAPTER_FAILED)
-
-
-@extractor("greedy_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the first")
-def greedy_reference(losses: Sequence[float], sample: Sample) -> Answer:
-    """Choose the most likely option; a tie goes to the first."""
-    return _chosen(losses, 0)
-
-
-@extractor("prefix_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the last")
-def prefix_reference(losses: Sequence[float], sample: Sample) -> Answer:
-    """Choose the most likely option; a tie goes to the last."""
-    return _chosen(losses, -1)
-
-
-@extractor("untied", AnswerKind.LIKELIHOODS, "most likely option, a tie is no answer")
-def untied(losses: Sequence[float], sample: Sample) -> Answer:
-    """Choose the most likely option; a tie is ``ambiguous``."""
-    return Answer.invalid(Reason.AMBIGUOUS) if len(most_likely(losses)) > 1 else _chosen(losses, 0)
+    if len(best) > 1 and of_tied is None:
+        return Answer.invalid(Reason.AMBIGUOUS)
+    return Answer.ok(letter(best[of_tied or 0])) if best else Answer.invalid(Reason.ADAPTER_FAILED)

@@ -1,21 +1,30 @@
-r"""MedEvalKit's rule for questions with options, and its way to cut out an answer, exactly as published.
+r"""MedEvalKit's rules for questions with options and for MMMU, exactly as published; MMMU-Pro's; a careful one.
 
-Every reply becomes one option. An unreadable one becomes the option whose line is most similar by difflib; one similar
-to none, such as an empty one, becomes A.
+With options every reply becomes one. An unreadable one becomes the option whose line is most similar by difflib; one
+similar to none, such as an empty one, becomes A.
 
 Source: ``judge_multi_choice``, ``find_most_similar_index``, ``extract`` and ``parse_response`` in ``utils/utils.py`` of
 https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b, ``extract_boxed_content`` of mathruler 0.1.0, and the
 first release, 1de51eb, which looks for a box and a tag before it looks for a paragraph that is a letter.
+
+For MMMU it runs the parser of MMMU's authors after ``<answer>`` or a box. If this finds no option, the reference draws
+one at random, depending on the replies to all earlier questions. An extractor only gives the number of options to draw
+from, the fact ``draws``. At 9b12e3b open replies are not parsed: each of their characters is compared with the whole
+gold. The target of an open question, and the value of its right answer, is :data:`NO_LETTER`.
+
+Source: ``utils/MMMU/eval_utils.py`` and ``eval_val.py`` of MedEvalKit at 9b12e3b; ``mmmu/utils/eval_utils.py`` and, at
+f7446ce, ``mmmu-pro/evaluate.py`` of https://github.com/MMMU-Benchmark/MMMU.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
+from medtasks.extract.careful.robust_choice import robust_kit_choice
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.reply_text import answered_text
+from medtasks.extract.reading.reply_text import answered_text, own_words
 
 # ---- MedEvalKit's way to cut an answer out of a reply, with its faults: reasoning is never cut off ----
 
@@ -158,32 +167,12 @@ def most_similar(lines: tuple[str, ...], text: str) -> int | None:
     """Return the index of the first of the lines most similar to a text by difflib; None if none is at all."""
     matcher = SequenceMatcher(None)
     matcher.set_seq2(text)
-    characters = Counter(text)
-    best, highest = 0, 0.0
-    shared = [sum(min(number, characters[each]) for each, number in _counted(line).items()) for line in lines]
-    bounds = [  # of difflib's ratio, computed as difflib does
-        2.0 * number / (len(line) + len(text)) if line or text else 1.0
-        for number, line in zip(shared, lines, strict=True)
-    ]
-    for index in sorted(range(len(lines)), key=lambda index: (-bounds[index], index)):
-        if bounds[index] < highest or bounds[index] == 0.0:
-            break
-        if bounds[index] == highest and index > best:
-            continue
-        matcher.set_seq1(lines[index])
-        ratio = matcher.ratio()
-        if ratio > highest or (ratio == highest > 0.0 and index < best):
+    best, highest = None, 0.0
+    for index, line in enumerate(lines):
+        matcher.set_seq1(line)
+        if matcher.quick_ratio() > highest and (ratio := matcher.ratio()) > highest:  # a bound is quicker than a ratio
             best, highest = index, ratio
-    return best if highest > 0.0 else None
-
-
-_counted = lru_cache(maxsize=4096)(Counter[str])
-
-
-def _register(name: str, summary: str, *, tags: bool, release: bool, fixed: bool) -> None:
-    @extractor(name, AnswerKind.CHOICE, summary, answered_text)
-    def read(reply: str, sample: Sample) -> Answer:
-        return kit_answer(reply, sample, tags=tags, release=release, fixed=fixed)
+    return best
 
 
 for _ending, _release, _fixed, _source in (
@@ -195,4 +184,137 @@ for _ending, _release, _fixed, _source in (
         ("medevalkit_choice", False, "a letter or an option's line, else the most similar option"),
         ("medevalkit_tagged_choice", True, "the same, contents of <answer> first"),
     ):
-        _register(f"{_name}{_ending}", f"{_source}: {_summary}", tags=_tags, release=_release, fixed=_fixed)
+        _settings = {"tags": _tags, "release": _release, "fixed": _fixed}
+        extractor(_name + _ending, AnswerKind.CHOICE, f"{_source}: {_summary}", answered_text, **_settings)(kit_answer)
+
+
+# ---- MMMU ----
+
+OTHER = "other"  # value of an answer to an open question that is not the gold
+
+Prediction = str | float
+
+_OPEN_LEADS = ("could be ", "so ", "is ", "thus ", "therefore ", "final ", "answer ", "result ")
+# With thousands, in scientific notation, and others. A number begins with its first digit.
+_NUMBERS = (
+    re.compile(r"-?\b\d{1,3}(?:,\d{3})+\b"),
+    re.compile(r"(?:-|(?<!\d))\d+(?:\.\d+)?[eE][+-]?\d+"),
+    re.compile(r"(?:-|(?<!\d)|(?=\.))(?:\d+\.\d+|\.\d+|\d+\b)(?![eE][+-]?\d+)(?![,\d])"),
+)
+
+
+def is_open(sample: Sample) -> bool:
+    """Return whether a question's type is open."""
+    return bool(sample.document.get("question_type") == "open")
+
+
+def open_answers(response: str) -> list[Prediction]:
+    """Return the candidates for an open question's answer: texts in lower case, and numbers rounded to two decimals."""
+    text = response.strip().strip(".").lower()
+    *parts, last = text.split("\n")
+    keys = [*(_key(part, _OPEN_LEADS) for part in parts), _key(last, (*_OPEN_LEADS, "="))]
+    texts = [key for key in keys if key and key not in tuple(":,.!?;'")] or [text]
+    numbers = [number for key in texts for pattern in _NUMBERS for number in pattern.findall(key)]
+    return list(dict.fromkeys(answer for candidate in (*texts, *numbers) for answer in _normalised(candidate)))
+
+
+def _key(part: str, leads: Sequence[str]) -> str:
+    """Return the shortest text after the last of a lead-in, or an empty text."""
+    shortest = ""
+    for lead in leads:
+        if lead in part:
+            tail = part.rpartition(lead)[2].strip()
+            shortest = tail if not shortest or len(tail) < len(shortest) else shortest
+    return shortest
+
+
+def _normalised(text: str) -> list[Prediction]:
+    plain = text.strip()
+    try:
+        return [round(float(plain.replace(",", "")), 2)]
+    except ValueError:
+        plain = plain.lower()
+    return [f" {plain}", f"{plain} "] if len(plain) == 1 else [plain]
+
+
+_AS_RUN = "MedEvalKit for MMMU; open answers never right"
+_AUTHORS = "MedEvalKit for MMMU, open answers by authors"
+
+
+@extractor("medevalkit_mmmu_fixed", AnswerKind.CHOICE, _AUTHORS, answered_text, candidates=open_answers)
+@extractor("medevalkit_mmmu", AnswerKind.CHOICE, _AS_RUN, answered_text, candidates=list)
+def mmmu_answer(reply: str, sample: Sample, *, candidates: Callable[[str], Iterable[Prediction]]) -> Answer:
+    """Read an option as MedEvalKit does, and an open answer by its candidates: MMMU's authors', or its characters."""
+    text = declared_answer(reply)
+    if is_open(sample):
+        return _open_answer(candidates(text), sample, fallback=False)
+    return _option_or_draw(parsed_option(text, sample.options), reply, sample)
+
+
+@extractor("robust_mmmu", AnswerKind.CHOICE, "options read with care, open answers as MMMU's authors", version=3)
+def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
+    """Read an option as :func:`~.robust_choice.robust_kit_choice`, an open answer from the model's own words."""
+    if not is_open(sample):
+        return robust_kit_choice(reply, sample)
+    text = own_words(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text, target=NO_LETTER)
+    return _open_answer(open_answers(text), sample)
+
+
+@extractor("mmmu_pro", AnswerKind.CHOICE, "MMMU-Pro's authors at f7446ce; else a seeded draw", answered_text)
+def mmmu_pro(reply: str, sample: Sample) -> Answer:
+    """Read a reply as MMMU-Pro's authors do."""
+    _, declares, declared = reply.rpartition("Answer:")
+    named = [name for name in _option_letters(sample.options) if declares and name in declared]
+    forms = (("({})", "({})"), ("{} ", " {} "), ("{}.", " {} "))  # of several letters with a dot, the first is taken
+    option = named[0] if len(named) == 1 else _last_option(reply, sample.options, forms)
+    return _option_or_draw(option, reply, sample)
+
+
+def _option_or_draw(option: str | None, reply: str, sample: Sample) -> Answer:
+    if option is not None:
+        return Answer.ok(option, fallback=False)
+    draws = {"draws": len(sample.options)} if sample.options else {}
+    return Answer.invalid(Reason.NO_MATCH if reply.strip() else Reason.EMPTY, fallback=True, **draws)
+
+
+def _open_answer(answers: Iterable[Prediction], sample: Sample, **facts: bool) -> Answer:
+    gold = sample.document.get("gold")
+    right = gold is not None and is_open_right(gold, answers)
+    return Answer.ok(NO_LETTER if right else OTHER, target=NO_LETTER, **facts)
+
+
+def parsed_option(response: str, options: Sequence[str]) -> str | None:
+    """Return the letter that the authors' parser finds, as MedEvalKit runs it; None if it would draw one."""
+    is_boxed = r"\boxed" in response and "<answer>" not in response
+    text = boxed(response) if is_boxed else tagged(response, "answer")
+    return _last_option(text.strip(), options, (("({})", "({})"), (" {} ", " {} ")))
+
+
+def _last_option(text: str, options: Sequence[str], forms: Sequence[tuple[str, str]]) -> str | None:
+    """Return the last letter in the first form (to find it, and its last position) that occurs, else the last text."""
+    for mark in ",.!?;:'":
+        text = text.strip(mark)
+    text, letters = f" {text} ", _option_letters(options)
+    for form, position in forms:
+        if named := [name for name in letters if form.format(name) in text]:
+            return max(named, key=lambda name: text.rfind(position.format(name)))
+    if len(text.split()) > 5:
+        positions = [text.lower().rfind(option.lower()) for option in options]
+        if max(positions, default=-1) >= 0:
+            return letters[positions.index(max(positions))]
+    return None
+
+
+def _option_letters(options: Sequence[str]) -> list[str]:
+    return [letter(index) for index in range(len(options))]
+
+
+def is_open_right(gold: str, answers: Iterable[Prediction]) -> bool:
+    """Return whether an answer holds the gold's text, or is its number."""
+    forms = _normalised(gold)
+    texts = [form for form in forms if isinstance(form, str)]
+    return any(
+        any(text in answer for text in texts) if isinstance(answer, str) else answer in forms for answer in answers
+    )

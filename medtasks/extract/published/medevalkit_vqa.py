@@ -80,12 +80,6 @@ def _read(reply: str | None, sample: Sample, *, slake: bool, head: bool) -> Answ
     return _answer(parsed, sample, judged=text, gold=gold, correct=correct)
 
 
-def _register(name: str, summary: str, *, slake: bool, head: bool) -> None:
-    @extractor(name, AnswerKind.KIT_QUESTION, summary)
-    def read(reply: str | None, sample: Sample) -> Answer:
-        return _read(reply, sample, slake=slake, head=head)
-
-
 # The rule for PathVQA is the same as for VQA-RAD, but with a judge its closed answers count as wrong.
 for _name, _slake, _head, _summary in (
     ("medevalkit_vqa", False, True, "MedEvalKit at 9b12e3b, VQA-RAD: yes and no by substring"),
@@ -94,7 +88,7 @@ for _name, _slake, _head, _summary in (
     ("medevalkit_slake", True, True, "MedEvalKit at 9b12e3b, SLAKE: closed answers by equality"),
     ("medevalkit_slake_fixed", True, False, "the same with its arithmetic and crashes fixed"),
 ):
-    _register(_name, _summary, slake=_slake, head=_head)
+    extractor(_name, AnswerKind.KIT_QUESTION, _summary, slake=_slake, head=_head)(_read)
 
 
 @extractor("medevalkit_vqa_release", AnswerKind.KIT_QUESTION, "MedEvalKit's release 1de51eb: up to the first full stop")

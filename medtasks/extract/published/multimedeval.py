@@ -11,11 +11,11 @@ published numbers for questions and image classification rest on the older one; 
 
 import re
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
+from medtasks.extract.extractor_registry import Answer, AnswerKind, Extract, Reason, extractor
 from medtasks.extract.reading.reply_text import answered_text, given_text
 from medtasks.metrics.ngram_metrics import References
 
@@ -77,23 +77,17 @@ def clean_v0_1_0(text: str) -> str:
 
 
 Cleaner = Callable[[str], str]
-Rule = Callable[[str, Sequence[str], Cleaner], Answer]  # cleaned reply, options as the task compares them, cleaner
-
 _WORDS = ("yes", "no", "maybe")  # of equally frequent words the earlier counts
 
 
-def _in_both_versions(name: str, kind: AnswerKind, of: str, summary: str) -> Callable[[Rule], Rule]:
-    def register(rule: Rule) -> Rule:
+def _in_both_versions(name: str, kind: AnswerKind, of: str, summary: str) -> Callable[[Extract], Extract]:
+    def register(rule: Extract) -> Extract:
         for version, clean, cleaner in (
             ("head", clean_head, "cleaner at d9ac283"),
             ("v0_1_0", clean_v0_1_0, "cleaner of v0.1.0"),
         ):
-
-            def extract(reply: str, sample: Sample, clean: Cleaner = clean) -> Answer:
-                return rule(clean(reply), sample.options, clean)
-
             whole = f"MultiMedEval, {of}, {cleaner}: {summary}"
-            extractor(f"{name}_{version}", kind, whole, answered_text)(extract)
+            extractor(f"{name}_{version}", kind, whole, answered_text, clean=clean)(rule)
         return rule
 
     return register
@@ -105,30 +99,32 @@ def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
 
 
 @_in_both_versions("multimedeval_option", AnswerKind.CHOICE, "questions", "highest BLEU-1")
-def closest_option(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
+def closest_option(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
     """Read the first option with the highest BLEU-1 against the reply, in the form that the task compares."""
+    cleaned = clean(reply)
     if not cleaned.strip():
         return Answer.invalid(Reason.EMPTY)
-    scores = _references(clean, tuple(options)).scores(cleaned)
+    scores = _references(clean, tuple(sample.options)).scores(cleaned)
     best = max(scores, default=0.0)
     return Answer.ok(letter(scores.index(best))) if best > 0 else Answer.invalid(Reason.NO_MATCH)
 
 
 @_in_both_versions("multimedeval_class", AnswerKind.CHOICE, "images", "highest BLEU-1, else the first class")
-def closest_class(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
+def closest_class(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
     """Read the class of an image: as an option, for example "1: adipose", and the first class if no word agrees."""
-    answer = closest_option(cleaned, options, clean)
-    return Answer.ok(letter(0)) if answer.value is None and options else answer
+    answer = closest_option(reply, sample, clean=clean)
+    return Answer.ok(letter(0)) if answer.value is None and sample.options else answer
 
 
 @_in_both_versions("multimedeval_yes_no_maybe", AnswerKind.CHOICE, "PubMedQA", "most frequent of yes, no, maybe")
-def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
+def most_frequent_word(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
     """Read the word that the cleaned reply has most often, in a tie yes before no before maybe."""
+    cleaned = clean(reply)
     if not cleaned.strip():
         return Answer.invalid(Reason.EMPTY)
     tokens = cleaned.split(" ")  # only at blanks: the older cleaner leaves tabs, and "yes\tno" is neither yes nor no
     word = max(_WORDS, key=tokens.count)
-    named = [index for index, option in enumerate(options) if word in clean(option).split()]
+    named = [index for index, option in enumerate(sample.options) if word in clean(option).split()]
     return Answer.ok(letter(named[0])) if word in tokens and named else Answer.invalid(Reason.NO_MATCH)
 
 
@@ -139,7 +135,7 @@ def multimedeval_nli(reply: str, sample: Sample) -> Answer:
 
 
 @_in_both_versions("multimedeval_labels", AnswerKind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half")
-def close_labels(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
+def close_labels(reply: str, sample: Sample, *, clean: Cleaner) -> Answer:
     """Read the labels whose BLEU-1, the share of the reply's words that the label has, is above one half."""
-    scores = _references(clean, tuple(options)).scores(cleaned)
+    scores = _references(clean, tuple(sample.options)).scores(clean(reply))
     return Answer.ok(tuple(int(score > 0.5) for score in scores))

@@ -1,14 +1,12 @@
-"""Finding options in a text by their words, and classes by their names, parts, acronyms, plurals and spellings."""
+"""Finding options in a text: by their words, and by letters alone, declared, leading a line, named, or at the end."""
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Hashable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TypeVar
 
-from medtasks.extract.reading.negation import Mention, Stance, clauses, stances_of
+from medtasks.extract.reading.negation import Mention, Stance, clauses, stance, stances_of
+from medtasks.extract.reading.reply_text import declared
 
 _BARE_WORDS = frozenset({"yes", "no", "true", "false", "maybe", "normal", "present", "absent"})
 _FRAME = re.compile(
@@ -83,40 +81,10 @@ def whole_option(option: str) -> re.Pattern[str]:
     return re.compile(rf"\b{spelled(normalised(option))}\b", re.IGNORECASE)
 
 
-Name = TypeVar("Name", bound=Hashable)
-
 _WORD = re.compile(r"[^\W_]+(?:['’]s\b)?")
 ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _ARTICLES = frozenset({"a", "an", "the"})
 _STEMS = {"nevi": "nevus", "keratoses": "keratosis", "leucocyte": "leukocyte", "tumour": "tumor"}
-_JOINED = re.compile(r"\bcall[- ]backs?\b", re.IGNORECASE)
-_PARTS = re.compile(r"\s*(?:[,;/]|\band\b|\bor\b)\s*")
-_BRACKET = re.compile(r"\(([^()]*)\)")
-_SIDED = re.compile(r"(.+?)[\s,_-]+(left|right)", re.IGNORECASE)
-# Other names in use for a class, by its word stems; capitals are acronyms.
-_ALSO_CALLED = {
-    "choroidal neovascularization": ("CNV",),
-    "diabetic macular edema": ("DME",),
-    "actinic keratosis": ("AK",),
-    "seborrheic keratosis": ("SK",),
-    "basal cell carcinoma": ("BCC",),
-    "squamous cell carcinoma": ("SCC",),
-    "melanocytic nevus": ("nevus",),
-    "nevus": ("melanocytic nevus",),
-    "distal convoluted tubule": ("DCT",),
-    "thick ascending limb": ("TAL",),
-}
-_WHOLE = (
-    r"(?:images?|scans?|pictures?|x-?rays?|radiographs?|films?|photographs?|oct|retina|macula|fundus|chest|lungs?|study|"
-    r"examination|exam|ultrasound|mammogram|breast|tissue|eye|case|appearance|anatomy|class|category|option|label)"
-)
-_NORMAL = re.compile(
-    rf"(?i)(?:^\W*(?:a\s+)?|\b\d{{1,2}}\s*[:.)\-]+\s*|\b(?:{_WHOLE}|it|this|that|these|they|diagnosis|answer|findings|result)\b(?:'s)?\W+(?:\w+\W+){{0,3}}?"
-    rf"(?:(?:is|are|appears?|looks?|seems?|as|of|shows?|showing|be)\W+)?(?:(?:a|an|the|completely|entirely)\W+)?|"
-    rf"\b(?:is|are|appears?|looks?|shows?|with)\s+an?\s+)(normal)\b"
-    rf"(?=\W*$|\s*[,.;:)]|\s+(?:in|on|with|without|for|and|or|{_WHOLE})\b)|\b(normal)\s+{_WHOLE}\b"
-)
-_SETTING = re.compile(r"\b(?:in|on|against|from|with)\s+(?:an?\s+|the\s+)?(?:\w+\s+)?$", re.IGNORECASE)
 
 
 def words(text: str) -> list[Mention[str]]:
@@ -133,83 +101,190 @@ def words(text: str) -> list[Mention[str]]:
     return stems
 
 
-@dataclass(frozen=True)
-class ClassNames:
-    """The names of a set of classes."""
+# ---- letters ----
 
-    names: dict[tuple[str, ...], int]  # word stems of every name and alias to the position of its class
-    acronyms: dict[str, int]  # the same of capital letters
-    full: tuple[tuple[str, ...], ...]  # word stems of the full names, in order
-
-    def mentions(self, text: str) -> list[Mention[int]]:
-        """Return the classes named in ``text`` in order: the longest names, "normal" only of the whole image."""
-        text = _JOINED.sub(lambda match: "callback".ljust(len(match[0])), text)
-        mentions, last, spoken = [], 0, words(text)
-        longest = max((len(name) for name in self.names), default=0)
-        for first, word in enumerate(spoken):
-            raw = text[word.start : word.end]
-            candidates: list[tuple[Mention[int], tuple[str, ...]]] = []
-            if raw.upper() in self.acronyms and (len(spoken) == 1 or raw.isupper()):
-                candidates.append((Mention(self.acronyms[raw.upper()], word.start, word.end), (raw,)))
-            for size in range(min(longest, len(spoken) - first), 0, -1):
-                stems = tuple(item.what for item in spoken[first : first + size])
-                if stems in self.names:
-                    candidates.append((Mention(self.names[stems], word.start, spoken[first + size - 1].end), stems))
-                    break
-            for mention, stems in candidates:
-                is_aside = (stems == ("normal",) and mention.start not in _normal_images(text)) or (
-                    stems == ("background",) and _SETTING.search(text, max(0, mention.start - 60), mention.start)
-                )
-                if mention.start >= last and not is_aside:
-                    mentions.append(mention)
-                    last = mention.end
-        return mentions
-
-    def begun_by(self, text: str) -> int | None:
-        """Return the only class whose name begins with all the words of ``text``, two or more, as "basal cell" does."""
-        stems = _stems(text)
-        begun = [index for index, name in enumerate(self.full) if len(stems) > 1 and name[: len(stems)] == stems]
-        return begun[0] if len(begun) == 1 else None
-
-    def told_apart(self, option: int, text: str) -> bool:
-        """Return whether ``text`` leaves no doubt that it means ``option`` and not a longer name that contains it."""
-        stems = self.full[option]
-        longer = [set(name) - set(stems) for name in self.full if name != stems and name[: len(stems)] == stems]
-        spoken = {word.what for word in words(_JOINED.sub("callback", text))}
-        return not any((extra - {"without", "with", "no"}) & spoken for extra in longer)
+# Names of bacteria and parasites begin with a letter and a full stop, too.
+_SPECIES_NAMES = (
+    *("albicans", "aureus", "baumannii", "burgdorferi", "cereus", "coli", "difficile", "fumigatus", "granulosus"),
+    *("histolytica", "pylori"),
+)
+_SPECIES = rf"(?:{'|'.join(_SPECIES_NAMES)})\b"
+_END = r"(?=\s*(?:$|[.,;:!?)\]\"'\n]|[-–—]\s|because\b|since\b|as\b|for\b|given\b|which\b|due\b))"
+_OPEN, _CLOSE = r"[(\[\"']{0,4}", r"[)\]\"']{0,4}"
+_ASIDE = r"(?:\s*\([^()\n]{0,80}\))?"  # the option's text after its letter
+_MOST = r"most\s+(?:likely|probable|appropriate|consistent)(?:\s+[a-z]+){1,3}?"
+PRAISE = (
+    r"\s+(?:the\s+)?(?:(?:most|more|single)\s+)?(?:correct|right|best|likely|appropriate|answer|"
+    r"(?:drug|treatment|test|method)\s+of\s+choice)\b"
+)
+NOUN = r"(?:answer|choice|option|response|selection|diagnosis)"
 
 
-@lru_cache(maxsize=256)
-def _normal_images(text: str) -> frozenset[int]:
-    return frozenset(max(match.start(1), match.start(2)) for match in _NORMAL.finditer(text))
+def leads(noun: str) -> tuple[re.Pattern[str], ...]:
+    """Return patterns of leads ("the answer is", "Diagnosis:"), strong ones first; not headings ("each option:")."""
+    link = (
+        r"(?:\s+(?:based on|given|considering|according to|for|to|in|among|from|of|here|that|which)\b"
+        r"[^.:;?!\n]{0,100}?)?[\"']?\s*(?:\b(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*"
+        r"(?:therefore|thus|(?:most )?likely|probably)?[:\s]*"
+    )
+    here = rf"(?<!each )(?<!every )(?<!other )(?<!following )(?<!differential ){noun}{link}(?<!\n)(?!\n)"
+    good = rf"(?<!not )(?<!not the )(?:(?:correct|right|best|my|appropriate|predicted)\s+(?:\w+\s+)?{noun}|{_MOST})"
+    tiers = (
+        rf"final\s+{noun}{link}",
+        rf"(?:{good}|the\s+(?:\w+\s+)?answer){link}|(?<!not )the\s+(?:\w+\s+)?{here}",
+        rf"answer{link}|{here}",
+    )
+    return tuple(re.compile(rf"\b(?:{tier})", re.IGNORECASE) for tier in tiers)
 
 
-@lru_cache(maxsize=64)
-def class_names(options: tuple[str, ...]) -> ClassNames:
-    """Return the names, parts and acronyms of classes such as "Melanoma (MEL)" or "femur-left"."""
-    full = tuple(_stems(_BRACKET.sub(" ", option)) for option in options)
-    aliases, acronyms = [], []
-    for option, stems in zip(options, full, strict=True):
-        base, inside = _BRACKET.sub(" ", option), _BRACKET.findall(option)
-        sided = _SIDED.fullmatch(base.strip())
-        others = _ALSO_CALLED.get(" ".join(stems), ())
-        called = [option, base, *(alias for alias in others if not alias.isupper())]
-        called += [
-            part for text in (base, *inside) if text == base or not text.isupper() for part in _PARTS.split(text)
-        ]
-        called += [f"{sided[2]} {sided[1]}"] if sided else []
-        aliases.append({alias_stems for alias in called if (alias_stems := _stems(alias))})
-        bracketed = {text for text in inside if text.isupper() and text.isalpha()}
-        acronyms.append(bracketed | {alias for alias in others if alias.isupper()})
-    whole = {name: index for index, name in enumerate(full) if name and full.count(name) == 1}
-    return ClassNames(_unique(aliases) | whole, _unique(acronyms), full)
+LEADS = leads(NOUN)
+_STATEMENT_ENDS = re.compile(r"(?i)[.;?!\n]|\b(?:not|rather|instead|unlike|because|since|as|while|which|with)\b")
 
 
-def _unique(names: Sequence[Set[Name]]) -> dict[Name, int]:
-    # only names that one class alone has
-    counts = Counter(name for names_of_class in names for name in names_of_class)
-    return {name: index for index, its_names in enumerate(names) for name in its_names if counts[name] == 1}
+def _class_of(letters: Sequence[str]) -> str:
+    return f"[{letters[0]}-{letters[-1]}]"
 
 
-def _stems(text: str) -> tuple[str, ...]:
-    return tuple(word.what for word in words(text))
+def _capitals(matches: Iterable[str]) -> set[str]:
+    # Ignoring case, a range of letters also matches a few letters outside ASCII, such as a dotted capital I.
+    return {match.upper() for match in matches if match.isascii()}
+
+
+def only_letters(text: str, letters: Sequence[str]) -> set[str]:
+    """Return the letters of a reply that consists of nothing else: "B", "(b)", "A and B"."""
+    named = set()
+    for word in re.finditer(r"[^\W_]+", text):
+        if word[0].upper() in letters:
+            named.add(word[0].upper())
+        elif word[0].upper() not in ("AND", "OR", "BOTH", "EITHER"):
+            return set()
+    return named
+
+
+def declared_letters(text: str, letters: Sequence[str]) -> set[str]:
+    """Return letters declared as the answer; a final answer overrules an earlier one."""
+    group = _class_of(letters)
+    target = re.compile(
+        rf"(?i)(?:{NOUN}\s*:?\s*)?{_OPEN}({group}){_CLOSE}(?!\s*,\s*{group}{_CLOSE}\s*(?:$|[.,;])){_END}{_also(group)}"
+    )
+    after_text = re.compile(rf"\(({group})\)|\b(?:option|choice)\s+({group})\b", re.IGNORECASE)
+
+    def read(lead: re.Match[str]) -> set[str]:
+        direct = target.match(text, lead.end())
+        if direct:
+            return _capitals(_groups(direct))
+        statement = _STATEMENT_ENDS.split(text[lead.end() : lead.end() + 200])[0]
+        return _capitals(letter for match in after_text.finditer(statement) for letter in _groups(match))
+
+    stated = declared(LEADS, text, read)
+    if stated:
+        return stated
+    praised = re.findall(
+        rf"(?<![\w'-])(?<!nor ){_OPEN}({group}){_CLOSE}{_ASIDE}\s+(?i:(?:is|would be|seems|looks){PRAISE})", text
+    )
+    choosing = "choose|select|pick|guess|go with|opt for|(?:it|this|that)(?:'s| is| was| would be| must be| should be)"
+    # A small letter only between brackets: "it is a" goes on with a noun.
+    chosen = re.findall(
+        rf"(?<!not )(?<!n't )(?<!if )(?<!whether )\b(?i:{choosing})\s+(?i:option\s+)?"
+        rf"(?:{_OPEN}({group}){_CLOSE}|[(\[]({group.lower()})[)\]]){_END}",
+        text,
+    )
+    return _capitals([*praised, *(large or small for large, small in chosen)])
+
+
+def _also(group: str) -> str:
+    """Return a pattern of a second label next to the first one and its text: " Aspirin or B. Heparin"."""
+    joint = r"(?:[,;/&]|\bor\b|\band\b)\s*(?:or\s+|and\s+)?"
+    return rf"(?:[.:]?\s[^.\n]{{1,80}}?{joint}(?:option\s+)?{_OPEN}({group})[).:](?=\s)(?!\.\s*{_SPECIES}))?"
+
+
+def _groups(match: re.Match[str] | None) -> list[str]:
+    return [group for group in match.groups() if group] if match else []
+
+
+def leading_letters(text: str, letters: Sequence[str]) -> set[str]:
+    """Return the letter a reply begins with, or the letters that are alone on a line."""
+    group = _class_of(letters)
+    stop = rf"(?:[\"')\]]+\s*[:.,]?|\s*[:.](?!\w\.|\s*{_SPECIES})|,|\s+[-–—](?=\s)|\s*\n)"
+    several = only_letters(text.split("\n")[0], letters)
+    start = re.match(rf"{_OPEN}({group})(?!'\w){stop}{_also(group)}", text, re.IGNORECASE)
+    if start and re.match(r"[a-z]\.\s+\w", text):  # a part of the question, if it is not the option's text
+        return set()
+    if several or start:
+        return several | _capitals(_groups(start))
+    return _capitals(re.findall(rf"^[ \t]*{_OPEN}({group}){_CLOSE}[.:]?[ \t]*$", text, re.MULTILINE | re.IGNORECASE))
+
+
+def names_alternatives(text: str, letters: Sequence[str]) -> bool:
+    """Return whether the reply names several letters side by side: "A or B.", "both A and B are"."""
+    label = rf"{_OPEN}{_class_of(letters)}\b{_CLOSE}"
+    several = rf"{label}\s*(?:or\b|and\b|[/&,])\s*(?:option\s+)?{label}"
+    return re.search(rf"\b{several}{_END}|\b(?i:both|either|between)\s+{several}", text) is not None
+
+
+def named_letters(text: str, letters: Sequence[str]) -> set[str]:
+    """Return letters called by name ("option B"), else letters in brackets, unless their clause denies them."""
+    group = _class_of(letters)
+    called = (
+        rf"\b(?i:option|choice|answer|letter)\s*:?\s*{_OPEN}({group}|{group.lower()}){_CLOSE}{_END}|"
+        rf"\b(?:[Oo]ption|[Cc]hoice)\s+({group})\b"
+    )
+    return _not_denied(re.compile(called), text) or _not_denied(re.compile(rf"\(({group})\)"), text)
+
+
+def _not_denied(pattern: re.Pattern[str], text: str) -> set[str]:
+    return {
+        letter.upper()
+        for clause in (clauses(text) if pattern.search(text) else ())
+        for match in pattern.finditer(clause)
+        for letter in _groups(match)
+        if stance(clause, *match.span()) is not Stance.DENIED
+    }
+
+
+_LABELLED = (
+    r"(?:type|grade|stage|class|vitamin|hepatitis|ha?emophilia|influenza|\w*globulin|\w*protein|factor|level|group|segment|"
+    r"figure|fig|panel|image|part|series)"
+)
+
+
+def bare_letters(text: str, letters: Sequence[str]) -> set[str]:
+    """Return capitals that end a phrase, leaving out denied ones and names such as "hepatitis B"."""
+    text = re.sub(rf"\b({_LABELLED}\s+)[A-Z]\b", r"\1", text, flags=re.IGNORECASE)
+    return _not_denied(
+        re.compile(rf"(?<![\w'-])(?<!\b\w\.)({_class_of(letters)})(?![\w'-]|\.\w\b|\.\s*{_SPECIES}){_END}"), text
+    )
+
+
+def without_names(text: str, letters: Sequence[str]) -> str:
+    """Remove capitals that are no letters of options: of "E. coli", "N/A", "4 degrees C" and "I would say"."""
+    lower = text.lower()
+    if any(hint in lower for hint in (*_SPECIES_NAMES, "n/a", "°", "degree")):  # much faster than the pattern
+        species = rf"\b{_class_of(letters)}\.(?=\s*{_SPECIES})"
+        text = re.sub(rf"{species}|\bn/a\b|(?:°|\bdegrees?)\s*[a-z]\b", " ", text, flags=re.IGNORECASE)
+    return re.sub(r"\bI(?=,\s|\s+(?!is\b)[a-z]|')", " ", text) if "I" in letters else text
+
+
+def without_echo(text: str, letters: Sequence[str], options: Sequence[str]) -> str:
+    """Remove a repetition of the whole option list, as base models produce it before or after their answer."""
+    texts = [normalised(option) for option in options]
+    # A text shorter than the options cannot repeat them.
+    if not all(texts) or sum(map(len, texts)) > len(text) or any(lacks(text, option) for option in texts):
+        return text
+    labels = list(re.finditer(rf"{_OPEN}\b({_class_of(letters)})[\"')\]]*\s*[:.)]\s*", text, re.IGNORECASE))
+    outside, end_of_echo = [], 0
+    for first in range(len(labels) - len(letters) + 1):
+        run = labels[first : first + len(letters)]
+        ends = [label.start() for label in run[1:]]
+        if run[0].start() < end_of_echo or not all(
+            label[1].upper() == letter and normalised(text[label.end() : end]) == option
+            for label, letter, option, end in zip(run, letters, texts, ends, strict=False)
+        ):
+            continue
+        last = re.compile(spelled(texts[-1]) + r"\b[\"')\].]*", re.IGNORECASE).match(text, run[-1].end())
+        if run[-1][1].upper() == letters[-1] and last:
+            outside.append(text[end_of_echo : run[0].start()])
+            end_of_echo = last.end()
+    if not outside:
+        return text
+    return re.sub(r"\s*\bAnswer:?\s*$", "", "\n".join([*outside, text[end_of_echo:]])).strip()

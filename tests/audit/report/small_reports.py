@@ -22,8 +22,8 @@ from medtasks.audit.report.published import published_scores
 from medtasks.audit.report.report_tables import report_tables
 from medtasks.families.choice import GROUPED_CHOICE
 from medtasks.families.family import ReadAnswer
+from medtasks.families.free_texts import MULTIMEDEVAL_REPORTS
 from medtasks.families.paired_choice import PAIRED_CHOICE
-from medtasks.families.reports import MULTIMEDEVAL_REPORTS
 from medtasks.stats.calibration import Bin, Calibration, CoveragePoint, Measure
 
 NAN = math.nan

@@ -1,23 +1,24 @@
-"""The judged form of GMAI-MMBench: who counts, who does not, and who is asked."""
+"""Questions with options: alone, by level, and GMAI-MMBench's judged form: who counts, and who is asked."""
 
 import math
+import random
 
 import pytest
 
 from medtasks.audit.error_classes import wrong_answers
 from medtasks.audit.scoring import score_replies
-from medtasks.errors import JudgeNotConfigured, UnknownName
+from medtasks.errors import JudgeNotConfigured
 from medtasks.extract.extractor_registry import Reason
 from medtasks.families import choice
-from medtasks.families.choice import GROUPED_CHOICE, JUDGED_CHOICE
+from medtasks.families.choice import GROUPED_CHOICE, JUDGED_CHOICE, LEVELS, SINGLE_CHOICE
 from medtasks.families.family import Reply
-from medtasks.judges import judge_client
-from medtasks.judges.judge_client import JudgeSettings
 from medtasks.prompts import judged
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 
+from ..stats import error_matrices
 from ..task_families import score_of, values_of
+from .scripted_judge import ScriptedJudge, answer_in
 
 TASK = "gmai_mmbench_val_judged"
 DOC = {
@@ -37,19 +38,11 @@ DOC = {
 SAID = {"a growth": "A", "a hole": "B", "rain": "Z"}
 
 
-class Told:
-    """A judge that knows three replies and fails for all others."""
-
-    settings = JudgeSettings("http://127.0.0.1:9/v1", "m")
-
-    def ask(self, system, user, parse, *, prompt_version):
-        text = SAID.get(user.rpartition("Answer: ")[2].partition("\n")[0])
-        return judge_client.JudgeVerdict(parse(text) if text else None, None if text else "no", False, text or "")
-
-
 @pytest.fixture
 def _told(monkeypatch):
-    monkeypatch.setattr(choice, "judge_for", lambda dataset: Told())
+    """A judge that knows three replies and fails for all others."""
+    scripted = ScriptedJudge(lambda system, user, version: SAID.get(answer_in(user, "Answer: ")))
+    monkeypatch.setattr(choice, "judge_for", lambda dataset: scripted)
 
 
 def scored(*replies, family=JUDGED_CHOICE, rule=None):
@@ -71,15 +64,6 @@ def test_a_judge_that_fails_takes_its_replies_out_of_the_score():
     alone = values(scored("A", "B", "a growth", "a hole", "rain", ""))
     assert alone["accuracy_stderr"] == found["accuracy_stderr"] > 0
     assert math.isnan(found["acc_mask_level"])
-
-
-@pytest.mark.usefixtures("_told")
-def test_letters_do_not_stand_for_all_replies_when_the_judge_never_answers():
-    found = values(scored("A", "A", "fog"))
-    assert math.isnan(found["accuracy"])
-    assert math.isnan(found["invalid_rate"])
-    assert found["judge_failed_rate"] == 1 / 3
-    assert values(scored("A", "A"))["accuracy"] == 1
 
 
 @pytest.mark.usefixtures("_told")
@@ -127,12 +111,6 @@ def test_recorded_replies_are_judged_under_both_rules():
     assert [scores["reference_2026"].estimates[name].value for name in counts] == [3, 0, 1]
 
 
-@pytest.mark.usefixtures("_told")
-def test_rules_without_a_judge_are_refused():
-    with pytest.raises(UnknownName, match="robust_choice"):
-        scored("A", rule="robust_choice")
-
-
 def test_no_prompt_without_a_judge():
     settings = resolved(task_config(TASK)["lmms_eval_specific_kwargs"])["default"]
     for build in (judged.prompt, judged.messages):
@@ -149,3 +127,58 @@ def test_the_prompt_is_that_of_the_plain_task(monkeypatch):
     assert settings == resolved(plain["lmms_eval_specific_kwargs"])
     # The dataset is gated and not credentialed, so that a judge on another machine may see its text.
     assert judged.prompt(DOC, settings["default"]) == plain["doc_to_text"].resolve()(DOC, settings["default"])
+
+
+def choices(*answers):
+    """Scores of single questions: (image, target, reply)."""
+    documents = [
+        {"doc_id": str(number), "options": ["x", "y"], "answer": key, "image_id": image}
+        for number, (image, key, _) in enumerate(answers)
+    ]
+    return [
+        score_of(SINGLE_CHOICE, document, reply, "robust_choice")
+        for document, (*_, reply) in zip(documents, answers, strict=True)
+    ]
+
+
+def test_metrics_of_single_questions():
+    found = values_of(SINGLE_CHOICE, choices((1, "A", "A"), (1, "A", "B"), (2, "B", "?"), (3, "B", "B")))
+    assert found["accuracy"] == 0.5
+    assert found["invalid_rate"] == 0.25
+    for name, of_samples in (("accuracy", [1, 0, 0, 1]), ("invalid_rate", [0, 0, 1, 0])):
+        assert found[f"{name}_stderr"] == pytest.approx(error_matrices.clustered(of_samples, [1, 1, 2, 3])[0])
+
+
+# ---- by level, as in GMAI-MMBench ----
+
+
+def leveled(levels_and_rights):
+    return [
+        {"level": level, "target": "A", "value": "A" if right else None, "reason": "ok", "cluster_id": str(number)}
+        for number, (level, right) in enumerate(levels_and_rights)
+    ]
+
+
+def level_values(scores):
+    return values_of(GROUPED_CHOICE, scores)
+
+
+def test_overall_is_the_question_weighted_mean_of_the_levels():
+    rng = random.Random(3)
+    scores = leveled([(rng.choice(LEVELS), rng.random() < 0.4) for _ in range(500)])
+    found = level_values(scores)
+    weights = {level: sum(score["level"] == level for score in scores) for level in LEVELS}
+    weighted = sum(found[f"acc_{level}_level"] * weight for level, weight in weights.items()) / len(scores)
+    assert math.isclose(found["accuracy"], weighted)
+    rng.shuffle(scores)
+    assert level_values(scores) == pytest.approx(found, rel=1e-12)
+
+
+def test_twins_make_the_error_larger_than_single_cases():
+    pairs = [score for n in range(60) for score in leveled([("mask", n % 2), ("contour", n % 2)])]
+    twins, alone = (
+        [{**score, "cluster_id": str(number // size)} for number, score in enumerate(pairs)] for size in (2, 1)
+    )
+    assert math.isclose(
+        level_values(twins)["accuracy_stderr"] / level_values(alone)["accuracy_stderr"], math.sqrt(2), rel_tol=0.01
+    )

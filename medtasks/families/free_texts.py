@@ -1,9 +1,9 @@
-"""MedHEval's open tasks: verdicts of judges and a labeler on answers and reports, and metrics of their words.
+"""Free texts: reports, whose metrics are computed once over all scores, and MedHEval's open tasks, also with judges.
 
-``knowledge_rate`` is the paper's K, the share of answers that its judge does not call right; ``hallucination_score`` is
-the repository's, from 0 to 5; an empty answer is not right and gets 5 without asking. ``chair_judge_*`` is the paper's
-CHAIR, from the components that a judge counts; ``chair_label`` the repository's, from labels. A silent model mentions
-nothing wrong: read them next to ``mentions_*``.
+Of MedHEval's metrics ``knowledge_rate`` is the paper's K, the share of answers that its judge does not call right;
+``hallucination_score`` is the repository's, from 0 to 5; an empty answer is not right and gets 5 without asking.
+``chair_judge_*`` is the paper's CHAIR, from the components that a judge counts; ``chair_label`` the repository's, from
+labels. A silent model mentions nothing wrong: read them next to ``mentions_*``.
 
 For all of these lower is better. A judge that fails says nothing about the model: its metric leaves the reply out and
 is NaN without any other reply, and ``judge_failed_rate`` is reported. A labeler that fails costs its own metrics.
@@ -22,20 +22,13 @@ from medtasks.errors import LabelerError, MedTasksError
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.labeler import chosen_findings, label_texts
 from medtasks.families.classification import estimates_of
-from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, answered, judge_failed_rate
+from medtasks.families.constant_replies import Meant, Strategy, most_frequent
+from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, judge_failed_rate
 from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
+from medtasks.judges import medheval_judges
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import Judge, scoring_judge
-from medtasks.judges.medheval_judges import (
-    ASPECTS,
-    WORDINGS,
-    WORST_SEVERITY,
-    JudgePrompt,
-    judge_components,
-    judge_correctness,
-    judge_severity,
-)
 from medtasks.metrics.chest_findings import CONDITIONS, LABEL_CELLS, Finding, component_ratio, label_cells, label_ratios
 from medtasks.metrics.metric import (
     AnyMetric,
@@ -52,6 +45,63 @@ from medtasks.metrics.metric import (
 )
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.stats.bootstrap import values_with_errors
+
+_MULTIMEDEVAL_KEYS = (
+    *("bleu_1", "bleu_4", "rouge_1", "rouge_l", "meteor", "idf_bertscore_f1", "chexbert_similarity"),
+    *("radgraph_partial", "radcliq_v1_multimedeval"),
+)
+_REPORT_KEYS = (
+    *("bleu_1", "bleu_4", "rouge_l", "meteor", "bertscore_f1", "chexbert_similarity"),
+    *("chexbert_14_micro_f1", "chexbert_14_macro_f1", "chexbert_5_micro_f1", "chexbert_5_macro_f1"),
+    *("radgraph_simple", "radgraph_partial", "radgraph_complete", "radgraph_combined", "radcliq_v0", "radcliq_v1"),
+)
+
+
+def _report_metrics(keys: Sequence[str]) -> tuple[AnyMetric, ...]:
+    of_corpus = {key for key in keys if key.startswith("chexbert_") and key.endswith("_f1")}
+    return (*text_metrics(keys, without_error=of_corpus), INVALID_RATE, *SAMPLE_COUNTS)
+
+
+class Reports(TaskFamily):
+    """Report generation and summarisation."""
+
+    name = "reports"
+    columns: ClassVar[Mapping[str, Column]] = {"report": Column.TEXT}
+    kind = AnswerKind.REPORT
+    extractor = "report_text"
+    scores_suffice = False
+    saves_replies = True
+    metrics: Sequence[AnyMetric] = _report_metrics(_REPORT_KEYS)
+
+    def texts(self, sample: Sample, reply: Reply, row: Row) -> dict[str, PrivateText]:
+        """Return the two reports that are compared."""
+        return self._fields(sample, self.read(sample, reply, row)[0])
+
+    def _fields(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
+        return {"reference": PrivateText(sample.document["report"]), "reply": PrivateText(answer.value or "")}
+
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+        """Describe the text that was compared."""
+        text = extractor_of(score["rule"], AnswerKind.REPORT).extract(reply.text, Sample({})).value or ""
+        return ReadAnswer(text if score["reason"] == Reason.OK else None, score["reason"], None, value)
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """Return the report that occurs most often, where any occurs twice."""
+        reports = [sample.document["report"] for sample in samples]
+        text = most_frequent((None, report) for report in reports)[None]
+        if reports.count(text) < 2:
+            return []
+        answers = (Meant((text,), whole=True),) * len(samples)
+        return [Strategy("most frequent report", "Gives every image the report that occurs most often.", answers)]
+
+
+class MultiMedEvalReports(Reports):
+    """The same with the metrics of MultiMedEval."""
+
+    metrics = _report_metrics(_MULTIMEDEVAL_KEYS)
+
+
+# ---- MedHEval's open tasks: verdicts of judges and a labeler, and metrics of words ----
 
 _TEXT_METRICS = ("medheval_bleu", "rouge_stemmed", "meteor", "medheval_bertscore")
 _TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name).keys], "compared")
@@ -79,7 +129,7 @@ _RATES: tuple[AnyMetric, ...] = (
     replace(INVALID_RATE, of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED))),
     *JUDGED_SAMPLE_COUNTS,
 )
-_Verdicts = tuple[list[JudgePrompt], dict[str, Any]]
+_Verdicts = tuple[list[medheval_judges.JudgePrompt], dict[str, Any]]
 
 
 class JudgedText(TaskFamily):
@@ -95,7 +145,7 @@ class JudgedText(TaskFamily):
     saves_replies = True
 
     def __init__(self, wording: str) -> None:
-        self._wording = WORDINGS[wording]
+        self._wording = medheval_judges.WORDINGS[wording]
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
@@ -163,7 +213,7 @@ class KnowledgeQuestions(JudgedText):
     )
 
     def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
-        def verdict(ask: Callable[..., Any], prompt: JudgePrompt, of_empty: int) -> int | None:
+        def verdict(ask: Callable[..., Any], prompt: medheval_judges.JudgePrompt, of_empty: int) -> int | None:
             if judge is None or not text:
                 return None if judge is None else of_empty
             value: int | None = ask(
@@ -173,8 +223,8 @@ class KnowledgeQuestions(JudgedText):
 
         correctness, severity = self._wording.correctness, self._wording.severity
         return [correctness, severity], {
-            "correct": verdict(judge_correctness, correctness, 0),
-            "severity": verdict(judge_severity, severity, WORST_SEVERITY),
+            "correct": verdict(medheval_judges.judge_correctness, correctness, 0),
+            "severity": verdict(medheval_judges.judge_severity, severity, medheval_judges.WORST_SEVERITY),
         }
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
@@ -292,7 +342,7 @@ class ComponentReports(JudgedText):
     labels_texts = True
     columns: ClassVar[Mapping[str, Column]] = {"report": Column.TEXT}
     metrics: Sequence[AnyMetric] = (
-        *(metric for aspect in ASPECTS for metric in _chair(aspect)),
+        *(metric for aspect in medheval_judges.ASPECTS for metric in _chair(aspect)),
         *_LABEL_METRICS,
         *_TEXTS,
         *_RATES,
@@ -301,9 +351,9 @@ class ComponentReports(JudgedText):
     def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
         prompt, components = self._wording.components, None
         if judge is not None:
-            components = {aspect: [0, 0] for aspect in ASPECTS}
+            components = {aspect: [0, 0] for aspect in medheval_judges.ASPECTS}
             if text:
-                components = judge_components(judge, prompt, sample.document, text, fenced=fenced).value
+                components = medheval_judges.judge_components(judge, prompt, sample.document, text, fenced=fenced).value
         return [prompt], {"components": components}
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
@@ -314,5 +364,6 @@ class ComponentReports(JudgedText):
         }
 
 
+REPORTS, MULTIMEDEVAL_REPORTS = Reports(), MultiMedEvalReports()
 KNOWLEDGE_QUESTIONS, KNOWLEDGE_QUESTIONS_ELEVEN = KnowledgeQuestions("single"), KnowledgeQuestions("eleven")
 COMPONENT_REPORTS, COMPONENT_REPORTS_ELEVEN = ComponentReports("single"), ComponentReports("eleven")
