@@ -49,9 +49,9 @@ class SourceFile:
                 yield stream
 
 
-def open_archive(path: Path, inner: IO[bytes] | None = None) -> zipfile.ZipFile:
-    """Open a zip archive, or the ``inner`` one that was unpacked from it; SourceError if it would fill the disk."""
-    archive = zipfile.ZipFile(inner or path)
+def open_archive(path: Path) -> zipfile.ZipFile:
+    """Open a zip archive; SourceError if it would fill the disk."""
+    archive = zipfile.ZipFile(path)
     size = sum(member.file_size for member in archive.infolist())
     if size > _MOST_UNPACKED * path.stat().st_size:
         raise SourceError(

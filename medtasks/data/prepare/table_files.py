@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from medtasks.data.prepare.source_files import SourceFile, find_shards, not_found
+from medtasks.data.prepare.source_files import SourceFile, required_shards
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import SourceError
 
@@ -190,19 +190,11 @@ def csv_table(
 
 
 def hub_table(
-    source: Path, split: str, config: str, columns: Sequence[str], optional: Sequence[str] = ()
-) -> SourceTable | None:
-    """Return a split from parquet files in any layout of the Hub, where ``config`` may be a folder; None without."""
-    folders, endings = (f"{config}/", "data/", ""), ("-*.parquet", "/*.parquet", ".parquet")
-    files = find_shards(source, [f"{folder}{split}{ending}" for ending in endings for folder in folders])
-    return ParquetTable(files, columns, optional) if files else None
-
-
-def required_hub_table(source: Path, split: str, config: str, columns: Sequence[str]) -> SourceTable:
-    """Return a split from parquet files that must be there, see :func:`hub_table`."""
-    if table := hub_table(source, split, config, columns):
-        return table
-    raise not_found(source, f"{'data' if config == 'default' else config}/{split}-*.parquet")
+    source: Path, split: str, columns: Sequence[str], optional: Sequence[str] = (), folder: str = "data"
+) -> SourceTable:
+    """Return a split from the Hub's parquet files, in their ``folder`` or next to one another."""
+    files = required_shards(source, [f"{folder}/{split}-*.parquet", f"{split}-*.parquet"])
+    return ParquetTable(files, columns, optional)
 
 
 def check_columns(location: str, required: Iterable[str], present: Iterable[str]) -> None:
@@ -219,13 +211,11 @@ def kind_of(value: Any) -> str:
     return "a number" if number else _KINDS.get(type(value), f"of type {type(value).__name__}")
 
 
-def json_lines(
-    file: SourceFile, columns: Sequence[str], change: Callable[[SourceRow], Mapping[str, Any]] = lambda row: row.values
-) -> SourceTable:
-    """Return the rows of a file of JSON objects, one per line, after a ``change``; empty lines are no rows."""
+def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
+    """Return the rows of a file of JSON objects, one per line; empty lines are no rows."""
 
     def values(location: str, line: bytes) -> Mapping[str, Any]:
-        return change(SourceRow(location, 0, _object(location, _json(location, line), columns)))
+        return _object(location, _json(location, line), columns)
 
     def records() -> Iterator[tuple[str, ReadValues]]:
         with file.open() as stream:

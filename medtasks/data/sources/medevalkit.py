@@ -8,8 +8,8 @@
   parts they hold, so they are a dataset of their own and not a selection from that one.
 - PMC-VQA: ``test_2.csv`` with images that are no compound ones, and the 2,000 questions of ``test_clean.csv``. Cells
   are kept as they are but for line breaks, which MedEvalKit reads as plain ones. Zhang et al., arXiv 2305.10415.
-- MedXpertQA: questions with one to six images (MM) and without any (Text), from the Hub or from the authors' code.
-  Questions end with their options, in the published words, and are kept so. Zuo et al., arXiv 2501.18362.
+- MedXpertQA: questions with one to six images (MM) and without any (Text). Questions
+  end with their options, in the published words, and are kept so. Zuo et al., arXiv 2501.18362.
 - MedFrameQA: questions on two to five frames of a video. Frames of one video are alike, so the video is the cluster.
 - SLAKE in its two languages.
 - MMMU, Health & Medicine: five of 30 subjects in alphabetical order, with choices and open questions. All images of a
@@ -183,7 +183,6 @@ _CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
 _LETTER = re.compile(r"\s*[A-D]\s*:")
 _EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
 _EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
-_EXPERT_LAYOUT = "the Hub's {0}/test.jsonl or the authors' medxpertqa_{1}_input.jsonl"
 _FRAME_FILES = "data/test-*.parquet"
 _FRAME_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
 _FRAMES = tuple(f"image_{number}" for number in range(1, 6))
@@ -238,30 +237,17 @@ class _MedXpertQA(TableReader):
         self.config = config  # ``MM`` or ``Text``
 
     def table(self, source: Path, split: str) -> SourceTable:
-        name = f"medxpertqa_{self.config.lower()}_input.jsonl"
-        places = [f"{self.config}/{split}.jsonl", name, f"input/{name}", f"eval/data/medxpertqa/input/{name}"]
         columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
-        return table_files.json_lines(source_files.required_file(source, places, f"{places[0]} or {name}"), columns)
+        return table_files.json_lines(source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
-        _, options = question_sets.keyed_options(row, "letter", "content")
+        options = list(question_sets.keyed_options(row).values())
         groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
-        label: Any = row.values["label"]
-        gold = label[0] if isinstance(label, list) and len(label) == 1 else label
-        if not isinstance(gold, str):
-            raise row.error("label is neither a letter nor a list of one")
-        lines = lettered(options)
+        gold, lines = row.text("label"), lettered(options)
         return kit_choice(row.text("id"), options, lines, gold, question=row.text("question"), **groups)
 
     def named(self, row: SourceRow) -> Sequence[str]:
-        """Return the files' names, a list of texts on the Hub and of objects where the authors publish them."""
-        if self.config != "MM":
-            return ()
-        images: Any = row.values["images"]
-        names: list[Any] = [item.get("image_path") if isinstance(item, dict) else item for item in images or ()]
-        if not isinstance(images, list) or not all(isinstance(name, str) for name in names):
-            raise row.error("images are neither a list of names nor one of objects with 'image_path'")
-        return names
+        return row.texts("images") if self.config == "MM" else ()
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         if self.config != "MM":
@@ -274,8 +260,7 @@ class _MedFrameQA(TableReader):
     embedded = _FRAMES
 
     def table(self, source: Path, _split: str) -> SourceTable:
-        files = source_files.required_shards(source, [_FRAME_FILES, "test-*.parquet"])
-        return ParquetTable(files, _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system"))
+        return table_files.hub_table(source, "test", _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system"))
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
         options = row.texts("options")
@@ -324,12 +309,12 @@ class _MMMU(TableReader):
     embedded = _MMMU_IMAGES
 
     def table(self, source: Path, split: str) -> SourceTable:
-        patterns = {subject: [f"{subject}/{split}-*.parquet", f"{subject}/{split}.parquet"] for subject in SUBJECTS}
-        files = {subject: source_files.required_shards(source, places) for subject, places in patterns.items()}
+        files = {subject: [f"{subject}/{split}-*.parquet"] for subject in SUBJECTS}
+        shards = {subject: source_files.required_shards(source, patterns) for subject, patterns in files.items()}
 
         def records() -> Iterator[tuple[str, ReadValues]]:
-            for subject, shards in files.items():
-                for row in ParquetTable(shards, _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
+            for subject in SUBJECTS:
+                for row in ParquetTable(shards[subject], _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
                     yield f"{subject}/{row.place}", functools.partial(dict, row.values, subject=subject)
 
         return SourceTable(records)
@@ -374,9 +359,7 @@ class _MMMUPro(TableReader):
         return self.recipe(f"the Hub's parquet files {files}", ("test",), [files])
 
 
-_MM_LAYOUT = f"{_EXPERT_LAYOUT.format('MM', 'mm')}, and images.zip or the folder images unpacked from it"
-
-
+_MM_LAYOUT = "the Hub's MM/test.jsonl, and images.zip or the folder images unpacked from it"
 _TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
 RECIPES: Mapping[str, SourceRecipe] = {
     "medevalkit_omnimedvqa": kit_recipe(_OmniMedVQA(), _OMNI_LAYOUT, "OmniMedVQA.zip"),
@@ -388,9 +371,7 @@ RECIPES: Mapping[str, SourceRecipe] = {
         "test_clean.csv", "Answer_label", "images", "images.zip", "Answer"
     ).kit_recipe(),
     "medevalkit_medxpertqa_mm": kit_recipe(_MedXpertQA("MM"), _MM_LAYOUT, "MM/test.jsonl", "images.zip"),
-    "medevalkit_medxpertqa_text": kit_recipe(
-        _MedXpertQA("Text"), _EXPERT_LAYOUT.format("Text", "text"), "Text/test.jsonl"
-    ),
+    "medevalkit_medxpertqa_text": kit_recipe(_MedXpertQA("Text"), "the Hub's Text/test.jsonl", "Text/test.jsonl"),
     "medevalkit_medframeqa": kit_recipe(_MedFrameQA(), f"the Hub's parquet files {_FRAME_FILES}", _FRAME_FILES),
     "medevalkit_slake": _Slake().recipe(
         question_sets.SLAKE_LAYOUT, ("test",), ("test.json", question_sets.SLAKE_ARCHIVE)

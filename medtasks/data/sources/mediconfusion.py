@@ -1,11 +1,9 @@
 """MediConfusion: a local copy, the published files with figures from PubMed Central, or the synthetic sample.
 
-A published file (``dataset.json``, ``dataset.csv``, ``image_dict.json``) that is missing or malformed is a SourceError,
+A published file (``dataset.json``, ``image_dict.json``) that is missing or malformed is a SourceError,
 which names the pair and the field.
 """
 
-import ast
-import csv
 import functools
 import hashlib
 import os
@@ -33,7 +31,6 @@ from medtasks.data.images.decoding import is_whole_image
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.downloads import Failure, Published, Transient, Unreachable, answer_to, download, patiently
-from medtasks.data.prepare.source_files import find_file
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, PAIRED_CHOICE
@@ -63,7 +60,6 @@ class _Record(BaseModel):
 
 
 _RECORDS = TypeAdapter(dict[_Text, _Record])
-_LISTS = ("category_1", "category_2")  # columns of the CSV file that hold lists as Python writes them
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,7 @@ def _recipe(options: Options) -> SourceRecipe:
     return SourceRecipe(
         columns=PAIRED_CHOICE,
         test=functools.partial(_rows, options),
-        layout="dataset.json or dataset.csv and images/<number>.jpg",
+        layout="dataset.json and images/<number>.jpg",
         download=_download_questions,
         revision=revision,
         counted=False,  # missing pairs are reported together with missing images
@@ -174,51 +170,30 @@ def _download_questions(folder: Path) -> Path:
     """Download the published files without the images."""
     base = os.environ.get(QUESTIONS_VARIABLE, _QUESTIONS_URL)
     for name, digest in MEDICONFUSION.sha256.items():
-        if name == "dataset.csv":
-            continue
-        try:
-            download(Published(f"{base}/{name}", sha256=digest), folder / name)
-        except SourceError as error:
-            if error.__cause__ is None:
-                what = f"{base}/{name} is not the published file (its SHA-256 differs); try again later"
-            else:
-                what = (
-                    f"cannot download {name} of MediConfusion from {base} ({type(error.__cause__).__name__}); check "
-                    f"the connection and run the command again, or clone {MEDICONFUSION.source} and add "
-                    f"'--source CLONE/data --fetch-images'"
-                )
-            raise SourceError(what) from error
+        download(Published(f"{base}/{name}", sha256=digest), folder / name)
     return folder
 
 
 def find_question_file(folder: Path) -> Path:
-    """Return ``dataset.json`` (preferred) or ``dataset.csv`` in ``folder`` or its ``data/`` subfolder."""
-    names = ["dataset.json", "dataset.csv", "data/dataset.json", "data/dataset.csv"]
-    file = find_file(folder, names) if folder.is_dir() else None
-    if file is None:
-        raise SourceError(
-            f"--source {folder} holds neither dataset.json nor dataset.csv; give a folder laid out like the data/ "
-            f"folder of https://github.com/AIF4S/MediConfusion (dataset.json, images/<number>.jpg)"
-        )
-    return file.path
+    """Return ``dataset.json`` in ``folder`` or its ``data/`` subfolder."""
+    for path in (folder / "dataset.json", folder / "data" / "dataset.json"):
+        if path.is_file():
+            return path
+    raise SourceError(
+        f"--source {folder} holds no dataset.json; give a folder laid out like the data/ folder of "
+        f"https://github.com/AIF4S/MediConfusion (dataset.json, images/<number>.jpg)"
+    )
 
 
 def read_pairs(path: Path) -> list[Pair]:
     """Read all pairs of a question file in file order."""
     try:
-        if path.suffix == ".json":
-            records = _RECORDS.validate_json(path.read_bytes())
-        else:
-            with path.open(encoding="utf-8", newline="") as stream:
-                rows = [row | {name: ast.literal_eval(row[name]) for name in _LISTS} for row in csv.DictReader(stream)]
-            records = _RECORDS.validate_python({row["id"]: row for row in rows})
+        records = _RECORDS.validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         levels = zip(("pair", "field", "label"), first["loc"], strict=False)
         location = "".join(f", {what} {part!r}" for what, part in levels)
         raise SourceError(f"{path}{location}: {first['msg']}; get it again from the published repository") from error
-    except (csv.Error, KeyError, SyntaxError, TypeError, ValueError) as error:
-        raise SourceError(f"{path} is malformed ({error!r}); get it again from the published repository") from error
     if not records:
         raise SourceError(f"{path} holds no pairs")
     pairs = []

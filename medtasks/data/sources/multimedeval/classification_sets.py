@@ -18,8 +18,6 @@ import dataclasses
 import fnmatch
 import functools
 import os
-import shutil
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +37,6 @@ from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRe
 from medtasks.data.prepare.table_files import SourceRow, SourceTable, csv_table, hub_table, read_json, records_table
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.errors import SourceError
-from medtasks.home import home
 
 MEDMNIST_VARIABLE = "MEDTASKS_MEDMNIST_URL"
 _MEDMNIST_URL = "https://zenodo.org/records/10519652/files"
@@ -152,49 +149,30 @@ def patient_history(values: Mapping[str, str]) -> str:
 
 def _metadata(source: Path) -> SourceFile:
     name = "metadata.csv"
-    return required_file(source, [name, f"*/{name}", f"*.zip!{name}", f"*.zip!*/{name}"])
+    return required_file(source, [name, f"*/{name}"])
 
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
-    folder = source / "split" if source.is_dir() else source.parent / "split"
-    missing = f"{split} split of {_SPLIT.source} (its files {split}*.parquet or {split}*.csv)"
-    table = hub_table(folder, split, "default", ("ids",)) or csv_table(
-        required_file(folder, [f"{split}*.csv", f"data/{split}*.csv"], missing), ("ids",)
-    )
-    return frozenset(str(row.values["ids"]).strip() for row in table.rows())
+    return frozenset(str(row.values["ids"]).strip() for row in hub_table(source / "split", split, ("ids",)).rows())
 
 
 @contextlib.contextmanager
 def _image_files(source: Path) -> Iterator[ReadFile]:
-    """Open the images of a folder with all below it, or of an archive.
-
-    A file in a folder goes before one of the same name in an archive. Archives within an archive are unpacked into
-    temporary files in the data folder.
-    """
+    """Open the images of a folder with all below it; a file goes before one of the same name in an archive."""
     where: dict[str, Callable[[], bytes]] = {}
 
     def read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
         with unpacking(path):
             return archive.read(member)
 
-    archives = [source]
-    if source.is_dir():
-        for path in sorted(source.rglob(f"*{_ENDING}")):
-            where.setdefault(path.name, path.read_bytes)
-        archives = sorted(source.rglob("*.zip"))
+    for path in sorted(source.rglob(f"*{_ENDING}")):
+        where.setdefault(path.name, path.read_bytes)
     with contextlib.ExitStack() as opened:
-        for path in archives:
+        for path in sorted(source.rglob("*.zip")):
             with unpacking(path):
                 archive = opened.enter_context(open_archive(path))
-                layers = [archive]
-                for member in fnmatch.filter(archive.namelist(), "*.zip"):  # archives in these are not opened
-                    target = opened.enter_context(tempfile.TemporaryFile(dir=home()))
-                    with archive.open(member) as packed:
-                        shutil.copyfileobj(packed, target)
-                    layers.append(opened.enter_context(open_archive(path, target)))
-                for layer in layers:
-                    for member in fnmatch.filter(layer.namelist(), f"*{_ENDING}"):
-                        where.setdefault(PurePosixPath(member).name, functools.partial(read, path, layer, member))
+                for member in fnmatch.filter(archive.namelist(), f"*{_ENDING}"):
+                    where.setdefault(PurePosixPath(member).name, functools.partial(read, path, archive, member))
         yield opened.enter_context(by_name(where))
 
 
@@ -240,7 +218,7 @@ def _download(folder: Path, split_required: bool) -> Path:
     return folder
 
 
-_NEEDED = "metadata.csv, the images (unpacked, in imgs_part_*.zip or in the published zr7vgbcyr2-1.zip)"
+_NEEDED = "metadata.csv, the images (unpacked or in imgs_part_*.zip)"
 _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
 _WHOLE = _PadUfes().recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 

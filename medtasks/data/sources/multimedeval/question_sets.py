@@ -27,7 +27,7 @@ from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare import table_files
 from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, required_file, unpacked_or_archived
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import SourceRow, SourceTable, hub_table, json_lines, records_table
+from medtasks.data.prepare.table_files import SourceRow, SourceTable, hub_table, records_table
 from medtasks.data.samples import letter
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document, new_document
 from medtasks.errors import MedTasksError, SourceError
@@ -46,37 +46,31 @@ def _answer_index(row: SourceRow, column: str, options: int) -> int:
     return value
 
 
-def keyed_options(row: SourceRow, key: str, text: str) -> tuple[list[str], list[str]]:
-    """Return keys and texts of options published as an object, or as a list of objects with ``key`` and ``text``."""
-    value = row.values["options"]
-    try:
-        pairs = list(value.items()) if isinstance(value, dict) else [(item[key], item[text]) for item in value]
-    except (TypeError, KeyError) as error:
-        raise row.error(f"options are neither an object nor a list of '{key}' and '{text}'") from error
-    keys, texts = [key for key, _ in pairs], [text for _, text in pairs]
-    if not all(isinstance(text, str) for text in texts):
+def keyed_options(row: SourceRow) -> Mapping[str, str]:
+    """Return the texts of options that are published as an object, by their letters."""
+    value: Any = row.values["options"]
+    if not isinstance(value, dict):
+        raise row.error("options are no object")
+    if not all(isinstance(text, str) for text in value.values()):
         raise row.error("an option is no text")
-    if len(keys) < 2 or keys != [letter(index) for index in range(len(keys))]:
+    if len(value) < 2 or list(value) != [letter(index) for index in range(len(value))]:
         raise row.error("the options' keys are not A, B, ... in order")
-    return keys, texts
+    return value
 
 
 class _MedQA(TableReader):
     columns = CHOICE
 
     def table(self, source: Path, split: str) -> SourceTable:
-        columns = ("question", "options", "answer_idx")
-        if table := hub_table(source, split, "med_qa_en_source", columns):
-            return table
         inside = f"questions/US/{split}.jsonl"
-        names = [f"data_clean/{inside}", inside, f"US/{split}.jsonl", f"{split}.jsonl", f"*.zip!*{inside}"]
-        missing = f"med_qa_en_source/{split}/*.parquet, US/{split}.jsonl or data_clean.zip"
-        return json_lines(required_file(source, names, missing), columns)
+        names = [f"data_clean/{inside}", inside, f"*.zip!*{inside}"]
+        file = required_file(source, names, f"data_clean.zip and no {names[0]}")
+        return table_files.json_lines(file, ("question", "options", "answer_idx"))
 
     def document(self, row: SourceRow, split: str) -> Document:
-        keys, options = keyed_options(row, "key", "value")
-        key = row.one_of("answer_idx", keys, "answer_idx is none of the options' keys")
-        return choice_document(f"{split}/{row.index}", row.text("question"), options, keys.index(key))
+        options = keyed_options(row)
+        right = list(options).index(row.one_of("answer_idx", options, "answer_idx is none of the options' keys"))
+        return choice_document(f"{split}/{row.index}", row.text("question"), list(options.values()), right)
 
 
 class _MedMCQA(TableReader):
@@ -84,19 +78,7 @@ class _MedMCQA(TableReader):
     options = ("opa", "opb", "opc", "opd")
 
     def table(self, source: Path, split: str) -> SourceTable:
-        columns = ("id", "question", *self.options, "cop")
-        if table := hub_table(source, split, "default", columns, ("subject_name",)):
-            return table
-        name = {"validation": "dev"}.get(split, split)
-        names = [f"data/{name}.json", f"{name}.json", f"*.zip!*{name}.json"]
-        file = required_file(source, names, f"data/{split}-*.parquet or {name}.json")
-
-        def counted_from_zero(row: SourceRow) -> Mapping[str, Any]:
-            if row.integer("cop") < 1:
-                raise row.error("cop is below 1; in the authors' JSON files it counts from 1, in parquet files from 0")
-            return {**row.values, "cop": row.integer("cop") - 1}
-
-        return json_lines(file, columns, counted_from_zero)
+        return hub_table(source, split, ("id", "question", *self.options, "cop"), ("subject_name",))
 
     def document(self, row: SourceRow, _split: str) -> Document:
         options = [row.text(column) for column in self.options]
@@ -108,38 +90,27 @@ class _PubMedQA(TableReader):
     columns = CHOICE
 
     def table(self, source: Path, split: str) -> SourceTable:
-        columns = ("id", "question", "context", "answer")
-        if table := hub_table(source, split, "pubmed_qa_labeled_fold1_bigbio_qa", columns):
-            return table
-        # as the authors publish it
-        names = {"test": ("pqal_test_set.json", "test_set.json"), "train": ("pqal_fold1/train_set.json",)}[split]
-        places = [f"{mark}{name}" for mark in ("", "data/", "*.zip!*") for name in names]
-        missing = f"pubmed_qa_labeled_fold1_bigbio_qa/{split}/*.parquet, {names[0]} or pqal.zip"
-        file = required_file(source, places, missing)
+        name = {"test": "pqal_test_set.json", "train": "pqal_fold1/train_set.json"}[split]
+        file = required_file(source, [name, f"*.zip!*{name}"], f"pqal.zip and no {name}")
         content = table_files.read_json(file)
         if not isinstance(content, dict):
             raise SourceError(f"{file.name} is not an object with one entry per article")
-        entries = ((f"{file.name} entry {key}", value) for key, value in content.items())
-        published = records_table(entries, ("QUESTION", "CONTEXTS", "final_decision"))
-        rows = []
-        for key, row in zip(content, published.rows(), strict=True):
-            values = key, row.text("QUESTION"), " ".join(row.texts("CONTEXTS")), [row.text("final_decision")]
-            rows.append((row.place, dict(zip(columns, values, strict=True))))
-        return records_table(rows, columns)
+        columns = ("QUESTION", "CONTEXTS", "final_decision")
+        published = records_table(((f"{file.name} entry {key}", value) for key, value in content.items()), columns)
+        entries = zip(content, published.rows(), strict=True)
+        return records_table(((row.place, {**row.values, "id": key}) for key, row in entries), columns)
 
     def document(self, row: SourceRow, _split: str) -> Document:
-        answers = row.texts("answer")
-        if not answers or answers[0] not in YES_NO_MAYBE:
-            raise row.error(f"answer is none of {', '.join(YES_NO_MAYBE)}")
-        right = YES_NO_MAYBE.index(answers[0])
-        return choice_document(row.text("id"), row.text("question"), YES_NO_MAYBE, right, context=row.text("context"))
+        right = YES_NO_MAYBE.index(row.one_of("final_decision", YES_NO_MAYBE, "final_decision is none of"))
+        context = " ".join(row.texts("CONTEXTS"))
+        return choice_document(row.text("id"), row.text("QUESTION"), YES_NO_MAYBE, right, context=context)
 
 
 class _MMLU(TableReader):
     columns = CHOICE
 
     def table(self, source: Path, split: str) -> SourceTable:
-        return table_files.required_hub_table(source, split, "all", ("question", "subject", "choices", "answer"))
+        return hub_table(source, split, ("question", "subject", "choices", "answer"), folder="all")
 
     def document(self, row: SourceRow, split: str) -> Document:
         options, subject = row.texts("choices"), row.text("subject")
@@ -166,7 +137,7 @@ class _MedNLI(TableReader):
         name = f"mli_{split}_v1.jsonl"
         missing = f"{name}, neither in a folder nor in a zip archive"
         file = required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], missing)
-        return json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
+        return table_files.json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
 
     def document(self, row: SourceRow, _split: str) -> Document:
         right = RELATIONS.index(row.one_of("gold_label", RELATIONS, "gold_label is none of"))
@@ -184,7 +155,7 @@ class _QuestionsWithImages(TableReader):
     embedded = ("image",)
 
     def table(self, source: Path, split: str) -> SourceTable:
-        return table_files.required_hub_table(source, split, "default", ("image", "question", "answer"))
+        return hub_table(source, split, ("image", "question", "answer"))
 
     def document(self, row: SourceRow, split: str) -> Document:
         if row.encoded("image") is None:
@@ -297,22 +268,13 @@ class OwnQuestions(TableReader):
 
 _HUB = "the Hub's parquet files"
 _MMLU_FILES = ("all/test-*.parquet", "all/dev-*.parquet")
+_MEDMCQA_FILES = ("data/validation-*.parquet", "data/train-*.parquet")
 _IMAGE_FILES = ("data/test-*.parquet", "data/train-*.parquet")
 _PARQUET = _QuestionsWithImages().recipe(f"{_HUB} {_IMAGE_FILES[0]}", hub_files=_IMAGE_FILES)
 RECIPES: Mapping[str, SourceRecipe] = {
-    "medqa": _MedQA().recipe(
-        f"data_clean.zip, what was unpacked from it, or {_HUB} med_qa_en_source/test/*.parquet",
-        hub_files=["data_clean.zip"],
-    ),
-    "medmcqa": _MedMCQA().recipe(
-        f"{_HUB} data/validation-*.parquet, or the authors' dev.json",
-        ("validation", "train"),
-        ["data/validation-*.parquet", "data/train-*.parquet"],
-    ),
-    "pubmedqa": _PubMedQA().recipe(
-        f"pqal.zip, what was unpacked from it, or {_HUB} pubmed_qa_labeled_fold1_bigbio_qa/test/*.parquet",
-        hub_files=["pqal.zip"],
-    ),
+    "medqa": _MedQA().recipe("data_clean.zip, or what was unpacked from it", hub_files=["data_clean.zip"]),
+    "medmcqa": _MedMCQA().recipe(f"{_HUB} {_MEDMCQA_FILES[0]}", ("validation", "train"), _MEDMCQA_FILES),
+    "pubmedqa": _PubMedQA().recipe("pqal.zip, or what was unpacked from it", hub_files=["pqal.zip"]),
     "mmlu": replace(_MMLU().recipe(f"{_HUB} {_MMLU_FILES[0]}", ("test", "dev"), _MMLU_FILES), test=_MMLU().test),
     "mednli": _MedNLI().recipe("PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl"),
     "vqa_rad": _PARQUET,

@@ -47,9 +47,9 @@ from tqdm import tqdm
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.volume_files import ENDING
 from medtasks.data.prepare import source_files
-from medtasks.data.prepare.source_files import SourceFile, find_file, not_found, physionet_file, required_file
+from medtasks.data.prepare.source_files import SourceFile, physionet_file, required_file
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
-from medtasks.data.prepare.table_files import SourceRow, csv_table, hub_table, read_json
+from medtasks.data.prepare.table_files import SourceRow, csv_table, read_json
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.sources.multimedeval.x_rays import mimic_cxr_file, split_rows, study_folder
 
@@ -202,12 +202,8 @@ def _plain(text: str) -> str:
 def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
     """Read the notes of the test ids, group after group."""
     places: dict[str, str] = {}
-    listed = find_file(source, [f"split/{_TEST_IDS}", _TEST_IDS, f"*/{_TEST_IDS}"])
-    table = csv_table(listed, ("ids",)) if listed else hub_table(source / "split", "test", "default", ("ids",))
-    if table is None:
-        published = "the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
-        raise not_found(source, f"split/{_TEST_IDS}, {published}")
-    for row in table.rows():
+    published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
+    for row in csv_table(required_file(source, [f"split/{_TEST_IDS}"], published), ("ids",)).rows():
         note = str(row.values["ids"]).strip()
         if not note.isdecimal():
             raise row.error("ids is no whole number")

@@ -8,9 +8,8 @@
 - Medical-Diff-VQA 1.0.0: as in MultiMedEval, a question shows the images of the current study only, whatever it asks
   about the earlier one. The reference takes them in the order in which the file system lists them; here they come in
   the order of their names. Hu et al., https://physionet.org/content/medical-diff-vqa/1.0.0/.
-- VinDr-Mammo: BI-RADS grades of findings; rows of ``finding_annotations.csv`` with a grade, in its order. Images are
-  DICOM files, or 8-bit copies of the same name next to them. The source names no patients: the study, four views of one
-  exam, is the cluster. Nguyen et al., Scientific Data 10:277 (2023).
+- VinDr-Mammo: BI-RADS grades of findings; rows of ``finding_annotations.csv`` with a grade, in its order. The
+  source names no patients: the study, four views of one exam, is the cluster. Nguyen et al., Scientific Data 10:277 (2023).
 - CBIS-DDSM: pathology of a mass or a calcification from its cropped mammogram, official test cases. The case tables
   name DICOM files of the original archive; the JPEG copies on Kaggle are found through the series, as the reference
   does: an image described as "cropped images", or one without a description. Where neither exists the reference
@@ -32,7 +31,7 @@ from PIL import Image
 
 from medtasks.data.images.deep_images import reading_dicom
 from medtasks.data.images.image_store import ImageStore, StoredImage
-from medtasks.data.images.strict_pillow import UnreadableImage, strict_decoding
+from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare import source_recipe
 from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
@@ -183,8 +182,6 @@ _ALLOCATED_BITS = 16
 _ANNOTATIONS = "finding_annotations.csv"
 _GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
 _GRADES = "12345"
-_DICOM = (".dicom", ".dcm")
-_COPIES = (".png", ".jpg", ".jpeg")
 PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
 _CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
 _DESCRIBED, _UNDESCRIBED = "cropped images", ""
@@ -227,13 +224,7 @@ class _VinDrMammo(TableReader):
 
         @functools.cache
         def add(name: str) -> StoredImage:
-            for path in (folder / f"{name}{ending}" for ending in (*_DICOM, *_COPIES)):
-                if path.is_file() and path.suffix in _DICOM:
-                    return images.add_pixels(read_dicom(path), _STRETCHED)
-                if path.is_file():
-                    _require_8_bits(path)
-                    return images.add_file(path)
-            raise FileNotFoundError(name)
+            return images.add_pixels(read_dicom(folder / f"{name}.dicom"), _STRETCHED)
 
         findings: Counter[str] = Counter()  # of each image, from 1
         for row in rows:
@@ -244,19 +235,8 @@ class _VinDrMammo(TableReader):
                 raise row.error("finding_birads does not end in a grade from 1 to 5")
             columns = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
             document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **columns)
-            adding = {f"images/{study}/{image}{_DICOM[0]}": functools.partial(add, f"{study}/{image}")}
+            adding = {f"images/{study}/{image}.dicom": functools.partial(add, f"{study}/{image}")}
             yield source_recipe.images_row(row.place, adding.items(), document)
-
-
-def _require_8_bits(path: Path) -> None:
-    """Refuse values that Pillow would cut off at 255 rather than scale."""
-    try:
-        with strict_decoding(), Image.open(path) as image:
-            mode = image.mode
-    except OSError as error:
-        raise UnreadableImage("it is no image that can be read") from error
-    if mode not in ("L", "RGB"):
-        raise UnreadableImage(f"a copy must have 8 bits per pixel, grey or RGB, and this one is of mode {mode}")
 
 
 def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
@@ -299,7 +279,7 @@ class _CbisDdsm(TableReader):
 _NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
 _MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
 _DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
-_VINDR_LAYOUT = f"{_ANNOTATIONS} and the folder images with <study_id>/<image_id>.dicom, or .png copies of these"
+_VINDR_LAYOUT = f"{_ANNOTATIONS} and the folder images with <study_id>/<image_id>.dicom"
 _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 RECIPES: Mapping[str, SourceRecipe] = {
