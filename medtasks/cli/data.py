@@ -140,7 +140,7 @@ def prepare(
 def _prepare_published(name: str, options: "Options") -> None:
     """Prepare a published dataset, or all possible sets of MedHEval by that name; list the images of its sets."""
     from medtasks.data.prepare.prepare_dataset import prepare as run
-    from medtasks.data.sources.medheval_sets import IMAGE_SOURCES, image_totals, largest_group, preflight, survey
+    from medtasks.data.sources.medheval_sets import IMAGE_SOURCES, image_totals, preflight, survey
 
     def say_images(source: str, present: int, total: int) -> None:
         missing = f", {total - present} missing" if present < total else ""
@@ -154,9 +154,6 @@ def _prepare_published(name: str, options: "Options") -> None:
         for each in readiness:
             if each.cause is not None:
                 say(f"not prepared: {each.name}, {each.cause}")
-        group = largest_group(readiness)
-        command = f"lmms_eval --tasks {group}" if group else "no group, only the sets named below"
-        say(f"Largest group that can run now: {command}")
         ready = [each.name for each in readiness if each.cause is None]
         if not ready:
             raise MedTasksError(

@@ -8,12 +8,13 @@ import csv
 import functools
 import gzip
 import io
+import sys
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from medtasks.data.prepare.source_files import SourceFile, required_shards
 from medtasks.data.safe_parsing import parse_json
@@ -162,21 +163,28 @@ def csv_table(
     belongs: Callable[[Mapping[str, str]], bool] = lambda values: True,
     *,
     missing: str | None = "",
+    tabs: bool = False,
 ) -> SourceTable:
-    """Return the rows of a CSV file (``.gz``: packed) for which ``belongs`` is true.
+    """Return the rows of a CSV file (``.gz``: packed) for which ``belongs`` is true; every one has ``columns``.
 
     Values that a short row lacks are empty texts, or ``missing``: with None, asking for the text of one is an error.
+    A file with ``tabs`` between its columns may have fields of megabytes, and no open quotation at its end.
     """
 
     def records() -> Iterator[tuple[str, ReadValues]]:
         name, number = file.name, 0
+        dialect = csv.excel_tab if tabs else csv.excel
         try:
-            with file.open() as stream, gzip.open(stream) if name.endswith(".gz") else nullcontext(stream) as plain:
-                text = io.TextIOWrapper(cast(IO[bytes], plain), encoding="utf-8-sig", newline="")
-                reader = csv.DictReader(text, restval=missing)
+            with ExitStack() as stack:
+                if tabs:
+                    stack.callback(csv.field_size_limit, csv.field_size_limit(sys.maxsize))
+                stream: Any = stack.enter_context(file.open())
+                if name.endswith(".gz"):
+                    stream = stack.enter_context(gzip.open(stream))
+                text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+                reader = csv.DictReader(text, restval=missing, dialect=dialect, strict=tabs)
                 check_columns(name, columns, reader.fieldnames or ())
-                for number, every in enumerate(reader, 1):
-                    values = {column: every[column] for column in columns}
+                for number, values in enumerate(reader, 1):
                     if belongs(values):
                         yield f"{name} row {number}", values.copy
         except UnicodeDecodeError as error:

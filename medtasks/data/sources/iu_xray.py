@@ -4,8 +4,8 @@ Two layouts are read. Rows of R2Gen's come first in its own order, those of Open
 
 - R2Gen's ``annotation.json`` with the folder ``images``: its test split of 590 studies, two images each, which most
   published numbers are about;
-- Open-i's own: reports as XML (``NLMCXR_reports.tgz``, or ``ecgen-radiology/*.xml`` from it) and images
-  (``NLMCXR_png.tgz``, or what was unpacked from it): all studies that have findings and an image. They have no split.
+- Open-i's own: reports as XML (``NLMCXR_reports.tgz``) and images (``NLMCXR_png.tgz``): all studies that have findings
+  and an image. They have no split.
 
 The files do not say which studies are of one patient, so the study is the cluster. Texts are as published; ``XXXX`` in
 them marks what was removed to protect the patient.
@@ -26,7 +26,7 @@ from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import SourceFile, file_reader, find_file, required_file, unpacking
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
+from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.prepare.table_files import SourceRow, SourceTable, read_json, records_table
 from medtasks.data.schema import REPORT, Document, new_document
 from medtasks.errors import SourceError
@@ -34,8 +34,6 @@ from medtasks.errors import SourceError
 _ANNOTATION = "annotation.json"
 _REPORTS, _IMAGES = "NLMCXR_reports.tgz", "NLMCXR_png.tgz"
 _OPEN_I = "https://openi.nlm.nih.gov/imgs/collections"
-_REPORT_FILES = ("ecgen-radiology/*.xml", "*/ecgen-radiology/*.xml", "*.xml")
-_IMAGE_FILES = ("NLMCXR_png/*.png", "images/*.png", "*/NLMCXR_png/*.png", "*.png")
 
 
 def _annotation(source: Path) -> SourceFile | None:
@@ -76,12 +74,8 @@ class _OpenI(TableReader):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         """Return all reports, in the order of their numbers."""
-        folders = ([(path.name, path.read_bytes()) for path in source.glob(pattern)] for pattern in _REPORT_FILES)
-        reports = next(filter(None, folders), [])
-        if not reports:
-            missing = f"{_REPORTS} of Open-i, no folder ecgen-radiology, and no {_ANNOTATION} of R2Gen"
-            archive = required_file(source, [_REPORTS, f"*/{_REPORTS}"], missing)
-            reports = list(_members(archive.path, ".xml"))
+        archive = required_file(source, [_REPORTS], f"{_REPORTS} of Open-i and no {_ANNOTATION} of R2Gen")
+        reports = list(_members(archive.path, ".xml"))
 
         def order(report: tuple[str, bytes]) -> tuple[int, str]:
             stem = report[0].removesuffix(".xml")
@@ -115,13 +109,10 @@ class _OpenI(TableReader):
         return [f"{image}.png" for image in row.texts("images")]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        files = {path.name: path.read_bytes for pattern in reversed(_IMAGE_FILES) for path in source.glob(pattern)}
-        if archive := find_file(source, [_IMAGES, f"*/{_IMAGES}"]):
-            self.unpacked.mkdir(parents=True, exist_ok=True)
-            for name, data in _members(archive.path, ".png"):
-                (self.unpacked / name).write_bytes(data)
-                files.setdefault(name, (self.unpacked / name).read_bytes)
-        return by_name(files)
+        self.unpacked.mkdir(parents=True, exist_ok=True)
+        for name, data in _members(required_file(source, [_IMAGES]).path, ".png"):
+            (self.unpacked / name).write_bytes(data)
+        return file_reader([self.unpacked], (), ())
 
 
 def _test(source: Path, images: ImageStore) -> Iterable[PublishedRow]:

@@ -166,12 +166,6 @@ _KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], Docum
 
 
 _DIGITS = 12
-GROUPS: Mapping[str, frozenset[str]] = {
-    "medheval": frozenset(_KINDS),
-    "medheval_closed": frozenset(name for name, (columns, _, _) in _KINDS.items() if columns is CLOSED_QUESTION),
-    "medheval_public": frozenset(("medheval_visual_mm",)),
-}
-"""Sets of the groups of tasks, largest first."""
 
 
 @dataclass(frozen=True)
@@ -239,12 +233,6 @@ def image_totals(sets: Sequence[Readiness]) -> dict[str, tuple[int, int]]:
         if named:
             totals[key] = (len(present), len(named))
     return totals
-
-
-def largest_group(sets: Sequence[Readiness]) -> str | None:
-    """Return the largest group of tasks all of whose sets are ready, or None."""
-    ready = {readiness.name for readiness in sets if readiness.cause is None}
-    return next((group for group, members in GROUPS.items() if members <= ready), None)
 
 
 def _published_file(source: Path, name: str) -> Path | None:

@@ -9,7 +9,8 @@
   about the earlier one. The reference takes them in the order in which the file system lists them; here they come in
   the order of their names. Hu et al., https://physionet.org/content/medical-diff-vqa/1.0.0/.
 - VinDr-Mammo: BI-RADS grades of findings; rows of ``finding_annotations.csv`` with a grade, in its order. The
-  source names no patients: the study, four views of one exam, is the cluster. Nguyen et al., Scientific Data 10:277 (2023).
+  source names no patients: the study, four views of one exam, is the cluster. Nguyen et al., Scientific Data 10:277
+  (2023).
 - CBIS-DDSM: pathology of a mass or a calcification from its cropped mammogram, official test cases. The case tables
   name DICOM files of the original archive; the JPEG copies on Kaggle are found through the series, as the reference
   does: an image described as "cropped images", or one without a description. Where neither exists the reference
