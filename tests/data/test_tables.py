@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.table_files import csv_table, listed_records
+from medtasks.data.prepare.source_files import SourceFile, csv_table, listed_records
 from medtasks.errors import SourceError
 
 from ..multimedeval_sources import put_zip

@@ -23,7 +23,7 @@ from medtasks.data.document_store import SCRATCH, Documents, publish, work_folde
 from medtasks.data.images.decoding import REFERENCE, Decoding
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
-from medtasks.data.prepare.table_files import SourceRow, SourceTable
+from medtasks.data.prepare.source_files import SourceRow, SourceTable, hub_table
 from medtasks.data.schema import Columns, Document, image_columns, image_digests, image_key
 from medtasks.errors import SourceError
 
@@ -227,11 +227,15 @@ class TableReader:
     """Reading of a benchmark whose splits are tables; every benchmark has a class of its own."""
 
     columns: Columns  # of its documents
+    required: Sequence[str] = ()  # columns of the table; also those that not every copy has
+    optional: Sequence[str] = ()
+    hub_folder = "data"  # of the Hub's parquet files
     embedded: Sequence[str] = ()  # columns of the table with an image file in each, or none; shown in this order
+    image_name = ""  # column with the name of an image file
 
     def table(self, source: Path, split: str) -> SourceTable:
-        """Find a split in a source."""
-        raise NotImplementedError
+        """Find a split in a source, by default in the Hub's parquet files."""
+        return hub_table(source, split, self.required, self.optional, self.hub_folder)
 
     def document(self, row: SourceRow, split: str) -> Document:
         """Return the document of a row of a split; UnusableRow if it gives none."""
@@ -239,7 +243,7 @@ class TableReader:
 
     def named(self, row: SourceRow) -> Sequence[str]:
         """Return the names of a row's images, in the order shown."""
-        return ()
+        return [row.text(self.image_name)] if self.image_name else ()
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         """Open the image files of a source."""

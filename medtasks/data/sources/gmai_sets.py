@@ -17,9 +17,8 @@ from typing import Any
 from medtasks.data.catalogue import GMAI, DatasetInfo
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.prepare.downloads import file_md5, hub_download
-from medtasks.data.prepare.source_files import SourceFile, not_found
+from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable, csv_table, not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import ReadValues, SourceRow, SourceTable, csv_table
 from medtasks.data.samples import option_index
 from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER, Columns, Document
 from medtasks.errors import SourceError

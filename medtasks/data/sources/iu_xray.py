@@ -24,10 +24,10 @@ from xml.etree import ElementTree
 
 from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.image_store import ImageStore
+from medtasks.data.prepare import source_files
 from medtasks.data.prepare.downloads import Published, download
-from medtasks.data.prepare.source_files import SourceFile, file_reader, find_file, required_file, unpacking
+from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import SourceRow, SourceTable, read_json, records_table
 from medtasks.data.schema import REPORT, Document, new_document
 from medtasks.errors import SourceError
 
@@ -37,7 +37,7 @@ _OPEN_I = "https://openi.nlm.nih.gov/imgs/collections"
 
 
 def _annotation(source: Path) -> SourceFile | None:
-    return find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
+    return source_files.find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
 
 
 class _R2Gen(TableReader):
@@ -47,11 +47,11 @@ class _R2Gen(TableReader):
         self.annotation = annotation
 
     def table(self, _source: Path, split: str) -> SourceTable:
-        name, content = self.annotation.name, read_json(self.annotation)
+        name, content = self.annotation.name, source_files.read_json(self.annotation)
         if not isinstance(content, dict) or not isinstance(content.get(split), list):
             raise SourceError(f"{name} is not an object with a list '{split}'")
         records = ((f"{name} {split} row {number}", record) for number, record in enumerate(content[split], 1))
-        return records_table(records, ("id", "report", "image_path"))
+        return source_files.records_table(records, ("id", "report", "image_path"))
 
     def document(self, row: SourceRow, _split: str) -> Document:
         study, report = row.text("id"), row.text("report")
@@ -63,7 +63,7 @@ class _R2Gen(TableReader):
         return row.texts("image_path")
 
     def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
-        return file_reader([self.annotation.path.parent / "images"], (), ())
+        return source_files.file_reader([self.annotation.path.parent / "images"], (), ())
 
 
 class _OpenI(TableReader):
@@ -74,7 +74,7 @@ class _OpenI(TableReader):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         """Return all reports, in the order of their numbers."""
-        archive = required_file(source, [_REPORTS], f"{_REPORTS} of Open-i and no {_ANNOTATION} of R2Gen")
+        archive = source_files.required_file(source, [_REPORTS], f"{_REPORTS} of Open-i and no {_ANNOTATION} of R2Gen")
         reports = list(_members(archive.path, ".xml"))
 
         def order(report: tuple[str, bytes]) -> tuple[int, str]:
@@ -110,9 +110,9 @@ class _OpenI(TableReader):
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         self.unpacked.mkdir(parents=True, exist_ok=True)
-        for name, data in _members(required_file(source, [_IMAGES]).path, ".png"):
+        for name, data in _members(source_files.required_file(source, [_IMAGES]).path, ".png"):
             (self.unpacked / name).write_bytes(data)
-        return file_reader([self.unpacked], (), ())
+        return source_files.file_reader([self.unpacked], (), ())
 
 
 def _test(source: Path, images: ImageStore) -> Iterable[PublishedRow]:
@@ -123,7 +123,7 @@ def _test(source: Path, images: ImageStore) -> Iterable[PublishedRow]:
 
 def _members(archive: Path, ending: str) -> Iterator[tuple[str, bytes]]:
     """Yield name, without folder, and content of the files in an archive."""
-    with unpacking(archive), tarfile.open(archive, "r|*") as opened:
+    with source_files.unpacking(archive), tarfile.open(archive, "r|*") as opened:
         for member in opened:
             name = PurePosixPath(member.name).name
             if member.isfile() and name.endswith(ending) and not name.startswith("."):

@@ -32,13 +32,12 @@ from typing import Any
 from medtasks.data import schema
 from medtasks.data.document_store import Documents
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare import source_files, table_files
+from medtasks.data.prepare import source_files
+from medtasks.data.prepare.source_files import ParquetTable, ReadValues, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import ParquetTable, ReadValues, SourceRow, SourceTable
 from medtasks.data.samples import letter, option_index
 from medtasks.data.sources.gmai_sets import GmaiFile, with_images
 from medtasks.data.sources.multimedeval import question_sets
-from medtasks.errors import SourceError
 
 FLAGS: Mapping[str, str] = {
     "no_modality_type": "the row has no modality_type, which stops MedEvalKit",
@@ -86,33 +85,24 @@ def lettered(options: Iterable[str], form: str = "{}. {}") -> list[str]:
 
 
 _QUESTIONS = "QA_information/Open-access/"
-# At the root, in a folder below it, or in the archive, wherever in it.
-_PLACES = (f"{_QUESTIONS}*.json", f"*/{_QUESTIONS}*.json", f"*.zip!*{_QUESTIONS}*.json")
 _OMNI_COLUMNS = ("question_id", "question_type", "question", "gt_answer", "image_path")
 _LETTERS = "ABCD"
 _TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
 
 
-def _below(file: source_files.SourceFile) -> str:
-    """Return the folder, in an archive, that holds the questions and the images."""
-    return (file.member or "").rpartition(_QUESTIONS)[0]
-
-
 def _parts(source: Path) -> list[source_files.SourceFile]:
-    files = source_files.required_shards(source, _PLACES, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it")
-    if len({(file.path if file.member else file.path.parent, _below(file)) for file in files}) > 1:
-        raise SourceError(f"{source} holds the folder {_QUESTIONS} more than once; name the folder that holds the one")
-    return files
+    patterns = [f"{_QUESTIONS}*.json", f"*.zip!*{_QUESTIONS}*.json"]  # unpacked, or wherever in the archive
+    return source_files.required_shards(source, patterns, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it")
 
 
 class _OmniMedVQA(TableReader):
-    columns = schema.KIT_CHOICE
+    columns, image_name = schema.KIT_CHOICE, "image_path"
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         first = _parts(source)[0]
         if first.member is None:
-            return source_files.file_reader([first.path.parents[2]], (), ())
-        return source_files.file_reader((), [first.path], (_below(first),))
+            return source_files.file_reader([source], (), ())
+        return source_files.file_reader((), [first.path], (first.member.rpartition(_QUESTIONS)[0],))
 
     def table(self, source: Path, _split: str) -> SourceTable:
         names = [PurePosixPath(file.member or file.path.name).name for file in _parts(source)]
@@ -121,7 +111,7 @@ class _OmniMedVQA(TableReader):
             seen: Counter[str] = Counter()
             with self.files(source) as read:
                 for name in names:
-                    for row in table_files.listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
+                    for row in source_files.listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
                         question_id = row.text("question_id")
                         seen[question_id] += 1
                         repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
@@ -158,9 +148,6 @@ class _OmniMedVQA(TableReader):
             modality=row.optional_text("modality") if modality is None else modality,
             part=row.text("part"),
         )
-
-    def named(self, row: SourceRow) -> Sequence[str]:
-        return [row.text("image_path")]
 
 
 def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
@@ -199,7 +186,7 @@ def without_letter(cell: str) -> str:
 
 
 class _PmcVqa(TableReader):
-    columns = schema.KIT_CHOICE
+    columns, image_name = schema.KIT_CHOICE, "Figure_path"
 
     def __init__(self, name: str, gold: str, folder: str, archive: str, text: str | None = None) -> None:
         self.name, self.gold, self.text = name, gold, text  # the table; columns of the right letter and the right text
@@ -207,7 +194,7 @@ class _PmcVqa(TableReader):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         columns = ("Figure_path", "Question", *_CHOICES, self.gold, *([self.text] if self.text else []))
-        return table_files.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
+        return source_files.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
         cells = (row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in (*_CHOICES, "Question"))
@@ -218,9 +205,6 @@ class _PmcVqa(TableReader):
         if self.text and made["answer"] and row.text(self.text).strip() != options[option_index(made["answer"])]:
             made["flags"].append("other_answer_text")
         return made
-
-    def named(self, row: SourceRow) -> Sequence[str]:
-        return [row.text("Figure_path")]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         return source_files.unpacked_or_archived(source, [self.folder], self.archive, (f"{self.folder}/", ""))
@@ -238,7 +222,7 @@ class _MedXpertQA(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
-        return table_files.json_lines(source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
+        return source_files.json_lines(source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
         options = list(question_sets.keyed_options(row).values())
@@ -256,11 +240,8 @@ class _MedXpertQA(TableReader):
 
 
 class _MedFrameQA(TableReader):
-    columns = schema.KIT_CHOICE
-    embedded = _FRAMES
-
-    def table(self, source: Path, _split: str) -> SourceTable:
-        return table_files.hub_table(source, "test", _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system"))
+    columns, embedded = schema.KIT_CHOICE, _FRAMES
+    required, optional = _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system")
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
         options = row.texts("options")

@@ -24,10 +24,9 @@ from typing import Any
 
 from medtasks.data.images.decoding import LINEAR, Decoding
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare import table_files
-from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, required_file, unpacked_or_archived
+from medtasks.data.prepare import source_files
+from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import SourceRow, SourceTable, hub_table, records_table
 from medtasks.data.samples import letter
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document, new_document
 from medtasks.errors import MedTasksError, SourceError
@@ -64,8 +63,8 @@ class _MedQA(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         inside = f"questions/US/{split}.jsonl"
         names = [f"data_clean/{inside}", inside, f"*.zip!*{inside}"]
-        file = required_file(source, names, f"data_clean.zip and no {names[0]}")
-        return table_files.json_lines(file, ("question", "options", "answer_idx"))
+        file = source_files.required_file(source, names, f"data_clean.zip and no {names[0]}")
+        return source_files.json_lines(file, ("question", "options", "answer_idx"))
 
     def document(self, row: SourceRow, split: str) -> Document:
         options = keyed_options(row)
@@ -76,9 +75,7 @@ class _MedQA(TableReader):
 class _MedMCQA(TableReader):
     columns = CHOICE
     options = ("opa", "opb", "opc", "opd")
-
-    def table(self, source: Path, split: str) -> SourceTable:
-        return hub_table(source, split, ("id", "question", *self.options, "cop"), ("subject_name",))
+    required, optional = ("id", "question", *options, "cop"), ("subject_name",)
 
     def document(self, row: SourceRow, _split: str) -> Document:
         options = [row.text(column) for column in self.options]
@@ -91,14 +88,16 @@ class _PubMedQA(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         name = {"test": "pqal_test_set.json", "train": "pqal_fold1/train_set.json"}[split]
-        file = required_file(source, [name, f"*.zip!*{name}"], f"pqal.zip and no {name}")
-        content = table_files.read_json(file)
+        file = source_files.required_file(source, [name, f"*.zip!*{name}"], f"pqal.zip and no {name}")
+        content = source_files.read_json(file)
         if not isinstance(content, dict):
             raise SourceError(f"{file.name} is not an object with one entry per article")
         columns = ("QUESTION", "CONTEXTS", "final_decision")
-        published = records_table(((f"{file.name} entry {key}", value) for key, value in content.items()), columns)
+        published = source_files.records_table(
+            ((f"{file.name} entry {key}", value) for key, value in content.items()), columns
+        )
         entries = zip(content, published.rows(), strict=True)
-        return records_table(((row.place, {**row.values, "id": key}) for key, row in entries), columns)
+        return source_files.records_table(((row.place, {**row.values, "id": key}) for key, row in entries), columns)
 
     def document(self, row: SourceRow, _split: str) -> Document:
         right = YES_NO_MAYBE.index(row.one_of("final_decision", YES_NO_MAYBE, "final_decision is none of"))
@@ -107,10 +106,7 @@ class _PubMedQA(TableReader):
 
 
 class _MMLU(TableReader):
-    columns = CHOICE
-
-    def table(self, source: Path, split: str) -> SourceTable:
-        return hub_table(source, split, ("question", "subject", "choices", "answer"), folder="all")
+    columns, hub_folder, required = CHOICE, "all", ("question", "subject", "choices", "answer")
 
     def document(self, row: SourceRow, split: str) -> Document:
         options, subject = row.texts("choices"), row.text("subject")
@@ -136,8 +132,8 @@ class _MedNLI(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         name = f"mli_{split}_v1.jsonl"
         missing = f"{name}, neither in a folder nor in a zip archive"
-        file = required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], missing)
-        return table_files.json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
+        file = source_files.required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], missing)
+        return source_files.json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
 
     def document(self, row: SourceRow, _split: str) -> Document:
         right = RELATIONS.index(row.one_of("gold_label", RELATIONS, "gold_label is none of"))
@@ -151,11 +147,7 @@ def open_question(row: SourceRow, doc_id: str, **more: str | None) -> Document:
 
 
 class _QuestionsWithImages(TableReader):
-    columns = OPEN_QUESTION
-    embedded = ("image",)
-
-    def table(self, source: Path, split: str) -> SourceTable:
-        return hub_table(source, split, ("image", "question", "answer"))
+    columns, embedded, required = OPEN_QUESTION, ("image",), ("image", "question", "answer")
 
     def document(self, row: SourceRow, split: str) -> Document:
         if row.encoded("image") is None:
@@ -170,31 +162,27 @@ SLAKE_LAYOUT = "test.json and imgs.zip, or the folder imgs unpacked from it"
 class Slake(TableReader):
     """SLAKE's questions in one language, or in all."""
 
-    columns = OPEN_QUESTION
+    columns, image_name = OPEN_QUESTION, "img_name"
     language: str | None = "en"
 
     def table(self, source: Path, split: str) -> SourceTable:
         """Find a split in a source."""
         path, columns = source / f"{split}.json", ("qid", "img_name", "question", "answer", "q_lang")
         if not path.is_file():
-            raise not_found(source, path.name)
-        questions = table_files.listed_records(SourceFile(path), columns)
+            raise source_files.not_found(source, path.name)
+        questions = source_files.listed_records(SourceFile(path), columns)
         if self.language is None:
             return questions
         chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == self.language)
-        return records_table(chosen, columns)
+        return source_files.records_table(chosen, columns)
 
     def document(self, row: SourceRow, _split: str) -> Document:
         """Return a document of the ``OPEN_QUESTION`` schema."""
         return open_question(row, str(row.integer("qid")), question_type=row.optional_text("content_type"))
 
-    def named(self, row: SourceRow) -> Sequence[str]:
-        """Return the name of the image."""
-        return [row.text("img_name")]
-
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images, unpacked next to the archive or in a folder of its name, or still in it."""
-        return unpacked_or_archived(source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",))
+        return source_files.unpacked_or_archived(source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",))
 
 
 FILE_NAME = "dataset.json"
@@ -209,10 +197,10 @@ class OwnQuestions(TableReader):
         path = folder / FILE_NAME
         if not path.is_file():
             raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
-        content = table_files.read_json(SourceFile(path))
+        content = source_files.read_json(SourceFile(path))
         if not isinstance(content, dict):
             raise SourceError(f"{path} is not an object with taskType, modality and samples")
-        table_files.check_columns(str(path), ("taskType", "modality", "samples"), content)
+        source_files.check_columns(str(path), ("taskType", "modality", "samples"), content)
         whole = SourceRow(str(path), 0, content)
         self.folder, self.kind, self.modality = folder, whole.text("taskType"), whole.text("modality")
         if self.kind not in (QA, VQA):
@@ -226,7 +214,7 @@ class OwnQuestions(TableReader):
             self.decoding = Decoding.of_settings({"image_range": content.get("image_range")}) or LINEAR
         except MedTasksError as error:
             raise whole.error(str(error)) from error
-        self.samples = records_table(samples, columns)
+        self.samples = source_files.records_table(samples, columns)
 
     def own_recipe(self) -> SourceRecipe:
         """Return the recipe of the questions."""
@@ -249,7 +237,7 @@ class OwnQuestions(TableReader):
 
     def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images."""
-        return file_reader([self.folder], (), ())
+        return source_files.file_reader([self.folder], (), ())
 
     def document(self, row: SourceRow, _split: str) -> Document:
         """Return the document of a sample."""

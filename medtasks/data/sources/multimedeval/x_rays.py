@@ -33,10 +33,9 @@ from PIL import Image
 from medtasks.data.images.deep_images import reading_dicom
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.prepare import source_recipe
-from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
+from medtasks.data.prepare import source_files, source_recipe
+from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
-from medtasks.data.prepare.table_files import ReadValues, SourceRow, SourceTable, csv_table
 from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, Document, new_document
 from medtasks.data.sources.multimedeval.question_sets import open_question
 
@@ -56,18 +55,18 @@ _MIMIC_IMAGES = ("files", "mimic-cxr-jpg/2.0.0/files", "physionet.org/files/mimi
 
 
 class _ChestXray14(TableReader):
-    columns = MULTILABEL
+    columns, image_name = MULTILABEL, "Image Index"
 
     def table(self, source: Path, split: str) -> SourceTable:
         """Return the rows of the findings table whose image a list names, in the table's order."""
         if not any(path for pattern in _IMAGES for path in source.glob(pattern)):
-            raise not_found(source, _IMAGES[0])
-        with required_file(source, [_LISTS[split]]).open() as stream:
+            raise source_files.not_found(source, _IMAGES[0])
+        with source_files.required_file(source, [_LISTS[split]]).open() as stream:
             names = {line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()}
         tables = ("Data_Entry_2017.csv", "Data_Entry_2017_v2020.csv")
         columns = ("Image Index", "Finding Labels", "Patient ID")
-        file = required_file(source, tables, " or ".join(tables))
-        return csv_table(file, columns, lambda row: row["Image Index"] in names)
+        file = source_files.required_file(source, tables, " or ".join(tables))
+        return source_files.csv_table(file, columns, lambda row: row["Image Index"] in names)
 
     def document(self, row: SourceRow, _split: str) -> Document:
         findings = row.text("Finding Labels").split("|")
@@ -80,16 +79,15 @@ class _ChestXray14(TableReader):
         columns = {"patient_id": row.text("Patient ID"), "options": list(FOURTEEN_FINDINGS), "labels": labels}
         return new_document(MULTILABEL, row.text("Image Index"), **columns)
 
-    def named(self, row: SourceRow) -> Sequence[str]:
-        return [row.text("Image Index")]
-
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         return by_name({path.name: path.read_bytes for pattern in _IMAGES for path in source.glob(pattern)})
 
 
 def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
     """Yield the images of one split of MIMIC-CXR-JPG: ``dicom_id``, ``study_id`` and ``subject_id``."""
-    return csv_table(mimic_cxr_file(source, "split"), _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
+    return source_files.csv_table(
+        mimic_cxr_file(source, "split"), _SPLIT_COLUMNS, lambda row: row["split"] == split
+    ).rows()
 
 
 def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
@@ -100,7 +98,7 @@ def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
 def mimic_cxr_file(source: Path, kind: str) -> SourceFile:
     """Return a table of MIMIC-CXR-JPG: ``"split"`` or ``"chexpert"``."""
     name = f"mimic-cxr-2.0.0-{kind}.csv"
-    return physionet_file(source, "mimic-cxr-jpg", "2.0.0", (name, f"{name}.gz"))
+    return source_files.physionet_file(source, "mimic-cxr-jpg", "2.0.0", (name, f"{name}.gz"))
 
 
 class _MimicCxr(TableReader):
@@ -113,7 +111,9 @@ class _MimicCxr(TableReader):
         for row in split_rows(source, split):
             images.setdefault(study_of(row.values), []).append(row)
         columns = ("study_id", "subject_id", *FIVE_FINDINGS)
-        findings = csv_table(mimic_cxr_file(source, "chexpert"), columns, lambda row: study_of(row) in images)
+        findings = source_files.csv_table(
+            mimic_cxr_file(source, "chexpert"), columns, lambda row: study_of(row) in images
+        )
 
         def records() -> Iterator[tuple[str, ReadValues]]:
             unlabelled = dict(images)
@@ -141,20 +141,20 @@ class _MimicCxr(TableReader):
         return [f"{folder.as_posix()}/{row.text('dicom_id')}.jpg"]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return file_reader([mimic_cxr_file(source, "split").path.parent], (), ())
+        return source_files.file_reader([mimic_cxr_file(source, "split").path.parent], (), ())
 
 
 class _DiffVqa(TableReader):
     columns = OPEN_QUESTION
 
     def table(self, source: Path, split: str) -> SourceTable:
-        file = physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
-        return csv_table(file, _QUESTION_COLUMNS, lambda row: row["split"] == split)
+        file = source_files.physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
+        return source_files.csv_table(file, _QUESTION_COLUMNS, lambda row: row["split"] == split)
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         files = next((source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None)
         if files is None:
-            raise not_found(source, "folder files/ of MIMIC-CXR-JPG")
+            raise source_files.not_found(source, "folder files/ of MIMIC-CXR-JPG")
 
         # A study has many questions, one after the other.
         @functools.lru_cache(maxsize=64)
@@ -209,7 +209,7 @@ def read_dicom(path: Path) -> Image.Image:
 
 
 def _annotations(source: Path) -> SourceFile:
-    return physionet_file(source, "vindr-mammo", "1.0.0", (_ANNOTATIONS,))
+    return source_files.physionet_file(source, "vindr-mammo", "1.0.0", (_ANNOTATIONS,))
 
 
 class _VinDrMammo(TableReader):
@@ -218,7 +218,7 @@ class _VinDrMammo(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         graded = {"test": "test", "train": "training"}[split]
         belongs = lambda row: row["split"] == graded and row["finding_birads"] != ""  # noqa: E731
-        return csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
+        return source_files.csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
 
     def rows(self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         folder = _annotations(source).path.parent / "images"
@@ -241,7 +241,7 @@ class _VinDrMammo(TableReader):
 
 
 def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
-    return csv_table(required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
+    return source_files.csv_table(source_files.required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
 
 
 class _CbisDdsm(TableReader):
