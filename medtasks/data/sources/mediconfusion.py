@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -45,9 +45,18 @@ _Number = Annotated[str, Field(pattern="^[0-9]+$", coerce_numbers_to_str=True)]
 _Labels = Annotated[tuple[_Text, ...], Field(min_length=1)]
 
 
-class _Record(BaseModel):
-    """One published pair."""
+class PairImage(NamedTuple):
+    """One image of a pair."""
 
+    image_id: str
+    answer: str
+    categories: tuple[str, ...]
+
+
+class Pair(BaseModel):
+    """A question with two options, asked of two images, as published."""
+
+    pair_id: str = ""
     question: _Text
     option_A: _Text
     option_B: _Text
@@ -58,27 +67,14 @@ class _Record(BaseModel):
     category_1: _Labels
     category_2: _Labels
 
-
-_RECORDS = TypeAdapter(dict[_Text, _Record])
-
-
-@dataclass(frozen=True)
-class PairImage:
-    """One image of a pair."""
-
-    image_id: str
-    answer: str
-    categories: tuple[str, ...]
+    @property
+    def images(self) -> tuple[PairImage, PairImage]:
+        """Its images, in order."""
+        first = PairImage(self.im_1_local, self.im_1_correct, self.category_1)
+        return first, PairImage(self.im_2_local, self.im_2_correct, self.category_2)
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A question with two options, asked of two images."""
-
-    pair_id: str
-    question: str
-    options: tuple[str, str]
-    images: tuple[PairImage, PairImage]
+_PAIRS = TypeAdapter(dict[_Text, Pair])
 
 
 def _recipe(options: Options) -> SourceRecipe:
@@ -130,7 +126,7 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
                 "position": position,
                 "image_id": image.image_id,
                 "question": pair.question,
-                "options": list(pair.options),
+                "options": [pair.option_A, pair.option_B],
                 "answer": image.answer,
                 "categories": list(image.categories),
             }
@@ -188,22 +184,15 @@ def find_question_file(folder: Path) -> Path:
 def read_pairs(path: Path) -> list[Pair]:
     """Read all pairs of a question file in file order."""
     try:
-        records = _RECORDS.validate_json(path.read_bytes())
+        pairs = _PAIRS.validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         levels = zip(("pair", "field", "label"), first["loc"], strict=False)
         location = "".join(f", {what} {part!r}" for what, part in levels)
         raise SourceError(f"{path}{location}: {first['msg']}; get it again from the published repository") from error
-    if not records:
+    if not pairs:
         raise SourceError(f"{path} holds no pairs")
-    pairs = []
-    for pair_id, record in records.items():
-        images = (
-            PairImage(record.im_1_local, record.im_1_correct, record.category_1),
-            PairImage(record.im_2_local, record.im_2_correct, record.category_2),
-        )
-        pairs.append(Pair(pair_id, record.question, (record.option_A, record.option_B), images))
-    return pairs
+    return [pair.model_copy(update={"pair_id": pair_id}) for pair_id, pair in pairs.items()]
 
 
 def read_links(path: Path) -> dict[str, tuple[str, str]]:
