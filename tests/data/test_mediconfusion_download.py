@@ -47,7 +47,7 @@ def origin(drawn, links, published, monkeypatch, home):
     }
     published.files |= {f"data/{name}": body for name, body in files.items()}
     published.files |= {key(image_id): (drawn / f"images/{image_id}.jpg").read_bytes() for image_id in IMAGES}
-    sha256 = {name: hashlib.sha256(body).hexdigest() for name, body in files.items()} | {"dataset.csv": "0" * 64}
+    sha256 = {name: hashlib.sha256(body).hexdigest() for name, body in files.items()}
     tiny = replace(MEDICONFUSION, rows=32, images=27, sha256=MappingProxyType(sha256))
     monkeypatch.setattr(mediconfusion, "MEDICONFUSION", tiny)
     monkeypatch.setattr(downloads, "_BACKOFF_S", 0.01)
@@ -80,7 +80,7 @@ def test_everything_is_downloaded(origin, drawn, final, work):
 def test_checksums_are_enforced(origin, final, refuses, name):
     right = origin.files[f"data/{name}"]
     origin.files[f"data/{name}"] = right + b" "
-    with refuses(f"/data/{name} is not the published file", "SHA-256", kind=SourceError):
+    with refuses(f"/data/{name} did not arrive as published", "checksum", kind=SourceError):
         prepare("mediconfusion", Options())
     assert not final.exists()
     assert figures(origin) == []
@@ -94,7 +94,7 @@ def test_checksums_are_enforced(origin, final, refuses, name):
 
 def test_questions_that_cannot_be_had(origin, refuses, monkeypatch):
     del origin.files["data/dataset.json"]
-    with refuses("cannot download dataset.json", origin.url, "HTTPError", "--source CLONE/data --fetch-images"):
+    with refuses("cannot download dataset.json", origin.url, "HTTP 404", "--source FOLDER"):
         prepare("mediconfusion", Options())
     monkeypatch.setenv("MEDTASKS_MEDICONFUSION_URL", "http://127.0.0.1:9")
     with refuses("cannot download dataset.json", "ConnectionError", kind=SourceError):

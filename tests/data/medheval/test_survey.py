@@ -8,9 +8,8 @@ from typer.testing import CliRunner
 from medtasks.cli.data import app
 from medtasks.data.dataset_manifest import FILE_NAME
 from medtasks.data.prepare.source_recipe import Options
-from medtasks.data.sources.medheval_sets import GROUPS, image_totals, largest_group, survey
+from medtasks.data.sources.medheval_sets import image_totals, survey
 from medtasks.home import dataset_folder
-from medtasks.tasks.task_files import task_file
 
 from ... import medheval_sources as sources
 from ...tables import each_row
@@ -30,27 +29,20 @@ def prepared_sets():
     return [name for name in sources.SETS if (dataset_folder(name) / FILE_NAME).is_file()]
 
 
-def test_groups_are_those_of_the_tasks():
-    assert list(GROUPS) == ["medheval", "medheval_closed", "medheval_public"]
-    for group, sets in GROUPS.items():
-        assert sorted(task_file(group).members) == sorted(sets)
-
-
 def test_what_is_there_and_what_is_missing(home, clone):
     options = Options(clone, allow_changed=True)
     sets = survey(options)
     assert [(readiness.name, readiness.cause) for readiness in sets] == [(name, None) for name in sources.SETS]
     # Sets share images; each counts once.
     assert image_totals(sets) == {"slake": (2, 2), "vqa_rad": (2, 2), "iu_xray": (2, 2), "mimic_cxr": (2, 2)}
-    assert largest_group(sets) == "medheval"
     shutil.rmtree(clone / "images" / sources.IU.format(1, 1).partition("/")[0])
     sets = survey(options)
     assert {readiness.name: readiness.cause for readiness in sets if readiness.cause} == {
         "medheval_visual_cxr": "it lacks images, 1 of IU-Xray"
     }
     assert image_totals(sets)["iu_xray"] == (1, 2)
-    assert largest_group(sets) == "medheval_public"
-    assert largest_group(survey(Options(clone, allow_changed=True, allow_incomplete=True))) == "medheval"
+    sets = survey(Options(clone, allow_changed=True, allow_incomplete=True))
+    assert all(readiness.cause is None for readiness in sets)
 
 
 def test_only_the_public_images(home, clone, command):
@@ -68,10 +60,9 @@ def test_only_the_public_images(home, clone, command):
         "not prepared: medheval_knowledge_closed, none of its images was found",
         "not prepared: medheval_knowledge_open, none of its images was found",
         f"not prepared: medheval_context, its file {sources.file_of('medheval_context')} is not below {clone}",
-        "Largest group that can run now: lmms_eval --tasks medheval_public",
-        *result.output.splitlines()[10:],
+        *result.output.splitlines()[9:],
     ]
-    assert result.output.splitlines()[10].startswith("Prepared medheval_visual_mm: 13 questions, 4 images")
+    assert result.output.splitlines()[9].startswith("Prepared medheval_visual_mm: 13 questions, 4 images")
     assert prepared_sets() == [MM]
 
 
@@ -127,5 +118,4 @@ def test_golden_medheval_shared_files(command, test_data):
     result = command("medheval", "--source", test_data / "medheval")
     assert result.exit_code == 0
     assert "images of SLAKE: 180 of 180 found\nimages of VQA-RAD: 314 of 314 found\n" in result.output
-    assert "Largest group that can run now: lmms_eval --tasks medheval_public" in result.output
     assert "Prepared medheval_visual_mm: 3610 questions, 494 images" in result.output

@@ -15,8 +15,8 @@ from medtasks.data.sources.multimedeval import classification_sets as medmnist
 from medtasks.data.sources.multimedeval.classification_sets import CLASSES
 from medtasks.home import dataset_folder
 
+from ...damages import arrays
 from ...tables import each_row
-from .published_files import arrays
 
 CLASS_NAMES = {  # SHA-256 of the names in the package medmnist 3.0.2, one per line
     "octmnist": "f3254ff1b914",
