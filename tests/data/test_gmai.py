@@ -127,7 +127,7 @@ def test_a_cut_file_is_refused(source):
     path = folder / "GMAI-MMBench_VAL.tsv"
     whole = path.read_bytes()
     for end, message in (
-        (-250, r"row 6 \(index 1005\): it has more or fewer fields than the header; download the file again"),
+        (-250, r"row 6.*: it has more or fewer fields than the header; download the file again"),
         (whole.rindex(b'"') - len(whole), "is no table after row 5"),
     ):
         path.write_bytes(whole[:end])

@@ -27,7 +27,7 @@ from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
 from medtasks.data.schema import REPORT, Document, new_document
 from medtasks.errors import SourceError
 
@@ -110,9 +110,11 @@ class _OpenI(TableReader):
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         self.unpacked.mkdir(parents=True, exist_ok=True)
+        files = {}  # an earlier attempt may have left others
         for name, data in _members(source_files.required_file(source, [_IMAGES]).path, ".png"):
+            files[name] = (self.unpacked / name).read_bytes
             (self.unpacked / name).write_bytes(data)
-        return source_files.file_reader([self.unpacked], (), ())
+        return by_name(files)
 
 
 def _test(source: Path, images: ImageStore) -> Iterable[PublishedRow]:
