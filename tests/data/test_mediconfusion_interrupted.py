@@ -66,25 +66,20 @@ def disk_full(place):
 
 
 def test_ctrl_c_twice_and_then_to_the_end(options, copies, final, work):
-    copies.fail_after(10, KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        prepare("mediconfusion", options)
-    assert not final.exists()
-    first = identities(work / "images")
-    assert len(first) == 10
-
-    copies.fail_after(5, KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        prepare("mediconfusion", options)
-    assert not final.exists()
-    second = identities(work / "images")
-    assert len(second) == 15
-    assert second.items() >= first.items()
-
+    former = {}
+    for limit, total in ((10, 10), (5, 15)):
+        copies.fail_after(limit, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            prepare("mediconfusion", options)
+        assert not final.exists()
+        images = identities(work / "images")
+        assert len(images) == total
+        assert images.items() >= former.items()
+        former = images
     copies.fail_after()
     assert prepare("mediconfusion", options).images == 27
     assert len(copies.names) == 12
-    assert identities(final / "images").items() >= second.items()
+    assert identities(final / "images").items() >= former.items()
     assert not work.exists()
     assert not list(final.rglob("*.part"))
     assert list(verify("mediconfusion")) == []
@@ -97,7 +92,6 @@ def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(options, sourc
     (work / "images/90000.jpg").write_bytes(b"changed here")
     (source / "images/90001.jpg").write_bytes((source / "images/90002.jpg").read_bytes())
     (work / "images/12345.jpg").write_bytes(b"of another source")
-    (work / "images/90000.png").write_bytes(b"of nobody")
     (work / "test").mkdir()
     (work / "test/data-00000-of-00002.arrow").write_bytes(b"of a former save")
     copies.fail_after()
@@ -131,7 +125,6 @@ def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, wor
     assert prepare("mediconfusion", options).images == 27
     assert len(copies.names) == 27 - len(kept)
     assert identities(final / "images").items() >= kept.items()
-    assert list(verify("mediconfusion")) == []
 
 
 def test_other_troubles_with_the_disk_are_named(options, copies, home, refuses):
