@@ -159,7 +159,7 @@ def test_bad_rows_are_named_and_cost_nothing_else(source, change, message):
 def test_rows_on_a_broken_image_are_named_too(source):
     rows = [{**row, "image": tiny_gmai.png(number)} for number, row in enumerate(tiny_gmai.rows(3))]
     rows[0]["image"], rows[2]["image"] = "A" * 80, rows[0]["index"]
-    assert [one["doc_id"] for one in prepared(source(rows), allow_incomplete=True)] == ["1001"]
+    assert [document["doc_id"] for document in prepared(source(rows), allow_incomplete=True)] == ["1001"]
 
 
 @each_row(

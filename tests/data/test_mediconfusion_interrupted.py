@@ -11,7 +11,7 @@ import pytest
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents, work_folder
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.decoding import ImageStore
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.home import dataset_folder

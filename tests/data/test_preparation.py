@@ -7,7 +7,7 @@ from PIL import Image
 
 from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.document_store import load_documents
-from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.prepare import source_recipe
 from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe

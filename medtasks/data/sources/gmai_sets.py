@@ -15,7 +15,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from medtasks.data.catalogue import GMAI, DatasetInfo
-from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.prepare.downloads import file_md5, hub_download
 from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable, csv_table, not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, TableReader, UnusableRow

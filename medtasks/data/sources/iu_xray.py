@@ -23,7 +23,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from medtasks.data.document_store import SCRATCH
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.decoding import ImageStore
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable

@@ -31,7 +31,7 @@ from typing import Any
 
 from medtasks.data import schema
 from medtasks.data.document_store import Documents
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.decoding import ImageStore
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.source_files import ParquetTable, ReadValues, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow

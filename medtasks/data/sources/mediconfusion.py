@@ -27,8 +27,7 @@ from tqdm import tqdm
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.document_store import SCRATCH
-from medtasks.data.images.decoding import is_whole_image
-from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.decoding import ImageStore, StoredImage, is_whole_image
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.downloads import Failure, Published, Transient, Unreachable, answer_to, download, patiently
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe

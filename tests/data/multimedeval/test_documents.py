@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.images import image_store
+from medtasks.data.images import decoding
 from medtasks.data.images.decoding import decoded
 from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.data.sources.multimedeval import x_rays
@@ -130,7 +130,7 @@ def test_an_image_of_many_questions_is_decoded_once(source, prepared, monkeypatc
     """PathVQA asks 6,719 questions on fewer than a thousand images."""
     calls = []
     monkeypatch.setattr(
-        image_store, "decoded", lambda stream, decoding: (calls.append(stream), decoded(stream, decoding))[1]
+        decoding, "decoded", lambda stream, decoding: (calls.append(stream), decoded(stream, decoding))[1]
     )
     prepared("path_vqa", source("path_vqa"))
     assert len(calls) == 3 + 5  # tested, demonstrations

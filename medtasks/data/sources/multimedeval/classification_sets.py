@@ -30,7 +30,7 @@ from numpy.lib import format as npy
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.decoding import ImageStore
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.downloads import Published, download, hub_download
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable

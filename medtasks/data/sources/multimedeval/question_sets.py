@@ -22,8 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.images.decoding import LINEAR, Decoding
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.decoding import LINEAR, Decoding, ImageStore
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow

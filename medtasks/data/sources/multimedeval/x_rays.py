@@ -30,8 +30,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.images.deep_images import reading_dicom
-from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare import source_files, source_recipe
 from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable
