@@ -28,7 +28,7 @@ _SOFTNESS = 1.1  # pixels of Gaussian blur
 _GRAIN = 0.025  # share of noise in the image
 
 
-class _Sheet:
+class Sheet:
     """A grey sheet to draw on; lengths are in per cent of its width, ``y`` grows downwards."""
 
     def __init__(self, size: tuple[int, int]) -> None:
@@ -41,21 +41,26 @@ class _Sheet:
         return [(x * self._scale, y * self._scale) for x, y in points]
 
     def ground(self, grey: int) -> None:
+        """Fill all of it."""
         self._image.paste(grey, (0, 0, *self._image.size))
 
     def ellipse(self, centre: Point, radii: Point, grey: int) -> None:
+        """Fill an ellipse."""
         (x, y), (rx, ry) = centre, radii
         self._draw.ellipse(self._scaled([(x - rx, y - ry), (x + rx, y + ry)]), fill=grey)
 
     def polygon(self, points: Sequence[Point], grey: int) -> None:
+        """Fill a polygon."""
         self._draw.polygon(self._scaled(points), fill=grey)
 
     def line(self, points: Sequence[Point], width: float, grey: int) -> None:
+        """Draw a line with round ends and joints."""
         for x, y in points:
             self.ellipse((x, y), (width / 2, width / 2), grey)
         self._draw.line(self._scaled(points), fill=grey, width=round(width * self._scale), joint="curve")
 
     def tube(self, points: Sequence[Point], widths: Sequence[float], grey: int) -> None:
+        """Draw a line whose width changes from point to point."""
         steps = 24
         for (start, end), (thin, thick) in zip(pairwise(points), pairwise(widths), strict=True):
             for step in range(steps + 1):
@@ -73,7 +78,7 @@ class _Sheet:
         return Image.blend(image, grain.resize(self._size, Image.Resampling.BICUBIC), _GRAIN)
 
 
-def head(sheet: _Sheet, spot: Side | None = None, wide_ventricles: bool = False) -> None:
+def head(sheet: Sheet, spot: Side | None = None, wide_ventricles: bool = False) -> None:
     """Draw a head from above: a skull ring, two hemispheres, two dark ventricles, at most one bright spot."""
     sheet.ground(14)
     middle = sheet.height / 2
@@ -87,7 +92,7 @@ def head(sheet: _Sheet, spot: Side | None = None, wide_ventricles: bool = False)
         sheet.ellipse((29 if spot == "left" else 71, middle + 14), (8, 8), 245)
 
 
-def vessel(sheet: _Sheet, narrowed: bool = False, bulge: bool = False) -> None:
+def vessel(sheet: Sheet, narrowed: bool = False, bulge: bool = False) -> None:
     """Draw a dark vessel that fills from below and forks: smooth, or narrowed half-way, or with a round bulge."""
     sheet.ground(165)
     bottom = sheet.height
@@ -101,7 +106,7 @@ def vessel(sheet: _Sheet, narrowed: bool = False, bulge: bool = False) -> None:
         sheet.ellipse((66, 0.6 * bottom), (14, 14), 40)
 
 
-def neck(sheet: _Sheet, airway: Literal["middle", "right"]) -> None:
+def neck(sheet: Sheet, airway: Literal["middle", "right"]) -> None:
     """Draw a neck from the front: jaw above, shoulders below, vertebrae in the middle, a dark airway before them."""
     sheet.ground(20)
     bottom = sheet.height
@@ -114,7 +119,7 @@ def neck(sheet: _Sheet, airway: Literal["middle", "right"]) -> None:
     sheet.tube(path, [7, 8, 8, 7], 22)
 
 
-def spine(sheet: _Sheet, curved: bool = False, slipped: bool = False, collapsed: bool = False) -> None:
+def spine(sheet: Sheet, curved: bool = False, slipped: bool = False, collapsed: bool = False) -> None:
     """Draw a column of seven vertebrae: straight, bent sideways, with one step, or with one flat vertebra."""
     sheet.ground(40)
     bottom, pitch = sheet.height, sheet.height / 7.6
@@ -127,7 +132,7 @@ def spine(sheet: _Sheet, curved: bool = False, slipped: bool = False, collapsed:
         sheet.polygon(corners, 205)
 
 
-def long_bone(sheet: _Sheet, broken: Level | None = None) -> None:
+def long_bone(sheet: Sheet, broken: Level | None = None) -> None:
     """Draw a limb with one long bone, whole or broken straight through in its upper or lower half."""
     sheet.ground(25)
     bottom = sheet.height
@@ -140,7 +145,7 @@ def long_bone(sheet: _Sheet, broken: Level | None = None) -> None:
         sheet.line([(34, y + 5), (46, y - 1), (53, y + 2), (66, y - 6)], 4.5, 55)
 
 
-def chest(sheet: _Sheet, large_heart: bool = False, catheter: bool = False, nodule: Side | None = None) -> None:
+def chest(sheet: Sheet, large_heart: bool = False, catheter: bool = False, nodule: Side | None = None) -> None:
     """Draw a chest from the front: two dark lungs under ribs, a heart, perhaps a catheter or one round nodule."""
     sheet.ground(12)
     bottom = sheet.height
@@ -159,7 +164,7 @@ def chest(sheet: _Sheet, large_heart: bool = False, catheter: bool = False, nodu
         sheet.ellipse((25 if nodule == "left" else 75, 0.38 * bottom), (6.5, 6.5), 235)
 
 
-def stomach(sheet: _Sheet, bubble: Side) -> None:
+def stomach(sheet: Sheet, bubble: Side) -> None:
     """Draw a belly from the front with the dark gas bubble of the stomach under one dome of the diaphragm."""
     sheet.ground(15)
     bottom = sheet.height
@@ -171,7 +176,7 @@ def stomach(sheet: _Sheet, bubble: Side) -> None:
     sheet.ellipse((27 if bubble == "left" else 73, 0.36 * bottom), (14, 10), 22)
 
 
-def bowel(sheet: _Sheet, swollen: bool) -> None:
+def bowel(sheet: Sheet, swollen: bool) -> None:
     """Draw a belly with three gas-filled loops of bowel side by side, thin or swollen."""
     sheet.ground(18)
     bottom = sheet.height
@@ -183,7 +188,7 @@ def bowel(sheet: _Sheet, swollen: bool) -> None:
         sheet.tube(arch, [width] * len(arch), 40)
 
 
-def bone_scan(sheet: _Sheet, hot_spot: Level) -> None:
+def bone_scan(sheet: Sheet, hot_spot: Level) -> None:
     """Draw a whole-body bone scan, dark uptake on white, with one hot spot next to the chest or in a thigh."""
     sheet.ground(240)
     bottom = sheet.height
@@ -216,7 +221,7 @@ def write_sample_source(folder: Path) -> None:
     facts = sample["images"]
     numbers = {name: number for number, name in enumerate(facts, _FIRST_IMAGE)}
     for name, image in facts.items():
-        sheet = _Sheet(tuple(image["size"]))
+        sheet = Sheet(tuple(image["size"]))
         _DRAWINGS[image["draw"]](sheet, **image.get("finding", {}))
         drawn = sheet.finished(numbers[name])
         drawn = ImageOps.colorize(drawn, *_TINTS[image["tint"]]) if "tint" in image else drawn

@@ -101,27 +101,15 @@ def test_only_the_rows_for_demonstrations_are_read(source, prepared, complains):
     complains("medmcqa", folder, "is damaged in row group 6")
 
 
-@each_row(
-    "name, doc_id, question_type", [("vqa_rad", "test/0", None), ("path_vqa", "test/0", None), ("slake", "0", "Organ")]
-)
-def test_questions_on_images(source, prepared, name, doc_id, question_type):
-    manifest, documents, shots = prepared(name, source(name))
-    first, second, third, *_ = documents
+@each_row("name, third_image, question_type", [("vqa_rad", 1, None), ("path_vqa", 1, None), ("slake", 2, "Organ")])
+def test_questions_on_images(source, prepared, name, third_image, question_type):
+    manifest, (first, second, third, *_), shots = prepared(name, source(name))
     digest = first["image_sha256"][0]
-    assert first == {
-        "doc_id": doc_id,
-        "dataset": f"multimedeval_{name}",
-        "image_id": digest[:16],
-        "patient_id": None,
-        "image_files": [f"images/{digest[:16]}.jpg"],
-        "image_sha256": [digest],
-        "question": "What is 0?",
-        "answer": "Yes" if name == "slake" else "yes",
-        "question_type": question_type,
-    }
+    assert (first["image_id"], first["image_files"]) == (digest[:16], [f"images/{digest[:16]}.jpg"])
+    assert (first["question"], first["patient_id"], first["question_type"]) == ("What is 0?", None, question_type)
     assert (first["image_id"] == second["image_id"]) is (name != "slake")
     assert first["image_id"] != third["image_id"]
-    assert stored(manifest, third) == [picture(2 if name == "slake" else 1)]
+    assert stored(manifest, third) == [picture(third_image)]
     assert stored(manifest, shots[4]) == [picture(108 if name == "slake" else 54)]
     assert (manifest.access, list(verify(manifest.name))) == ("public", [])
 
