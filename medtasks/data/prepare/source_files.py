@@ -137,9 +137,14 @@ def physionet_file(source: Path, project: str, version: str, names: Sequence[str
     return required_file(source, [folder + name for folder in folders for name in names])
 
 
-def find_shards(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
-    """Return the files that the first matching pattern names, by name; an error where some of them are missing."""
+def required_shards(source: Path, patterns: Sequence[str], what: str | None = None) -> list[SourceFile]:
+    """Return the files that the first matching pattern names, by name; an error where some or all are missing.
+
+    Messages call them ``what``, by default the first pattern.
+    """
     files = next(filter(None, (_matching(source, pattern) for pattern in patterns)), [])
+    if not files:
+        raise not_found(source, what or patterns[0])
     files.sort(key=lambda file: file.name)
     marks = [mark for file in files if (mark := _SHARD.search(file.name))]
     total, numbers = int(marks[0][2]) if marks else 0, sorted(int(mark[1]) for mark in marks)
@@ -148,13 +153,6 @@ def find_shards(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
         fault = f"part {missing[0]:05d} of {total:05d} is missing" if missing else "its parts belong to several copies"
         raise SourceError(f"{files[0].path.parent} holds {', '.join(file.name for file in files)}: {fault}")
     return files
-
-
-def required_shards(source: Path, patterns: Sequence[str], what: str | None = None) -> list[SourceFile]:
-    """Return shards as :func:`find_shards`; an error calls missing files ``what``, by default the first pattern."""
-    if files := find_shards(source, patterns):
-        return files
-    raise not_found(source, what or patterns[0])
 
 
 def not_found(source: Path, what: str, fix: str = "name the folder that holds it") -> SourceError:

@@ -114,15 +114,12 @@ class _MMLU(TableReader):
 
     def test(self, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
         """Read the first quarter of each medical subject, subjects in alphabetical order, as the reference does."""
-        table = self.table(source, "test")
-        positions: dict[str, list[int]] = {}
-        for row in table.rows():
-            if (subject := row.text("subject")) in MMLU_SUBJECTS:
-                positions.setdefault(subject, []).append(row.index)
-        chosen = [index for _, rows in sorted(positions.items()) for index in rows[: len(rows) // 4]]
-        by_index = {row.index: row for row in table.rows(set(chosen))}
-        for index in chosen:
-            yield PublishedRow(by_index[index].place, self.document(by_index[index], "test"))
+        by_subject: dict[str, list[SourceRow]] = {subject: [] for subject in sorted(MMLU_SUBJECTS)}
+        for row in self.table(source, "test").rows():
+            by_subject.get(row.text("subject"), []).append(row)
+        for rows in by_subject.values():
+            for row in rows[: len(rows) // 4]:
+                yield PublishedRow(row.place, self.document(row, "test"))
 
 
 class _MedNLI(TableReader):
