@@ -119,20 +119,6 @@ def test_what_a_person_has_to_fetch(source, access, need):
     assert "'medtasks data prepare tiles --source DIR', where DIR holds a folder with tiles.csv" in str(refused.value)
 
 
-def test_a_download_is_scratch(source, final):
-    def download(folder):
-        (folder / "tiles.csv").write_text("downloaded")
-        return folder
-
-    def test(folder, images):
-        assert (folder / "tiles.csv").read_text() == "downloaded"
-        return tiles(folder, images)
-
-    manifest = prepare_recipe(info(), recipe(test, download=download), Options())
-    assert (manifest.source, manifest.revision) == ("https://example.org", "1")
-    assert not (final / "scratch").exists()
-
-
 def test_images_are_stored_once_and_as_they_are(tmp_path):
     store = ImageStore(tmp_path)
     buffer = io.BytesIO()

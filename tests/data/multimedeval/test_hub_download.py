@@ -17,6 +17,7 @@ from medtasks.data.sources.multimedeval import question_sets
 from medtasks.errors import SourceError
 
 from ...local_server import LocalServer, QuietHandler, serving
+from ...multimedeval_sources import put_parquet
 
 COMMIT = "c" * 40
 REPOSITORY = "cais/mmlu"
@@ -83,14 +84,14 @@ def hub(monkeypatch):
 
 
 @pytest.fixture
-def published(hub, tmp_path, write_parquet):
+def published(hub, tmp_path):
     """A hub with a tiny MMLU and files nobody needs."""
     rows = [
         {"question": f"Question {n}", "subject": "anatomy", "choices": ["a", "b", "c", "d"], "answer": 0}
         for n in range(8)
     ]
     for split in ("test", "dev"):
-        path = write_parquet(tmp_path / "made" / f"{split}.parquet", rows)
+        path = put_parquet(tmp_path / "made" / f"{split}.parquet", rows)
         hub.add(f"all/{split}-00000-of-00001.parquet", path.read_bytes())
     hub.add("all/auxiliary_train-00000-of-00001.parquet", b"large")
     hub.add("README.md", b"# MMLU", large=False)
