@@ -84,7 +84,7 @@ def test_unknown_dataset_and_wrong_source(fails, tmp_path):
     for command in ("prepare", "verify"):
         fails(["data", command, "mediconfussion"], "unknown dataset 'mediconfussion'; did you mean 'mediconfusion'?")
     nowhere = ["data", "prepare", "mediconfusion", "--source", tmp_path / "[no]where"]
-    fails(nowhere, "[no]where holds neither dataset.json nor")
+    fails(nowhere, "[no]where holds no dataset.json")
     fails(["data", "prepare", "mediconfusion", "--source", "x" * 5000], "File name too long")
 
 

@@ -86,7 +86,6 @@ def test_what_changes_the_fingerprint(options, source, home, records):
     records.write(dict(reversed(records.read().items())))
     assert prepare("mediconfusion", options) == before  # the order of the source does not
     assert load_documents("mediconfusion")[0]["doc_id"] == "90016/1"
-    records.write(dict(reversed(records.read().items())))
     path = source / "images/90003.jpg"
     pixels = Image.open(path).convert("RGB")
     pixels.save(path, "PNG")
@@ -97,10 +96,11 @@ def test_what_changes_the_fingerprint(options, source, home, records):
     pixels.putpixel((5, 7), (red, green, blue ^ 1))
     pixels.save(path, "PNG")
     assert prepare("mediconfusion", options).pixels_sha256 != before.pixels_sha256
+    texts = {prepare("mediconfusion", options).text_sha256}
     for field, value in {"question": "?", "option_B": "?", "im_1_correct": "B", "category_2": ["Renal"]}.items():
-        old = prepare("mediconfusion", options)
         records.change("90001", **{field: value})
-        assert prepare("mediconfusion", options).text_sha256 != old.text_sha256
+        texts.add(prepare("mediconfusion", options).text_sha256)
+    assert len(texts) == 5
 
 
 @each_row(
