@@ -116,7 +116,7 @@ def arrays(**new: Any) -> Damage:
 
     def run(source: Path) -> None:
         with np.load(source / "octmnist.npz") as known:
-            kept = {key: value for key, value in ({**known} | new).items() if value is not None}
-        np.savez_compressed(source / "octmnist.npz", **kept)
+            remaining = {key: value for key, value in ({**known} | new).items() if value is not None}
+        np.savez_compressed(source / "octmnist.npz", **remaining)
 
     return run

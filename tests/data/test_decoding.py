@@ -281,17 +281,17 @@ def test_pillow_keeps_its_remarks_to_itself(tmp_path, monkeypatch, caplog, decod
     caplog.set_level(logging.WARNING)
     (tmp_path / "large.png").write_bytes(saved(Image.new("L", (50, 30)), "PNG"))  # a warning
     (tmp_path / "samples.tif").write_bytes(tiff(ramp().astype("u1"), 8, tags={277: ("H", [99])}))  # a log line
-    with warnings.catch_warnings(record=True) as given:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         decoded(tmp_path / "large.png", decoding)
         with pytest.raises(UnreadableImage):
             decoded(tmp_path / "samples.tif", decoding)
-        assert ([str(warning.message) for warning in given], caplog.records) == ([], [])
+        assert ([str(warning.message) for warning in caught], caplog.records) == ([], [])
         warnings.warn("ours", UserWarning, stacklevel=1)
         Image.open(tmp_path / "large.png").close()  # and that there was something to keep
         with pytest.raises(OSError):
             Image.open(tmp_path / "samples.tif")
-    assert len(given) == 2
+    assert len(caught) == 2
     assert [record.name for record in caplog.records] == ["PIL.TiffImagePlugin"]
 
 
