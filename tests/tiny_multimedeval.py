@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.decoding import ImageStore
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT, Columns
 from medtasks.data.sources.multimedeval.classification_sets import CLASSES, SKIN_CLASSES

@@ -25,7 +25,6 @@ from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
 
 if TYPE_CHECKING:
-    from medtasks.data.prepare.source_recipe import Options
     from medtasks.tasks.task_file import TaskFile
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
@@ -134,40 +133,15 @@ def prepare(
             raise typer.BadParameter(f"--images names {image_source} twice")
         folders[image_source] = Path(folder).expanduser()
     options = Options(source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders)
-    _prepare_published(name, options)
-
-
-def _prepare_published(name: str, options: "Options") -> None:
-    """Prepare a published dataset, or all possible sets of MedHEval by that name; list the images of its sets."""
     from medtasks.data.prepare.prepare_dataset import prepare as run
-    from medtasks.data.sources.medheval_sets import IMAGE_SOURCES, image_totals, largest_group, preflight, survey
+    from medtasks.data.sources.medheval_sets import IMAGE_SOURCES, preflight
 
-    def say_images(source: str, present: int, total: int) -> None:
-        missing = f", {total - present} missing" if present < total else ""
-        say(f"images of {IMAGE_SOURCES[source].title}: {present} of {total} found{missing}")
-
-    ready = [name]
-    if name == MEDHEVAL:
-        readiness = survey(options)
-        for source, (present, total) in image_totals(readiness).items():
-            say_images(source, present, total)
-        for each in readiness:
-            if each.cause is not None:
-                say(f"not prepared: {each.name}, {each.cause}")
-        group = largest_group(readiness)
-        command = f"lmms_eval --tasks {group}" if group else "no group, only the sets named below"
-        say(f"Largest group that can run now: {command}")
-        ready = [each.name for each in readiness if each.cause is None]
-        if not ready:
-            raise MedTasksError(
-                "no set of MedHEval can be prepared; give --source a clone of its repository, name the folders of "
-                "images with --images SOURCE=DIR, or accept an incomplete set with --allow-incomplete"
-            )
-    elif name.startswith(MEDHEVAL) and options.source is not None:
+    if name.startswith(MEDHEVAL) and source is not None:
         for count in preflight(dataset_info(name), options):
-            say_images(count.source, len(count.found), len(count.found) + len(count.missing))
-    for dataset in ready:
-        report_prepared(run(dataset, options))
+            missing = f", {len(count.missing)} missing" if count.missing else ""
+            total = len(count.found) + len(count.missing)
+            say(f"images of {IMAGE_SOURCES[count.source].title}: {len(count.found)} of {total} found{missing}")
+    report_prepared(run(name, options))
 
 
 def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_incomplete: bool) -> None:

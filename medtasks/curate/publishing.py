@@ -33,8 +33,7 @@ from medtasks.curate.study import (
 )
 from medtasks.data.dataset_lookup import DATASHEET, OPTIONS, own_dataset_info
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.images.decoding import LINEAR
-from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.decoding import LINEAR, ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
 from medtasks.data.samples import letter, option_index

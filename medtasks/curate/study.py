@@ -26,8 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from medtasks.data.catalogue import Access
 from medtasks.data.images.decoding import LINEAR, DecodedImage, decoded
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.table_files import SourceRow, json_lines
+from medtasks.data.prepare.source_files import SourceFile, SourceRow, json_lines
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import written_whole
 from medtasks.net.journal import digest_of

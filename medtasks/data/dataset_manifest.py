@@ -10,8 +10,17 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from medtasks.data.images.decoding import AS_STORED, LINEAR, NEARLY_FLAT, Decoding, ImageRule, decoded
-from medtasks.data.images.image_store import VOLUME, ImageFacts, image_facts
+from medtasks.data.images.decoding import (
+    AS_STORED,
+    LINEAR,
+    NEARLY_FLAT,
+    VOLUME,
+    Decoding,
+    ImageFacts,
+    ImageRule,
+    decoded,
+    image_facts,
+)
 from medtasks.data.images.volume_files import is_volume, volume_digests
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder, dataset_holding

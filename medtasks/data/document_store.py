@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import filelock
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.images.image_store import ending_of
+from medtasks.data.images.decoding import ending_of
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT, Columns, arrow_schema
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder, home, written_whole
@@ -24,49 +24,6 @@ from medtasks.home import dataset_folder, home, written_whole
 SCRATCH = "scratch"  # folder in a work folder for files that the finished dataset does not need
 Documents = Collection[Mapping[str, Any]]
 BATCH = 1000  # rows
-
-
-class DocumentBatches(Collection[Mapping[str, Any]]):
-    """Documents of a schema in batches of Arrow, unpacked when read; columns in the first document's order."""
-
-    def __init__(self, schema: Any, documents: Iterable[Mapping[str, Any]] = ()) -> None:
-        self._schema = schema
-        self._batches: list[Any] = []
-        self._waiting: list[Mapping[str, Any]] = []
-        for document in documents:
-            self.append(document)
-
-    def append(self, document: Mapping[str, Any]) -> None:
-        """Add a document at the end."""
-        self._waiting.append(document)
-        if len(self._waiting) == BATCH:
-            self._batches.append(self._packed())
-            self._waiting.clear()
-
-    def __len__(self) -> int:
-        return BATCH * len(self._batches) + len(self._waiting)
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        for batch in self._batches:
-            yield from batch.to_pylist()
-        yield from self._waiting
-
-    def __contains__(self, document: object) -> bool:
-        return any(document == row for row in self)
-
-    def table(self) -> Any:
-        """Return all of them as an Arrow table in one piece."""
-        import pyarrow
-
-        batches = [*self._batches, *([self._packed()] if self._waiting else [])]
-        return pyarrow.Table.from_batches(batches, self._schema).combine_chunks()
-
-    def _packed(self) -> Any:
-        import pyarrow
-
-        if not self._batches:
-            self._schema = pyarrow.schema([self._schema.field(name) for name in self._waiting[0]])
-        return pyarrow.RecordBatch.from_pylist(self._waiting, self._schema)
 
 
 @contextlib.contextmanager
@@ -115,11 +72,12 @@ def publish(
 def publish_documents(work: Path, manifest: Manifest, splits: Mapping[str, Documents], features: Any) -> Path:
     """Write splits and manifest into ``work``, move it to the final folder and return that; see :func:`publish`."""
     import datasets
+    import pyarrow
 
     tables = {}
     for split, rows in splits.items():
-        packed = rows if isinstance(rows, DocumentBatches) else DocumentBatches(features.arrow_schema, rows)
-        table = packed.table()
+        columns = [features.arrow_schema.field(name) for name in next(iter(rows), features)]
+        table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema(columns))
         digest = hashlib.sha256()
         for batch in table.to_batches(BATCH):
             digest.update(batch.serialize())

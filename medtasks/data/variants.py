@@ -119,10 +119,13 @@ def _rotation(document: Mapping[str, Any], number: int) -> dict[str, Any]:
     if number and "option_lines" in document:
         lines = document["option_lines"]
         order = [published_position(index, number, len(options)) for index in range(len(options))]
-        target["option_lines"] = [
-            *(_relettered(lines[old], options[old], letter(index)) for index, old in enumerate(order)),
-            *lines[len(options) :],  # of options that are null
-        ]
+        relettered = []
+        for index, old in enumerate(order):
+            line, before = lines[old], _LETTER.match(lines[old])
+            if before is not None and line[before.end() :].strip() == options[old].strip():
+                line = f"{before[1]}{letter(index)}{line[before.end(2) :]}"  # others have no letter before the text
+            relettered.append(line)
+        target["option_lines"] = [*relettered, *lines[len(options) :]]  # the last are of options that are null
         target["gold"] = moved.get(document["gold"].strip(), document["gold"])
     return {
         **unpaired,
@@ -133,14 +136,6 @@ def _rotation(document: Mapping[str, Any], number: int) -> dict[str, Any]:
         "rotation_of": document["doc_id"],
         "rotation": number,
     }
-
-
-def _relettered(line: str, option: str, new: str) -> str:
-    """Return an option line with another letter before its text; a line without a letter stays as it is."""
-    before = _LETTER.match(line)
-    if before is None or line[before.end() :].strip() != option.strip():
-        return line
-    return f"{before[1]}{new}{line[before.end(2) :]}"
 
 
 def images_of(document: Document) -> Shown:
@@ -157,7 +152,13 @@ def swapped_images(documents: Documents) -> list[Shown]:
     that are connected by a patient, an image's name or an identical file. Questions on the same images get the same
     other images; as many, and volumes for volumes.
     """
-    from_pairs = _within_pairs(documents) if "pair_id" in documents[0] else [None] * len(documents)
+    from_pairs: list[Shown | None] = []
+    at = {(row.get("pair_id"), row.get("position")): row for row in documents}
+    for row in documents:  # None where a pair lacks one of its two, or both show the same image
+        partner = at.get((row["pair_id"], 3 - row["position"])) if "pair_id" in row else None
+        images = images_of(partner) if partner else ()
+        same = [image.sha256 for image in images] == [image.sha256 for image in images_of(row)]
+        from_pairs.append(None if partner is None or same else images)
     if None not in from_pairs:
         return [images for images in from_pairs if images is not None]
     originals = [images_of(document) for document in documents]
@@ -169,18 +170,6 @@ def swapped_images(documents: Documents) -> list[Shown]:
     clusters = connected_components(keys)
     others = _between_clusters(dict(zip(originals, clusters, strict=True)), str(documents[0].get("dataset")))
     return [others[originals[row]] if images is None else images for row, images in enumerate(from_pairs)]
-
-
-def _within_pairs(documents: Documents) -> list[Shown | None]:
-    """Return the partner's image; None where a pair lacks one of its two, or both show the same image."""
-    at = {(document["pair_id"], document["position"]): document for document in documents}
-    others: list[Shown | None] = []
-    for document in documents:
-        partner = at.get((document["pair_id"], 3 - document["position"]))
-        images = images_of(partner) if partner else ()
-        same = [image.sha256 for image in images] == [image.sha256 for image in images_of(document)]
-        others.append(None if partner is None or same else images)
-    return others
 
 
 def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown, Shown]:

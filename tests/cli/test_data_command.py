@@ -53,9 +53,9 @@ def test_show(medtasks, fails):
         "  size:     352 questions, 228 images, 26 MB",
         "  licence:  questions and labels MIT; images under the licence of each PubMed Central article",
         "  source:   https://github.com/AIF4S/MediConfusion at a3045b03a0a2b5e9f051842e3fd088ed0861f2b6",
-        "  --source: dataset.json or dataset.csv and images/<number>.jpg",
+        "  --source: dataset.json and images/<number>.jpg",
     ]
-    layout = "  --source: the Hub's MM/test.jsonl or the authors' medxpertqa_mm_input.jsonl, and images.zip or"
+    layout = "  --source: the Hub's MM/test.jsonl, and images.zip or"
     assert layout in medtasks("data", "show", "medevalkit_medxpertqa_mm").out
     fails(["data", "show", "mediconfuson"], "did you mean 'mediconfusion'?")
 
@@ -84,7 +84,7 @@ def test_unknown_dataset_and_wrong_source(fails, tmp_path):
     for command in ("prepare", "verify"):
         fails(["data", command, "mediconfussion"], "unknown dataset 'mediconfussion'; did you mean 'mediconfusion'?")
     nowhere = ["data", "prepare", "mediconfusion", "--source", tmp_path / "[no]where"]
-    fails(nowhere, "[no]where holds neither dataset.json nor")
+    fails(nowhere, "[no]where holds no dataset.json")
     fails(["data", "prepare", "mediconfusion", "--source", "x" * 5000], "File name too long")
 
 

@@ -7,14 +7,13 @@ import pytest
 
 from medtasks.data import label_of, path_of, provenance_of
 from medtasks.data.catalogue import CATALOGUE, MEDICONFUSION, dataset_info
-from medtasks.data.dataset_lookup import prepared_folder, preparing_again
+from medtasks.data.dataset_lookup import preparing_again
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare, recipe_of, verify
-from medtasks.data.prepare.prepare_dataset import prepare as prepare_by_name
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.selecting import SELECTABLE
-from medtasks.errors import DatasetNotPrepared, UnknownName
+from medtasks.errors import UnknownName
 from medtasks.home import dataset_folder, dataset_holding, datasets_folder, written_whole
 from medtasks.home import home as home_folder
 
@@ -33,7 +32,7 @@ def test_catalogue(refuses):
     with refuses(f"unknown dataset 'xyz'. All {len(CATALOGUE)}: medtasks data list", kind=UnknownName):
         dataset_info("xyz")
     with refuses("did you mean 'mediconfusion'?", kind=UnknownName):
-        prepare_by_name("medi_confusion", Options())
+        prepare("medi_confusion", Options())
 
 
 def test_every_dataset_has_a_recipe_or_is_a_part():
@@ -55,18 +54,6 @@ def test_golden_mediconfusion_catalogue(test_data):
     assert {name: file_sha256(folder / name) for name in MEDICONFUSION.sha256} == MEDICONFUSION.sha256
 
 
-def test_the_path_is_a_plain_string_prepared_or_not(home, final):
-    assert type(path_of.mediconfusion) is str
-    assert path_of.mediconfusion == str(final)
-    assert label_of.mediconfusion_ps == "mediconfusion_ps"
-
-
-def test_a_folder_without_manifest_is_not_prepared(prepared, final, refuses):
-    (final / "manifest.json").unlink()
-    with refuses("is not prepared", kind=DatasetNotPrepared):
-        prepared_folder("mediconfusion")
-
-
 @each_row("module", [path_of, provenance_of])
 @each_row("name", ["medhevall", "__path__"])
 def test_unknown_dataset_is_an_attribute_error_that_lists_the_known(module, name):
@@ -74,14 +61,10 @@ def test_unknown_dataset_is_an_attribute_error_that_lists_the_known(module, name
         getattr(module, name)
 
 
-def test_provenance(prepared):
-    facts = provenance_of.mediconfusion
-    assert facts["fingerprint"] == prepared.fingerprint
-    assert facts["left_out"] == []
-    assert (facts["sample"], facts["complete"], facts["rows"]) == (True, True, 32)
-
-
-def test_provenance_of_an_unprepared_or_damaged_set_is_the_sentence(home, final):
+def test_an_unprepared_or_damaged_set(home, final):
+    assert path_of.mediconfusion == str(final)
+    assert type(path_of.mediconfusion) is str
+    assert label_of.mediconfusion_ps == "mediconfusion_ps"
     assert provenance_of.mediconfusion.keys() == {"error"}
     assert "medtasks data prepare mediconfusion" in provenance_of.mediconfusion["error"]
     final.mkdir(parents=True)
@@ -89,20 +72,21 @@ def test_provenance_of_an_unprepared_or_damaged_set_is_the_sentence(home, final)
     assert "is damaged" in provenance_of.mediconfusion["error"]
 
 
-def test_labels(prepared, final):
+def test_labels_and_provenance(prepared, final):
+    facts = provenance_of.mediconfusion
+    assert (facts["fingerprint"], facts["left_out"]) == (prepared.fingerprint, [])
+    assert (facts["sample"], facts["complete"], facts["rows"]) == (True, True, 32)
     for task in ("mediconfusion", "mediconfusion_gd", "mediconfusion_not_written_yet"):
-        prepared.write(final)
-        assert getattr(label_of, task) == f"{task} [SAMPLE DATA]"
-        prepared.model_copy(update={"sample": False, "complete": False}).write(final)
-        assert getattr(label_of, task) == f"{task} [INCOMPLETE DATA]"
-        prepared.model_copy(update={"sample": False}).write(final)
-        assert getattr(label_of, task) == task
-
-
-@each_row("name", ["mediconfusions", "medi", "__path__"])
-def test_label_of_an_unknown_task(name):
-    with pytest.raises(AttributeError, match="no dataset name is the beginning of task name"):
-        getattr(label_of, name)
+        for change, mark in (
+            ({}, " [SAMPLE DATA]"),
+            ({"sample": False, "complete": False}, " [INCOMPLETE DATA]"),
+            ({"sample": False}, ""),
+        ):
+            prepared.model_copy(update=change).write(final)
+            assert getattr(label_of, task) == f"{task}{mark}"
+    for name in ("mediconfusions", "medi", "__path__"):
+        with pytest.raises(AttributeError, match="no dataset name is the beginning of task name"):
+            getattr(label_of, name)
 
 
 def test_moved_home_still_works(prepared, home, tmp_path, monkeypatch):

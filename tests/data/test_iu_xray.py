@@ -1,4 +1,4 @@
-"""IU X-Ray: Open-i's layout packed and unpacked, R2Gen's, and broken copies of all of them."""
+"""IU X-Ray: Open-i's archives, R2Gen's files, and broken copies of both."""
 
 import json
 
@@ -23,17 +23,14 @@ def prepared(source, **options):
 
 
 @pytest.fixture
-def open_i(tmp_path):
-    return sources.put_open_i(tmp_path / "open_i")
-
-
-@pytest.fixture
 def r2gen(tmp_path):
     return sources.put_r2gen(tmp_path / "iu_xray")
 
 
-def test_open_i(open_i, home):
-    manifest, documents = prepared(open_i)
+def test_open_i(home, published, monkeypatch, tmp_path):
+    unpacked = sources.put_open_i(tmp_path / "open_i")
+    wanted = [(unpacked / "NLMCXR_png" / f"{image}.png").read_bytes() for image in sources.STUDIES[10][2]]
+    manifest, documents = prepared(sources.pack(unpacked))
     assert (manifest.rows, manifest.images, manifest.complete, manifest.access) == (2, 3, True, "public")
     assert manifest.revision == "all of Open-i with findings"
     assert manifest.left_out == (
@@ -50,26 +47,13 @@ def test_open_i(open_i, home):
         "report": "The heart is XXXX.\n\nNo & nothing.",
     }
     folder = dataset_folder(NAME)
-    wanted = [open_i / "NLMCXR_png" / f"{image}.png" for image in sources.STUDIES[10][2]]
-    assert [(folder / file).read_bytes() for file in second["image_files"]] == [path.read_bytes() for path in wanted]
+    assert [(folder / file).read_bytes() for file in second["image_files"]] == wanted
     assert list(verify(NAME)) == []
-
-
-def test_packed_is_the_same(open_i, home, tmp_path):
-    expected = prepared(open_i)[1]
-    assert prepared(sources.pack(open_i))[1] == expected
-    (tmp_path / "above").mkdir()
-    open_i.rename(tmp_path / "above" / "open_i")
-    assert prepared(tmp_path / "above")[1] == expected
-
-
-def test_other_folders_are_the_same(open_i, home):
-    expected = prepared(open_i)[1]
-    (open_i / "NLMCXR_png").rename(open_i / "images")
-    assert prepared(open_i)[1] == expected
-    for path in (open_i / "images").iterdir():
-        path.rename(open_i / path.name)
-    assert prepared(open_i)[1] == expected
+    for path in unpacked.glob("*.tgz"):
+        published.files[f"imgs/collections/{path.name}"] = path.read_bytes()
+    monkeypatch.setattr(iu_xray, "_OPEN_I", f"{published.url}/imgs/collections")
+    manifest = prepare(NAME, Options())
+    assert (manifest.rows, manifest.source) == (2, "https://openi.nlm.nih.gov/faq")
 
 
 def test_r2gen(r2gen, home):
@@ -79,21 +63,8 @@ def test_r2gen(r2gen, home):
     assert [document["doc_id"] for document in documents] == ["CXR7_IM-0007", "CXR5_IM-0005"]  # as published
     assert (documents[0]["report"], documents[0]["indication"]) == ("Report 7.", None)
     assert [len(document["image_files"]) for document in documents] == [2, 2]
-
-
-def test_r2gen_counts_where_both_are(r2gen, home):
-    sources.put_open_i(r2gen)
-    assert prepared(r2gen)[0].rows == 2
-    assert load_documents(NAME)[0]["doc_id"] == "CXR7_IM-0007"
-
-
-def test_download(home, published, monkeypatch, tmp_path):
-    packed = sources.pack(sources.put_open_i(tmp_path / "open_i"))
-    for path in packed.glob("*.tgz"):
-        published.files[f"imgs/collections/{path.name}"] = path.read_bytes()
-    monkeypatch.setattr(iu_xray, "_OPEN_I", f"{published.url}/imgs/collections")
-    manifest = prepare(NAME, Options())
-    assert (manifest.rows, manifest.source) == (2, "https://openi.nlm.nih.gov/faq")
+    sources.pack(sources.put_open_i(r2gen))  # where both are, R2Gen's counts
+    assert prepared(r2gen)[0].revision == "test split of R2Gen"
 
 
 def annotation(**fields):
@@ -110,10 +81,7 @@ REPORT, IMAGES = "ecgen-radiology/2.xml", "NLMCXR_png"
 BROKEN = {
     "open_i": [
         (cut(f"{IMAGES}/CXR10_IM-0002-2001.png", 50), "10.xml: its image CXR10_IM-0002-2001.png is broken"),
-        (
-            both(lost(f"{IMAGES}/CXR2_IM-0652-1001.png"), sources.pack),
-            "2.xml: its image CXR2_IM-0652-1001.png is missing",
-        ),
+        (lost(f"{IMAGES}/CXR2_IM-0652-1001.png"), "2.xml: its image CXR2_IM-0652-1001.png is missing"),
         (cut(REPORT, -20), "2.xml is no whole XML file", "download NLMCXR_reports.tgz again"),
         (changed(REPORT, lambda data: data.replace(b"uId", b"id")), "2.xml has no uId; it is no report of Open-i"),
         (text(REPORT, 'id="CXR2"', 'id="CXR10"'), "10.xml has the id 'CXR10' of 2.xml; ids must be unique"),
@@ -126,11 +94,7 @@ BROKEN = {
                 lambda archive: written(archive, b""),
             )
         ),
-        (
-            both(sources.pack, lost("NLMCXR_reports.tgz")),
-            "holds no NLMCXR_reports.tgz of Open-i, no folder ecgen-radiology",
-            "annotation.json",
-        ),
+        (both(sources.pack, lost("NLMCXR_reports.tgz")), "no NLMCXR_reports.tgz of Open-i and no annotation.json"),
     ],
     "r2gen": [
         (lost("images/CXR5_IM-0005/0.png"), "annotation.json test row 2: its image CXR5_IM-0005/0.png is missing"),
@@ -148,12 +112,14 @@ BROKEN = {
 def test_broken_sources(layout, damage, parts, tmp_path, home, refuses):
     source = sources.put_open_i(tmp_path / "x") if layout == "open_i" else sources.put_r2gen(tmp_path / "x")
     damage(source)
+    if (source / IMAGES).is_dir():
+        sources.pack(source)
     with refuses(*parts, kind=SourceError):
         prepare(NAME, Options(source))
     assert not dataset_folder(NAME).exists()
 
 
-def test_broken_images_are_left_out_on_request(open_i, home):
-    cut(f"{IMAGES}/CXR10_IM-0002-2001.png", 50)(open_i)
-    assert len(prepared(open_i, allow_incomplete=True)[1]) == 1
-    assert len(prepared(sources.pack(open_i), allow_incomplete=True)[1]) == 1
+def test_broken_images_are_left_out_on_request(tmp_path, home):
+    source = sources.put_open_i(tmp_path / "open_i")
+    cut(f"{IMAGES}/CXR10_IM-0002-2001.png", 50)(source)
+    assert len(prepared(sources.pack(source), allow_incomplete=True)[1]) == 1

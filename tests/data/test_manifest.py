@@ -5,9 +5,7 @@ import json
 from PIL import Image
 
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, pixels_fingerprint, read_facts, text_fingerprint
-from medtasks.data.document_store import BATCH, DocumentBatches
 from medtasks.data.images.decoding import REFERENCE
-from medtasks.data.schema import CHOICE, arrow_schema, choice_document
 from medtasks.errors import SourceError
 
 from ..tables import each_row
@@ -75,20 +73,3 @@ def test_pixel_digest_is_of_the_picture_and_the_fingerprint_knows_which_is_whose
     assert turned.sha256 != first.sha256
     assert pixels_fingerprint({"1": first, "2": turned}) == pixels_fingerprint({"2": turned, "1": first})
     assert pixels_fingerprint({"1": first, "2": turned}) != pixels_fingerprint({"1": turned, "2": first})
-
-
-def packed_documents(count):
-    shown = {"dataset": "d", "image_files": [], "image_sha256": []}
-    return [{**choice_document(str(n), f"Wie groß {n}?", ["a", "b"], n % 2), **shown} for n in range(count)]
-
-
-@each_row("count", [0, 1, BATCH, 2 * BATCH + 3])
-def test_packed_documents_are_the_same(count):
-    plain = packed_documents(count)
-    batches = DocumentBatches(arrow_schema(CHOICE), plain)
-    assert (len(batches), bool(batches), list(batches)) == (count, count > 0, plain)
-    assert text_fingerprint(batches) == text_fingerprint(plain)
-    table = batches.table()
-    assert table.to_pylist() == plain
-    assert table.column_names == list(plain[0] if plain else CHOICE)
-    assert max((column.num_chunks for column in table.columns), default=0) <= 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.sources.bundled_sample import Sheet, head, write_sample_source
+from medtasks.data.sources.bundled_sample import write_sample_source
 
 from ..tables import each_row
 
@@ -17,7 +17,6 @@ FIELDS = {
     *("BiomedCLIP_sim", "DINO_sim", "question", "option_A", "option_B", "im_1_correct", "im_2_correct"),
     *("AI_question", "AI_option_A", "AI_option_B"),
 }
-TYPES = {"category": list, "im_1_local": int, "im_2_local": int, "BiomedCLIP_sim": float, "DINO_sim": float}
 CATEGORIES = {
     *("Cerebral", "Vascular", "Head and Neck", "Spinal", "Musculoskeletal", "Cardiac", "Gastrointestinal"),
     *("Pulmonary", "Nuclear Medicine"),
@@ -50,47 +49,33 @@ def difference(first: np.ndarray, second: np.ndarray) -> float:
 
 def test_records_have_the_published_fields_and_balanced_keys(records):
     assert list(records) == [str(90001 + n) for n in range(16)]
+    labels: dict[int, list[str]] = {}
     for record in records.values():
         assert set(record) == FIELDS
         assert record["option_A"] != record["option_B"]
-        for name, value in record.items():
-            assert type(value) is TYPES.get(name, TYPES["category"] if name.startswith("category") else str), name
-            assert value != ""
+        for n in (1, 2):
+            assert labels.setdefault(record[f"im_{n}_local"], record[f"category_{n}"]) == record[f"category_{n}"]
     assert len({record["question"] for record in records.values()}) == 16
     keys = Counter((record["im_1_correct"], record["im_2_correct"]) for record in records.values())
     assert keys == {("A", "B"): 8, ("B", "A"): 8}
-
-
-def test_pictures_keep_their_categories_and_some_are_used_twice(records):
-    labels: dict[int, list[str]] = {}
-    uses = [(record[f"im_{n}_local"], record[f"category_{n}"]) for record in records.values() for n in (1, 2)]
-    for picture, categories in uses:
-        assert labels.setdefault(picture, categories) == categories
-    assert {label for found in labels.values() for label in found} == CATEGORIES
-    assert {len(found) for found in labels.values()} == {1, 2}
-    used = Counter(picture for picture, _ in uses)
+    assert {label for categories in labels.values() for label in categories} == CATEGORIES
+    used = Counter(record[f"im_{n}_local"] for record in records.values() for n in (1, 2))
     assert (sum(count == 2 for count in used.values()) >= 3, max(used.values())) == (True, 2)
-    assert len({(record["im_1_local"], record["im_2_local"]) for record in records.values()}) == 16
 
 
 def test_exactly_the_named_images_are_there_decode_and_differ_within_a_pair(folder, records):
     named = {f"{record[f'im_{n}_local']}.jpg" for record in records.values() for n in (1, 2)}
     assert {path.name for path in (folder / "images").iterdir()} == named
-    modes, sizes = set(), set()
+    modes = set()
     for name in named:
         with Image.open(folder / "images" / name) as image:
             image.load()
             assert (image.format, 224 <= image.width <= 320) == ("JPEG", True)
             modes.add(image.mode)
-            sizes.add(image.size)
-    assert (modes, len(sizes) >= 10) == ({"L", "RGB"}, True)
+    assert modes == {"L", "RGB"}
     for pair_id, record in records.items():
         first, second = (grey(folder, record[f"im_{n}_local"]) for n in (1, 2))
         assert difference(first, second) > SMALLEST_DIFFERENCE, pair_id
-    sheet = Sheet((256, 300))
-    head(sheet)
-    first, second = (np.asarray(sheet.finished(seed).resize((96, 96)), dtype=float) for seed in (1, 2))
-    assert 0 < difference(first, second) < 0.7 * SMALLEST_DIFFERENCE  # the grain alone is no clear difference
 
 
 def test_bytes_are_the_same_every_time_and_small(folder, tmp_path):

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.table_files import csv_table, listed_records
+from medtasks.data.prepare.source_files import SourceFile, csv_table, listed_records
 from medtasks.errors import SourceError
 
 from ..multimedeval_sources import put_zip
@@ -25,21 +24,12 @@ def test_lists_are_read_as_json_does(tmp_path, text, encoding):
     assert [row.place for row in rows] == [f"list.json row {number}" for number in range(1, len(rows) + 1)]
 
 
-@each_row("text", ["", '[{"a": 1}', '[{"a": 1},]', '{"a": 1', "[" * 9999, "\ufffe"])
-def test_what_is_no_json(tmp_path, text):
+@each_row("data", [b"", b'[{"a": 1}', b'[{"a": 1},]', b"[" * 9999, b'[{"a": "\xff"}]'])
+def test_what_is_no_json(tmp_path, data):
     path = tmp_path / "list.json"
-    path.write_bytes(text.encode())
-    with pytest.raises((ValueError, RecursionError)):
-        json.loads(text)
+    path.write_bytes(data)
     with pytest.raises(SourceError, match=r"^list\.json is no JSON \("):
         list(listed_records(SourceFile(path), ["a"]).rows())
-
-
-def test_bytes_that_are_no_text(tmp_path):
-    path = tmp_path / "list.json"
-    path.write_bytes(b'[{"a": "\xff"}]')
-    with pytest.raises(SourceError, match="is no JSON"):
-        listed_records(SourceFile(path), ["a"])
 
 
 TEXT = 'id,split,note\n1,test,"two\nlines"\n2,train,"a, b"\n3,test,\n4,test\n'
@@ -59,9 +49,9 @@ def test_rows_that_belong(table):
     rows = table(TEXT, columns=("id", "note"), belongs=lambda row: row["id"] != "2")
     assert rows.count() == 3
     assert [(row.place, row.index, row.values) for row in rows.rows()] == [
-        ("a.csv row 1", 0, {"id": "1", "note": "two\nlines"}),
-        ("a.csv row 3", 1, {"id": "3", "note": ""}),
-        ("a.csv row 4", 2, {"id": "4", "note": ""}),
+        ("a.csv row 1", 0, {"id": "1", "split": "test", "note": "two\nlines"}),
+        ("a.csv row 3", 1, {"id": "3", "split": "test", "note": ""}),
+        ("a.csv row 4", 2, {"id": "4", "split": "test", "note": ""}),
     ]
     assert [row.place for row in rows.rows({1})] == ["a.csv row 3"]
 
@@ -72,20 +62,15 @@ def test_evenly_spread_rows(table):
     assert spread == [str(int(i / 5 * 23)) for i in range(5)]
 
 
-@each_row("mark", [b"", b"\xef\xbb\xbf"])
-def test_compressed_and_marked(table, mark):
-    data = gzip.compress(mark + TEXT.encode().replace(b"\n", b"\r\n"))
+def test_compressed_and_marked(table):
+    data = gzip.compress(b"\xef\xbb\xbf" + TEXT.encode().replace(b"\n", b"\r\n"))
     assert [row.values["id"] for row in table(data, "a.csv.gz").rows()] == ["1", "2", "3", "4"]
-
-
-def test_more_values_than_columns(table):
-    assert [row.values for row in table("id,split\n1,test,7,8\n").rows()] == [{"id": "1", "split": "test"}]
 
 
 def test_an_archive_member(tmp_path):
     archive = put_zip(tmp_path / "a.zip", {"inner/a.csv": TEXT})
     (first, *_) = csv_table(SourceFile(archive, "inner/a.csv"), ("id",)).rows()
-    assert (first.place, first.values) == ("a.zip/a.csv row 1", {"id": "1"})
+    assert (first.place, first.text("id")) == ("a.zip/a.csv row 1", "1")
 
 
 @each_row(

@@ -19,7 +19,7 @@ from medtasks.audit.scoring import score_replies
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents, publish, work_folder
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.decoding import ImageStore
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import RepliesError

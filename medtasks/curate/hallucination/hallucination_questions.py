@@ -52,8 +52,7 @@ from medtasks.curate.study import (
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.images.decoding import LINEAR, decoded, fault_of_kind
-from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.table_files import SourceRow, json_lines
+from medtasks.data.prepare.source_files import SourceFile, SourceRow, json_lines
 from medtasks.data.samples import letter
 from medtasks.data.sources.medheval_gold import YES_NO, Flag, normalised, parsed_options, resolve_choice, resolve_yes_no
 from medtasks.data.sources.medheval_sets import BINARY, COMPONENTS, HALLUCINATIONS

@@ -1,4 +1,4 @@
-"""Decoding of image files for models: to RGB pixels of 8 bits, by one of two rules.
+"""Decoding of image files for models, to RGB pixels of 8 bits by one of two rules, and storing them for a dataset.
 
 ==========================  =======================================  ===========================================
 the file holds              ``linear``                               ``reference``
@@ -23,13 +23,17 @@ A strict decoder is part of both: a cut file is an error, whatever the process i
 
 import contextlib
 import enum
+import hashlib
+import io
 import math
+import os
 import re
 import struct
+import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from PIL import Image, UnidentifiedImageError
@@ -43,6 +47,7 @@ from medtasks.data.images.strict_pillow import (
     UnreadableImage,
     strict_decoding,
 )
+from medtasks.data.images.volume_files import ENDING, volume_digests
 from medtasks.errors import MedTasksError
 
 AS_STORED = "8 bits as stored"
@@ -272,3 +277,132 @@ def _head(source: Source) -> bytes:
     head = source.read(_HEAD_BYTES)
     source.seek(0)
     return head
+
+
+FOLDER = "images"
+VOLUME = "volume"
+"""The conversion of a volume, which models read as a file or as slices."""
+_DIGITS = 16  # of a digest in a file's name
+_BAND = 1 << 22  # bytes of pixels that are hashed at once
+_DISK_BLOCK = 4096  # bytes; compressing what fits into one saves no room
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """One image of the dataset."""
+
+    file: str  # path below the dataset's folder
+    sha256: str  # of the file's bytes
+
+    @property
+    def image_id(self) -> str:
+        """The same for equal files, and for equal pixels where images come as pixels."""
+        return PurePosixPath(self.file).name.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """Facts of an image's pixels."""
+
+    sha256: str  # of size and RGB pixels, as a model sees them; of a volume, of its unpacked file
+    conversions: tuple[str, ...] = ()  # from the file, see :class:`.decoding.DecodedImage`
+
+
+class ImageStore:
+    """Writes images below ``folder``, equal ones once, and records the facts of their pixels, as models will see them.
+
+    Several threads may add images at once. Adding raises UnreadableImage for a file that is truncated, no image or of
+    an unclear range, and another OSError where it may not be read or the disk is full.
+    """
+
+    def __init__(self, folder: Path, decoding: Decoding = REFERENCE) -> None:
+        self.folder = folder
+        self.decoding = decoding
+        self._facts: dict[str, ImageFacts] = {}
+        self._storing: dict[str, threading.Lock] = {}  # by file, so that threads decode an image once
+
+    @property
+    def facts(self) -> dict[str, ImageFacts]:
+        """Facts of each image, by file."""
+        return dict(self._facts)
+
+    def add_bytes(self, data: bytes, name: str | None = None) -> StoredImage:
+        """Store an encoded image as it is, under a name, which then is its own alone, or one after its content."""
+        digest = hashlib.sha256(data).hexdigest()
+        name = name or f"{digest[:_DIGITS]}.{ending_of(data)}"
+        file = self._store(data, name, lambda: image_facts(decoded(io.BytesIO(data), self.decoding)))
+        return StoredImage(file, digest)
+
+    def add_file(self, path: Path, name: str | None = None) -> StoredImage:
+        """Store a copy of an image file, see :meth:`add_bytes`."""
+        return self.add_bytes(path.read_bytes(), name)
+
+    def add_pixels(self, image: Image.Image, conversion: str | None = None) -> StoredImage:
+        """Store an image that comes as pixels (mode L or RGB), as PNG; ``conversion`` names how they were made."""
+        made = () if conversion is None else (conversion,)
+        facts = ImageFacts(pixels_sha256(image.convert("RGB")), (*made, *flat_mark(image)))
+        buffer = io.BytesIO()
+        tiny = image.width * image.height * len(image.getbands()) <= _DISK_BLOCK
+        image.save(buffer, "PNG", compress_level=0 if tiny else 1)
+        # Named after its pixels: another build of the compression library writes other bytes for the same image.
+        data = buffer.getvalue()
+        file = self._store(data, f"{facts.sha256[:_DIGITS]}.png", lambda: facts)
+        return StoredImage(file, hashlib.sha256(data).hexdigest())
+
+    def add_volume(self, path: Path) -> StoredImage:
+        """Link to the file of a volume, which is not copied."""
+        digests = volume_digests(path)
+        file = f"{FOLDER}/{digests.file[:_DIGITS]}{ENDING}"
+        self._facts[file] = ImageFacts(digests.voxels, (VOLUME,))
+        link = self.folder / file
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(path.resolve())
+        return StoredImage(file, digests.file)
+
+    def _store(self, data: bytes, name: str, facts: Callable[[], ImageFacts]) -> str:
+        """Store a file not seen before, asking for its ``facts``, and return its path below the dataset's folder."""
+        file = f"{FOLDER}/{name}"
+        with self._storing.setdefault(file, threading.Lock()):
+            if file not in self._facts:
+                self._facts[file] = facts()
+                path = self.folder / file
+                # A file that an interruption cut short is found here, by its content, and written again.
+                if not path.is_file() or path.read_bytes() != data:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(data)
+        return file
+
+    def keep_only(self, files: set[str]) -> None:
+        """Delete images of an earlier attempt that the documents do not name."""
+        for folder, _, names in os.walk(self.folder / FOLDER, topdown=False):
+            below = os.path.relpath(folder, self.folder).replace(os.sep, "/")
+            for name in names:
+                if f"{below}/{name}" not in files:
+                    os.unlink(os.path.join(folder, name))
+            if not os.listdir(folder):
+                os.rmdir(folder)
+
+
+def image_facts(seen: DecodedImage) -> ImageFacts:
+    """Return the facts of a decoded image."""
+    return ImageFacts(pixels_sha256(seen.pixels), seen.conversions)
+
+
+def pixels_sha256(pixels: Image.Image) -> str:
+    """Return the SHA-256 of an RGB image's size and pixels."""
+    digest = hashlib.sha256(f"{pixels.width}x{pixels.height}:".encode())
+    rows = max(1, _BAND // max(1, 3 * pixels.width))
+    for top in range(0, pixels.height, rows):  # in bands: all bytes at once would be another copy of the image
+        band = (0, top, pixels.width, min(top + rows, pixels.height))
+        digest.update((pixels if rows >= pixels.height else pixels.crop(band)).tobytes())
+    return digest.hexdigest()
+
+
+def ending_of(data: bytes) -> str:
+    """Return the ending for the name of a file that holds this encoded image, by its first bytes."""
+    if data.startswith(b"\xff\xd8"):
+        return "jpg"
+    if is_dicom(data):
+        return "dcm"
+    return "png" if data.startswith(b"\x89PNG") else "img"

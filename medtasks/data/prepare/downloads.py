@@ -127,8 +127,28 @@ def download(published: Published, target: Path, backoff_s: float | None = None)
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.part")
+
+    def proceed() -> None:
+        arrived = partial.stat().st_size if partial.exists() else 0
+        # An encoded body would have another length than the file, and other offsets.
+        headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={arrived}-"} if arrived else {})}
+        asking = functools.partial(requests.get, published.url, headers=headers, timeout=_TIMEOUT_S, stream=True)
+        with answer_to(asking, target.name) as answer:
+            if answer.status_code == requests.codes.requested_range_not_satisfiable:
+                partial.unlink()
+            answer.raise_for_status()
+            resumed = answer.status_code == requests.codes.partial_content
+            before = arrived if resumed else 0
+            total = (int(answer.headers.get("Content-Length", 0)) + before) or None
+            bar = tqdm(
+                desc=f"Downloading {target.name}", total=total, initial=before, unit="B", unit_scale=True, disable=None
+            )
+            with bar, partial.open("ab" if resumed else "wb") as stream:
+                for piece in answer.iter_content(_PIECE):
+                    bar.update(stream.write(piece))
+
     try:
-        patiently(_ATTEMPTS, _BACKOFF_S if backoff_s is None else backoff_s)(_continue, published.url, partial)
+        patiently(_ATTEMPTS, _BACKOFF_S if backoff_s is None else backoff_s)(proceed)
     except Failure as failure:
         error = failure.__cause__
         what = f"HTTP {error.response.status_code}" if isinstance(error, requests.HTTPError) else type(error).__name__
@@ -142,26 +162,6 @@ def download(published: Published, target: Path, backoff_s: float | None = None)
         raise SourceError(f"{published.url} did not arrive as published (its checksum differs); try again later")
     partial.replace(target)
     return target
-
-
-def _continue(url: str, partial: Path) -> None:
-    arrived = partial.stat().st_size if partial.exists() else 0
-    # An encoded body would have another length than the file, and other offsets.
-    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={arrived}-"} if arrived else {})}
-    asking = functools.partial(requests.get, url, headers=headers, timeout=_TIMEOUT_S, stream=True)
-    with answer_to(asking, partial.stem) as answer:
-        if answer.status_code == requests.codes.requested_range_not_satisfiable:
-            partial.unlink()
-        answer.raise_for_status()
-        resumed = answer.status_code == requests.codes.partial_content
-        kept = arrived if resumed else 0
-        total = (int(answer.headers.get("Content-Length", 0)) + kept) or None
-        bar = tqdm(
-            desc=f"Downloading {partial.stem}", total=total, initial=kept, unit="B", unit_scale=True, disable=None
-        )
-        with bar, partial.open("ab" if resumed else "wb") as stream:
-            for piece in answer.iter_content(_PIECE):
-                bar.update(stream.write(piece))
 
 
 def hub_download(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> Path:

@@ -19,12 +19,11 @@ from tqdm import tqdm
 
 from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.dataset_manifest import Manifest, measured
-from medtasks.data.document_store import SCRATCH, DocumentBatches, Documents, publish, work_folder
-from medtasks.data.images.decoding import REFERENCE, Decoding
-from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.document_store import SCRATCH, Documents, publish, work_folder
+from medtasks.data.images.decoding import REFERENCE, Decoding, ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
-from medtasks.data.prepare.table_files import SourceRow, SourceTable
-from medtasks.data.schema import Columns, Document, arrow_schema, image_columns, image_digests, image_key
+from medtasks.data.prepare.source_files import SourceRow, SourceTable, hub_table
+from medtasks.data.schema import Columns, Document, image_columns, image_digests, image_key
 from medtasks.errors import SourceError
 
 _NAMED = 3
@@ -69,7 +68,7 @@ def images_row(
         image = f"its image {name}".strip()
         try:
             stored.append(add())
-        except FileNotFoundError:
+        except (FileNotFoundError, KeyError):
             return PublishedRow(location, None, cause=f"{image} is missing")
         except (UnreadableImage, SourceError) as error:  # the latter from a damaged archive
             fault = "cannot be read" if isinstance(error, UnclearRange | NoReader) else "is broken"
@@ -165,7 +164,7 @@ def _gather(
     info: DatasetInfo, recipe: SourceRecipe, rows: Iterable[PublishedRow]
 ) -> tuple[Documents, list[str], list[str]]:
     """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
-    documents = DocumentBatches(arrow_schema(recipe.columns))
+    documents: list[Document] = []
     causes: list[str] = []
     outside: Counter[str] = Counter()
     places: dict[str, str] = {}
@@ -207,19 +206,12 @@ def _files(documents: Iterable[Mapping[str, Any]]) -> set[str]:
 # Bytes of a file. Larger ones are decoded one at a time: each thread keeps the memory that it needed once.
 _LARGE = 1 << 19
 ReadFile = Callable[[str], bytes]
-"""Reads a file of a source by its name, FileNotFoundError where there is no such file."""
+"""Reads a file of a source by its name, FileNotFoundError or KeyError where there is no such file."""
 
 
-@contextlib.contextmanager
-def by_name(files: Mapping[str, Callable[[], bytes]]) -> Iterator[ReadFile]:
-    """Yield a function that reads one of these files."""
-
-    def read(name: str) -> bytes:
-        if name not in files:
-            raise FileNotFoundError(name)
-        return files[name]()
-
-    yield read
+def by_name(files: Mapping[str, Callable[[], bytes]]) -> AbstractContextManager[ReadFile]:
+    """Return a function that reads one of these files, within a block."""
+    return contextlib.nullcontext(lambda name: files[name]())
 
 
 class UnusableRow(Exception):
@@ -234,11 +226,15 @@ class TableReader:
     """Reading of a benchmark whose splits are tables; every benchmark has a class of its own."""
 
     columns: Columns  # of its documents
+    required: Sequence[str] = ()  # columns of the table; also those that not every copy has
+    optional: Sequence[str] = ()
+    hub_folder = "data"  # of the Hub's parquet files
     embedded: Sequence[str] = ()  # columns of the table with an image file in each, or none; shown in this order
+    image_name = ""  # column with the name of an image file
 
     def table(self, source: Path, split: str) -> SourceTable:
-        """Find a split in a source."""
-        raise NotImplementedError
+        """Find a split in a source, by default in the Hub's parquet files."""
+        return hub_table(source, split, self.required, self.optional, self.hub_folder)
 
     def document(self, row: SourceRow, split: str) -> Document:
         """Return the document of a row of a split; UnusableRow if it gives none."""
@@ -246,7 +242,7 @@ class TableReader:
 
     def named(self, row: SourceRow) -> Sequence[str]:
         """Return the names of a row's images, in the order shown."""
-        return ()
+        return [row.text(self.image_name)] if self.image_name else ()
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         """Open the image files of a source."""

@@ -7,26 +7,18 @@ the n-th mask and the n-th contour question with the same texts, answer and grou
 """
 
 import binascii
-import contextlib
-import csv
 import functools
-import itertools
-import re
-import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
-from tqdm import tqdm
-
 from medtasks.data.catalogue import GMAI, DatasetInfo
-from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.prepare.downloads import file_md5, hub_download
-from medtasks.data.prepare.source_files import not_found, required_file
+from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable, csv_table, not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import ReadValues, SourceRow, SourceTable
 from medtasks.data.samples import option_index
 from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER, Columns, Document
 from medtasks.errors import SourceError
@@ -40,18 +32,7 @@ _GROUPS = {
     "keyword": "category",
     "original_task": "original task",
 }
-_FAULT, _BROKEN, _SHOWN = "fault of the row", "fault of the image", "row of the image"  # no names of columns
-
-
-def _columns(path: Path, header: Sequence[str]) -> list[str]:
-    """Return normalised column names: lower case, but for the capitals that name options."""
-    names = [name.strip() for name in header]
-    columns = [name if re.fullmatch("[A-Z]", name) else name.lower() for name in names]
-    repeated = sorted(name for name in columns if columns.count(name) > 1)
-    if not "".join(names).isascii() or not any(names) or repeated:
-        fault = f"names the column '{repeated[0]}' twice" if repeated else "has no header"
-        raise SourceError(f"{path} {fault}; is it the benchmark's TSV file?")
-    return columns
+_SHOWN = "row of the image"  # no name of a column
 
 
 class GmaiFile(TableReader):
@@ -63,68 +44,37 @@ class GmaiFile(TableReader):
         self.path, self.columns, self.keyed, self.several = path, columns, keyed, "answers" in columns
 
     def table(self, _source: Path | None = None, _split: str = "") -> SourceTable:
-        """Return the rows of a TSV file: texts by normalised column, without empty ones, and ``image`` as bytes.
+        """Return the rows of a TSV file: texts by column in lower case, without empty ones, and ``image`` as bytes.
 
-        ``None`` and ``NA`` stay words. What is wrong with a row is a value, too, so that the other rows can be read.
+        ``None`` and ``NA`` stay words. Options keep their capitals.
         """
-        return SourceTable(self._records)
+        table = csv_table(SourceFile(self.path), ("index", "image", "question", "A", "B"), missing=None, tabs=True)
 
-    def _records(self) -> Iterator[tuple[str, ReadValues]]:
-        name, size, line = self.path.name, self.path.stat().st_size, ""
-        with (
-            contextlib.ExitStack() as undo,
-            self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream,
-            tqdm(desc=f"Reading {name}", total=size, unit="B", unit_scale=True, leave=False, disable=None) as bar,
-        ):
-            undo.callback(csv.field_size_limit, csv.field_size_limit(sys.maxsize))  # images are fields of megabytes
-
-            def lines() -> Iterator[str]:
-                nonlocal line
-                for line in stream:
-                    bar.update(len(line))
-                    yield line
-
-            reader = csv.reader(lines(), delimiter="\t", strict=True)
+        def values(row: SourceRow) -> Mapping[str, Any]:
+            if None in row.values or None in row.values.values():
+                raise row.error("it has more or fewer fields than the header; download the file again")
+            texts: dict[str, Any] = {name.lower(): text for name, text in row.values.items() if text and len(name) > 1}
+            texts |= {name: text for name, text in row.values.items() if text and name in ascii_uppercase}
+            if "image" not in texts:
+                return texts
+            if len(texts["image"]) <= _POINTER:
+                return {**texts, _SHOWN: texts["image"], "image": None}
             try:
-                header = next(reader, [])
-            except csv.Error:
-                header = []
-            columns = _columns(self.path, header)
-            for number in itertools.count(1):
-                try:
-                    fields = next(reader, None)
-                except csv.Error:
-                    values = {_FAULT: "it has an open quotation"}
-                else:
-                    if fields is None:
-                        return
-                    values = {column: text for column, text in zip(columns, fields, strict=False) if text}
-                    if len(fields) != len(columns):
-                        values = {_FAULT: f"it has {len(fields)} of {len(columns)} fields"}
-                if _FAULT in values and not line.endswith("\n"):
-                    values[_FAULT] += " and no line end, the file seems to be cut there"
-                index = f" (index {values['index']})" if "index" in values else ""
-                yield f"{name} row {number}{index}", functools.partial(self.values, values)
+                image = binascii.a2b_base64(texts["image"], strict_mode=True)
+            except ValueError:
+                image = b""  # a broken image
+            return {**texts, _SHOWN: "", "image": image}
 
-    def values(self, values: dict[str, str]) -> Mapping[str, Any]:
-        """Return the values of a row with its image decoded, or their fault."""
-        image = values.pop("image", "")
-        try:
-            "".join(values.values()).encode()
-        except UnicodeEncodeError:
-            return {_FAULT: "its text is not UTF-8"}
-        if len(image) <= _POINTER:
-            return {**values, _SHOWN: image} if image else values
-        try:
-            return {**values, _SHOWN: "", "image": binascii.a2b_base64(image, strict_mode=True)}
-        except ValueError:
-            return {**values, _SHOWN: "", _BROKEN: "its image is broken (it is no base64)"}
+        def records() -> Iterator[tuple[str, ReadValues]]:
+            for row in table.rows():
+                index = f" (index {row.values['index']})" if row.values["index"] else ""
+                yield f"{row.place}{index}", functools.partial(values, row)
+
+        return SourceTable(records)
 
     def document(self, row: SourceRow, _split: str) -> Document:
         """Return a document whose ``image_id`` is the index of the row with its image; empty for its own row."""
         values = row.values
-        if _FAULT in values:
-            raise UnusableRow(values[_FAULT])
         for column, name in (("index", "index"), (_SHOWN, "image"), ("question", "question"), ("A", "A"), ("B", "B")):
             if column not in values:
                 raise UnusableRow(f"it has no {name}")
@@ -137,8 +87,6 @@ class GmaiFile(TableReader):
         wrong = [answer for answer in answers if self.keyed and answer not in letters]
         if wrong:
             raise UnusableRow(f"its answer is '{wrong[0]}', and the options are {', '.join(letters)}")
-        if _BROKEN in values:
-            raise UnusableRow(values[_BROKEN])
         return {
             "doc_id": values["index"],
             "patient_id": None,
@@ -159,28 +107,24 @@ def with_images(rows: Sequence[PublishedRow]) -> Iterator[PublishedRow]:
     """Give rows without an image that of the row they name, and each row the id of the case it shows."""
     by_id = {row.document["doc_id"]: row for row in rows if row.document}
     broken = {row.place.partition(" (index ")[2].removesuffix(")") for row in rows if row.cause.startswith("its image")}
-    images = [_image(row, by_id, broken) if row.document else row.cause for row in rows]
+    images: list[StoredImage | str] = []
+    for row in rows:
+        shown = row.document["image_id"] if row.document else ""
+        target = row if row.images else by_id.get(shown)
+        if row.document is None:
+            images.append(row.cause)
+        elif target and target.images:
+            images.append(target.images[0])
+        elif shown in broken:
+            images.append("the row whose image it shows has a broken one")
+        else:
+            images.append(f"its image is that of row index {shown}, which {'has none' if target else 'is not there'}")
     for row, image, case in zip(rows, images, _cases(rows, images), strict=True):
         if row.document is None or isinstance(image, str):
             yield PublishedRow(row.place, None, cause=str(image))
         else:
             columns = {name: value for name, value in row.document.items() if name != "image_id"}
             yield PublishedRow(row.place, {**columns, "image_id": case}, [image])
-
-
-def _image(row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]) -> StoredImage | str:
-    followed = set()
-    target: PublishedRow | None = row
-    while target and target.document and not target.images:
-        index = target.document["image_id"]
-        followed.add(target.document["doc_id"])
-        target = by_id.get(index)
-        if target is None and index in broken:
-            return "the row whose image it shows has a broken one"
-        if target is None or index in followed:
-            return f"its image is that of row index {index}, which {'has none' if target else 'is not there'}"
-    assert target is not None
-    return target.images[0]
 
 
 def _cases(rows: Sequence[PublishedRow], images: Sequence[StoredImage | str]) -> list[str]:
@@ -209,8 +153,7 @@ def _cases(rows: Sequence[PublishedRow], images: Sequence[StoredImage | str]) ->
     return ["" if isinstance(image, str) else case_of(image.image_id) for image in images]
 
 
-VALIDATION, TEST, MULTI_ANSWER_SET = GMAI
-_VALIDATION_NAMES = ("GMAI-MMBench_VAL.tsv", "GMAI_mm_bench_VAL.tsv")
+_, TEST, MULTI_ANSWER_SET = GMAI
 
 
 def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
@@ -223,15 +166,14 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
         for path in _files(info, source):
             published = next(iter(info.md5.values())) if len(info.md5) == 1 else info.md5.get(path.name)
             md5 = file_md5(path)
-            file = GmaiFile(path, columns, keyed=info is not TEST)
             if published not in (None, md5):
                 changed.append(path)
                 if not options.allow_changed:
                     raise SourceError(
-                        f"{path} is not the published file (MD5 {md5}, published {published}){_first_fault(file)}; "
+                        f"{path} is not the published file (MD5 {md5}, published {published}); "
                         f"download it again, or accept this one with --allow-changed"
                     )
-            questions += file.questions(images)
+            questions += GmaiFile(path, columns, keyed=info is not TEST).questions(images)
         yield from with_images(questions)
 
     return SourceRecipe(
@@ -244,16 +186,6 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
     )
 
 
-def _first_fault(file: GmaiFile) -> str:
-    """Describe the first unusable row; empty if all can be used."""
-    for row in file.table().rows():
-        try:
-            file.document(row, "")
-        except UnusableRow as fault:
-            return f": {row.place}: {fault}"
-    return ""
-
-
 def _files(info: DatasetInfo, source: Path) -> list[Path]:
     """Find the files of a part in ``source``, a folder that holds them or the single file itself."""
     if source.is_file():
@@ -263,8 +195,6 @@ def _files(info: DatasetInfo, source: Path) -> list[Path]:
         if len(files) != 1:
             raise not_found(source, "single .tsv file", "name the file itself with --source")
         return files
-    if info is VALIDATION:
-        return [required_file(source, _VALIDATION_NAMES).path]
     absent = next((name for name in info.md5 if not (source / name).is_file()), None)
     if absent:
         raise not_found(source, absent)

@@ -4,8 +4,8 @@ Two layouts are read. Rows of R2Gen's come first in its own order, those of Open
 
 - R2Gen's ``annotation.json`` with the folder ``images``: its test split of 590 studies, two images each, which most
   published numbers are about;
-- Open-i's own: reports as XML (``NLMCXR_reports.tgz``, or ``ecgen-radiology/*.xml`` from it) and images
-  (``NLMCXR_png.tgz``, or what was unpacked from it): all studies that have findings and an image. They have no split.
+- Open-i's own: reports as XML (``NLMCXR_reports.tgz``) and images (``NLMCXR_png.tgz``): all studies that have findings
+  and an image. They have no split.
 
 The files do not say which studies are of one patient, so the study is the cluster. Texts are as published; ``XXXX`` in
 them marks what was removed to protect the patient.
@@ -23,23 +23,21 @@ from typing import Any
 from xml.etree import ElementTree
 
 from medtasks.data.document_store import SCRATCH
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.decoding import ImageStore
+from medtasks.data.prepare import source_files
 from medtasks.data.prepare.downloads import Published, download
-from medtasks.data.prepare.source_files import SourceFile, file_reader, find_file, required_file, unpacking
+from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
-from medtasks.data.prepare.table_files import SourceRow, SourceTable, read_json, records_table
 from medtasks.data.schema import REPORT, Document, new_document
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"
 _REPORTS, _IMAGES = "NLMCXR_reports.tgz", "NLMCXR_png.tgz"
 _OPEN_I = "https://openi.nlm.nih.gov/imgs/collections"
-_REPORT_FILES = ("ecgen-radiology/*.xml", "*/ecgen-radiology/*.xml", "*.xml")
-_IMAGE_FILES = ("NLMCXR_png/*.png", "images/*.png", "*/NLMCXR_png/*.png", "*.png")
 
 
 def _annotation(source: Path) -> SourceFile | None:
-    return find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
+    return source_files.find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
 
 
 class _R2Gen(TableReader):
@@ -49,11 +47,11 @@ class _R2Gen(TableReader):
         self.annotation = annotation
 
     def table(self, _source: Path, split: str) -> SourceTable:
-        name, content = self.annotation.name, read_json(self.annotation)
+        name, content = self.annotation.name, source_files.read_json(self.annotation)
         if not isinstance(content, dict) or not isinstance(content.get(split), list):
             raise SourceError(f"{name} is not an object with a list '{split}'")
         records = ((f"{name} {split} row {number}", record) for number, record in enumerate(content[split], 1))
-        return records_table(records, ("id", "report", "image_path"))
+        return source_files.records_table(records, ("id", "report", "image_path"))
 
     def document(self, row: SourceRow, _split: str) -> Document:
         study, report = row.text("id"), row.text("report")
@@ -65,7 +63,7 @@ class _R2Gen(TableReader):
         return row.texts("image_path")
 
     def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
-        return file_reader([self.annotation.path.parent / "images"], (), ())
+        return source_files.file_reader([self.annotation.path.parent / "images"], (), ())
 
 
 class _OpenI(TableReader):
@@ -76,12 +74,8 @@ class _OpenI(TableReader):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         """Return all reports, in the order of their numbers."""
-        folders = ([(path.name, path.read_bytes()) for path in source.glob(pattern)] for pattern in _REPORT_FILES)
-        reports = next(filter(None, folders), [])
-        if not reports:
-            missing = f"{_REPORTS} of Open-i, no folder ecgen-radiology, and no {_ANNOTATION} of R2Gen"
-            archive = required_file(source, [_REPORTS, f"*/{_REPORTS}"], missing)
-            reports = list(_members(archive.path, ".xml"))
+        archive = source_files.required_file(source, [_REPORTS], f"{_REPORTS} of Open-i and no {_ANNOTATION} of R2Gen")
+        reports = list(_members(archive.path, ".xml"))
 
         def order(report: tuple[str, bytes]) -> tuple[int, str]:
             stem = report[0].removesuffix(".xml")
@@ -115,12 +109,11 @@ class _OpenI(TableReader):
         return [f"{image}.png" for image in row.texts("images")]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        files = {path.name: path.read_bytes for pattern in reversed(_IMAGE_FILES) for path in source.glob(pattern)}
-        if archive := find_file(source, [_IMAGES, f"*/{_IMAGES}"]):
-            self.unpacked.mkdir(parents=True, exist_ok=True)
-            for name, data in _members(archive.path, ".png"):
-                (self.unpacked / name).write_bytes(data)
-                files.setdefault(name, (self.unpacked / name).read_bytes)
+        self.unpacked.mkdir(parents=True, exist_ok=True)
+        files = {}  # an earlier attempt may have left others
+        for name, data in _members(source_files.required_file(source, [_IMAGES]).path, ".png"):
+            files[name] = (self.unpacked / name).read_bytes
+            (self.unpacked / name).write_bytes(data)
         return by_name(files)
 
 
@@ -132,7 +125,7 @@ def _test(source: Path, images: ImageStore) -> Iterable[PublishedRow]:
 
 def _members(archive: Path, ending: str) -> Iterator[tuple[str, bytes]]:
     """Yield name, without folder, and content of the files in an archive."""
-    with unpacking(archive), tarfile.open(archive, "r|*") as opened:
+    with source_files.unpacking(archive), tarfile.open(archive, "r|*") as opened:
         for member in opened:
             name = PurePosixPath(member.name).name
             if member.isfile() and name.endswith(ending) and not name.startswith("."):

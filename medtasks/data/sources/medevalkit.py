@@ -8,8 +8,8 @@
   parts they hold, so they are a dataset of their own and not a selection from that one.
 - PMC-VQA: ``test_2.csv`` with images that are no compound ones, and the 2,000 questions of ``test_clean.csv``. Cells
   are kept as they are but for line breaks, which MedEvalKit reads as plain ones. Zhang et al., arXiv 2305.10415.
-- MedXpertQA: questions with one to six images (MM) and without any (Text), from the Hub or from the authors' code.
-  Questions end with their options, in the published words, and are kept so. Zuo et al., arXiv 2501.18362.
+- MedXpertQA: questions with one to six images (MM) and without any (Text). Questions
+  end with their options, in the published words, and are kept so. Zuo et al., arXiv 2501.18362.
 - MedFrameQA: questions on two to five frames of a video. Frames of one video are alike, so the video is the cluster.
 - SLAKE in its two languages.
 - MMMU, Health & Medicine: five of 30 subjects in alphabetical order, with choices and open questions. All images of a
@@ -31,14 +31,13 @@ from typing import Any
 
 from medtasks.data import schema
 from medtasks.data.document_store import Documents
-from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare import source_files, table_files
+from medtasks.data.images.decoding import ImageStore
+from medtasks.data.prepare import source_files
+from medtasks.data.prepare.source_files import ParquetTable, ReadValues, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import ParquetTable, ReadValues, SourceRow, SourceTable
 from medtasks.data.samples import letter, option_index
 from medtasks.data.sources.gmai_sets import GmaiFile, with_images
 from medtasks.data.sources.multimedeval import question_sets
-from medtasks.errors import SourceError
 
 FLAGS: Mapping[str, str] = {
     "no_modality_type": "the row has no modality_type, which stops MedEvalKit",
@@ -86,33 +85,24 @@ def lettered(options: Iterable[str], form: str = "{}. {}") -> list[str]:
 
 
 _QUESTIONS = "QA_information/Open-access/"
-# At the root, in a folder below it, or in the archive, wherever in it.
-_PLACES = (f"{_QUESTIONS}*.json", f"*/{_QUESTIONS}*.json", f"*.zip!*{_QUESTIONS}*.json")
 _OMNI_COLUMNS = ("question_id", "question_type", "question", "gt_answer", "image_path")
 _LETTERS = "ABCD"
 _TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
 
 
-def _below(file: source_files.SourceFile) -> str:
-    """Return the folder, in an archive, that holds the questions and the images."""
-    return (file.member or "").rpartition(_QUESTIONS)[0]
-
-
 def _parts(source: Path) -> list[source_files.SourceFile]:
-    files = source_files.required_shards(source, _PLACES, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it")
-    if len({(file.path if file.member else file.path.parent, _below(file)) for file in files}) > 1:
-        raise SourceError(f"{source} holds the folder {_QUESTIONS} more than once; name the folder that holds the one")
-    return files
+    patterns = [f"{_QUESTIONS}*.json", f"*.zip!*{_QUESTIONS}*.json"]  # unpacked, or wherever in the archive
+    return source_files.required_shards(source, patterns, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it")
 
 
 class _OmniMedVQA(TableReader):
-    columns = schema.KIT_CHOICE
+    columns, image_name = schema.KIT_CHOICE, "image_path"
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         first = _parts(source)[0]
         if first.member is None:
-            return source_files.file_reader([first.path.parents[2]], (), ())
-        return source_files.file_reader((), [first.path], (_below(first),))
+            return source_files.file_reader([source], (), ())
+        return source_files.file_reader((), [first.path], (first.member.rpartition(_QUESTIONS)[0],))
 
     def table(self, source: Path, _split: str) -> SourceTable:
         names = [PurePosixPath(file.member or file.path.name).name for file in _parts(source)]
@@ -121,7 +111,7 @@ class _OmniMedVQA(TableReader):
             seen: Counter[str] = Counter()
             with self.files(source) as read:
                 for name in names:
-                    for row in table_files.listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
+                    for row in source_files.listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
                         question_id = row.text("question_id")
                         seen[question_id] += 1
                         repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
@@ -159,9 +149,6 @@ class _OmniMedVQA(TableReader):
             part=row.text("part"),
         )
 
-    def named(self, row: SourceRow) -> Sequence[str]:
-        return [row.text("image_path")]
-
 
 def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     files = {part: source_files.required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
@@ -183,7 +170,6 @@ _CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
 _LETTER = re.compile(r"\s*[A-D]\s*:")
 _EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
 _EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
-_EXPERT_LAYOUT = "the Hub's {0}/test.jsonl or the authors' medxpertqa_{1}_input.jsonl"
 _FRAME_FILES = "data/test-*.parquet"
 _FRAME_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
 _FRAMES = tuple(f"image_{number}" for number in range(1, 6))
@@ -200,7 +186,7 @@ def without_letter(cell: str) -> str:
 
 
 class _PmcVqa(TableReader):
-    columns = schema.KIT_CHOICE
+    columns, image_name = schema.KIT_CHOICE, "Figure_path"
 
     def __init__(self, name: str, gold: str, folder: str, archive: str, text: str | None = None) -> None:
         self.name, self.gold, self.text = name, gold, text  # the table; columns of the right letter and the right text
@@ -208,7 +194,7 @@ class _PmcVqa(TableReader):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         columns = ("Figure_path", "Question", *_CHOICES, self.gold, *([self.text] if self.text else []))
-        return table_files.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
+        return source_files.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
         cells = (row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in (*_CHOICES, "Question"))
@@ -219,9 +205,6 @@ class _PmcVqa(TableReader):
         if self.text and made["answer"] and row.text(self.text).strip() != options[option_index(made["answer"])]:
             made["flags"].append("other_answer_text")
         return made
-
-    def named(self, row: SourceRow) -> Sequence[str]:
-        return [row.text("Figure_path")]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         return source_files.unpacked_or_archived(source, [self.folder], self.archive, (f"{self.folder}/", ""))
@@ -238,30 +221,17 @@ class _MedXpertQA(TableReader):
         self.config = config  # ``MM`` or ``Text``
 
     def table(self, source: Path, split: str) -> SourceTable:
-        name = f"medxpertqa_{self.config.lower()}_input.jsonl"
-        places = [f"{self.config}/{split}.jsonl", name, f"input/{name}", f"eval/data/medxpertqa/input/{name}"]
         columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
-        return table_files.json_lines(source_files.required_file(source, places, f"{places[0]} or {name}"), columns)
+        return source_files.json_lines(source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
-        _, options = question_sets.keyed_options(row, "letter", "content")
+        options = list(question_sets.keyed_options(row).values())
         groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
-        label: Any = row.values["label"]
-        gold = label[0] if isinstance(label, list) and len(label) == 1 else label
-        if not isinstance(gold, str):
-            raise row.error("label is neither a letter nor a list of one")
-        lines = lettered(options)
+        gold, lines = row.text("label"), lettered(options)
         return kit_choice(row.text("id"), options, lines, gold, question=row.text("question"), **groups)
 
     def named(self, row: SourceRow) -> Sequence[str]:
-        """Return the files' names, a list of texts on the Hub and of objects where the authors publish them."""
-        if self.config != "MM":
-            return ()
-        images: Any = row.values["images"]
-        names: list[Any] = [item.get("image_path") if isinstance(item, dict) else item for item in images or ()]
-        if not isinstance(images, list) or not all(isinstance(name, str) for name in names):
-            raise row.error("images are neither a list of names nor one of objects with 'image_path'")
-        return names
+        return row.texts("images") if self.config == "MM" else ()
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         if self.config != "MM":
@@ -270,12 +240,8 @@ class _MedXpertQA(TableReader):
 
 
 class _MedFrameQA(TableReader):
-    columns = schema.KIT_CHOICE
-    embedded = _FRAMES
-
-    def table(self, source: Path, _split: str) -> SourceTable:
-        files = source_files.required_shards(source, [_FRAME_FILES, "test-*.parquet"])
-        return ParquetTable(files, _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system"))
+    columns, embedded = schema.KIT_CHOICE, _FRAMES
+    required, optional = _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system")
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
         options = row.texts("options")
@@ -324,12 +290,12 @@ class _MMMU(TableReader):
     embedded = _MMMU_IMAGES
 
     def table(self, source: Path, split: str) -> SourceTable:
-        patterns = {subject: [f"{subject}/{split}-*.parquet", f"{subject}/{split}.parquet"] for subject in SUBJECTS}
-        files = {subject: source_files.required_shards(source, places) for subject, places in patterns.items()}
+        files = {subject: [f"{subject}/{split}-*.parquet"] for subject in SUBJECTS}
+        shards = {subject: source_files.required_shards(source, patterns) for subject, patterns in files.items()}
 
         def records() -> Iterator[tuple[str, ReadValues]]:
-            for subject, shards in files.items():
-                for row in ParquetTable(shards, _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
+            for subject in SUBJECTS:
+                for row in ParquetTable(shards[subject], _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
                     yield f"{subject}/{row.place}", functools.partial(dict, row.values, subject=subject)
 
         return SourceTable(records)
@@ -374,9 +340,7 @@ class _MMMUPro(TableReader):
         return self.recipe(f"the Hub's parquet files {files}", ("test",), [files])
 
 
-_MM_LAYOUT = f"{_EXPERT_LAYOUT.format('MM', 'mm')}, and images.zip or the folder images unpacked from it"
-
-
+_MM_LAYOUT = "the Hub's MM/test.jsonl, and images.zip or the folder images unpacked from it"
 _TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
 RECIPES: Mapping[str, SourceRecipe] = {
     "medevalkit_omnimedvqa": kit_recipe(_OmniMedVQA(), _OMNI_LAYOUT, "OmniMedVQA.zip"),
@@ -388,9 +352,7 @@ RECIPES: Mapping[str, SourceRecipe] = {
         "test_clean.csv", "Answer_label", "images", "images.zip", "Answer"
     ).kit_recipe(),
     "medevalkit_medxpertqa_mm": kit_recipe(_MedXpertQA("MM"), _MM_LAYOUT, "MM/test.jsonl", "images.zip"),
-    "medevalkit_medxpertqa_text": kit_recipe(
-        _MedXpertQA("Text"), _EXPERT_LAYOUT.format("Text", "text"), "Text/test.jsonl"
-    ),
+    "medevalkit_medxpertqa_text": kit_recipe(_MedXpertQA("Text"), "the Hub's Text/test.jsonl", "Text/test.jsonl"),
     "medevalkit_medframeqa": kit_recipe(_MedFrameQA(), f"the Hub's parquet files {_FRAME_FILES}", _FRAME_FILES),
     "medevalkit_slake": _Slake().recipe(
         question_sets.SLAKE_LAYOUT, ("test",), ("test.json", question_sets.SLAKE_ARCHIVE)

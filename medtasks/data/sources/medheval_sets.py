@@ -13,10 +13,9 @@ from pathlib import Path, PurePosixPath
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare.source_files import SourceFile, not_found
+from medtasks.data.images.decoding import ImageStore
+from medtasks.data.prepare.source_files import SourceFile, SourceRow, listed_records, not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
-from medtasks.data.prepare.table_files import SourceRow, listed_records
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns, Document
 from medtasks.data.sources import medheval_gold
 from medtasks.errors import SourceError, unknown_name
@@ -166,12 +165,6 @@ _KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], Docum
 
 
 _DIGITS = 12
-GROUPS: Mapping[str, frozenset[str]] = {
-    "medheval": frozenset(_KINDS),
-    "medheval_closed": frozenset(name for name, (columns, _, _) in _KINDS.items() if columns is CLOSED_QUESTION),
-    "medheval_public": frozenset(("medheval_visual_mm",)),
-}
-"""Sets of the groups of tasks, largest first."""
 
 
 @dataclass(frozen=True)
@@ -184,67 +177,10 @@ class ImageCount:
     questions: int  # questions on missing images
 
 
-@dataclass(frozen=True)
-class Readiness:
-    """Whether one set can be prepared."""
-
-    name: str
-    counts: tuple[ImageCount, ...]  # its images by source; none where its file is missing
-    cause: str | None  # why it cannot be prepared, None if it can
-
-
 def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
     """Count the images of a set, without reading any, by source in the order of ``IMAGE_SOURCES``."""
     assert options.source is not None
     return _counted(_records(info, options.source, options), ImageRoots(options.source, options.images))
-
-
-def survey(options: Options) -> list[Readiness]:
-    """Look for the files and images of all six sets; with ``allow_incomplete`` a set is ready if it has any image."""
-    if options.source is None:
-        raise SourceError(_how_to_obtain("medheval", "", "you have"))
-    if not options.source.is_dir():
-        raise SourceError(f"{options.source} is no folder; give your clone of {MEDHEVAL[0].source}")
-    sets = []
-    for info in MEDHEVAL:
-        file = next(iter(info.sha256))
-        if _published_file(options.source, file) is None:
-            sets.append(Readiness(info.name, (), f"its file {file} is not below {options.source}"))
-            continue
-        counts, cause = preflight(info, options), None
-        lacking = [f"{len(count.missing)} of {IMAGE_SOURCES[count.source].title}" for count in counts if count.missing]
-        if not any(count.found for count in counts):
-            cause = "none of its images was found"
-        elif lacking and not options.allow_incomplete:
-            cause = f"it lacks images, {' and '.join(lacking)}"
-        sets.append(Readiness(info.name, tuple(counts), cause))
-    return sets
-
-
-def _how_to_obtain(name: str, about: str, which: str) -> str:
-    return (
-        f"'{name}'{about} is prepared from your clone of {MEDHEVAL[0].source} and your copies of the images: run "
-        f"'medtasks data prepare {name} --source CLONE --images SOURCE=DIR', once --images for each of "
-        f"{', '.join(IMAGE_SOURCES)} that {which}"
-    )
-
-
-def image_totals(sets: Sequence[Readiness]) -> dict[str, tuple[int, int]]:
-    """Return the numbers of distinct images found and named in all sets, by source."""
-    totals = {}
-    for key in IMAGE_SOURCES:
-        counts = [count for readiness in sets for count in readiness.counts if count.source == key]
-        present = frozenset[str]().union(*(count.found for count in counts))
-        named = present.union(*(count.missing for count in counts))
-        if named:
-            totals[key] = (len(present), len(named))
-    return totals
-
-
-def largest_group(sets: Sequence[Readiness]) -> str | None:
-    """Return the largest group of tasks all of whose sets are ready, or None."""
-    ready = {readiness.name for readiness in sets if readiness.cause is None}
-    return next((group for group, members in GROUPS.items() if members <= ready), None)
 
 
 def _published_file(source: Path, name: str) -> Path | None:
@@ -300,7 +236,11 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
         columns=_KINDS[info.name][0],
         test=functools.partial(_rows, info, options),
         layout="a clone of the repository, or of its folder benchmark_data; name the images with --images SOURCE=DIR",
-        obtaining=_how_to_obtain(info.name, f" ({info.description})", "it needs"),
+        obtaining=(
+            f"'{info.name}' ({info.description}) is prepared from your clone of {info.source} and your copies of the "
+            f"images: run 'medtasks data prepare {info.name} --source CLONE --images SOURCE=DIR', once --images for "
+            f"each of {', '.join(IMAGE_SOURCES)} that it needs"
+        ),
         revision=revision,
         counted=False,  # a file is compared by its checksum; one that the user accepts may have any number of rows
     )

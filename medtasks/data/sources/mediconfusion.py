@@ -1,11 +1,9 @@
 """MediConfusion: a local copy, the published files with figures from PubMed Central, or the synthetic sample.
 
-A published file (``dataset.json``, ``dataset.csv``, ``image_dict.json``) that is missing or malformed is a SourceError,
+A published file (``dataset.json``, ``image_dict.json``) that is missing or malformed is a SourceError,
 which names the pair and the field.
 """
 
-import ast
-import csv
 import functools
 import hashlib
 import os
@@ -18,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -29,11 +27,9 @@ from tqdm import tqdm
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.document_store import SCRATCH
-from medtasks.data.images.decoding import is_whole_image
-from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.decoding import ImageStore, StoredImage, is_whole_image
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.downloads import Failure, Published, Transient, Unreachable, answer_to, download, patiently
-from medtasks.data.prepare.source_files import find_file
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, PAIRED_CHOICE
@@ -48,9 +44,18 @@ _Number = Annotated[str, Field(pattern="^[0-9]+$", coerce_numbers_to_str=True)]
 _Labels = Annotated[tuple[_Text, ...], Field(min_length=1)]
 
 
-class _Record(BaseModel):
-    """One published pair."""
+class PairImage(NamedTuple):
+    """One image of a pair."""
 
+    image_id: str
+    answer: str
+    categories: tuple[str, ...]
+
+
+class Pair(BaseModel):
+    """A question with two options, asked of two images, as published."""
+
+    pair_id: str = ""
     question: _Text
     option_A: _Text
     option_B: _Text
@@ -61,28 +66,14 @@ class _Record(BaseModel):
     category_1: _Labels
     category_2: _Labels
 
-
-_RECORDS = TypeAdapter(dict[_Text, _Record])
-_LISTS = ("category_1", "category_2")  # columns of the CSV file that hold lists as Python writes them
-
-
-@dataclass(frozen=True)
-class PairImage:
-    """One image of a pair."""
-
-    image_id: str
-    answer: str
-    categories: tuple[str, ...]
+    @property
+    def images(self) -> tuple[PairImage, PairImage]:
+        """Its images, in order."""
+        first = PairImage(self.im_1_local, self.im_1_correct, self.category_1)
+        return first, PairImage(self.im_2_local, self.im_2_correct, self.category_2)
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A question with two options, asked of two images."""
-
-    pair_id: str
-    question: str
-    options: tuple[str, str]
-    images: tuple[PairImage, PairImage]
+_PAIRS = TypeAdapter(dict[_Text, Pair])
 
 
 def _recipe(options: Options) -> SourceRecipe:
@@ -97,7 +88,7 @@ def _recipe(options: Options) -> SourceRecipe:
     return SourceRecipe(
         columns=PAIRED_CHOICE,
         test=functools.partial(_rows, options),
-        layout="dataset.json or dataset.csv and images/<number>.jpg",
+        layout="dataset.json and images/<number>.jpg",
         download=_download_questions,
         revision=revision,
         counted=False,  # missing pairs are reported together with missing images
@@ -134,7 +125,7 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
                 "position": position,
                 "image_id": image.image_id,
                 "question": pair.question,
-                "options": list(pair.options),
+                "options": [pair.option_A, pair.option_B],
                 "answer": image.answer,
                 "categories": list(image.categories),
             }
@@ -174,61 +165,33 @@ def _download_questions(folder: Path) -> Path:
     """Download the published files without the images."""
     base = os.environ.get(QUESTIONS_VARIABLE, _QUESTIONS_URL)
     for name, digest in MEDICONFUSION.sha256.items():
-        if name == "dataset.csv":
-            continue
-        try:
-            download(Published(f"{base}/{name}", sha256=digest), folder / name)
-        except SourceError as error:
-            if error.__cause__ is None:
-                what = f"{base}/{name} is not the published file (its SHA-256 differs); try again later"
-            else:
-                what = (
-                    f"cannot download {name} of MediConfusion from {base} ({type(error.__cause__).__name__}); check "
-                    f"the connection and run the command again, or clone {MEDICONFUSION.source} and add "
-                    f"'--source CLONE/data --fetch-images'"
-                )
-            raise SourceError(what) from error
+        download(Published(f"{base}/{name}", sha256=digest), folder / name)
     return folder
 
 
 def find_question_file(folder: Path) -> Path:
-    """Return ``dataset.json`` (preferred) or ``dataset.csv`` in ``folder`` or its ``data/`` subfolder."""
-    names = ["dataset.json", "dataset.csv", "data/dataset.json", "data/dataset.csv"]
-    file = find_file(folder, names) if folder.is_dir() else None
-    if file is None:
-        raise SourceError(
-            f"--source {folder} holds neither dataset.json nor dataset.csv; give a folder laid out like the data/ "
-            f"folder of https://github.com/AIF4S/MediConfusion (dataset.json, images/<number>.jpg)"
-        )
-    return file.path
+    """Return ``dataset.json`` in ``folder`` or its ``data/`` subfolder."""
+    for path in (folder / "dataset.json", folder / "data" / "dataset.json"):
+        if path.is_file():
+            return path
+    raise SourceError(
+        f"--source {folder} holds no dataset.json; give a folder laid out like the data/ folder of "
+        f"https://github.com/AIF4S/MediConfusion (dataset.json, images/<number>.jpg)"
+    )
 
 
 def read_pairs(path: Path) -> list[Pair]:
     """Read all pairs of a question file in file order."""
     try:
-        if path.suffix == ".json":
-            records = _RECORDS.validate_json(path.read_bytes())
-        else:
-            with path.open(encoding="utf-8", newline="") as stream:
-                rows = [row | {name: ast.literal_eval(row[name]) for name in _LISTS} for row in csv.DictReader(stream)]
-            records = _RECORDS.validate_python({row["id"]: row for row in rows})
+        pairs = _PAIRS.validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         levels = zip(("pair", "field", "label"), first["loc"], strict=False)
         location = "".join(f", {what} {part!r}" for what, part in levels)
         raise SourceError(f"{path}{location}: {first['msg']}; get it again from the published repository") from error
-    except (csv.Error, KeyError, SyntaxError, TypeError, ValueError) as error:
-        raise SourceError(f"{path} is malformed ({error!r}); get it again from the published repository") from error
-    if not records:
+    if not pairs:
         raise SourceError(f"{path} holds no pairs")
-    pairs = []
-    for pair_id, record in records.items():
-        images = (
-            PairImage(record.im_1_local, record.im_1_correct, record.category_1),
-            PairImage(record.im_2_local, record.im_2_correct, record.category_2),
-        )
-        pairs.append(Pair(pair_id, record.question, (record.option_A, record.option_B), images))
-    return pairs
+    return [pair.model_copy(update={"pair_id": pair_id}) for pair_id, pair in pairs.items()]
 
 
 def read_links(path: Path) -> dict[str, tuple[str, str]]:

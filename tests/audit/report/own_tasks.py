@@ -9,7 +9,7 @@ from PIL import Image
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import publish, work_folder
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.decoding import ImageStore
 from medtasks.data.schema import Columns
 from medtasks.home import own_tasks_folder
 

@@ -23,9 +23,8 @@ REFUSED = {  # whatever loss is accepted: set, damage, parts of the sentence
         (lost("QA_information/Open-access"), "holds no folder QA_information/Open-access/ and no OmniMedVQA.zip")
     ],
     "medxpertqa_mm": [
-        (row("MM/test.jsonl", 2, label=["A", "B"]), "test.jsonl row 2: label is neither a letter nor a list of one"),
-        (row("MM/test.jsonl", 2, images="x.png"), "test.jsonl row 2: images are neither a list of names nor"),
-        (row("MM/test.jsonl", 2, images=[{"path": "x"}]), "test.jsonl row 2: images are neither a list of names nor"),
+        (row("MM/test.jsonl", 2, label=["A"]), "test.jsonl row 2: label is a list and not a text"),
+        (row("MM/test.jsonl", 2, images=[{"path": "x"}]), "test.jsonl row 2: images is a list and not a list of texts"),
     ],
     "mmmu_med_val": [
         (lost("Pharmacy"), "mmmu holds no Pharmacy/validation-*.parquet"),
@@ -85,28 +84,20 @@ def test_counted(source, prepared, name, damage, rows, notes):
 
 
 @each_row("name", ["omnimedvqa", "pmc_vqa", "medxpertqa_mm"])
-def test_unpacked_packed_and_one_folder_down_are_the_same(source, prepared, tmp_path, name):
+def test_unpacked_and_packed_are_the_same(source, prepared, tmp_path, name):
     folder = source(name)
     first = prepared(name, folder)[0].fingerprint
     if name == "omnimedvqa":
         below = tmp_path / "below"
         shutil.copytree(folder, below / "OmniMedVQA")
         shutil.make_archive(str(tmp_path / "packed" / "OmniMedVQA"), "zip", below)
-        others = [below, tmp_path / "packed", tmp_path / "packed" / "OmniMedVQA.zip"]
+        others = [tmp_path / "packed", tmp_path / "packed" / "OmniMedVQA.zip"]
     else:
         (archive,) = folder.glob("*.zip")
         shutil.unpack_archive(archive, folder)
         archive.unlink()
         others = [folder]
     assert {prepared(name, other)[0].fingerprint for other in others} == {first}
-
-
-def test_a_tree_that_is_there_twice(source, tmp_path, refuses):
-    folder = source("omnimedvqa")
-    for copy in ("one", "two"):
-        shutil.copytree(folder, tmp_path / "both" / copy)
-    with refuses("holds the folder QA_information/Open-access/ more than once"):
-        prepare("medevalkit_omnimedvqa", Options(tmp_path / "both"))
 
 
 def test_a_part_of_nothing(source, refuses):

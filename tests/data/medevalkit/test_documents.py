@@ -1,7 +1,6 @@
 """What rows of each set become."""
 
 import json
-import shutil
 
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare, verify
@@ -10,6 +9,7 @@ from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION
 from medtasks.data.sources.medevalkit import FLAGS, SUBJECTS
 from medtasks.data.variants import rotated
 
+from ...damages import row
 from ...multimedeval_sources import put
 from ...tables import each_row
 from ...tiny_medevalkit import SETS, put_source
@@ -106,35 +106,18 @@ def test_omnimedvqa_as_vlmevalkit_evaluates_it(prepared, tmp_path, refuses):
         prepare("medevalkit_omnimedvqa_vlmevalkit", Options(folder))
 
 
-def test_medxpertqa_as_its_authors_publish_it(source, prepared):
+def test_medxpertqa(source, prepared):
     folder = source("medxpertqa_mm")
-    hub = {name: prepared(name, folder)[1] for name in ("medxpertqa_mm", "medxpertqa_text")}
-    for config in ("MM", "Text"):
-        rows = [json.loads(line) for line in (folder / config / "test.jsonl").read_bytes().splitlines()]
-        for row in rows:
-            row["options"] = [{"letter": letter, "content": text} for letter, text in row["options"].items()]
-            row["label"] = [row["label"]]
-            if "images" in row:
-                row["images"] = [{"image_path": name} for name in row["images"]]
-        file = f"eval/data/medxpertqa/input/medxpertqa_{config.lower()}_input.jsonl"
-        put(folder / file, "".join(json.dumps(row) + "\n" for row in rows))
-        shutil.rmtree(folder / config)
-    shutil.unpack_archive(folder / "images.zip", folder)
-    (folder / "images.zip").unlink()
-    for name, documents in hub.items():
-        assert prepared(name, folder)[1] == documents
-    mm, text = hub["medxpertqa_mm"][3], hub["medxpertqa_text"][0]
-    assert (len(mm["image_files"]), mm["answer"], mm["medical_task"], mm["body_system"]) == (
+    row("MM/test.jsonl", 1, images=["MM-0-0.jpeg"] * 2)(folder)
+    twice, *_, last = prepared("medxpertqa_mm", folder)[1]
+    assert len(twice["image_files"]) == 2
+    assert len(set(twice["image_files"])) == 1
+    assert (len(last["image_files"]), last["answer"], last["medical_task"], last["body_system"]) == (
         *(4, "D", "Treatment"),
         "Skeletal",
     )
-    assert mm["question"].endswith("(E) drug E3")
-    path = folder / "eval/data/medxpertqa/input/medxpertqa_mm_input.jsonl"
-    rows = [json.loads(line) for line in path.read_bytes().splitlines()]
-    rows[0]["images"] *= 2
-    put(path, "".join(json.dumps(row) + "\n" for row in rows))
-    twice = prepared("medxpertqa_mm", folder)[1][0]["image_files"]
-    assert twice == 2 * hub["medxpertqa_mm"][0]["image_files"]
+    assert last["question"].endswith("(E) drug E3")
+    text = prepared("medxpertqa_text", folder)[1][0]
     assert (len(text["options"]), text["option_lines"][9]) == (10, "J. drug J0")
 
 

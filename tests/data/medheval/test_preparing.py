@@ -95,14 +95,6 @@ def test_open_sets(prepared):
     assert questions[0]["question_type"] == "type4_Knowledge"
 
 
-@pytest.mark.parametrize("place", ["", "benchmark_data"])
-def test_the_clone_or_its_data_folder(home, clone, place):
-    options = Options(
-        clone / place, allow_changed=True, images={"slake": clone / "images", "vqa_rad": clone / "images"}
-    )
-    assert prepare(MM, options).rows == 13
-
-
 @pytest.mark.parametrize("place", ["images/slake", "slake", "slake/imgs", "imgs", ""])
 def test_where_images_are_found(home, clone, place):
     (clone / place).mkdir(parents=True, exist_ok=True)
@@ -111,46 +103,24 @@ def test_where_images_are_found(home, clone, place):
     assert prepare(MM, Options(clone, allow_changed=True)).complete
 
 
-def test_physionets_own_folders(home, clone):
+def test_physionets_own_folders_and_only_the_data_of_the_clone(home, clone):
     files = clone.parent / "physionet.org" / "files" / "mimic-cxr-jpg" / "2.1.0" / "files"
     files.mkdir(parents=True)
     (clone / "images" / "p10").rename(files / "p10")
-    assert prepare(CONTEXT, Options(clone, allow_changed=True, images={"mimic_cxr": clone.parent})).rows == 4
-
-
-@pytest.fixture
-def empty(tmp_path):
-    (tmp_path / "empty").mkdir()
-    return tmp_path / "empty"
-
-
-def test_a_folder_that_the_user_names_is_the_only_one(complains, empty):
-    parts = (f"'{MM}' needs 2 images of SLAKE, and none of them is below {empty}", "--images slake=DIR")
-    complains(MM, *parts, images={"slake": empty})
+    options = Options(clone / "benchmark_data", allow_changed=True, images={"mimic_cxr": clone.parent})
+    assert prepare(CONTEXT, options).rows == 4
 
 
 def test_another_checksum(home, clone, refuses):
-    path = clone / sources.file_of(MM)
-    with refuses(f"{path} is not the file published at 7f7d980", "SHA-256", "--allow-changed"):
+    main, other, _ = CATALOGUE[MM].sha256
+    with refuses(f"{clone / main} is not the file published at 7f7d980", "SHA-256", "--allow-changed"):
         prepare(MM, Options(clone))
     assert not dataset_folder(MM).exists()
-    manifest = prepare(MM, Options(clone, allow_changed=True))
-    assert manifest.revision.startswith("7f7d980 with another MM-VisHal.json (SHA-256 ")
-
-
-def test_another_checksum_of_a_file_with_the_same_questions(home, clone, refuses, monkeypatch):
-    from medtasks.data.dataset_manifest import file_sha256
-    from medtasks.data.sources import medheval_sets as preparing
-
-    main, other, _ = CATALOGUE[MM].sha256
-    (clone / other).parent.mkdir(parents=True)
+    (clone / other).parent.mkdir(parents=True)  # a file with the same questions
     (clone / other).write_text("[]")
-    published = CATALOGUE[MM].sha256[main]
-    monkeypatch.setattr(preparing, "file_sha256", lambda path: published if path == clone / main else file_sha256(path))
-    with refuses(f"{clone / other} is not the file published"):
-        prepare(MM, Options(clone))
-    (clone / other).unlink()
-    assert prepare(MM, Options(clone)).revision == "7f7d980"
+    revision = prepare(MM, Options(clone, allow_changed=True)).revision
+    assert revision.startswith("7f7d980 with another MM-VisHal.json (SHA-256 ")
+    assert f" and {other.rpartition('/')[2]} (SHA-256 4f53cda18c2b)" in revision
 
 
 def test_some_images_are_missing_or_broken(clone, complains, prepared):
@@ -204,21 +174,17 @@ def test_components_of_another_kind(rewrite, complains, answer):
     complains("medheval_visual_report", "MIMIC-CXR_pairs.json row 2")
 
 
-def test_the_file_is_missing(home, clone, refuses):
-    (clone / sources.file_of(MM)).unlink()
-    with refuses(f"{clone} holds no benchmark_data/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json"):
-        prepare(MM, Options(clone))
-
-
-def test_nothing_to_prepare_from(home, refuses):
+def test_what_a_user_may_lack(home, clone, complains, refuses, tmp_path):
     with refuses(f"'{CONTEXT}'", "clone of https://github.com/Aofei-Chang/MedHEval", "--source CLONE --images"):
         prepare(CONTEXT, Options())
-
-
-def test_folders_of_images_that_make_no_sense(complains, tmp_path):
+    (tmp_path / "empty").mkdir()  # a folder that the user names is the only one
+    missing = f"'{MM}' needs 2 images of SLAKE, and none of them is below {tmp_path / 'empty'}"
+    complains(MM, missing, "--images slake=DIR", images={"slake": tmp_path / "empty"})
     known = "unknown source of images 'slack'; did you mean 'slake'?"
     complains(MM, known, kind=UnknownName, images={"slack": tmp_path})
     complains(MM, f"the folder of SLAKE images, {tmp_path / 'x'}, does not exist", images={"slake": tmp_path / "x"})
+    (clone / sources.file_of(MM)).unlink()
+    complains(MM, f"{clone} holds no benchmark_data/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json")
 
 
 def test_golden_medheval_published_set(home, test_data):

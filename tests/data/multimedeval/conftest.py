@@ -16,14 +16,8 @@ from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 
 from ...multimedeval_image_sources import WRITERS
-from ...multimedeval_sources import put_parquet
 
 Documents = list[dict[str, Any]]
-
-
-@pytest.fixture
-def write_parquet() -> Callable[..., Path]:
-    return put_parquet
 
 
 @pytest.fixture

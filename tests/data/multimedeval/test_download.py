@@ -8,6 +8,7 @@ import pytest
 from medtasks.data.prepare.downloads import Published, download
 
 from ...local_server import LocalServer, QuietHandler, serving
+from ...tables import each_row
 
 BODY = bytes(range(256)) * 9000  # more than one piece
 
@@ -68,29 +69,21 @@ def test_a_file_arrives_once(server, target):
     assert [path.name for path in target.parent.iterdir()] == ["file.bin"]
 
 
-def test_a_broken_connection_is_continued(server, target):
-    server.faults = ["cut", 503]
-    assert fetched(server, target).read_bytes() == BODY
-    assert server.asked == [None, "bytes=1048576-", "bytes=1048576-"]  # whole pieces are kept
-
-
-def test_an_earlier_attempt_is_continued(server, target):
-    target.parent.mkdir()
-    target.with_name("file.bin.part").write_bytes(BODY[:1000])
-    assert fetched(server, target).read_bytes() == BODY
-    assert server.asked == ["bytes=1000-"]
-
-
-def test_a_server_without_ranges_starts_over(server, target):
-    server.ranges, server.faults = False, ["cut"]
-    assert fetched(server, target).read_bytes() == BODY
-
-
-def test_more_than_there_is_starts_over(server, target):
-    target.parent.mkdir()
-    target.with_name("file.bin.part").write_bytes(BODY + b"of another file")
-    assert fetched(server, target).read_bytes() == BODY
-    assert server.asked[0] == f"bytes={len(BODY) + 15}-"
+@each_row(
+    "arrived, ranges, faults, asked",
+    [
+        (b"", True, ["cut", 503], [None, "bytes=1048576-", "bytes=1048576-"]),  # whole pieces are kept
+        (BODY[:1000], True, [], ["bytes=1000-"]),  # of an earlier attempt
+        (b"", False, ["cut"], [None, "bytes=1048576-"]),  # a server without ranges starts over
+        (BODY + b"of another file", True, [], [f"bytes={len(BODY) + 15}-", None]),
+    ],
+)
+def test_what_has_arrived_is_continued(server, tmp_path, arrived, ranges, faults, asked):
+    server.ranges, server.faults, server.asked = ranges, faults, []
+    if arrived:
+        (tmp_path / "file.bin.part").write_bytes(arrived)
+    assert fetched(server, tmp_path / "file.bin").read_bytes() == BODY
+    assert server.asked == asked
 
 
 @pytest.mark.parametrize("kind", ["md5", "sha256"])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.decoding import ImageStore
 from medtasks.data.sources.multimedeval.question_sets import OwnQuestions
 from medtasks.errors import SourceError
 
@@ -14,29 +14,21 @@ from ...tables import each_row
 
 @pytest.fixture
 def folder(tmp_path):
-    """Images, and a function that writes ``dataset.json``."""
     for number in range(3):
         put(tmp_path / "own" / "scans" / f"{number}.jpg", picture(number))
     return tmp_path / "own"
 
 
 @pytest.fixture
-def write(folder):
-    def write_file(kind, *samples, **fields):
-        content = {"taskType": kind, "modality": "Radiology", "samples": list(samples), **fields}
-        (folder / "dataset.json").write_text(json.dumps(content))
-        return folder
-
-    return write_file
-
-
-@pytest.fixture
 def rows(folder, tmp_path):
-    def read():
-        questions = OwnQuestions(folder)
-        return list(questions.own_recipe().test(folder, ImageStore(tmp_path / "work")))
+    """Write questions of a kind, and read them."""
 
-    return read
+    def run(kind, *samples):
+        content = {"taskType": kind, "modality": "Radiology", "samples": samples}
+        (folder / "dataset.json").write_text(json.dumps(content))
+        return list(OwnQuestions(folder).own_recipe().test(folder, ImageStore(tmp_path / "work")))
+
+    return run
 
 
 def vqa(**fields):
@@ -47,9 +39,9 @@ def qa(**fields):
     return {"question": "Which?", "answer": " ASPIRIN ", "options": ["Insulin", "Aspirin", "aspirin"], **fields}
 
 
-def test_open_questions_with_any_number_of_images(write, rows):
-    write("VQA", vqa(), vqa(images=["scans/1.jpg", "scans/0.jpg"]), vqa(images=[]), {"question": "?", "answer": "yes"})
-    one, two, none, unnamed = rows()
+def test_open_questions_with_any_number_of_images(rows):
+    samples = [vqa(), vqa(images=["scans/1.jpg", "scans/0.jpg"]), vqa(images=[]), {"question": "?", "answer": "yes"}]
+    one, two, none, unnamed = rows("VQA", *samples)
     assert [row.place for row in (one, unnamed)] == ["dataset.json sample 1", "dataset.json sample 4"]
     assert [len(row.images) for row in (one, two, none, unnamed)] == [1, 2, 0, 0]
     first, second = two.images
@@ -67,27 +59,25 @@ def test_open_questions_with_any_number_of_images(write, rows):
     assert unnamed.document["doc_id"] == "test/3"
 
 
-def test_questions_with_options(write, rows):
-    write("QA", qa(), qa(images=["scans/2.jpg"], answer="insulin"))
-    text, pictured = rows()
+def test_questions_with_options(rows):
+    text, pictured = rows("QA", qa(), qa(images=["scans/2.jpg"], answer="insulin"))
     # The reference compares texts without case; of equal options it can only choose the first.
     assert (text.document["answer"], text.document["options"]) == ("B", ["Insulin", "Aspirin", "aspirin"])
     assert (text.document["subject"], text.document["context"]) == ("Radiology", None)
     assert (pictured.document["answer"], pictured.document["image_id"]) == ("A", pictured.images[0].image_id)
 
 
-def test_samples_that_cannot_be_used_say_why(write, rows, folder):
+def test_samples_that_cannot_be_used_say_why(rows, folder):
     (folder / "scans" / "1.jpg").write_bytes(b"[no image]")
     names = ("scans/9.jpg", "scans/1.jpg", "scans", "scans/0.jpg/x")
-    write("VQA", *(vqa(images=["scans/0.jpg", name]) for name in names))
-    assert [(row.document, row.cause) for row in rows()] == [
+    samples = [vqa(images=["scans/0.jpg", name]) for name in names]
+    assert [(row.document, row.cause) for row in rows("VQA", *samples)] == [
         (None, "its image scans/9.jpg is missing"),
         (None, "its image scans/1.jpg is broken (it is no image that can be read)"),
         (None, "its image scans is missing"),
         (None, "its image scans/0.jpg/x is missing"),
     ]
-    write("QA", qa(answer="option 4"))
-    (row,) = rows()
+    (row,) = rows("QA", qa(answer="option 4"))
     assert (row.document, row.cause) == (None, "its answer is none of its options, so that no reply could be right")
 
 
@@ -100,10 +90,9 @@ def test_samples_that_cannot_be_used_say_why(write, rows, folder):
         ("QA", qa(options=["aspirin"] * 27), "dataset.json sample 2: it has 27 options; 2 to 26 are possible"),
     ],
 )
-def test_samples_of_another_form(write, rows, kind, sample, complaint, refuses):
-    write(kind, {"VQA": vqa(), "QA": qa()}[kind], sample)
+def test_samples_of_another_form(rows, kind, sample, complaint, refuses):
     with refuses(complaint, kind=SourceError):
-        rows()
+        rows(kind, {"VQA": vqa(), "QA": qa()}[kind], sample)
 
 
 @each_row(

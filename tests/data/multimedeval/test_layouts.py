@@ -1,13 +1,12 @@
-"""A source gives the same documents however it is laid out: packed or not, of its authors or of the Hub, or nested."""
+"""A source gives the same documents packed or not, at the top of its publisher's folders or below them."""
 
 import gzip
-import json
 import shutil
 
 import pytest
 
 from ...damages import content, lost, parquet_rows
-from ...multimedeval_sources import json_lines, put, put_parquet, put_zip
+from ...multimedeval_sources import put, put_parquet, put_zip
 from ...tables import each_row
 
 pytest.importorskip("pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'")
@@ -20,10 +19,14 @@ def as_it_is(below):
     return lambda folder, _: folder / below
 
 
-def unpacked(archive, below=""):
+def unpacked(archive, below="", *, keep=False):
+    """Unpack an archive into a folder of the source, or elsewhere."""
+
     def run(folder, target):
-        shutil.unpack_archive(folder / archive, target)
-        return target / below
+        target = folder if keep else target
+        shutil.unpack_archive(folder / archive, target / below)
+        (folder / archive).unlink()
+        return target
 
     return run
 
@@ -38,75 +41,18 @@ def with_more(archive, *names):
     return run
 
 
-def medqa_of_the_hub(folder, target):
-    for name, data in content(folder / "data_clean.zip").items():
-        rows = [json.loads(line) for line in data.splitlines()]
-        listed = [{**row, "options": [{"key": k, "value": v} for k, v in row["options"].items()]} for row in rows]
-        split = name.rpartition("/")[2].removesuffix(".jsonl")
-        put_parquet(target / "med_qa_en_source" / split / "0000.parquet", listed)
-    return target
-
-
-def pubmedqa_of_the_hub(folder, target):
-    for split, data in zip(("test", "train"), content(folder / "pqal.zip").values(), strict=True):
-        rows = [
-            {
-                "id": key,
-                "question_id": key,
-                "document_id": key,
-                "question": entry["QUESTION"],
-                "type": "yesno",
-                "choices": ["yes", "no", "maybe"],
-                "context": " ".join(entry["CONTEXTS"]),
-                "answer": [entry["final_decision"]],
-            }
-            for key, entry in json.loads(data).items()
-        ]
-        put_parquet(target / "pubmed_qa_labeled_fold1_bigbio_qa" / split / "0000.parquet", rows)
-    return target
-
-
-def medmcqa_of_its_authors(folder, target):
-    """Right options are counted from one there."""
-    for split, name in (("validation", "dev"), ("train", "train")):
+def in_shards(folder, target):
+    for split, starts in {"validation": (0, 3, 4), "train": (0, 4)}.items():
         rows = parquet_rows(folder / "data" / f"{split}-00000-of-00001.parquet")
-        put(target / f"{name}.json", json_lines({**row, "cop": row["cop"] + 1} for row in rows))
+        for part, (start, end) in enumerate(zip(starts, [*starts[1:], None], strict=True)):
+            put_parquet(target / f"{split}-{part:05d}-of-{len(starts):05d}-af.parquet", rows[start:end])
     return target
 
 
-def shards(bounds, ending=""):
-    """Distribute the rows of each split over several files."""
-
-    def run(folder, target):
-        for split, starts in bounds.items():
-            files = sorted((folder / "data").glob(f"{split}-*.parquet"))
-            rows = [row for file in files for row in parquet_rows(file)]
-            for part, (start, end) in enumerate(zip(starts, [*starts[1:], None], strict=True)):
-                put_parquet(target / f"{split}-{part:05d}-of-{len(starts):05d}{ending}.parquet", rows[start:end])
-        return target
-
-    return run
-
-
-def vqa_converted_by_the_hub(folder, target):
-    for split in ("test", "train"):
-        rows = [row for file in sorted((folder / "data").glob(f"{split}-*")) for row in parquet_rows(file)]
-        put_parquet(target / "default" / split / "0000.parquet", rows)
-    return target
-
-
-def slake_unpacked(below):
-    """Unpack the images into a folder, and only the first one if the archive stays."""
-
-    def run(folder, _):
-        members = content(folder / "imgs.zip")
-        for name, data in members.items() if below else [*members.items()][:1]:
-            put(folder / (below or "imgs") / name.removeprefix("imgs/"), data)
-        if below:
-            (folder / "imgs.zip").unlink()
-        return folder
-
-    return run
+def first_image_unpacked(folder, _):
+    name, data = next(iter(content(folder / "imgs.zip").items()))
+    put(folder / name, data)
+    return folder
 
 
 def nested(*places, plain=()):
@@ -124,71 +70,25 @@ def nested(*places, plain=()):
     return run
 
 
+def notes_nested(folder, target):
+    inside = nested("physionet.org", "files", "mimiciii", "1.4", plain=["NOTEEVENTS.csv"])(folder, target)
+    (ids,) = inside.rglob("split")
+    return ids.rename(inside / "split").parent
+
+
 def volumes_renamed(folder, _):
     (folder / "dataset" / "valid").rename(folder / "dataset" / "valid_fixed")
     return folder
 
 
-def pad_parts(folder):
-    return {path.stem: content(path) for path in sorted(folder.glob("imgs_part_*.zip"))}
-
-
-def pad_in_folders(folder, _):
-    for name in pad_parts(folder):
-        shutil.unpack_archive(folder / f"{name}.zip", folder)
-        (folder / f"{name}.zip").unlink()
+def pad_in_folders(folder, target):
+    for path in sorted(folder.glob("imgs_part_*.zip")):
+        unpacked(path.name, keep=True)(folder, target)
     return folder
 
 
-def pad_as_published(is_named):
-    """Put the archives of images into one with the table, which the user names itself or by its folder."""
-
-    def run(folder, target):
-        packed = {f"images/{path.name}": path.read_bytes() for path in folder.glob("imgs_part_*.zip")}
-        (folder / "split").rename(target / "split")
-        archive = put_zip(
-            target / "zr7vgbcyr2-1.zip", {**packed, "metadata.csv": (folder / "metadata.csv").read_bytes()}
-        )
-        return archive if is_named else target
-
-    return run
-
-
-def pad_split_as_text(folder, _):
-    for split in ("test", "train"):
-        path = folder / "split" / "data" / f"{split}-00000-of-00001.parquet"
-        ids = [str(row["ids"]) for row in parquet_rows(path)]
-        path.unlink()
-        put(folder / "split" / f"{split}.csv", "\n".join(["ids", *ids]) + "\n")
-    return folder
-
-
-def notes_nested(is_parquet):
-    def run(folder, target):
-        nested("physionet.org", "files", "mimiciii", "1.4", plain=["NOTEEVENTS.csv"])(folder, target)
-        (old,) = target.rglob("idsTest.csv")
-        if is_parquet:
-            ids = [{"ids": int(line)} for line in old.read_text().split()[1:]]
-            put_parquet(target / "split" / "default" / "test" / "0000.parquet", ids)
-            shutil.rmtree(old.parent)
-        else:
-            old.rename(target / "idsTest.csv")
-        return target
-
-    return run
-
-
-def reports_unpacked(below):
-    def run(folder, _):
-        shutil.unpack_archive(folder / f"{REPORTS}.zip", folder / below)
-        (folder / f"{REPORTS}.zip").unlink()
-        return folder
-
-    return run
-
-
-def reports_in_physionets_tree(below, packed=False):
-    """Images and reports are projects of their own there; the user names the folder of both, or one above."""
+def reports_in_physionets_tree(is_packed):
+    """Images and reports are projects of their own there; the user names a folder above both."""
 
     def run(folder, target):
         files = target / "physionet.org" / "files"
@@ -196,13 +96,13 @@ def reports_in_physionets_tree(below, packed=False):
         (folder / f"{REPORTS}.zip").unlink()
         (files / "mimic-cxr-jpg").mkdir(parents=True)
         folder.rename(files / "mimic-cxr-jpg" / "2.0.0")
-        if packed:
+        if is_packed:
             members = {f"{REPORTS}/{name}": text for name, text in texts.items()}
             put_zip(files / "mimic-cxr" / "2.1.0" / f"{REPORTS}.zip", members)
         else:
             for name, text in texts.items():
                 put(files / "mimic-cxr" / "2.0.0" / name, text)
-        return target / below
+        return target
 
     return run
 
@@ -213,47 +113,34 @@ def windows_line_ends(folder, _):
     return folder
 
 
+JPG = ("physionet.org", "files", "mimic-cxr-jpg", "2.0.0")
+LOOKALIKES = [
+    "data_clean/questions/US/4_options/phrases_no_exclude_test.jsonl",
+    "data_clean/questions/Taiwan/test.jsonl",
+    "__MACOSX/data_clean/questions/US/test.jsonl",
+]
 LAYOUTS = [
     ("medqa", as_it_is("data_clean.zip")),
-    ("medqa", unpacked("data_clean.zip", "data_clean/questions")),
-    (
-        "medqa",
-        with_more(
-            "data_clean.zip",
-            "data_clean/questions/US/4_options/phrases_no_exclude_test.jsonl",
-            "data_clean/questions/Taiwan/test.jsonl",
-            "__MACOSX/data_clean/questions/US/test.jsonl",
-        ),
-    ),
-    ("medqa", medqa_of_the_hub),
-    ("medmcqa", shards({"validation": (0, 3, 4), "train": (0, 4)}, "-af")),
-    ("medmcqa", medmcqa_of_its_authors),
+    ("medqa", unpacked("data_clean.zip")),
+    ("medqa", with_more("data_clean.zip", *LOOKALIKES)),
+    ("medmcqa", in_shards),
     ("pubmedqa", with_more("pqal.zip", "pqal_fold0/train_set.json")),
     ("pubmedqa", unpacked("pqal.zip")),
-    ("pubmedqa", pubmedqa_of_the_hub),
     ("mednli", unpacked(f"{MEDNLI}.zip")),
-    ("path_vqa", vqa_converted_by_the_hub),
-    ("slake", slake_unpacked("imgs")),
-    ("slake", slake_unpacked("")),
+    ("slake", unpacked("imgs.zip", keep=True)),
+    ("slake", first_image_unpacked),
     ("octmnist", as_it_is("octmnist.npz")),
     ("pad_ufes_20", pad_in_folders),
-    ("pad_ufes_20", pad_as_published(is_named=True)),
-    ("pad_ufes_20", pad_as_published(is_named=False)),
-    ("pad_ufes_20_disjoint", pad_split_as_text),
     ("vindr_mammo", nested("physionet.org", "files", "vindr-mammo", "1.0.0")),
     (
         "mimic_cxr_classification",
-        nested(
-            *("physionet.org", "files", "mimic-cxr-jpg", "2.0.0"),
-            plain=["mimic-cxr-2.0.0-split.csv", "mimic-cxr-2.0.0-chexpert.csv"],
-        ),
+        nested(*JPG, plain=["mimic-cxr-2.0.0-split.csv", "mimic-cxr-2.0.0-chexpert.csv"]),
     ),
-    ("mimic_iii_summary", notes_nested(is_parquet=True)),
-    ("mimic_iii_summary", notes_nested(is_parquet=False)),
-    ("mimic_cxr_report", reports_unpacked("")),
-    ("mimic_cxr_report", reports_unpacked(REPORTS)),
-    ("mimic_cxr_report", reports_in_physionets_tree("")),
-    ("mimic_cxr_report", reports_in_physionets_tree("", packed=True)),
+    ("mimic_iii_summary", notes_nested),
+    ("mimic_cxr_report", unpacked(f"{REPORTS}.zip", keep=True)),
+    ("mimic_cxr_report", unpacked(f"{REPORTS}.zip", REPORTS, keep=True)),
+    ("mimic_cxr_report", reports_in_physionets_tree(is_packed=False)),
+    ("mimic_cxr_report", reports_in_physionets_tree(is_packed=True)),
     ("mimic_cxr_report", windows_line_ends),
     ("ct_rate_report", nested("ct_rate")),
     ("ct_rate_report", volumes_renamed),
@@ -287,17 +174,3 @@ def test_shards_belong_together(source, prepared, complains):
     manifest, documents, shots = prepared("medmcqa", folder.parent)
     assert (len(documents), shots) == (7, [])
     assert "part 00001 of 00002 is missing" in manifest.left_out[-1]
-
-
-@each_row(
-    "name, written, sentence",
-    [
-        ("empty/x", "", "{tmp_path}/empty holds no med_qa_en_source/test/*.parquet"),
-        ("notes.txt", "no data", "{tmp_path}/notes.txt is no folder and no zip archive and holds no"),
-        ("nowhere", None, "{tmp_path}/nowhere does not exist; give the path of data_clean.zip"),
-    ],
-)
-def test_a_source_that_is_none(tmp_path, complains, name, written, sentence):
-    if written is not None:
-        put(tmp_path / name, written)
-    complains("medqa", tmp_path / name.removesuffix("/x"), sentence.format(tmp_path=tmp_path))

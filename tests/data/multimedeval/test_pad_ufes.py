@@ -101,15 +101,3 @@ def test_an_archive_of_nothing_but_zeros_is_not_unpacked(source, complains):
     with zipfile.ZipFile(folder / "more.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("imgs_part_4.zip", bytes(60_000_000))
     complains("pad_ufes_20", folder, "more.zip would fill 60 MB, which no real one of its size does")
-
-
-def test_archives_in_archives_are_opened_and_no_further(source, prepared):
-    folder = source("pad_ufes_20")
-    part = next(path for path in sorted(folder.glob("imgs_part_*.zip")))
-    for number, rows_left_out in ((1, 1), (2, 2)):  # notes: of the table's length, and of the first missing image
-        with zipfile.ZipFile(folder / f"outer_{number}.zip", "w") as archive:
-            archive.write(part, "inner.zip")
-        part.unlink()
-        part = folder / f"outer_{number}.zip"
-        manifest, _, _ = prepared("pad_ufes_20", folder)
-        assert min(len(manifest.left_out), 2) == rows_left_out

@@ -18,8 +18,6 @@ import dataclasses
 import fnmatch
 import functools
 import os
-import shutil
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,14 +30,13 @@ from numpy.lib import format as npy
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.decoding import ImageStore
+from medtasks.data.prepare import source_files
 from medtasks.data.prepare.downloads import Published, download, hub_download
-from medtasks.data.prepare.source_files import SourceFile, not_found, open_archive, required_file, unpacking
+from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, by_name
-from medtasks.data.prepare.table_files import SourceRow, SourceTable, csv_table, hub_table, read_json, records_table
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.errors import SourceError
-from medtasks.home import home
 
 MEDMNIST_VARIABLE = "MEDTASKS_MEDMNIST_URL"
 _MEDMNIST_URL = "https://zenodo.org/records/10519652/files"
@@ -47,7 +44,9 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, M
 _SIDE = 28  # pixels
 _COLOUR = frozenset({"pathmnist", "bloodmnist", "dermamnist", "retinamnist"})
 _QUARTERED = frozenset({"tissuemnist"})
-CLASSES: Mapping[str, Sequence[str]] = read_json(SourceFile(Path(__file__).with_name("medmnist_classes.json")))
+CLASSES: Mapping[str, Sequence[str]] = source_files.read_json(
+    SourceFile(Path(__file__).with_name("medmnist_classes.json"))
+)
 
 
 def read_array(path: Path, name: str) -> np.ndarray[Any, np.dtype[Any]]:
@@ -74,7 +73,7 @@ class _MedMNIST(TableReader):
     def archive(self, source: Path) -> Path:
         path = source / f"{self.name}.npz" if source.is_dir() else source
         if not path.is_file():
-            raise not_found(source, f"{self.name}.npz")
+            raise source_files.not_found(source, f"{self.name}.npz")
         return path
 
     def table(self, source: Path, split: str) -> SourceTable:
@@ -93,7 +92,7 @@ class _MedMNIST(TableReader):
             images, labels = images[: len(images) // 4], labels[: len(labels) // 4]
         rows = enumerate(zip(images, labels.reshape(-1).tolist(), strict=True), 1)
         records = ((f"{path.name} {split} row {n}", {"image": image, "label": label}) for n, (image, label) in rows)
-        return records_table(records, ("image", "label"))
+        return source_files.records_table(records, ("image", "label"))
 
     def rows(self, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Store the pixels of each row."""
@@ -129,7 +128,7 @@ _INFO = dataset_info("multimedeval_pad_ufes_20")
 _SPLIT = dataclasses.replace(
     _INFO, source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split", revision="main", sha256={}
 )
-_NAMES = read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
+_NAMES = source_files.read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
 _FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
 SKIN_CLASSES: Mapping[str, str] = _NAMES["classes"]  # in questions, by the table's names
 _HISTORY: Mapping[str, str] = _NAMES["history"]  # columns of the table, by their names in the prompt
@@ -152,60 +151,43 @@ def patient_history(values: Mapping[str, str]) -> str:
 
 def _metadata(source: Path) -> SourceFile:
     name = "metadata.csv"
-    return required_file(source, [name, f"*/{name}", f"*.zip!{name}", f"*.zip!*/{name}"])
+    return source_files.required_file(source, [name, f"*/{name}"])
 
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
-    folder = source / "split" if source.is_dir() else source.parent / "split"
-    missing = f"{split} split of {_SPLIT.source} (its files {split}*.parquet or {split}*.csv)"
-    table = hub_table(folder, split, "default", ("ids",)) or csv_table(
-        required_file(folder, [f"{split}*.csv", f"data/{split}*.csv"], missing), ("ids",)
+    return frozenset(
+        str(row.values["ids"]).strip() for row in source_files.hub_table(source / "split", split, ("ids",)).rows()
     )
-    return frozenset(str(row.values["ids"]).strip() for row in table.rows())
 
 
 @contextlib.contextmanager
 def _image_files(source: Path) -> Iterator[ReadFile]:
-    """Open the images of a folder with all below it, or of an archive.
-
-    A file in a folder goes before one of the same name in an archive. Archives within an archive are unpacked into
-    temporary files in the data folder.
-    """
+    """Open the images of a folder with all below it; a file goes before one of the same name in an archive."""
     where: dict[str, Callable[[], bytes]] = {}
 
     def read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
-        with unpacking(path):
+        with source_files.unpacking(path):
             return archive.read(member)
 
-    archives = [source]
-    if source.is_dir():
-        for path in sorted(source.rglob(f"*{_ENDING}")):
-            where.setdefault(path.name, path.read_bytes)
-        archives = sorted(source.rglob("*.zip"))
+    for path in sorted(source.rglob(f"*{_ENDING}")):
+        where.setdefault(path.name, path.read_bytes)
     with contextlib.ExitStack() as opened:
-        for path in archives:
-            with unpacking(path):
-                archive = opened.enter_context(open_archive(path))
-                layers = [archive]
-                for member in fnmatch.filter(archive.namelist(), "*.zip"):  # archives in these are not opened
-                    target = opened.enter_context(tempfile.TemporaryFile(dir=home()))
-                    with archive.open(member) as packed:
-                        shutil.copyfileobj(packed, target)
-                    layers.append(opened.enter_context(open_archive(path, target)))
-                for layer in layers:
-                    for member in fnmatch.filter(layer.namelist(), f"*{_ENDING}"):
-                        where.setdefault(PurePosixPath(member).name, functools.partial(read, path, layer, member))
+        for path in sorted(source.rglob("*.zip")):
+            with source_files.unpacking(path):
+                archive = opened.enter_context(source_files.open_archive(path))
+                for member in fnmatch.filter(archive.namelist(), f"*{_ENDING}"):
+                    where.setdefault(PurePosixPath(member).name, functools.partial(read, path, archive, member))
         yield opened.enter_context(by_name(where))
 
 
 class _PadUfes(TableReader):
-    columns = CLASSIFICATION
+    columns, image_name = CLASSIFICATION, "img_id"
 
     def table(self, source: Path, split: str) -> SourceTable:
         if split == "test":
-            return csv_table(_metadata(source), _COLUMNS)
+            return source_files.csv_table(_metadata(source), _COLUMNS)
         tested = _lesions(source, "test")
-        return csv_table(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested)
+        return source_files.csv_table(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested)
 
     def document(self, row: SourceRow, _split: str) -> Document:
         diagnosis = row.one_of("diagnostic", SKIN_CLASSES.keys(), "diagnostic is not one of")
@@ -213,20 +195,17 @@ class _PadUfes(TableReader):
         classes = {"options": list(SKIN_CLASSES.values()), "label": list(SKIN_CLASSES).index(diagnosis)}
         return new_document(CLASSIFICATION, PurePath(row.text("img_id")).stem, **classes, **about)
 
-    def named(self, row: SourceRow) -> Sequence[str]:
-        return [row.text("img_id")]
-
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         return _image_files(source)
 
     def held_out(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Yield the held-out rows; their published number is unknown, so that of the whole table is checked."""
         metadata = _metadata(source)
-        rows = csv_table(metadata, _COLUMNS).count()
+        rows = source_files.csv_table(metadata, _COLUMNS).count()
         if rows != _INFO.rows:
             yield PublishedRow(metadata.name, None, cause=f"it holds {rows} rows, the published table {_INFO.rows}")
         lesions = _lesions(source, "test") - _lesions(source, "train")
-        table = csv_table(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
+        table = source_files.csv_table(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
         yield from self.rows(table.rows(), "test", source, images)
 
 
@@ -240,7 +219,7 @@ def _download(folder: Path, split_required: bool) -> Path:
     return folder
 
 
-_NEEDED = "metadata.csv, the images (unpacked, in imgs_part_*.zip or in the published zr7vgbcyr2-1.zip)"
+_NEEDED = "metadata.csv, the images (unpacked or in imgs_part_*.zip)"
 _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
 _WHOLE = _PadUfes().recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 

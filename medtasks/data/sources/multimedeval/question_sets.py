@@ -22,12 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.images.decoding import LINEAR, Decoding
-from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare import table_files
-from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, required_file, unpacked_or_archived
+from medtasks.data.images.decoding import LINEAR, Decoding, ImageStore
+from medtasks.data.prepare import source_files
+from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import SourceRow, SourceTable, hub_table, json_lines, records_table
 from medtasks.data.samples import letter
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document, new_document
 from medtasks.errors import MedTasksError, SourceError
@@ -46,57 +44,37 @@ def _answer_index(row: SourceRow, column: str, options: int) -> int:
     return value
 
 
-def keyed_options(row: SourceRow, key: str, text: str) -> tuple[list[str], list[str]]:
-    """Return keys and texts of options published as an object, or as a list of objects with ``key`` and ``text``."""
-    value = row.values["options"]
-    try:
-        pairs = list(value.items()) if isinstance(value, dict) else [(item[key], item[text]) for item in value]
-    except (TypeError, KeyError) as error:
-        raise row.error(f"options are neither an object nor a list of '{key}' and '{text}'") from error
-    keys, texts = [key for key, _ in pairs], [text for _, text in pairs]
-    if not all(isinstance(text, str) for text in texts):
+def keyed_options(row: SourceRow) -> Mapping[str, str]:
+    """Return the texts of options that are published as an object, by their letters."""
+    value: Any = row.values["options"]
+    if not isinstance(value, dict):
+        raise row.error("options are no object")
+    if not all(isinstance(text, str) for text in value.values()):
         raise row.error("an option is no text")
-    if len(keys) < 2 or keys != [letter(index) for index in range(len(keys))]:
+    if len(value) < 2 or list(value) != [letter(index) for index in range(len(value))]:
         raise row.error("the options' keys are not A, B, ... in order")
-    return keys, texts
+    return value
 
 
 class _MedQA(TableReader):
     columns = CHOICE
 
     def table(self, source: Path, split: str) -> SourceTable:
-        columns = ("question", "options", "answer_idx")
-        if table := hub_table(source, split, "med_qa_en_source", columns):
-            return table
         inside = f"questions/US/{split}.jsonl"
-        names = [f"data_clean/{inside}", inside, f"US/{split}.jsonl", f"{split}.jsonl", f"*.zip!*{inside}"]
-        missing = f"med_qa_en_source/{split}/*.parquet, US/{split}.jsonl or data_clean.zip"
-        return json_lines(required_file(source, names, missing), columns)
+        names = [f"data_clean/{inside}", inside, f"*.zip!*{inside}"]
+        file = source_files.required_file(source, names, f"data_clean.zip and no {names[0]}")
+        return source_files.json_lines(file, ("question", "options", "answer_idx"))
 
     def document(self, row: SourceRow, split: str) -> Document:
-        keys, options = keyed_options(row, "key", "value")
-        key = row.one_of("answer_idx", keys, "answer_idx is none of the options' keys")
-        return choice_document(f"{split}/{row.index}", row.text("question"), options, keys.index(key))
+        options = keyed_options(row)
+        right = list(options).index(row.one_of("answer_idx", options, "answer_idx is none of the options' keys"))
+        return choice_document(f"{split}/{row.index}", row.text("question"), list(options.values()), right)
 
 
 class _MedMCQA(TableReader):
     columns = CHOICE
     options = ("opa", "opb", "opc", "opd")
-
-    def table(self, source: Path, split: str) -> SourceTable:
-        columns = ("id", "question", *self.options, "cop")
-        if table := hub_table(source, split, "default", columns, ("subject_name",)):
-            return table
-        name = {"validation": "dev"}.get(split, split)
-        names = [f"data/{name}.json", f"{name}.json", f"*.zip!*{name}.json"]
-        file = required_file(source, names, f"data/{split}-*.parquet or {name}.json")
-
-        def counted_from_zero(row: SourceRow) -> Mapping[str, Any]:
-            if row.integer("cop") < 1:
-                raise row.error("cop is below 1; in the authors' JSON files it counts from 1, in parquet files from 0")
-            return {**row.values, "cop": row.integer("cop") - 1}
-
-        return json_lines(file, columns, counted_from_zero)
+    required, optional = ("id", "question", *options, "cop"), ("subject_name",)
 
     def document(self, row: SourceRow, _split: str) -> Document:
         options = [row.text(column) for column in self.options]
@@ -108,38 +86,26 @@ class _PubMedQA(TableReader):
     columns = CHOICE
 
     def table(self, source: Path, split: str) -> SourceTable:
-        columns = ("id", "question", "context", "answer")
-        if table := hub_table(source, split, "pubmed_qa_labeled_fold1_bigbio_qa", columns):
-            return table
-        # as the authors publish it
-        names = {"test": ("pqal_test_set.json", "test_set.json"), "train": ("pqal_fold1/train_set.json",)}[split]
-        places = [f"{mark}{name}" for mark in ("", "data/", "*.zip!*") for name in names]
-        missing = f"pubmed_qa_labeled_fold1_bigbio_qa/{split}/*.parquet, {names[0]} or pqal.zip"
-        file = required_file(source, places, missing)
-        content = table_files.read_json(file)
+        name = {"test": "pqal_test_set.json", "train": "pqal_fold1/train_set.json"}[split]
+        file = source_files.required_file(source, [name, f"*.zip!*{name}"], f"pqal.zip and no {name}")
+        content = source_files.read_json(file)
         if not isinstance(content, dict):
             raise SourceError(f"{file.name} is not an object with one entry per article")
-        entries = ((f"{file.name} entry {key}", value) for key, value in content.items())
-        published = records_table(entries, ("QUESTION", "CONTEXTS", "final_decision"))
-        rows = []
-        for key, row in zip(content, published.rows(), strict=True):
-            values = key, row.text("QUESTION"), " ".join(row.texts("CONTEXTS")), [row.text("final_decision")]
-            rows.append((row.place, dict(zip(columns, values, strict=True))))
-        return records_table(rows, columns)
+        columns = ("QUESTION", "CONTEXTS", "final_decision")
+        published = source_files.records_table(
+            ((f"{file.name} entry {key}", value) for key, value in content.items()), columns
+        )
+        entries = zip(content, published.rows(), strict=True)
+        return source_files.records_table(((row.place, {**row.values, "id": key}) for key, row in entries), columns)
 
     def document(self, row: SourceRow, _split: str) -> Document:
-        answers = row.texts("answer")
-        if not answers or answers[0] not in YES_NO_MAYBE:
-            raise row.error(f"answer is none of {', '.join(YES_NO_MAYBE)}")
-        right = YES_NO_MAYBE.index(answers[0])
-        return choice_document(row.text("id"), row.text("question"), YES_NO_MAYBE, right, context=row.text("context"))
+        right = YES_NO_MAYBE.index(row.one_of("final_decision", YES_NO_MAYBE, "final_decision is none of"))
+        context = " ".join(row.texts("CONTEXTS"))
+        return choice_document(row.text("id"), row.text("QUESTION"), YES_NO_MAYBE, right, context=context)
 
 
 class _MMLU(TableReader):
-    columns = CHOICE
-
-    def table(self, source: Path, split: str) -> SourceTable:
-        return table_files.required_hub_table(source, split, "all", ("question", "subject", "choices", "answer"))
+    columns, hub_folder, required = CHOICE, "all", ("question", "subject", "choices", "answer")
 
     def document(self, row: SourceRow, split: str) -> Document:
         options, subject = row.texts("choices"), row.text("subject")
@@ -148,15 +114,12 @@ class _MMLU(TableReader):
 
     def test(self, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
         """Read the first quarter of each medical subject, subjects in alphabetical order, as the reference does."""
-        table = self.table(source, "test")
-        positions: dict[str, list[int]] = {}
-        for row in table.rows():
-            if (subject := row.text("subject")) in MMLU_SUBJECTS:
-                positions.setdefault(subject, []).append(row.index)
-        chosen = [index for _, rows in sorted(positions.items()) for index in rows[: len(rows) // 4]]
-        by_index = {row.index: row for row in table.rows(set(chosen))}
-        for index in chosen:
-            yield PublishedRow(by_index[index].place, self.document(by_index[index], "test"))
+        by_subject: dict[str, list[SourceRow]] = {subject: [] for subject in sorted(MMLU_SUBJECTS)}
+        for row in self.table(source, "test").rows():
+            by_subject.get(row.text("subject"), []).append(row)
+        for rows in by_subject.values():
+            for row in rows[: len(rows) // 4]:
+                yield PublishedRow(row.place, self.document(row, "test"))
 
 
 class _MedNLI(TableReader):
@@ -165,8 +128,8 @@ class _MedNLI(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         name = f"mli_{split}_v1.jsonl"
         missing = f"{name}, neither in a folder nor in a zip archive"
-        file = required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], missing)
-        return json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
+        file = source_files.required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], missing)
+        return source_files.json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
 
     def document(self, row: SourceRow, _split: str) -> Document:
         right = RELATIONS.index(row.one_of("gold_label", RELATIONS, "gold_label is none of"))
@@ -180,11 +143,7 @@ def open_question(row: SourceRow, doc_id: str, **more: str | None) -> Document:
 
 
 class _QuestionsWithImages(TableReader):
-    columns = OPEN_QUESTION
-    embedded = ("image",)
-
-    def table(self, source: Path, split: str) -> SourceTable:
-        return table_files.required_hub_table(source, split, "default", ("image", "question", "answer"))
+    columns, embedded, required = OPEN_QUESTION, ("image",), ("image", "question", "answer")
 
     def document(self, row: SourceRow, split: str) -> Document:
         if row.encoded("image") is None:
@@ -199,31 +158,27 @@ SLAKE_LAYOUT = "test.json and imgs.zip, or the folder imgs unpacked from it"
 class Slake(TableReader):
     """SLAKE's questions in one language, or in all."""
 
-    columns = OPEN_QUESTION
+    columns, image_name = OPEN_QUESTION, "img_name"
     language: str | None = "en"
 
     def table(self, source: Path, split: str) -> SourceTable:
         """Find a split in a source."""
         path, columns = source / f"{split}.json", ("qid", "img_name", "question", "answer", "q_lang")
         if not path.is_file():
-            raise not_found(source, path.name)
-        questions = table_files.listed_records(SourceFile(path), columns)
+            raise source_files.not_found(source, path.name)
+        questions = source_files.listed_records(SourceFile(path), columns)
         if self.language is None:
             return questions
         chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == self.language)
-        return records_table(chosen, columns)
+        return source_files.records_table(chosen, columns)
 
     def document(self, row: SourceRow, _split: str) -> Document:
         """Return a document of the ``OPEN_QUESTION`` schema."""
         return open_question(row, str(row.integer("qid")), question_type=row.optional_text("content_type"))
 
-    def named(self, row: SourceRow) -> Sequence[str]:
-        """Return the name of the image."""
-        return [row.text("img_name")]
-
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images, unpacked next to the archive or in a folder of its name, or still in it."""
-        return unpacked_or_archived(source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",))
+        return source_files.unpacked_or_archived(source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",))
 
 
 FILE_NAME = "dataset.json"
@@ -238,10 +193,10 @@ class OwnQuestions(TableReader):
         path = folder / FILE_NAME
         if not path.is_file():
             raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
-        content = table_files.read_json(SourceFile(path))
+        content = source_files.read_json(SourceFile(path))
         if not isinstance(content, dict):
             raise SourceError(f"{path} is not an object with taskType, modality and samples")
-        table_files.check_columns(str(path), ("taskType", "modality", "samples"), content)
+        source_files.check_columns(str(path), ("taskType", "modality", "samples"), content)
         whole = SourceRow(str(path), 0, content)
         self.folder, self.kind, self.modality = folder, whole.text("taskType"), whole.text("modality")
         if self.kind not in (QA, VQA):
@@ -255,7 +210,7 @@ class OwnQuestions(TableReader):
             self.decoding = Decoding.of_settings({"image_range": content.get("image_range")}) or LINEAR
         except MedTasksError as error:
             raise whole.error(str(error)) from error
-        self.samples = records_table(samples, columns)
+        self.samples = source_files.records_table(samples, columns)
 
     def own_recipe(self) -> SourceRecipe:
         """Return the recipe of the questions."""
@@ -278,7 +233,7 @@ class OwnQuestions(TableReader):
 
     def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images."""
-        return file_reader([self.folder], (), ())
+        return source_files.file_reader([self.folder], (), ())
 
     def document(self, row: SourceRow, _split: str) -> Document:
         """Return the document of a sample."""
@@ -297,22 +252,13 @@ class OwnQuestions(TableReader):
 
 _HUB = "the Hub's parquet files"
 _MMLU_FILES = ("all/test-*.parquet", "all/dev-*.parquet")
+_MEDMCQA_FILES = ("data/validation-*.parquet", "data/train-*.parquet")
 _IMAGE_FILES = ("data/test-*.parquet", "data/train-*.parquet")
 _PARQUET = _QuestionsWithImages().recipe(f"{_HUB} {_IMAGE_FILES[0]}", hub_files=_IMAGE_FILES)
 RECIPES: Mapping[str, SourceRecipe] = {
-    "medqa": _MedQA().recipe(
-        f"data_clean.zip, what was unpacked from it, or {_HUB} med_qa_en_source/test/*.parquet",
-        hub_files=["data_clean.zip"],
-    ),
-    "medmcqa": _MedMCQA().recipe(
-        f"{_HUB} data/validation-*.parquet, or the authors' dev.json",
-        ("validation", "train"),
-        ["data/validation-*.parquet", "data/train-*.parquet"],
-    ),
-    "pubmedqa": _PubMedQA().recipe(
-        f"pqal.zip, what was unpacked from it, or {_HUB} pubmed_qa_labeled_fold1_bigbio_qa/test/*.parquet",
-        hub_files=["pqal.zip"],
-    ),
+    "medqa": _MedQA().recipe("data_clean.zip, or what was unpacked from it", hub_files=["data_clean.zip"]),
+    "medmcqa": _MedMCQA().recipe(f"{_HUB} {_MEDMCQA_FILES[0]}", ("validation", "train"), _MEDMCQA_FILES),
+    "pubmedqa": _PubMedQA().recipe("pqal.zip, or what was unpacked from it", hub_files=["pqal.zip"]),
     "mmlu": replace(_MMLU().recipe(f"{_HUB} {_MMLU_FILES[0]}", ("test", "dev"), _MMLU_FILES), test=_MMLU().test),
     "mednli": _MedNLI().recipe("PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl"),
     "vqa_rad": _PARQUET,

@@ -44,12 +44,11 @@ from typing import Literal, NamedTuple
 
 from tqdm import tqdm
 
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.decoding import ImageStore
 from medtasks.data.images.volume_files import ENDING
 from medtasks.data.prepare import source_files
-from medtasks.data.prepare.source_files import SourceFile, find_file, not_found, physionet_file, required_file
+from medtasks.data.prepare.source_files import SourceFile, SourceRow
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
-from medtasks.data.prepare.table_files import SourceRow, csv_table, hub_table, read_json
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.sources.multimedeval.x_rays import mimic_cxr_file, split_rows, study_folder
 
@@ -57,7 +56,7 @@ _HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 _EMPTY_LINE = "\n \n"
 FULL_REPORT, PREAMBLE, LAST_PARAGRAPH = "full report", "preamble", "last_paragraph"
 _ESSENTIAL = ("impression", "findings")
-_KNOWN = read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
+_KNOWN = source_files.read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
 _CANONICAL: dict[str, str] = {spelling: name for name, all_of in _KNOWN["spellings"].items() for spelling in all_of}
 _MAIN = ("impression", "findings", "history", "comparison", "addendum")
 
@@ -153,7 +152,7 @@ class Groups:
 @functools.cache
 def groups() -> Groups:
     """Read the groups; their order is that of the reference."""
-    content = read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
+    content = source_files.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
     return Groups(
         by_exam={exam: name for name, group in content["groups"].items() for exam in group["descriptions"]},
         findings={name: group["findings"] for name, group in content["groups"].items()},
@@ -202,18 +201,16 @@ def _plain(text: str) -> str:
 def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
     """Read the notes of the test ids, group after group."""
     places: dict[str, str] = {}
-    listed = find_file(source, [f"split/{_TEST_IDS}", _TEST_IDS, f"*/{_TEST_IDS}"])
-    table = csv_table(listed, ("ids",)) if listed else hub_table(source / "split", "test", "default", ("ids",))
-    if table is None:
-        published = "the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
-        raise not_found(source, f"split/{_TEST_IDS}, {published}")
-    for row in table.rows():
+    published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
+    for row in source_files.csv_table(
+        source_files.required_file(source, [f"split/{_TEST_IDS}"], published), ("ids",)
+    ).rows():
         note = str(row.values["ids"]).strip()
         if not note.isdecimal():
             raise row.error("ids is no whole number")
         places[note] = row.place
-    file = physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
-    notes = csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
+    file = source_files.physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
+    notes = source_files.csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
     by_group: dict[str, list[PublishedRow]] = {group: [] for group in groups().findings}
     outside = 0
     read = set()
@@ -292,9 +289,9 @@ def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes],
 
 def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     """Read the volumes of the validation split."""
-    file = required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
+    file = source_files.required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
     seen: set[tuple[str, str]] = set()
-    for row in csv_table(file, ("VolumeName", "Findings_EN")).rows():
+    for row in source_files.csv_table(file, ("VolumeName", "Findings_EN")).rows():
         name, findings = row.text("VolumeName"), row.text("Findings_EN")
         if (name, findings) in seen:
             continue

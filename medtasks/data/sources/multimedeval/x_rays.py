@@ -8,9 +8,9 @@
 - Medical-Diff-VQA 1.0.0: as in MultiMedEval, a question shows the images of the current study only, whatever it asks
   about the earlier one. The reference takes them in the order in which the file system lists them; here they come in
   the order of their names. Hu et al., https://physionet.org/content/medical-diff-vqa/1.0.0/.
-- VinDr-Mammo: BI-RADS grades of findings; rows of ``finding_annotations.csv`` with a grade, in its order. Images are
-  DICOM files, or 8-bit copies of the same name next to them. The source names no patients: the study, four views of one
-  exam, is the cluster. Nguyen et al., Scientific Data 10:277 (2023).
+- VinDr-Mammo: BI-RADS grades of findings; rows of ``finding_annotations.csv`` with a grade, in its order. The
+  source names no patients: the study, four views of one exam, is the cluster. Nguyen et al., Scientific Data 10:277
+  (2023).
 - CBIS-DDSM: pathology of a mass or a calcification from its cropped mammogram, official test cases. The case tables
   name DICOM files of the original archive; the JPEG copies on Kaggle are found through the series, as the reference
   does: an image described as "cropped images", or one without a description. Where neither exists the reference
@@ -30,13 +30,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.images.deep_images import reading_dicom
-from medtasks.data.images.image_store import ImageStore, StoredImage
-from medtasks.data.images.strict_pillow import UnreadableImage, strict_decoding
-from medtasks.data.prepare import source_recipe
-from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
+from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.prepare import source_files, source_recipe
+from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
-from medtasks.data.prepare.table_files import ReadValues, SourceRow, SourceTable, csv_table
 from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, Document, new_document
 from medtasks.data.sources.multimedeval.question_sets import open_question
 
@@ -56,18 +55,18 @@ _MIMIC_IMAGES = ("files", "mimic-cxr-jpg/2.0.0/files", "physionet.org/files/mimi
 
 
 class _ChestXray14(TableReader):
-    columns = MULTILABEL
+    columns, image_name = MULTILABEL, "Image Index"
 
     def table(self, source: Path, split: str) -> SourceTable:
         """Return the rows of the findings table whose image a list names, in the table's order."""
         if not any(path for pattern in _IMAGES for path in source.glob(pattern)):
-            raise not_found(source, _IMAGES[0])
-        with required_file(source, [_LISTS[split]]).open() as stream:
+            raise source_files.not_found(source, _IMAGES[0])
+        with source_files.required_file(source, [_LISTS[split]]).open() as stream:
             names = {line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()}
         tables = ("Data_Entry_2017.csv", "Data_Entry_2017_v2020.csv")
         columns = ("Image Index", "Finding Labels", "Patient ID")
-        file = required_file(source, tables, " or ".join(tables))
-        return csv_table(file, columns, lambda row: row["Image Index"] in names)
+        file = source_files.required_file(source, tables, " or ".join(tables))
+        return source_files.csv_table(file, columns, lambda row: row["Image Index"] in names)
 
     def document(self, row: SourceRow, _split: str) -> Document:
         findings = row.text("Finding Labels").split("|")
@@ -80,16 +79,15 @@ class _ChestXray14(TableReader):
         columns = {"patient_id": row.text("Patient ID"), "options": list(FOURTEEN_FINDINGS), "labels": labels}
         return new_document(MULTILABEL, row.text("Image Index"), **columns)
 
-    def named(self, row: SourceRow) -> Sequence[str]:
-        return [row.text("Image Index")]
-
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         return by_name({path.name: path.read_bytes for pattern in _IMAGES for path in source.glob(pattern)})
 
 
 def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
     """Yield the images of one split of MIMIC-CXR-JPG: ``dicom_id``, ``study_id`` and ``subject_id``."""
-    return csv_table(mimic_cxr_file(source, "split"), _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
+    return source_files.csv_table(
+        mimic_cxr_file(source, "split"), _SPLIT_COLUMNS, lambda row: row["split"] == split
+    ).rows()
 
 
 def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
@@ -100,7 +98,7 @@ def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
 def mimic_cxr_file(source: Path, kind: str) -> SourceFile:
     """Return a table of MIMIC-CXR-JPG: ``"split"`` or ``"chexpert"``."""
     name = f"mimic-cxr-2.0.0-{kind}.csv"
-    return physionet_file(source, "mimic-cxr-jpg", "2.0.0", (name, f"{name}.gz"))
+    return source_files.physionet_file(source, "mimic-cxr-jpg", "2.0.0", (name, f"{name}.gz"))
 
 
 class _MimicCxr(TableReader):
@@ -113,7 +111,9 @@ class _MimicCxr(TableReader):
         for row in split_rows(source, split):
             images.setdefault(study_of(row.values), []).append(row)
         columns = ("study_id", "subject_id", *FIVE_FINDINGS)
-        findings = csv_table(mimic_cxr_file(source, "chexpert"), columns, lambda row: study_of(row) in images)
+        findings = source_files.csv_table(
+            mimic_cxr_file(source, "chexpert"), columns, lambda row: study_of(row) in images
+        )
 
         def records() -> Iterator[tuple[str, ReadValues]]:
             unlabelled = dict(images)
@@ -141,20 +141,20 @@ class _MimicCxr(TableReader):
         return [f"{folder.as_posix()}/{row.text('dicom_id')}.jpg"]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return file_reader([mimic_cxr_file(source, "split").path.parent], (), ())
+        return source_files.file_reader([mimic_cxr_file(source, "split").path.parent], (), ())
 
 
 class _DiffVqa(TableReader):
     columns = OPEN_QUESTION
 
     def table(self, source: Path, split: str) -> SourceTable:
-        file = physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
-        return csv_table(file, _QUESTION_COLUMNS, lambda row: row["split"] == split)
+        file = source_files.physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
+        return source_files.csv_table(file, _QUESTION_COLUMNS, lambda row: row["split"] == split)
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         files = next((source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None)
         if files is None:
-            raise not_found(source, "folder files/ of MIMIC-CXR-JPG")
+            raise source_files.not_found(source, "folder files/ of MIMIC-CXR-JPG")
 
         # A study has many questions, one after the other.
         @functools.lru_cache(maxsize=64)
@@ -183,8 +183,6 @@ _ALLOCATED_BITS = 16
 _ANNOTATIONS = "finding_annotations.csv"
 _GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
 _GRADES = "12345"
-_DICOM = (".dicom", ".dcm")
-_COPIES = (".png", ".jpg", ".jpeg")
 PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
 _CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
 _DESCRIBED, _UNDESCRIBED = "cropped images", ""
@@ -211,7 +209,7 @@ def read_dicom(path: Path) -> Image.Image:
 
 
 def _annotations(source: Path) -> SourceFile:
-    return physionet_file(source, "vindr-mammo", "1.0.0", (_ANNOTATIONS,))
+    return source_files.physionet_file(source, "vindr-mammo", "1.0.0", (_ANNOTATIONS,))
 
 
 class _VinDrMammo(TableReader):
@@ -220,20 +218,14 @@ class _VinDrMammo(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         graded = {"test": "test", "train": "training"}[split]
         belongs = lambda row: row["split"] == graded and row["finding_birads"] != ""  # noqa: E731
-        return csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
+        return source_files.csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
 
     def rows(self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         folder = _annotations(source).path.parent / "images"
 
         @functools.cache
         def add(name: str) -> StoredImage:
-            for path in (folder / f"{name}{ending}" for ending in (*_DICOM, *_COPIES)):
-                if path.is_file() and path.suffix in _DICOM:
-                    return images.add_pixels(read_dicom(path), _STRETCHED)
-                if path.is_file():
-                    _require_8_bits(path)
-                    return images.add_file(path)
-            raise FileNotFoundError(name)
+            return images.add_pixels(read_dicom(folder / f"{name}.dicom"), _STRETCHED)
 
         findings: Counter[str] = Counter()  # of each image, from 1
         for row in rows:
@@ -244,23 +236,12 @@ class _VinDrMammo(TableReader):
                 raise row.error("finding_birads does not end in a grade from 1 to 5")
             columns = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
             document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **columns)
-            adding = {f"images/{study}/{image}{_DICOM[0]}": functools.partial(add, f"{study}/{image}")}
+            adding = {f"images/{study}/{image}.dicom": functools.partial(add, f"{study}/{image}")}
             yield source_recipe.images_row(row.place, adding.items(), document)
 
 
-def _require_8_bits(path: Path) -> None:
-    """Refuse values that Pillow would cut off at 255 rather than scale."""
-    try:
-        with strict_decoding(), Image.open(path) as image:
-            mode = image.mode
-    except OSError as error:
-        raise UnreadableImage("it is no image that can be read") from error
-    if mode not in ("L", "RGB"):
-        raise UnreadableImage(f"a copy must have 8 bits per pixel, grey or RGB, and this one is of mode {mode}")
-
-
 def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
-    return csv_table(required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
+    return source_files.csv_table(source_files.required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
 
 
 class _CbisDdsm(TableReader):
@@ -299,7 +280,7 @@ class _CbisDdsm(TableReader):
 _NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
 _MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
 _DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
-_VINDR_LAYOUT = f"{_ANNOTATIONS} and the folder images with <study_id>/<image_id>.dicom, or .png copies of these"
+_VINDR_LAYOUT = f"{_ANNOTATIONS} and the folder images with <study_id>/<image_id>.dicom"
 _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 RECIPES: Mapping[str, SourceRecipe] = {
