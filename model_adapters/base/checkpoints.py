@@ -7,7 +7,7 @@ their ``tokenizer.model`` next to lmms-eval at all. SentencePiece itself reprodu
 import json
 import pickle
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -98,18 +98,15 @@ def _files(path: Path) -> list[Path]:
     raise CheckpointError(f"{path} holds no model.safetensors, pytorch_model.bin or index of shards")
 
 
-def fill(
-    module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype, tensors: Iterable[Stored] | None = None
-) -> None:
+def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> None:
     """Fill the parameters of ``module`` (which may be on the meta device) from a checkpoint.
 
     Two stored keys may have the same destination if their tensors are equal: shared storage is saved twice. Buffers
-    that the checkpoint does not hold (rotary tables) stay as they are. ``tensors`` replace the checkpoint's own, for
-    example after adding a delta.
+    that the checkpoint does not hold (rotary tables) stay as they are.
     """
     parameters: Mapping[str, torch.Tensor] = dict(module.named_parameters())
     taken: dict[str, tuple[str, torch.Tensor]] = {}
-    for file, key, tensor in stored_tensors(path) if tensors is None else tensors:
+    for file, key, tensor in stored_tensors(path):
         try:
             name = rename(key)
         except KeyError:

@@ -29,7 +29,6 @@ from ..base.requests import FailureLog, LoadedRequest, Request, RequestReader, i
 from .messages import SURELY_SPECIAL, BadAnswer, Record, Refused, ServedPrompt, possibly_special, reply_record
 from .option_scorer import LikelihoodsMissing, OptionScorer, Routes, Tokenizer
 from .server_client import ServerGone, ServerPool, VlmServerArguments, check_arguments, check_given
-from .sglang import SglangScorer
 
 Result = TypeVar("Result")
 # Models whose tokens of one image attend to each other in both directions.
@@ -66,7 +65,7 @@ class VlmServer(HarnessAdapter):
         fields = {"chat_template_kwargs": template} if template else {}
         self._fields: dict[str, Any] = {"model": self.model, **fields, **(self.arguments.extra_body or {})}
         self._tokenizer = Tokenizer(self.pool, self.model)
-        self._scorer: OptionScorer | SglangScorer | None = None
+        self._scorer: OptionScorer | None = None
         self._special: dict[str, bool] = {}
 
     def _check_attention(self) -> None:
@@ -133,10 +132,8 @@ class VlmServer(HarnessAdapter):
             logger.info("options scored: {}", ", ".join(f"{n} by {way}" for way, n in scorer.ways.items()))
         return self.handed_scores(scores)
 
-    def new_scorer(self) -> OptionScorer | SglangScorer:
+    def new_scorer(self) -> OptionScorer:
         """Return a new scorer of options, which finds out on its first question what the servers offer."""
-        if self.facts["owned_by"] == "sglang":
-            return SglangScorer(self.pool, self.model, self.arguments)
         fields = {name: value for name, value in self._fields.items() if value is not None}
         return OptionScorer(Routes(self.pool, self.model, fields, self._tokenizer), self.arguments)
 

@@ -54,7 +54,6 @@ class VlmServerArguments(HarnessArguments):
     extra_body: dict[str, Any] | None = argument(None)  # noqa: RUF009  # as above
     likelihood: str = argument(AUTOMATIC, choices=(AUTOMATIC, PROMPT_LOGPROBS, TOKEN_IDS))
     image_attention: str | None = argument(None, choices=("bidirectional", "causal"))
-    pretrained: str | None = argument(None)  # SGLang: folder or hub id with the model's processor
     token_counts: bool = argument(True)
 
     @property

@@ -179,7 +179,6 @@ def test_a_missing_file_is_named(build, copied, model, file):
         ("llava_med", {"dtype": "int8"}, r"'dtype' must be bfloat16 or float16 or float32, not 'int8'"),
         ("llava_med", {"max_length": 0}, r"'max_length' must be .*at least 1"),
         ("llava_med", {"max_length": 513}, r"'max_length' must be at most 512"),
-        ("llava_med", {"base": "/llama"}, r"'base' belongs to the delta of v1\.0"),
         ("med_flamingo", {"media_attention": "both"}, "media_attention"),
         ("med_flamingo", {"bos_id": 2}, "bos_id"),
         ("med_flamingo", {"vision_post_norm": "maybe"}, "vision_post_norm"),
