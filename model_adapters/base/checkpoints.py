@@ -201,9 +201,7 @@ class SentencePieceText:
     4.28).
     """
 
-    def __init__(
-        self, model_file: Path, added: Mapping[str, int] | None = None, *, strip_around_added: bool = False
-    ) -> None:
+    def __init__(self, model_file: Path, added: Mapping[str, int], *, strip_around_added: bool = False) -> None:
         if not model_file.is_file():
             raise MedTasksError(f"{model_file} is missing; put the checkpoint's tokenizer.model there")
         self._model = sentencepiece.SentencePieceProcessor()
@@ -211,10 +209,10 @@ class SentencePieceText:
             self._model.LoadFromSerializedProto(model_file.read_bytes())
         except (RuntimeError, TypeError) as error:
             raise MedTasksError(f"{model_file} is no SentencePiece model; download it again") from error
-        self._added = dict(added or {})
+        self._added = added
         self._strip = strip_around_added
-        names = sorted(self._added, key=len, reverse=True)
-        self._split = re.compile("(" + "|".join(map(re.escape, names)) + ")") if names else None
+        names = sorted(added, key=len, reverse=True)
+        self._split = re.compile("(" + "|".join(map(re.escape, names)) + ")")
 
     @property
     def vocabulary(self) -> int:
@@ -223,8 +221,6 @@ class SentencePieceText:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of ``text``, without begin or end of sequence."""
-        if self._split is None:
-            return list(self._model.EncodeAsIds(text))
         ids: list[int] = []
         parts = self._split.split(text)
         for number, part in enumerate(parts):

@@ -9,7 +9,7 @@ import copy
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional
@@ -30,32 +30,15 @@ from .batching import (
     token_losses,
 )
 
+if TYPE_CHECKING:
+    from .adapter import MedicalAdapter
+
 LEAST_LENGTH = 16  # tokens from which a further part of a prefix is worth a pass of its own
 OWN_LENGTH = 64  # tokens from which a prefix is worth a pass
 _LEAST_PART = 4  # a prefix is at least one in so many tokens of its prompt, because the suffix costs a pass too
 
 Words = tuple[tuple[int, str], ...]
 """Token ids; each image's first one carries the image's key."""
-
-
-class CausalModel(Protocol):
-    """Members of an adapter that shared scoring needs; see ``MedicalAdapter``."""
-
-    pad_id: int
-    device: torch.device
-
-    @property
-    def language_model(self) -> Any:
-        """The transformers model."""
-
-    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
-        """Return the model's inputs."""
-
-    def image_spans(self, prompt: Encoded) -> Spans | None:
-        """Return the columns of each image."""
-
-    def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
-        """Return by how much positions exceed tokens."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +132,7 @@ class _PrefillCache(DynamicCache):  # type: ignore[misc]  # transformers is not 
         return updated
 
 
-def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) -> list[CachedPrefix]:
+def read_prefixes(cuts: Sequence[Cuts], model: "MedicalAdapter", cache: PrefixCache) -> list[CachedPrefix]:
     """Read prompts up to their last cut, each distinct prefix once.
 
     Prefixes are read one by one: in a batch, rounding would depend on the content of ``cache``, which grows.
@@ -173,7 +156,7 @@ def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) 
     return rows
 
 
-def _extended(cuts: Cuts, before: CachedPrefix | None, end: int, model: CausalModel) -> CachedPrefix:
+def _extended(cuts: Cuts, before: CachedPrefix | None, end: int, model: "MedicalAdapter") -> CachedPrefix:
     """Run a model from one cut, or from the beginning, up to the last keys and values before the next cut."""
     cache = _PrefillCache(config=model.language_model.config)
     if before is None:
@@ -188,7 +171,7 @@ def _extended(cuts: Cuts, before: CachedPrefix | None, end: int, model: CausalMo
 
 
 def suffixes_of(
-    cuts: Sequence[Cuts], prefixes: Sequence[CachedPrefix], model: CausalModel, stop: int | None = None
+    cuts: Sequence[Cuts], prefixes: Sequence[CachedPrefix], model: "MedicalAdapter", stop: int | None = None
 ) -> tuple[PaddedBatch, PaddedBatch]:
     """Return the suffixes after the prefixes, and the whole prompts with padding before prefix and suffix.
 
@@ -222,22 +205,6 @@ def side_by_side(prefixes: Sequence[CachedPrefix]) -> DynamicCache:
 
 
 @dataclass(frozen=True)
-class Prefill:
-    """Prompts that the model has read."""
-
-    contexts: PaddedBatch  # the prompts, one row each; padding may also be between a prefix and its suffix
-    logits: torch.Tensor  # after the last token of each, shape (prompts, vocabulary)
-    cache: Any  # their keys and values, one row per prompt and one column per column of ``contexts``
-
-    @classmethod
-    def of(cls, contexts: PaddedBatch, model: CausalModel, inputs: dict[str, Any], **cached: Any) -> "Prefill":
-        """Read prompts in one batch, or what follows their cached prefixes."""
-        # use_cache is set in the call, because a checkpoint's configuration may have switched it off.
-        output = model.language_model(**inputs, **cached, logits_to_keep=1, use_cache=True)
-        return cls(contexts, output.logits[:, -1], output.past_key_values)
-
-
-@dataclass(frozen=True)
 class Questions:
     """A batch by question: options that share their prompt."""
 
@@ -246,7 +213,7 @@ class Questions:
     cuts: Mapping[int, Cuts]  # by question, without those that are better read whole
 
     @classmethod
-    def of(cls, items: Sequence[Continuation], model: CausalModel) -> "Questions":
+    def of(cls, items: Sequence[Continuation], model: "MedicalAdapter") -> "Questions":
         """Group a batch by images and tokens before the continuation, and find out where its prompts are cut.
 
         An option that a tokenizer merges with the end of its prompt has other tokens there, and a group of its own.
@@ -270,7 +237,7 @@ class Questions:
 
 def score_by_question(
     questions: Questions,
-    model: CausalModel,
+    model: "MedicalAdapter",
     score_whole: Callable[[Sequence[Continuation]], list[Likelihood]],
     cache: PrefixCache,
 ) -> list[Likelihood]:
@@ -285,41 +252,44 @@ def score_by_question(
         scores |= {at: [score] for at, score in zip(single, whole_scores, strict=True)}
     if several:
         contexts = pad_left([options[at][0].prompt for at in several], model.pad_id, model.device)
-        read = Prefill.of(contexts, model, model.model_inputs(contexts))
+        # use_cache is set in the call, because a checkpoint's configuration may have switched it off.
+        output = model.language_model(**model.model_inputs(contexts), logits_to_keep=1, use_cache=True)
         shift = model.position_shift(contexts).to(contexts.position_ids.device)
-        read = replace(read, contexts=replace(contexts, position_ids=contexts.position_ids + shift))
-        scores |= zip(several, _score_options([options[at] for at in several], read, model), strict=True)
+        contexts = replace(contexts, position_ids=contexts.position_ids + shift)
+        scores |= zip(several, _score_options([options[at] for at in several], contexts, output, model), strict=True)
     if cuts:
         prefixes = read_prefixes(list(cuts.values()), model, cache)
         suffix, whole = suffixes_of(list(cuts.values()), prefixes, model)
-        read = Prefill.of(whole, model, model.model_inputs(suffix, whole), past_key_values=side_by_side(prefixes))
-        scores |= zip(cuts, _score_options([options[at] for at in cuts], read, model), strict=True)
+        inputs = model.model_inputs(suffix, whole) | {"past_key_values": side_by_side(prefixes)}
+        output = model.language_model(**inputs, logits_to_keep=1, use_cache=True)
+        scores |= zip(cuts, _score_options([options[at] for at in cuts], whole, output, model), strict=True)
     pairs = (zip(group, scores[at], strict=True) for at, group in enumerate(questions.places))
     by_place = dict(itertools.chain.from_iterable(pairs))
     return [by_place[position] for position in range(len(by_place))]
 
 
 def _score_options(
-    questions: Sequence[Sequence[Continuation]], read: Prefill, model: CausalModel
+    questions: Sequence[Sequence[Continuation]], contexts: PaddedBatch, output: Any, model: "MedicalAdapter"
 ) -> list[list[Likelihood]]:
-    """Score the options of several questions after the pass over their prompts.
+    """Score the options of several questions after the pass over their prompts, whose ``output`` is used up.
 
     The last logits of a prompt serve the first token of each of its options. The keys and values of the prompts are
-    repeated per option, and the remaining tokens, padded on the right, are run on them. The cache of ``read`` is used
-    up.
+    repeated per option, and the remaining tokens, padded on the right, are run on them. Prompts have one row each;
+    padding may also be between a prefix and its suffix.
     """
     tokens = [option.targets for question in questions for option in question]
     owners = torch.tensor([row for row, question in enumerate(questions) for _ in question])
     lengths = torch.tensor([len(option) for option in tokens])
     ids = pad_right(tokens, model.pad_id, model.device)
-    first = token_losses(read.logits[owners], ids[:, 0])
+    first = token_losses(output.logits[:, -1][owners], ids[:, 0])
     losses, hits = (torch.zeros(ids.shape, dtype=values.dtype) for values in first)
     losses[:, 0], hits[:, 0] = first
     longer = lengths > 1
     if longer.any():
         ids, owners = ids[longer], owners[longer]
-        read.cache.batch_select_indices(owners)  # on the CPU: a model with a device map lies on several devices
-        contexts = read.contexts.select(owners)
+        # The indices are on the CPU: a model with a device map lies on several devices.
+        output.past_key_values.batch_select_indices(owners)
+        contexts = contexts.select(owners)
         steps = torch.arange(ids.shape[1] - 1)
         # The last token of an option is not an input: it predicts nothing that is scored.
         real = (lengths[longer][:, None] - 1 > steps).to(contexts.attention_mask)
@@ -327,7 +297,7 @@ def _score_options(
         positions = contexts.position_ids[:, -1:] + 1 + steps.to(model.device)
         batch = PaddedBatch(ids[:, :-1], mask, positions, [Encoded((), None)] * len(ids))
         inputs = model.model_inputs(batch, contexts)
-        logits = model.language_model(**inputs, past_key_values=read.cache, use_cache=True).logits
+        logits = model.language_model(**inputs, past_key_values=output.past_key_values, use_cache=True).logits
         losses[longer, 1:], hits[longer, 1:] = token_losses(logits, ids[:, 1:])
     scores = (likelihood(losses[row, :size], hits[row, :size]) for row, size in enumerate(lengths.tolist()))
     return [[next(scores) for _ in question] for question in questions]

@@ -14,7 +14,7 @@ from medtasks.model_adapters.base.checkpoints import CheckpointError
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm import adapter as adapter_module
-from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, check_arguments
+from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments, check_arguments
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
@@ -280,7 +280,7 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
         raise IndexError
 
     monkeypatch.setattr(adapter_module, "score", shifted)
-    monkeypatch.setattr(shared_scoring.Prefill, "of", broken)
+    monkeypatch.setattr(shared_scoring, "_score_options", broken)
     built = adapter("qwen2_5_vl")
     for _ in range(2):
         assert [pair[0] for pair in built.loglikelihood(scoring([0]))] == pytest.approx(expected, abs=1e-4)
@@ -301,7 +301,7 @@ def test_placeholders_in_the_prompt_say_where_the_images_go(adapter):
     built, images = adapter("llava"), DOCS[3]["images"]
     text = built.encode("First <image> then <image>?", images).text
     assert text == "<|user|>First <image>\n then <image>\n?<|end|>\n<|assistant|>\n"
-    with pytest.raises(MedTasksError, match="holds 1 image placeholders for 2 images"):
+    with pytest.raises(MedTasksError, match="holds 1 image marks for 2 images"):
         built.encode("First <image>", images)
 
 

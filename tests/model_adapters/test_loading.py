@@ -23,7 +23,7 @@ from .llava_med_toy import SHARDS, TOWER, V15, VISION
 from .llava_med_toy import WIDTH as LLAVA_WIDTH
 from .med_flamingo_toy import DEPTH, DOCS, EVERY, LATENTS, LAYERS, OPTIONS, scores
 from .med_flamingo_toy import WIDTH as FLAMINGO_WIDTH
-from .radfm_toy import HEADS, HIDDEN, UNUSED, E, P, V, put
+from .radfm_toy import HIDDEN, UNUSED, E, P, V, put
 from .toys import noise, tower
 
 MODELS = ("llava_med", "radfm", "med_flamingo")
@@ -314,9 +314,9 @@ def test_weights_are_found_by_file_too_and_the_tokenizer_beside_them(build, radf
         assert other.generate_batch([prompt], settings, 0) == radfm.generate_batch([prompt], settings, 0)
 
 
-def test_heads_come_from_the_configuration_where_no_rotary_table_is_stored(build, copied):
-    folder = copied("radfm", {BIN: only("inv_freq")})
-    assert build("radfm", folder).language_model.config.num_attention_heads == HEADS
+def test_heads_have_the_published_width_where_no_rotary_table_is_stored(build, copied):
+    with pytest.raises(CheckpointError, match=f"width {HIDDEN} is no multiple of the attention heads' 128"):
+        build("radfm", copied("radfm", {BIN: only("inv_freq")}))
 
 
 def test_a_foreign_tokenizer_is_refused(build, copied, radfm_state):

@@ -9,7 +9,7 @@ import weakref
 import pytest
 import torch
 from medtasks.model_adapters.base.batching import pad_left
-from medtasks.model_adapters.med_flamingo import media_view, text_time
+from medtasks.model_adapters.med_flamingo import text_time
 
 from medtasks.errors import MedTasksError
 from medtasks.prompts.template import lettered_prompt as prompt
@@ -66,17 +66,11 @@ def test_text_time_follows_the_table_and_is_zero_on_padding(mode, ids, expected,
     assert text_time(row, real, 9, mode).tolist() == [[0] * padding + expected]
 
 
-def test_a_position_sees_the_latents_of_one_image():
-    latents, visible = media_view(torch.zeros(1, 3, 2, 5), torch.tensor([[0, 1, 3]]))
-    assert latents.shape == (1, 6, 5)
-    assert visible[0].int().tolist() == [[0] * 6, [1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]]
-
-
 def test_a_position_without_image_takes_only_the_feed_forward_part(adapters):
     block = adapters().language_model.gated_cross_attn_layers["1"]
     hidden, media = torch.randn(1, 2, WIDTH), torch.randn(1, 1, LATENTS, VISION)
     with torch.inference_mode():
-        got = block(hidden, *media_view(media, torch.tensor([[0, 1]])))
+        got = block(hidden, media[:, 0], torch.tensor([[[False] * LATENTS, [True] * LATENTS]]))
         alone = hidden + block.ff(hidden) * block.ff_gate.tanh()
     assert torch.allclose(got[:, 0], alone[:, 0], atol=1e-6)
     assert (got[:, 1] - alone[:, 1]).abs().max() > 0.01
@@ -229,7 +223,7 @@ def test_the_language_model_forgets_the_images_of_its_last_call(adapters):
     scores(adapters())
     with contextlib.suppress(AttributeError), torch.inference_mode():
         model(input_ids=torch.tensor([[1]]), media=3)
-    assert [hook.view for hook in model._block_hooks] == [None, None]
+    assert [block.view for block in model.gated_cross_attn_layers.values()] == [None, None]
     with pytest.raises(RuntimeError, match="only inside"):
         model.model(input_ids=torch.tensor([[1, 2]]))
 

@@ -5,7 +5,7 @@ import torch
 from medtasks.model_adapters.base.batching import Encoded, pad_left
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.radfm.adapter import place_images
-from medtasks.model_adapters.radfm.network import axis_positions
+from medtasks.model_adapters.radfm.network import PositionTables
 
 from medtasks.errors import MedTasksError
 
@@ -51,7 +51,7 @@ def test_a_text_may_place_its_images_itself():
     )
     assert place_images(f"a{block}b", 1, 2, "front") == f"a{block}b"
     assert place_images("ab", 0, 2, "front") == "ab"
-    with pytest.raises(MedTasksError, match="2 marks <image> for 1 images"):
+    with pytest.raises(MedTasksError, match="2 image marks for 1 images"):
         place_images("<image> <image>", 1, 2, "front")
     with pytest.raises(MedTasksError, match="do not fit its 1 images of 2 slots"):
         place_images("<image0><image1><image2>", 1, 2, "front")
@@ -88,10 +88,12 @@ def test_decoding_leaves_out_unknown_control_and_slot_ids(model):
 
 
 def test_a_picture_has_the_last_depth_position(model, copied, radfm_state):
-    assert axis_positions(1, 128).tolist() == [127]
-    assert axis_positions(16, 128).tolist() == list(range(7, 128, 8))
+    tables = PositionTables(128, 4, 128, 3)
+    rows, _, depths = tables(16, 1, 1).unbind(-1)
+    assert torch.equal(rows, tables.row_embed.weight[7::8, 0])
+    assert torch.equal(depths, tables.dep_embed.weight[127].expand(16))
     with pytest.raises(ValueError, match="5 patches along an axis that has positions for 4"):
-        axis_positions(5, 4)
+        tables(1, 5, 1)
     pixels = model.encode("", [noise()]).pixels
     before = model.image_features(pixels)
     depth = f"{V}pos_embedding.dep_embed.weight"

@@ -11,7 +11,6 @@ from medtasks.model_adapters.radfm.network import (
     random_crop_box,
     read_volume,
     stack_volumes,
-    target_depth,
 )
 from PIL import Image
 
@@ -25,8 +24,9 @@ SIDE = 8
 
 def test_target_depth_is_the_closest_multiple_of_four():
     table = {1: 4, 4: 4, 5: 4, 6: 4, 7: 8, 10: 8, 11: 12, 30: 28, 31: 32, 62: 60, 63: 64, 64: 64, 500: 64}
-    assert {depth: target_depth([depth]) for depth in table} == table
-    assert target_depth([1, 23, 4]) == 24
+    volumes = {depth: torch.zeros(3, 2, 2, depth) for depth in table}
+    assert {depth: stack_volumes([volume], 2).shape[-1] for depth, volume in volumes.items()} == table
+    assert stack_volumes([torch.zeros(3, 2, 2, depth) for depth in (1, 23, 4)], 2).shape[-1] == 24
 
 
 def test_images_are_brought_to_one_size_by_the_nearest_voxel():
