@@ -1,10 +1,8 @@
 """``--model_args``."""
 
-from dataclasses import dataclass
-
 import pytest
 import torch
-from medtasks.model_adapters.base.arguments import AdapterArguments, argument, choose_device, parse_arguments
+from medtasks.model_adapters.base.arguments import AdapterArguments, choose_device, parse_arguments
 from medtasks.model_adapters.tiny import MedTasksTiny
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
@@ -92,16 +90,3 @@ def test_each_of_several_processes_keeps_the_device_accelerate_gave_it(monkeypat
     assert choose_device("cuda:0", own, 1, "m") == torch.device("cuda:0")
     with pytest.raises(AdapterArgumentError, match=r"does not fit 2 processes .*ACCELERATE_USE_CPU=true"):
         choose_device("cpu", own, 2, "m")
-
-
-@dataclass(frozen=True)
-class RicherArguments(AdapterArguments):
-    pretrained: str = argument("org/model")
-    flash: bool = argument(False)
-
-
-def test_an_adapter_can_declare_text_and_switches():
-    given = parse_arguments(RicherArguments, {"pretrained": 1234, "flash": "True", "batch_size": 2}, "m")
-    assert (given.pretrained, given.flash, given.batch_size, given.seed) == ("1234", True, 2, 0)
-    with pytest.raises(AdapterArgumentError, match=r"^m: argument 'flash' must be true or false, not '3'\.$"):
-        parse_arguments(RicherArguments, {"flash": 3}, "m")

@@ -98,17 +98,19 @@ def cases_of(name, variant):
     return [Case(name, variant, case) for case in cases]
 
 
-def each(name):
-    """Every case of a model under every variant."""
-    cases = [case for variant in VARIANTS[name] for case in cases_of(name, variant)]
-    ids = [f"{case.variant}-{case.record['id']}" for case in cases]
-    missing = pytest.param(None, marks=pytest.mark.skip(reason=without_record(name)), id="no record")
-    return pytest.mark.parametrize("case", cases or [missing], ids=ids or None)
+MISSING = {name: pytest.mark.skipif(not record, reason=without_record(name)) for name, record in RECORDS.items()}
+EVERY_VARIANT = pytest.mark.parametrize(
+    ("name", "variant"),
+    [pytest.param(name, variant, marks=MISSING[name]) for name in VARIANTS for variant in VARIANTS[name]],
+)
 
 
-def variants(name):
-    skip = pytest.mark.skipif(not RECORDS[name], reason=without_record(name))
-    return lambda test: skip(pytest.mark.parametrize("variant", VARIANTS[name])(test))
+def each_case(*names):
+    """Every case of models under every variant."""
+    cases = [case for name in names for variant in VARIANTS[name] for case in cases_of(name, variant)]
+    params = [pytest.param(case, id=f"{case.name}-{case.variant}-{case.record['id']}") for case in cases]
+    missing = [pytest.param(None, marks=MISSING[name], id=f"{name}-no record") for name in names if not RECORDS[name]]
+    return pytest.mark.parametrize("case", params + missing)
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +158,12 @@ def logits_and_greedy_tokens(case):
     assert ids[skip:].tolist() == expected["generation"]["ids"]
 
 
-def continuations(name, variant, way):
+WAYS = pytest.mark.parametrize("way", ["one by one", "case by case", "in one batch", "without sharing"])
+
+
+@EVERY_VARIANT
+@WAYS
+def test_golden_continuations(name, variant, way):
     cases = [(case, case.pairs) for case in cases_of(name, variant) if "continuations" in case.expected]
     assert sum(len(pairs) for _, pairs in cases) > 1  # or nothing would be shared
     if way in ("in one batch", "without sharing"):
@@ -173,7 +180,8 @@ def continuations(name, variant, way):
             assert (score.tokens, score.greedy) == (wanted["n_tokens"], wanted["is_greedy"])
 
 
-def through_the_harness_calls(name, variant):
+@EVERY_VARIANT
+def test_golden_through_the_harness_calls(name, variant):
     """All cases in one padded batch, with and without images, flat and deep ones side by side."""
     cases = cases_of(name, variant)
     model, docs = cases[0].model, [{"question": case.text, "images": case.images} for case in cases]
@@ -197,62 +205,16 @@ def through_the_harness_calls(name, variant):
 CHECKS = pytest.mark.parametrize(
     "check", [ids_and_pixels, features, logits_and_greedy_tokens], ids=lambda one: one.__name__
 )
-WAYS = pytest.mark.parametrize("way", ["one by one", "case by case", "in one batch", "without sharing"])
 
 
-@each("llava_med")
+@each_case(*VARIANTS)
 @CHECKS
-def test_golden_llava_med(case, check):
+def test_golden_cases(case, check):
+    assert case.name != "med_flamingo" or set(case.record["expected"]) == set(VARIANTS["med_flamingo"])
     check(case)
 
 
-@each("med_flamingo")
-@CHECKS
-def test_golden_med_flamingo(case, check):
-    assert set(case.record["expected"]) == set(VARIANTS["med_flamingo"])
-    check(case)
-
-
-@each("radfm")
-@CHECKS
-def test_golden_radfm(case, check):
-    check(case)
-
-
-@variants("llava_med")
-@WAYS
-def test_golden_llava_med_continuations(variant, way):
-    continuations("llava_med", variant, way)
-
-
-@variants("med_flamingo")
-@WAYS
-def test_golden_med_flamingo_continuations(variant, way):
-    continuations("med_flamingo", variant, way)
-
-
-@variants("radfm")
-@WAYS
-def test_golden_radfm_continuations(variant, way):
-    continuations("radfm", variant, way)
-
-
-@variants("llava_med")
-def test_golden_llava_med_through_the_harness_calls(variant):
-    through_the_harness_calls("llava_med", variant)
-
-
-@variants("med_flamingo")
-def test_golden_med_flamingo_through_the_harness_calls(variant):
-    through_the_harness_calls("med_flamingo", variant)
-
-
-@variants("radfm")
-def test_golden_radfm_through_the_harness_calls(variant):
-    through_the_harness_calls("radfm", variant)
-
-
-@each("radfm")
+@each_case("radfm")
 def test_golden_radfm_position_switch(case):
     position = {(0,): "front", (-1,): "before_last_character"}.get(tuple(case.record.get("image_positions", ())))
     if position is None:
@@ -261,7 +223,7 @@ def test_golden_radfm_position_switch(case):
     assert placed == case.record["text"]
 
 
-@pytest.mark.skipif(not RECORDS["radfm"], reason=without_record("radfm"))
+@MISSING["radfm"]
 def test_golden_radfm_unused_keys_are_the_recorded_ones():
     """What the record calls unused is exactly what the loader leaves out."""
     checkpoint = RECORDS["radfm"]["checkpoint"]

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import torch
 from lmms_eval.utils import simple_parse_args_string
 from medtasks.model_adapters.base import shared_scoring
 from medtasks.model_adapters.base.arguments import parse_arguments
@@ -17,8 +16,8 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from . import tiny_hf_models
-from .test_prefix_sharing import assert_pairs
-from .toys import SPLIT, TASK, instances, noise
+from .tiny_hf_models import plain_scores
+from .toys import SPLIT, TASK, assert_pairs, instances, noise
 
 IMAGE = noise(0, (24, 36))
 DOCS = [{"question": text, "images": [IMAGE]} for text in ("Is it clear?", "Which side, left or right?")]
@@ -74,22 +73,6 @@ def scores(built):
     return built.loglikelihood(instances("loglikelihood", DOCS, OPTIONS, doc_ids=range(len(DOCS))))
 
 
-def plain_scores(model, processor, turn):
-    """Mean losses of options behind prompts written here: ``turn`` makes the text of a question."""
-    found = []
-    for doc in DOCS:
-        given = {"images": [doc["images"]]} if doc["images"] else {}
-        starts = turn(doc).startswith(processor.tokenizer.bos_token)
-        for option in OPTIONS:
-            inputs = processor(text=[turn(doc) + option], **given, add_special_tokens=not starts, return_tensors="pt")
-            count = len(processor.tokenizer(option, add_special_tokens=False)["input_ids"])
-            ids = inputs["input_ids"][0, -count:]
-            with torch.no_grad():
-                logs = model(**inputs).logits[0].double().log_softmax(-1)[-count - 1 : -1]
-            found.append((-logs[range(count), ids].mean().item(), logs.argmax(-1).tolist() == ids.tolist()))
-    return found
-
-
 def parts(source):
     return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
 
@@ -117,7 +100,7 @@ def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
         image = "<|vision_start|><|image_pad|><|vision_end|>" * len(doc["images"])
         return f"{before}<|user|>{image}{doc['question']}<|end|>\n<|assistant|>\n{behind}"
 
-    expected = plain_scores(*parts(folder("qwen2_5_vl")), turn)
+    expected = plain_scores(*parts(folder("qwen2_5_vl")), turn, DOCS, OPTIONS)
     built = adapter("qwen2_5_vl", system_prompt=system, chat_template_kwargs=variables, prefix_cache=prefix_cache)
     assert_pairs(scores(built), expected, 1e-4)
     assert built._fits.get(("a shared prefix", True)) == (True if prefix_cache else None)
@@ -130,7 +113,7 @@ def test_gemma_reads_a_system_text_in_the_users_turn(adapter, folder):
         return f"<s><|user|>Be brief.\n\n{image}{doc['question']}<|end|>\n<|assistant|>\n"
 
     built = adapter("gemma3", system_prompt="Be brief.")
-    assert_pairs(scores(built), plain_scores(*parts(folder("gemma3")), turn), 1e-4)
+    assert_pairs(scores(built), plain_scores(*parts(folder("gemma3")), turn, DOCS, OPTIONS), 1e-4)
 
 
 def test_each_of_them_is_another_model_to_the_journal(adapter, folder, tmp_path, monkeypatch):
@@ -194,7 +177,7 @@ def test_an_adapter_changes_the_model_as_peft_does(adapter, folder, lora):
     def turn(doc):
         return writer.write(doc["question"], len(doc["images"]))
 
-    expected = plain_scores(model, built.processor, turn)
+    expected = plain_scores(model, built.processor, turn, DOCS, OPTIONS)
     assert_pairs(scores(built), expected, 1e-4)
     base = adapter("qwen2_5_vl")
     assert abs(scores(base)[0][0] - expected[0][0]) > 1e-3

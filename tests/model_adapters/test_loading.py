@@ -12,7 +12,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from medtasks.model_adapters.base import checkpoints as published
 from medtasks.model_adapters.base.checkpoints import CheckpointError
 from medtasks.model_adapters.base.generation import GenerationSettings
-from medtasks.model_adapters.med_flamingo import MedFlamingo, read_trained_shape
+from medtasks.model_adapters.med_flamingo import read_trained_shape
 from medtasks.model_adapters.radfm import RadFM
 from safetensors.torch import load_file
 
@@ -384,13 +384,6 @@ def test_a_tower_stored_alone_and_torch_shards_are_read_too(build, copied, expec
         torch.save({n: t for n, t in language.items() if places[n] == file}, folder / "llama" / file)
     (folder / "llama" / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": places}))
     assert scores(build("med_flamingo", folder)) == expected
-
-
-def test_the_default_type_is_bfloat16_and_the_embedding_is_the_trained_one(med_flamingo_folder):
-    parts = {part: str(med_flamingo_folder / part) for part in ("llama", "clip")}
-    adapter = MedFlamingo(pretrained=str(med_flamingo_folder), **parts, device="cpu", journal="false")
-    trained = torch.load(med_flamingo_folder / PT)[EMBEDDED]
-    assert torch.equal(adapter.language_model.model.embed_tokens.weight, trained.bfloat16())
 
 
 @each_row(

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import re
 import weakref
 
 import pytest
@@ -12,8 +11,6 @@ from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.med_flamingo import text_time
 
 from medtasks.errors import MedTasksError
-from medtasks.prompts.template import lettered_prompt as prompt
-from medtasks.tasks.published_names import prompt_settings
 
 from ..tables import each_row
 from .med_flamingo_toy import (
@@ -194,28 +191,6 @@ def test_decoding_leaves_out_markers_and_the_unknown_piece(adapters):
     adapter = adapters()
     ids = adapter._text.encode("no effusion")
     assert adapter.decode([1, 0, *ids, adapter.pad_id, 2]) == "no effusion"
-
-
-@MODES
-def test_few_shot_prompts_of_mediconfusion_run_through_the_harness_calls(adapters, mode):
-    options = ["Mammography", "the left lung"]
-    for task, texts in (("mediconfusion", [" A", " B"]), ("mediconfusion_ps", [" Mammography", " the left lung"])):
-        family = prompt_settings(task)["med_flamingo"]
-        shots = list(range(2, 2 + 2 * len(family["demonstrations"]), 2))
-        docs = [
-            {"question": prompt({"question": question, "options": options}, family), "images": [*shots, query]}
-            for question, query in (("Which technique?", 20), ("Which side is it on?", 22))
-        ]
-        adapter = adapters(media_attention=mode)
-        encoded = adapter.encode(docs[0]["question"], visuals(docs[0]))
-        assert encoded.ids.count(adapter._markers["<image>"]) == len(encoded.pixels) == 4
-        got = scores(adapter, docs, texts)
-        expected = [plain_score(adapter, doc, text) for doc in docs for text in texts]
-        assert [loss for loss, _ in got] == pytest.approx(expected, abs=2e-5)
-        assert len({round(loss, 4) for loss, _ in got}) == len(got)
-        cut = re.compile(r"<\|endofchunk\|>|\|endofchunk\|>|<image>|\nQuestion:")
-        plain = [cut.split(adapter.decode(plain_greedy(adapter, doc, 4)))[0].strip() for doc in docs]
-        assert replies(adapter, docs, max_new_tokens=4) == plain
 
 
 def test_the_language_model_forgets_the_images_of_its_last_call(adapters):

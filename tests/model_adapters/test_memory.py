@@ -1,10 +1,8 @@
 """Batches by tokens, and batches that do not fit into memory."""
 
-import math
-
 import pytest
 import torch
-from medtasks.model_adapters.base.requests import is_out_of_memory, plan_streams, read_requests
+from medtasks.model_adapters.base.requests import is_out_of_memory
 
 from medtasks.extract.failure import failure_cause
 
@@ -73,12 +71,6 @@ def test_scores_survive_halving_too(new_bench, bench, monkeypatch, log, shared):
     assert len(warnings(log)) == 1
 
 
-def test_nothing_fits_at_all(new_bench, monkeypatch):
-    bench = new_bench(max_failed=1, batch_size=4)
-    Memory(bench, monkeypatch, rows=0)
-    assert all(math.isnan(loss) for loss, _ in bench.adapter.loglikelihood(bench.scoring(doc_ids=[0, 1])))
-
-
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -121,19 +113,3 @@ def test_the_batch_size_bounds_batches_by_tokens(new_bench, monkeypatch):
     memory = Memory(limited, monkeypatch)
     limited.adapter.generate_until(limited.generation())
     assert memory.sizes == [7, 5]
-
-
-@pytest.mark.parametrize("tokens", [900, pytest.param(1, id="an empty batch takes any")])
-def test_scores_in_token_batches_keep_their_order(new_bench, bench, tokens):
-    wide = new_bench(batch_tokens=tokens, batch_size=1)
-    got = [loss for loss, _ in wide.adapter.loglikelihood(wide.scoring()[::-1])[::-1]]
-    expected = [loss for loss, _ in bench.adapter.loglikelihood(bench.scoring())]
-    assert got == pytest.approx(expected, abs=1e-9)
-
-
-def test_options_of_a_question_form_a_unit(bench):
-    requests = read_requests(bench.scoring(("a", "b", "c"), [4, 7]), "loglikelihood")
-    (stream,) = plan_streams(requests, lambda _: None, lambda request: request.doc_id)
-    assert sorted(sorted(unit) for unit in stream) == [[0, 1, 2], [3, 4, 5]]
-    streams = plan_streams(requests, lambda request: request.index, lambda request: request.doc_id)
-    assert [len(stream) for stream in streams] == [2, 2, 2]

@@ -8,7 +8,6 @@ from lmms_eval.api.instance import GenerationResult, unwrap_generation_output
 from lmms_eval.caching.response_cache import ResponseCache
 from medtasks.model_adapters.base.generation import CountedReply
 
-from medtasks.extract.failure import failure_cause
 from medtasks.runs.reply_envelope import parse_loglikelihood
 
 
@@ -43,13 +42,6 @@ def test_rows_that_ended_early_are_not_counted_on(new_bench):
     counts = [reply.token_counts.output_tokens for reply in batched]
     assert counts == [reply.token_counts.output_tokens for reply in alone]
     assert min(counts) < max(counts)
-
-
-def test_a_failed_sample_has_no_counts(new_bench):
-    bench = new_bench(token_counts=True)
-    (reply,) = bench.adapter.generate_until(bench.generation([0], visual=failing))
-    assert failure_cause(reply.text)
-    assert reply.token_counts.to_dict() == {}
 
 
 def test_scores_as_json_pass_through_the_harness_and_its_cache(new_bench, bench):

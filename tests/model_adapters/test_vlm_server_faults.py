@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import math
-import random
 import socket
 import ssl
 import struct
@@ -293,45 +292,6 @@ def test_each_fault(fault, kind, for_ever, right, log):
 
 
 # ---- what no single answer shows ----
-
-
-def test_next_tokens_that_cannot_be_compared_are_no_scores():
-    """The second question goes by its next tokens, which are wrong here; both comparisons meet a fault."""
-    letters = instances("loglikelihood", DOCS, ("A", "B"), to_visual)
-
-    class Wrong(FaultyModel):
-        def _change(self, path, body, answer):
-            if path == CHAT and body.get("logprob_token_ids"):
-                return valued(-0.1)(answer)
-            return CHANGES["twice"](answer) if path == CHAT and self.count - 1 in (4, 5) else answer
-
-    with serving(FaultyModel()) as server:
-        right = adapter(server).loglikelihood(letters)
-        assert next(at for at, body in enumerate(server.bodies()) if body.get("logprob_token_ids")) == 3
-    with serving(Wrong()) as server:
-        got = adapter(server).loglikelihood(letters)
-    assert all(is_failed(one) or is_right(one, other) for one, other in zip(got, right, strict=True))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_storm_of_passing_faults_loses_nothing(kind, right, log):
-    """Many at once, each fault now and then, and no time but the server's own."""
-    names = [name for name, outcome in EXPECTED.items() if outcome == PASSING and name != "hang"]
-    draw = random.Random(0)
-
-    class Storm(FaultyModel):
-        def _before(self, handler, path, body):
-            with self.lock:
-                self.fault = draw.choice(names)
-                self.numbers = range(10**6) if draw.random() < 0.3 else ()
-                fault = CONNECTIONS[self.fault] if self.numbers and path == CHAT else None
-            self.faulty.now = False
-            return fault(handler) if fault else False
-
-    with serving(Storm()) as server:
-        got = asked(adapter(server, concurrency=8, attempts=100), kind)
-    assert all(is_right(*pair) for pair in zip(got, right[kind], strict=True))
-    assert not [line for line in log if "WARNING" in line]
 
 
 def test_a_pause_is_as_long_as_the_server_asks_for():

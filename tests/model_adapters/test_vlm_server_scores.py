@@ -12,7 +12,7 @@ from medtasks.model_adapters.vlm_server.messages import data_url
 from medtasks.errors import MedTasksError
 
 from ..tables import each_row
-from .served_model import CHAT, GENERATE, IMAGE_ID, SPECIAL, TOKENIZE
+from .served_model import GENERATE, IMAGE_ID, SPECIAL, TOKENIZE
 from .toys import SPLIT, TASK, instances, noise
 
 LETTERS, SENTENCES = ("A", "B"), (" yes", " no", " a small one")
@@ -230,40 +230,6 @@ def _first_scored(answer, change):
     for place in (answer["choices"][0].get("logprobs") or {}).get("content", []):
         for entry in [place, *place["top_logprobs"]]:
             change(entry)
-
-
-DAMAGES = {
-    "minus infinity": lambda answer: _first_scored(answer, lambda entry: entry.update(logprob=-9999.0)),
-    "no number": lambda answer: _first_scored(answer, lambda entry: entry.update(logprob=float("nan"))),
-    "a probability": lambda answer: _first_scored(answer, lambda entry: entry.update(logprob=0.5)),
-    "a text": lambda answer: _first_scored(answer, lambda entry: entry.update(logprob="-1")),
-    "another model": lambda answer: answer.update(model="other"),
-    "two choices": lambda answer: answer.update(choices=answer["choices"] * 2),
-    "no choice": lambda answer: answer.update(choices=[]),
-    "one entry less": lambda answer: answer["prompt_logprobs"] and answer["prompt_logprobs"].pop(),
-    "other tokens": lambda answer: answer["prompt_logprobs"] and answer["prompt_logprobs"].reverse(),
-    "another count": lambda answer: answer["usage"].update(prompt_tokens=3),
-    "another beginning": lambda answer: answer["prompt_token_ids"].__setitem__(0, len(answer["prompt_token_ids"])),
-    "another text": lambda answer: answer.update(prompt_text=f"x{len(answer['prompt_token_ids'])}"),
-}
-
-
-@each_row("damage", DAMAGES)
-def test_answers_that_are_no_scores(served, damage):
-    """A failure is never a number, whether it stops the run or the sample."""
-
-    def change(path, body, answer):
-        if path == CHAT:
-            DAMAGES[damage](answer)
-        return answer
-
-    server, docs = served(change=change), docs_with(*LETTERS)
-    try:
-        found = scores(adapter_for(server, docs), docs)
-    except MedTasksError as error:
-        assert error.__class__.__name__ == "LikelihoodsMissing"  # noqa: PT017  # both ends are right
-    else:
-        assert all(math.isnan(one["sum"]) for one in found)
 
 
 def test_token_ids_of_which_the_server_makes_others(served):

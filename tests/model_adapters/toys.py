@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import sentencepiece
 import torch
 from lmms_eval.api.instance import Instance
@@ -106,6 +107,11 @@ class Counting:
 
 class CountingTiny(Counting, MedTasksTiny):  # type: ignore[misc]  # installed under a name that mypy does not know
     pass
+
+
+def assert_pairs(got: Sequence[tuple[float, bool]], expected: Sequence[tuple[float, bool]], tolerance: float) -> None:
+    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=tolerance)
+    assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
 
 
 def write_tokenizer(folder: Path, lines: Iterable[str], vocabulary: int, **more: Any) -> int:
