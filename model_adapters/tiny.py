@@ -20,8 +20,7 @@ from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaFo
 
 from .base.adapter import MedicalAdapter
 from .base.arguments import AdapterArguments, argument
-from .base.batching import Continuation, Encoded, Spans
-from .base.generation import CountedReply, GenerationSettings, before_stops
+from .base.batching import Continuation, CountedReply, Encoded, GenerationSettings, Spans, before_stops
 
 PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID, IMAGE_ID, SPECIAL_TOKENS = range(6)
 
@@ -143,8 +142,9 @@ class MedTasksTiny(MedicalAdapter):
         """
         replies = super().generate_batch(prompts, settings, seed)
         for row, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
-            letters = option_letters(ids_to_text(prompt.ids))
-            if letters and reply:
+            listed = set(_OPTION.findall(ids_to_text(prompt.ids)))
+            letters = list(takewhile(listed.__contains__, ascii_uppercase))
+            if len(letters) > 1 and reply:
                 sequences = [replace(prompt, ids=[*prompt.ids, *text_to_ids(letter)]) for letter in letters]
                 scores = self.score_batch([Continuation(sequence, 1) for sequence in sequences])
                 losses = [score.mean for score in scores]
@@ -157,13 +157,6 @@ class MedTasksTiny(MedicalAdapter):
     def decode(self, ids: Sequence[int]) -> str:
         """Return the characters."""
         return ids_to_text(ids)
-
-
-def option_letters(prompt: str) -> list[str]:
-    """Return the letters of the options that a prompt lists one per line, from A on; none without a second option."""
-    listed = set(_OPTION.findall(prompt))
-    letters = list(takewhile(listed.__contains__, ascii_uppercase))
-    return letters if len(letters) > 1 else []
 
 
 def _pixels(images: Sequence[Image.Image]) -> torch.Tensor | None:

@@ -9,7 +9,7 @@ import copy
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -30,13 +30,12 @@ from .batching import (
     token_losses,
 )
 
-if TYPE_CHECKING:
-    from .adapter import MedicalAdapter
-
 LEAST_LENGTH = 16  # tokens from which a further part of a prefix is worth a pass of its own
 OWN_LENGTH = 64  # tokens from which a prefix is worth a pass
 _LEAST_PART = 4  # a prefix is at least one in so many tokens of its prompt, because the suffix costs a pass too
 
+CausalModel = Any
+"""A ``MedicalAdapter``, whose module imports this one."""
 Words = tuple[tuple[int, str], ...]
 """Token ids; each image's first one carries the image's key."""
 
@@ -108,11 +107,6 @@ class CachedPrefix:
     shift: int  # by how much the positions after it exceed the number of tokens before, see ``position_shift``
     layers: Sequence[DynamicLayer]  # keys and values, shape (1, heads, length, width)
 
-    @property
-    def nbytes(self) -> int:
-        """Size."""
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
-
 
 PrefixCache = BoundedCache[CachedPrefix]
 """Prefixes by their words."""
@@ -132,7 +126,7 @@ class _PrefillCache(DynamicCache):  # type: ignore[misc]  # transformers is not 
         return updated
 
 
-def read_prefixes(cuts: Sequence[Cuts], model: "MedicalAdapter", cache: PrefixCache) -> list[CachedPrefix]:
+def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) -> list[CachedPrefix]:
     """Read prompts up to their last cut, each distinct prefix once.
 
     Prefixes are read one by one: in a batch, rounding would depend on the content of ``cache``, which grows.
@@ -150,13 +144,14 @@ def read_prefixes(cuts: Sequence[Cuts], model: "MedicalAdapter", cache: PrefixCa
             unread.insert(0, end)
         for end in unread:
             prefix = by_words[cut.words[:end]] = _extended(cut, prefix, end, model)
-            cache.keep(cut.words[:end], prefix, prefix.nbytes)
+            size = sum(layer.keys.nbytes + layer.values.nbytes for layer in prefix.layers)
+            cache.keep(cut.words[:end], prefix, size)
         assert prefix is not None  # there is at least one cut
         rows.append(prefix)
     return rows
 
 
-def _extended(cuts: Cuts, before: CachedPrefix | None, end: int, model: "MedicalAdapter") -> CachedPrefix:
+def _extended(cuts: Cuts, before: CachedPrefix | None, end: int, model: CausalModel) -> CachedPrefix:
     """Run a model from one cut, or from the beginning, up to the last keys and values before the next cut."""
     cache = _PrefillCache(config=model.language_model.config)
     if before is None:
@@ -171,7 +166,7 @@ def _extended(cuts: Cuts, before: CachedPrefix | None, end: int, model: "Medical
 
 
 def suffixes_of(
-    cuts: Sequence[Cuts], prefixes: Sequence[CachedPrefix], model: "MedicalAdapter", stop: int | None = None
+    cuts: Sequence[Cuts], prefixes: Sequence[CachedPrefix], model: CausalModel, stop: int | None = None
 ) -> tuple[PaddedBatch, PaddedBatch]:
     """Return the suffixes after the prefixes, and the whole prompts with padding before prefix and suffix.
 
@@ -213,7 +208,7 @@ class Questions:
     cuts: Mapping[int, Cuts]  # by question, without those that are better read whole
 
     @classmethod
-    def of(cls, items: Sequence[Continuation], model: "MedicalAdapter") -> "Questions":
+    def of(cls, items: Sequence[Continuation], model: CausalModel) -> "Questions":
         """Group a batch by images and tokens before the continuation, and find out where its prompts are cut.
 
         An option that a tokenizer merges with the end of its prompt has other tokens there, and a group of its own.
@@ -237,7 +232,7 @@ class Questions:
 
 def score_by_question(
     questions: Questions,
-    model: "MedicalAdapter",
+    model: CausalModel,
     score_whole: Callable[[Sequence[Continuation]], list[Likelihood]],
     cache: PrefixCache,
 ) -> list[Likelihood]:
@@ -269,7 +264,7 @@ def score_by_question(
 
 
 def _score_options(
-    questions: Sequence[Sequence[Continuation]], contexts: PaddedBatch, output: Any, model: "MedicalAdapter"
+    questions: Sequence[Sequence[Continuation]], contexts: PaddedBatch, output: Any, model: CausalModel
 ) -> list[list[Likelihood]]:
     """Score the options of several questions after the pass over their prompts, whose ``output`` is used up.
 

@@ -29,9 +29,11 @@ from ..base.arguments import AdapterArguments, argument
 from ..base.batching import (
     Continuation,
     Encoded,
+    GenerationSettings,
     Likelihood,
     PaddedBatch,
     Spans,
+    decoding_config,
     likelihood,
     pad_left,
     pad_right,
@@ -40,7 +42,6 @@ from ..base.batching import (
     token_losses,
 )
 from ..base.checkpoints import CheckpointError, refuse_missing
-from ..base.generation import GenerationSettings, decoding_config
 from ..base.shared_scoring import Questions, score_by_question
 from .encoding import ProcessedPrompt, PromptWriter, ScoredPrompt, Template, per_token
 

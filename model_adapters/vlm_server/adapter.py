@@ -22,8 +22,7 @@ from medtasks.extract.failure import cut_reply, failed_reply, reasoned_reply
 from medtasks.net.journal import AsyncJournal, digest_of, journal_folder
 
 from ..base.arguments import HarnessArguments
-from ..base.batching import Likelihood
-from ..base.generation import CountedReply, GenerationSettings, before_stops, read_settings
+from ..base.batching import CountedReply, GenerationSettings, Likelihood, before_stops, read_settings
 from ..base.harness_adapter import HarnessAdapter
 from ..base.requests import FailureLog, LoadedRequest, Request, RequestReader, image_names, plan_streams, read_requests
 from .messages import SURELY_SPECIAL, BadAnswer, Record, Refused, ServedPrompt, possibly_special, reply_record

@@ -1,7 +1,6 @@
 """Small random LLaVA-Med checkpoints in the published layout, and documents to ask them about."""
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from safetensors.torch import save_file
 from transformers import MistralConfig, MistralForCausalLM
 
 from . import toys
-from .toys import Doc, drawn, noise, write_tokenizer
+from .toys import drawn, noise, write_tokenizer
 
 WIDTH, SEEN, PATCHES, VOCABULARY = 64, 32, 4, 360
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -90,16 +89,3 @@ def adapter(folder: Path, **given: Any) -> LlavaMed:
 
 def photo(seed: int = 0, size: tuple[int, int] = (50, 40)) -> Image.Image:
     return noise(seed, (4, 5)).resize(size)
-
-
-def make_docs(count: int = 9) -> list[Doc]:
-    words, drawer = ("the", "left", "lung", "is", "clear", "nodule", "effusion", "normal"), random.Random(0)
-    docs: list[Doc] = []
-    for number in range(count):
-        images = [photo(number)] if number % 4 else [photo(number), photo(number + 50, (30, 70))]
-        docs.append({"question": " ".join(drawer.choices(words, k=drawer.randint(2, 12))) + "?", "images": images})
-    docs[-1]["images"] = []
-    return docs
-
-
-DOCS = make_docs()

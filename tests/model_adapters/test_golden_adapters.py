@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.base.batching import pad_left
-from medtasks.model_adapters.base.generation import GenerationSettings, decoding_config
+from medtasks.model_adapters.base.batching import GenerationSettings, decoding_config, pad_left
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.med_flamingo import MedFlamingo
 from medtasks.model_adapters.radfm import RadFM

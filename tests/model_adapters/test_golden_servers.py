@@ -250,15 +250,6 @@ def test_golden_failures_are_no_answers(recording, case):
     assert isinstance(replied, MedTasksError) == concerns_all
 
 
-@cases(lambda recording: [one for one in recording.exchanges if one.status == 401 and one.path == "/v1/models"])
-def test_golden_servers_with_a_key(recording, case, monkeypatch):
-    with (
-        pytest.raises(MedTasksError, match=KEY),
-        asking(recording, recording.of(case.server), [{"question": "Q", "images": []}]),
-    ):
-        pass
-
-
 # ---- where an answer begins ----
 
 
@@ -340,19 +331,6 @@ def test_golden_boundaries_are_proven_mended_or_refused(recording, case):
     check_boundary(recording, context, case)
 
 
-def switched_of(recording):
-    return [one for one in recording.exchanges if one.is_chat and one.request.get("chat_template_kwargs")]
-
-
-@cases(switched_of)
-def test_golden_template_arguments_mend_a_boundary(recording, case):
-    template = case.request.get("chat_template")
-    options = [one for one in options_of(recording) if one.request.get("chat_template") == template]
-    option = next((one for one in options if question_of(one.request) == question_of(case.request)), None)
-    kwargs = case.request["chat_template_kwargs"]
-    check_boundary(recording, case, needed(option, "option for it"), chat_template_kwargs=json.dumps(kwargs))
-
-
 @cases(lambda recording: [one for one in recording.of("open") if one.path == GENERATE and one.status == 200])
 def test_golden_token_ids_where_the_template_refuses_options(recording, case):
     chat = needed(recording.get("tokens/chat"), "text for these token ids")
@@ -382,27 +360,3 @@ def tokenizing(like, text, ids):
     """What a server says of a text."""
     request = {"model": like.request["model"], "prompt": text, "add_special_tokens": False}
     return replace(like, id="tokenized", path="/tokenize", request=request, response={"tokens": ids})
-
-
-def unnamed_of(recording):
-    """Answers with log-probabilities of single tokens that are not of a question."""
-    return [one for one in recording.exchanges if one.is_chat and one.role == "letters" and not one.row.get("question")]
-
-
-@cases(unnamed_of)
-def test_golden_letters_that_say_too_little_are_not_used(recording, case):
-    options = [one for one in options_of(recording) if not one.request.get("chat_template")]
-    right = [one for one in options if context_of(recording, one) and is_right(recording, one)]
-    option = next((one for one in right if question_of(one.request) == question_of(case.request)), None)
-    context = context_of(recording, needed(option, "option for this question"))
-    doc, _ = asked_about(option)
-    exchanges = [*meta_of(recording), context, served(option), case]
-    with asking(recording, exchanges, [doc, doc]) as (adapter, _):
-        first, second = scores(adapter, [doc, doc])
-    for found in (first, second):
-        assert_close(found, told(option, len(context.response["prompt_token_ids"])))
-
-
-def is_right(recording, option):
-    context = context_of(recording, option)
-    return option.response["prompt_text"] == context.response["prompt_text"] + asked_about(option)[0]["options"][0]

@@ -144,18 +144,6 @@ def test_questions_on_one_image_share_the_pass_over_it(adapter, expected, name):
     assert built.loglikelihood(scoring(range(len(DOCS)))) == got, "kept prefixes do not change the last bit"
 
 
-@pytest.mark.usefixtures("cut")
-def test_prefixes_of_a_model_with_a_window_that_takes_in_the_prompts(adapter, parts, monkeypatch):
-    """Gemma reads its images in both directions, which lies within the prefix."""
-    built = adapter("gemma3")
-    for network in (built.network, parts("gemma3")[0]):
-        for layer in network.model.language_model.layers:
-            monkeypatch.setattr(layer.self_attn, "sliding_window", 4096 if layer.self_attn.is_sliding else None)
-        monkeypatch.setattr(network.config.text_config, "sliding_window", 4096)
-    assert_pairs(built.loglikelihood(scoring(range(len(DOCS)))), plain(parts, "gemma3"), 1e-5)
-    assert built._fits["a shared prefix", True]
-
-
 @each_row("name", ARCHITECTURES)
 def test_replies_are_those_of_generate_on_each_sample_alone(adapter, parts, name):
     model, processor = parts(name)

@@ -98,29 +98,6 @@ def test_batches_with_different_numbers_of_images_generate_like_plain_passes(ada
     assert len(set(replies(adapter))) == len(DOCS)
 
 
-def test_every_beam_keeps_the_images_of_its_prompt(adapters):
-    """Against the likelihoods of the beams' own replies: beam search never finds a less likely reply than greedy."""
-    adapter = adapters()
-    doc = DOCS[1]
-    prompt = adapter.encode(doc["question"], visuals(doc))
-    batch = pad_left([prompt], adapter.pad_id, adapter.device)
-    with torch.inference_mode():
-        found = adapter.language_model.generate(
-            **adapter.model_inputs(batch),
-            max_new_tokens=4,
-            num_beams=3,
-            do_sample=False,
-            eos_token_id=None,
-            pad_token_id=0,
-            output_scores=True,
-            return_dict_in_generate=True,
-        )
-    ids = found.sequences[0].tolist()
-    logs = plain_logits(adapter, ids, prompt).log_softmax(-1)
-    total = sum(logs[place - 1, ids[place]].item() for place in range(len(prompt.ids), len(ids)))
-    assert found.sequences_scores[0].item() * 4 == pytest.approx(total, abs=1e-4)
-
-
 def test_ids_have_the_first_id_and_one_marker_per_image(adapters):
     adapter = adapters()
     vocabulary = adapter._text.vocabulary

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from medtasks.model_adapters.base.batching import Encoded, pad_left
-from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.base.batching import Encoded, GenerationSettings, pad_left
 from medtasks.model_adapters.radfm.adapter import place_images
 from medtasks.model_adapters.radfm.network import PositionTables
 

@@ -133,6 +133,7 @@ def test_the_prompt_is_run_once_however_many_options_it_has(new_bench, monkeypat
 
 
 def test_equal_prompts_with_other_images_share_nothing(new_bench, docs, monkeypatch):
+    monkeypatch.setattr(shared_scoring, "OWN_LENGTH", 64)
     twins = [{**docs[number], "question": "Is it clear?"} for number in (0, 1, 0)]
     bench, apart = (new_bench(docs=twins, batch_size=12, prefix_cache=shared) for shared in (True, False))
     passes = Passes(bench, monkeypatch)

@@ -13,8 +13,7 @@ import pytest
 import sentencepiece
 import torch
 from lmms_eval.api.instance import Instance
-from medtasks.model_adapters.base.batching import Continuation, Encoded
-from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.base.batching import Continuation, Encoded, GenerationSettings
 from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 from safetensors.torch import save_file
