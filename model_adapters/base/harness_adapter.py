@@ -111,15 +111,11 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         """
         if self.arguments.loglikelihood_format == "json":
             # ``medtasks.runs.reply_envelope.parse_loglikelihood`` reads it.
-            return [
-                (
-                    json.dumps(
-                        {"mean": score.mean, "greedy": score.greedy, "sum": score.total, "tokens": score.tokens}
-                    ),
-                    {"output_tokens": score.tokens},
-                )
-                for score in scores
-            ]
+            results = []
+            for score in scores:
+                text = {"mean": score.mean, "greedy": score.greedy, "sum": score.total, "tokens": score.tokens}
+                results.append((json.dumps(text), {"output_tokens": score.tokens}))
+            return results
         return [(score.mean, score.greedy) for score in scores]
 
     def open_journal(self, arguments: HarnessArguments, device: str, weights: Callable[[], str]) -> Journal | None:
