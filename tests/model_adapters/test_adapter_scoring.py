@@ -68,14 +68,6 @@ def test_a_function_of_the_document_may_stand_for_the_continuation(bench):
     assert by_function == by_text
 
 
-def test_sum_count_and_mean_stay_available(bench, docs):
-    context, whole = (bench.adapter.encode(text, []) for text in ("Is it?", "Is it? no"))
-    (likelihood,) = bench.adapter.score_batch([split_continuation(context, whole)])
-    assert likelihood.tokens == 3
-    assert likelihood.total == pytest.approx(3 * plain_score(bench.adapter, "Is it?", [], " no")[0])
-    assert likelihood.mean == likelihood.total / 3
-
-
 def test_a_merged_seam_counts_from_the_common_prefix():
     context, whole = Encoded([1, 7, 8], None), Encoded([1, 7, 9, 10], None)
     assert split_continuation(context, whole) == Continuation(whole, 2)

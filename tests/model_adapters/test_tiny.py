@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.tiny import CHARACTERS, VOCABULARY_SIZE, MedTasksTiny, ids_to_text, text_to_ids
+from medtasks.model_adapters.tiny import MedTasksTiny
 
 
 def weights(**arguments):
@@ -33,13 +33,6 @@ def test_clean_releases_the_weights_and_the_features(new_bench):
     bench.adapter.clean()
     assert bench.adapter._features.used == 0
     assert not hasattr(bench.adapter, "network")
-
-
-def test_text_survives_the_tokenizer_and_the_rest_is_unknown():
-    assert ids_to_text(text_to_ids(CHARACTERS)) == CHARACTERS
-    assert max(text_to_ids(CHARACTERS)) == VOCABULARY_SIZE - 1
-    assert text_to_ids("é\t") == [1, 1]
-    assert ids_to_text([0, 1, 2, 3, 4]) == ""
 
 
 def test_the_preference_between_two_options_depends_on_the_image(bench, docs):
