@@ -105,23 +105,17 @@ class ImageUrls:
     """Images as data URLs; the last ones are cached, because the options of a question have the same images."""
 
     def __init__(self) -> None:
-        self._cache = BoundedCache[str](_CACHED_BYTES)
-        self._encoding: dict[str, asyncio.Task[str]] = {}
+        self._encoding = BoundedCache[asyncio.Task[str]](_CACHED_BYTES)
 
     async def of(self, prompt: ServedPrompt) -> list[str]:
         """Return one data URL per image. PNG, because every pixel counts."""
         urls = []
         for image, digest in zip(prompt.images, prompt.digests, strict=True):
-            url = self._cache.get(digest)
-            if url is None:
-                if digest not in self._encoding:
-                    self._encoding[digest] = asyncio.create_task(asyncio.to_thread(data_url, image))
-                try:
-                    url = await asyncio.shield(self._encoding[digest])
-                    self._cache.keep(digest, url, len(url))  # before it leaves the set under way
-                finally:
-                    self._encoding.pop(digest, None)
-            urls.append(url)
+            task = self._encoding.get(digest)
+            if task is None:
+                task = asyncio.create_task(asyncio.to_thread(data_url, image))
+                self._encoding.keep(digest, task, 4 * image.width * image.height)  # base64 of RGB, if not compressed
+            urls.append(await asyncio.shield(task))
         return urls
 
 

@@ -23,7 +23,6 @@ from medtasks.errors import MedTasksError
 from medtasks.runs.reply_envelope import parse_loglikelihood
 
 from ..tables import each_row
-from . import tiny_hf_models
 from .toys import plain_forward
 
 
@@ -233,9 +232,8 @@ def test_medical_models_take_nothing_over(new_bench):
     )
 
 
-def test_hf_vlm_keeps_the_penalties_of_a_checkpoint_and_no_way_of_sampling(tmp_path):
-    folder = tiny_hf_models.build("llava", tmp_path / "llava")
-    built = HfVlm(pretrained=str(folder), device="cpu", dtype="float32", journal=False)
+def test_hf_vlm_keeps_the_penalties_of_a_checkpoint_and_no_way_of_sampling(tiny_checkpoint):
+    built = HfVlm(pretrained=str(tiny_checkpoint("llava")), device="cpu", dtype="float32", journal=False)
     prompts = [built.encode(f"Is the {side} lung clear?", []) for side in ("left", "right", "other")]
 
     def replies():

@@ -18,7 +18,6 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from ..tables import each_row
-from . import tiny_hf_models
 from .tiny_hf_models import plain_inputs, plain_scores
 from .toys import SPLIT, TASK, assert_pairs, instances, noise
 
@@ -50,36 +49,21 @@ DOCS = [
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    built = {}
-
-    def get(name):
-        if name not in built:
-            built[name] = tiny_hf_models.build(name, tmp_path_factory.mktemp("hf") / name)
-        return built[name]
-
-    return get
-
-
-@pytest.fixture(scope="session")
-def parts(folder):
+def parts(tiny_checkpoint):
     """Model and processor, loaded without the adapter."""
-    loaded = {}
 
-    def get(name):
-        if name not in loaded:
-            source = folder(name)
-            loaded[name] = AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
-        return loaded[name]
+    def load(name):
+        source = tiny_checkpoint(name)
+        return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
 
-    return get
+    return functools.cache(load)
 
 
 @pytest.fixture
-def adapter(folder):
+def adapter(tiny_checkpoint):
     def get(name, **arguments):
         built = HfVlm(
-            **{"pretrained": str(folder(name)), "device": "cpu", "batch_size": 7, "journal": False} | arguments
+            **{"pretrained": str(tiny_checkpoint(name)), "device": "cpu", "batch_size": 7, "journal": False} | arguments
         )
         built.task_dict = {TASK: {SPLIT: DOCS}}
         return built
@@ -241,8 +225,8 @@ def test_placeholders_in_the_prompt_say_where_the_images_go(adapter):
         built.encode("First <image>", images)
 
 
-def test_stop_tokens_of_a_template_that_the_checkpoint_does_not_name(folder, adapter, tmp_path):
-    copy = shutil.copytree(folder("llava"), tmp_path / "copy")
+def test_stop_tokens_of_a_template_that_the_checkpoint_does_not_name(tiny_checkpoint, adapter, tmp_path):
+    copy = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
     (copy / "generation_config.json").unlink()
     words = json.loads((copy / "tokenizer_config.json").read_text())
     words.pop("pad_token")
@@ -267,8 +251,8 @@ def test_a_prompt_longer_than_max_length_fails_and_is_not_cut(adapter):
     assert math.isnan(got[1][0])
 
 
-def without(folder, tmp_path, *names):
-    copy = shutil.copytree(folder("llava"), tmp_path / "copy")
+def without(tiny_checkpoint, tmp_path, *names):
+    copy = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
     for name in names:
         (copy / name).unlink()
     return str(copy)
@@ -291,7 +275,7 @@ def test_arguments_that_cannot_be_right(adapter, arguments, message):
     assert "\n" not in str(caught.value)
 
 
-def test_incomplete_folders(folder, adapter, tmp_path):
+def test_incomplete_folders(tiny_checkpoint, adapter, tmp_path):
     for number, (names, message) in enumerate(
         [
             (["config.json"], "holds no config.json"),
@@ -301,17 +285,17 @@ def test_incomplete_folders(folder, adapter, tmp_path):
             (["chat_template.jinja"], "has no chat template; give chat_template=false"),
         ]
     ):
-        source = without(folder, tmp_path / str(number), *names)
+        source = without(tiny_checkpoint, tmp_path / str(number), *names)
         with pytest.raises(MedTasksError, match=message) as caught:
             adapter("llava", pretrained=source)
         assert source in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
-def test_a_checkpoint_without_some_weight_is_refused(folder, adapter, tmp_path):
+def test_a_checkpoint_without_some_weight_is_refused(tiny_checkpoint, adapter, tmp_path):
     from safetensors.torch import load_file, save_file
 
-    source = shutil.copytree(folder("llava"), tmp_path / "copy")
+    source = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
     weights = load_file(source / "model.safetensors")
     dropped = next(name for name in weights if name.endswith("norm.weight") and "layers" not in name)
     del weights[dropped]
@@ -320,8 +304,8 @@ def test_a_checkpoint_without_some_weight_is_refused(folder, adapter, tmp_path):
         adapter("llava", pretrained=str(source))
 
 
-def test_other_kinds_of_models_are_refused(folder, adapter, tmp_path):
-    source = shutil.copytree(folder("llava"), tmp_path / "copy")
+def test_other_kinds_of_models_are_refused(tiny_checkpoint, adapter, tmp_path):
+    source = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
     for kind, message in (
         ("udop", "is an encoder-decoder"),
         ("llama", "is a llama; hf_vlm runs the image-text-to-text models"),
@@ -331,8 +315,8 @@ def test_other_kinds_of_models_are_refused(folder, adapter, tmp_path):
             adapter("llava", pretrained=str(source))
 
 
-def test_a_device_map_is_for_one_process(folder, adapter):
-    arguments = HfVlmArguments(pretrained=str(folder("llava")), device_map="auto")
+def test_a_device_map_is_for_one_process(tiny_checkpoint, adapter):
+    arguments = HfVlmArguments(pretrained=str(tiny_checkpoint("llava")), device_map="auto")
     with pytest.raises(AdapterArgumentError, match="device_map='auto' spreads a model over one process, but 2 run"):
         check_arguments(arguments, processes=2)
     built = adapter("llava", device_map="cpu")

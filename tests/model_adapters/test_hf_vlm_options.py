@@ -1,6 +1,8 @@
 """Options of ``hf_vlm`` that change what a model is asked, or the model: against forward passes written here."""
 
+import functools
 import json
+import shutil
 
 import pytest
 from lmms_eval.utils import simple_parse_args_string
@@ -41,22 +43,21 @@ QWEN = (
     + "{% if add_generation_prompt and "
     "enable_thinking is defined and enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
 ).replace("IMAGE", "{{ '<|vision_start|><|image_pad|><|vision_end|>' }}")
+TEMPLATES = {"gemma3": GEMMA, "qwen2_5_vl": QWEN}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = {}
+def folder(tiny_checkpoint, tmp_path_factory):
+    """Copies of tiny checkpoints, with the templates above."""
+    root = tmp_path_factory.mktemp("options")
 
-    def get(name, template=None):
-        if name not in made:
-            made[name] = tiny_hf_models.build(name, tmp_path_factory.mktemp("options") / name)
-            if template is not None:
-                (made[name] / "chat_template.jinja").write_text(template)
-        return made[name]
+    def copy(name):
+        shutil.copytree(tiny_checkpoint(name), root / name)
+        if name in TEMPLATES:
+            (root / name / "chat_template.jinja").write_text(TEMPLATES[name])
+        return root / name
 
-    get("gemma3", GEMMA)
-    get("qwen2_5_vl", QWEN)
-    return get
+    return functools.cache(copy)
 
 
 @pytest.fixture(scope="module")

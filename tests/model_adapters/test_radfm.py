@@ -149,23 +149,6 @@ def test_batches_score_like_a_plain_forward_pass(model):
         assert {score.greedy for score in scores} == {rows.argmax(-1).tolist() == list(ids[-pair.tokens :])}
 
 
-def plain_greedy(model, prompt, count):
-    ids = list(prompt.ids)
-    for _ in range(count):
-        token = int(plain_logits(model, ids, prompt.pixels)[-1].argmax())
-        if token in (1, 2):
-            break
-        ids.append(token)
-    return model.decode(ids[len(prompt.ids) :]).strip()
-
-
-def test_batches_generate_like_single_prompts(model):
-    prompts = [model.encode(text, images) for text, images in mixed_prompts(model)]
-    expected = [plain_greedy(model, prompt, 8) for prompt in prompts]
-    assert len(set(expected)) > 1
-    assert model.generate_batch(prompts, GenerationSettings(8), 0) == expected
-
-
 @each_row("stop", [1, 2])
 def test_both_ends_of_sequence_end_a_reply(radfm_folder, stop):
     ending = adapter(radfm_folder)

@@ -219,7 +219,7 @@ EXPECTED = {
     **dict.fromkeys(("nologprobs", "shortlogprobs"), MISSING),
     "otherids": ((RIGHT, RIGHT), (FAILED, RIGHT)),  # ids before the option's own only have to stay as they are
     **dict.fromkeys(("nan", "minusinf", "text value", "positive", "othercount", "othertokens"), SCORE),
-    "othertext": MISSING,
+    "othertext": ((RIGHT, RIGHT), (NO_SCORES, FAILED)),
 }
 
 
