@@ -26,7 +26,7 @@ from .med_flamingo_toy import WIDTH as FLAMINGO_WIDTH
 from .radfm_toy import HIDDEN, UNUSED, E, P, V, put
 from .toys import noise, tower
 
-MODELS = ("llava_med", "radfm", "med_flamingo")
+MODELS = LLAVA, RADFM, FLAMINGO = ("llava_med", "radfm", "med_flamingo")
 ONE, TWO, BIN, PT = *SHARDS, "pytorch_model.bin", "model.pt"
 LLAMA, CLIP = "llama/model.safetensors", "clip/model.safetensors"
 
@@ -46,7 +46,7 @@ def rename(old, new):
     return lambda state: state.update({new: state.pop(old)})
 
 
-NORM = "model.norm.weight"
+NORM, WORDS = "model.norm.weight", "lang_model.model.embed_tokens.weight"
 BIAS = "model.mm_projector.{}.bias"
 EMBEDDED = "lang_encoder.model.embed_tokens.weight"
 LATE = "lang_encoder.gated_cross_attn_layers.3.ff.1.weight"
@@ -65,48 +65,30 @@ def differing(key, other):
 
 # Per case the model, the file that is changed, how, and what is said.
 REFUSED = {
-    "missing": ("llava_med", ONE, without(NORM), r"v15 lacks '\S*model\.norm\.weight'"),
-    "unknown": ("llava_med", ONE, rename("lm_head.weight", "score.weight"), r"00001\S* key 'score\.weight' is unknown"),
-    "unknown layer": ("llava_med", TWO, rename(BIAS.format(2), BIAS.format(4)), r"00002\S* key '\S*4\.bias' leads to"),
-    "shape": ("llava_med", ONE, put(NORM, torch.ones(3)), r"00001\S* key '\S*norm\.weight' has shape \(3,\)"),
-    "unequal in two files": (
-        *("llava_med", TWO, put(NORM, torch.zeros(LLAVA_WIDTH))),
-        r"00002\S* keys 'model\.norm\.weight' and 'model\.norm\.weight' should be equal",
-    ),
-    "unknown in tower": (
-        *("llava_med", TWO, rename(TOWER + "pre_layrnorm.bias", TOWER + "pre_norm.bias")),
-        r"00002\S* key '\S*pre_norm\.bias'",
-    ),
-    "head": ("radfm", BIN, without("lang_model.lm_head.weight"), r"lacks 'lang_model\.lm_head\.weight'"),
-    "latents": ("radfm", BIN, without(f"{P}latents"), rf"lacks '{P}latents'"),
-    "box head": ("radfm", BIN, put(f"{E}box_head.weight", torch.ones(2)), rf"key '{E}box_head\.weight' is unknown"),
-    "shape of latents": ("radfm", BIN, put(f"{P}latents", torch.ones(5)), rf"key '{P}latents' has shape \(5,\)"),
-    "shape of patch": (
-        *("radfm", BIN, put(f"{V}to_patch_embedding.1.weight", torch.ones(70))),
-        r"'.*embedding\.1\.weight' has shape \(70,\)",
-    ),
-    "copies of words": (
-        *("radfm", BIN, differing("lang_model.model.embed_tokens.weight", f"{E}weight")),
-        rf"'lang_model.model.embed_tokens.weight' and '{E}weight' should be eq",
-    ),
-    "no last layer": (
-        *("radfm", BIN, only("lang_model.model.layers.1.")),
-        r"config\.json has num_hidden_layers 2, the weights have 1",
-    ),
-    "missing in a block": ("med_flamingo", PT, without(LATE, TWIN), re.escape(LATE)),
-    "missing latents": ("med_flamingo", PT, only("perceiver.latents"), r"perceiver\.latents"),
-    "no block": ("med_flamingo", PT, only("gated_cross_attn"), r"lang_encoder\.gated_cross_attn_layers"),
-    "embedding of frames": ("med_flamingo", PT, put("perceiver.frame_embs", torch.zeros(1)), r"perceiver\.frame_embs"),
-    "unknown in a layer": ("med_flamingo", PT, put(GATE, torch.zeros(1)), re.escape(GATE)),
-    "flat latents": ("med_flamingo", PT, put("perceiver.latents", torch.ones(3)), r"perceiver\.latents"),
-    "vocabulary": (
-        *("med_flamingo", PT, put(EMBEDDED, torch.zeros(5, FLAMINGO_WIDTH))),
-        re.escape(EMBEDDED) + r".*\(5, 32\)",
-    ),
-    "copies": ("med_flamingo", PT, differing(LATE, TWIN), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),
-    "no tensors": ("med_flamingo", PT, lambda state: {"a": 1}, r"model\.pt"),
+    "missing": (LLAVA, ONE, without(NORM), r"v15 lacks '\S*model\.norm\.weight'"),
+    "unknown": (LLAVA, ONE, rename("lm_head.weight", "score.weight"), r"00001\S* key 'score\.weight' is unknown"),
+    "unknown layer": (LLAVA, TWO, rename(BIAS.format(2), BIAS.format(4)), r"00002\S* key '\S*4\.bias' leads to"),
+    "shape": (LLAVA, ONE, put(NORM, torch.ones(3)), r"00001\S* key '\S*norm\.weight' has .*\(3,\), expected \(64,\)"),
+    "unequal": (LLAVA, TWO, put(NORM, torch.zeros(LLAVA_WIDTH)), rf"00002\S* keys '{NORM}' and '{NORM}' should be eq"),
+    "in tower": (LLAVA, TWO, rename(f"{TOWER}pre_layrnorm.bias", f"{TOWER}norm.bias"), r"00002\S* key '\S*norm\.bias'"),
+    "head": (RADFM, BIN, without("lang_model.lm_head.weight"), r"lacks 'lang_model\.lm_head\.weight'"),
+    "latents": (RADFM, BIN, without(f"{P}latents"), rf"lacks '{P}latents'"),
+    "box head": (RADFM, BIN, put(f"{E}box_head.weight", torch.ones(2)), rf"key '{E}box_head\.weight' is unknown"),
+    "shape of latents": (RADFM, BIN, put(f"{P}latents", torch.ones(5)), rf"key '{P}latents' has shape \(5,\)"),
+    "shape of patch": (RADFM, BIN, put(f"{V}to_patch_embedding.1.weight", torch.ones(70)), r"has shape \(70,\)"),
+    "copies of words": (RADFM, BIN, differing(WORDS, f"{E}weight"), rf"'{WORDS}' and '{E}weight' should be eq"),
+    "no last layer": (RADFM, BIN, only("lang_model.model.layers.1."), "num_hidden_layers 2, the weights have 1"),
+    "missing in a block": (FLAMINGO, PT, without(LATE, TWIN), re.escape(LATE)),
+    "missing latents": (FLAMINGO, PT, only("perceiver.latents"), r"perceiver\.latents"),
+    "no block": (FLAMINGO, PT, only("gated_cross_attn"), r"lang_encoder\.gated_cross_attn_layers"),
+    "embedding of frames": (FLAMINGO, PT, put("perceiver.frame_embs", torch.zeros(1)), r"perceiver\.frame_embs"),
+    "unknown in a layer": (FLAMINGO, PT, put(GATE, torch.zeros(1)), re.escape(GATE)),
+    "flat latents": (FLAMINGO, PT, put("perceiver.latents", torch.ones(3)), r"perceiver\.latents"),
+    "vocabulary": (FLAMINGO, PT, put(EMBEDDED, torch.zeros(5, FLAMINGO_WIDTH)), re.escape(EMBEDDED) + r".*\(5, 32\)"),
+    "copies": (FLAMINGO, PT, differing(LATE, TWIN), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),
+    "no tensors": (FLAMINGO, PT, lambda state: {"a": 1}, r"model\.pt"),
     **{
-        f"{how} {key}": ("med_flamingo", file, edit, rf"{file.split('/')[0]}.*{re.escape(named)}")
+        f"{how} {key}": (FLAMINGO, file, edit, rf"{file.split('/')[0]}.*{re.escape(named)}")
         for file, key in ((LLAMA, UP), (LLAMA, "lm_head.weight"), (CLIP, FC2))
         for extra in [key.replace("weight", "rank").replace("encoder", "decoder")]
         for how, edit, named in (
@@ -269,11 +251,20 @@ def test_vision_weights_come_from_where_they_were_asked_from(llava_med):
     assert torch.equal(weights[name], tower(VISION, 7)[name])
 
 
-@each_row("name", ["rope_theta", "sliding_window", "mm_vision_select_layer"])
-def test_a_config_that_leaves_a_value_to_chance_is_refused(build, copied, name):
+@each_row(
+    "name, value, message",
+    [
+        *((name, None, f"lacks '{name}'") for name in ("rope_theta", "sliding_window", "mm_vision_select_layer")),
+        ("model_type", "llava", "model_type 'llava' is not that of LLaVA-Med v1.5"),
+        ("mm_projector_type", "linear", "mm_projector_type 'linear' is not supported"),
+        ("mm_hidden_size", 9, "mm_hidden_size is 9, but the vision tower is 32 wide; give vision_tower="),
+    ],
+)
+def test_a_config_of_another_kind_or_without_a_value_is_refused(build, copied, name, value, message):
     folder = copied("llava_med")
-    (folder / "config.json").write_text(json.dumps({key: value for key, value in V15.items() if key != name}))
-    with pytest.raises(CheckpointError, match=rf"config\.json lacks '{name}'"):
+    changed = {key: stored for key, stored in V15.items() if key != name} | ({} if value is None else {name: value})
+    (folder / "config.json").write_text(json.dumps(changed))
+    with pytest.raises(CheckpointError, match=rf"config\.json.*{re.escape(message)}"):
         build("llava_med", folder)
 
 
