@@ -34,11 +34,6 @@ def text_to_ids(text: str) -> list[int]:
     return [_IDS.get(character, UNKNOWN_ID) for character in text]
 
 
-def ids_to_text(ids: Sequence[int]) -> str:
-    """Return the characters of ``ids``, special tokens left out."""
-    return "".join(CHARACTERS[token - SPECIAL_TOKENS] for token in ids if token >= SPECIAL_TOKENS)
-
-
 IMAGE_SIZE = 32
 PATCH_SIZE = 8
 IMAGE_TOKENS = (IMAGE_SIZE // PATCH_SIZE) ** 2
@@ -142,7 +137,7 @@ class MedTasksTiny(MedicalAdapter):
         """
         replies = super().generate_batch(prompts, settings, seed)
         for row, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
-            listed = set(_OPTION.findall(ids_to_text(prompt.ids)))
+            listed = set(_OPTION.findall(self.decode(prompt.ids)))
             letters = list(takewhile(listed.__contains__, ascii_uppercase))
             if len(letters) > 1 and reply:
                 sequences = [replace(prompt, ids=[*prompt.ids, *text_to_ids(letter)]) for letter in letters]
@@ -155,8 +150,8 @@ class MedTasksTiny(MedicalAdapter):
         return replies
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the characters."""
-        return ids_to_text(ids)
+        """Return the characters, special tokens left out."""
+        return "".join(CHARACTERS[token - SPECIAL_TOKENS] for token in ids if token >= SPECIAL_TOKENS)
 
 
 def _pixels(images: Sequence[Image.Image]) -> torch.Tensor | None:

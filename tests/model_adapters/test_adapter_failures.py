@@ -181,7 +181,7 @@ def test_one_huge_sample_fails_alone_and_does_not_shrink_the_others(new_bench, b
     assert len(warnings(log)) == 1
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@each_row("shared", [True, False])
 def test_scores_survive_halving_too(new_bench, bench, monkeypatch, log, shared):
     options = ("x", " clear", " no")
     small = new_bench(batch_size=12, prefix_cache=shared)
@@ -192,8 +192,8 @@ def test_scores_survive_halving_too(new_bench, bench, monkeypatch, log, shared):
     assert len(warnings(log)) == 1
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
+@each_row(
+    "error, expected",
     [
         (torch.OutOfMemoryError("x"), True),
         (MemoryError(), True),
@@ -207,7 +207,7 @@ def test_what_counts_as_out_of_memory(error, expected):
     assert is_out_of_memory(error) == expected
 
 
-@pytest.mark.parametrize("budget", [150, 400, 1000, 10**6])
+@each_row("budget", [150, 400, 1000, 10**6])
 def test_batches_grow_up_to_the_token_budget(new_bench, bench, docs, monkeypatch, budget):
     wide = new_bench(batch_tokens=budget, batch_size=1)
     memory = Memory(wide, monkeypatch)

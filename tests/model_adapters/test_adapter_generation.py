@@ -118,8 +118,8 @@ def test_the_global_random_state_is_left_alone(bench, sampled):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize(
-    ("given", "temperature"),
+@each_row(
+    "given, temperature",
     [
         ({}, 0),
         ({"temperature": 0, "do_sample": True}, 0),
@@ -132,7 +132,7 @@ def test_temperature_zero_and_no_sampling_are_greedy(given, temperature):
     assert read_settings(given, 5).temperature == temperature
 
 
-@pytest.mark.parametrize("given", [{"max_new_tokens": 0}, {"top_p": 0}, {"temperature": "warm"}, {"until": 3}])
+@each_row("given", [{"max_new_tokens": 0}, {"top_p": 0}, {"temperature": "warm"}, {"until": 3}])
 def test_impossible_gen_kwargs_are_refused(bench, given):
     with pytest.raises(MedTasksError, match="generation_kwargs"):
         bench.adapter.generate_until(bench.generation([0], **given))

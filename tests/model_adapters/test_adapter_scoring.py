@@ -116,8 +116,8 @@ DOCS = {
     "radfm": QUESTIONS,
     "med_flamingo": [doc | {"images": med_flamingo_toy.visuals(doc)} for doc in med_flamingo_toy.DOCS],
 }
-EVERY_MODEL = pytest.mark.parametrize("name", DOCS)
-SHARED = pytest.mark.parametrize("shared", [False, True])
+EVERY_MODEL = each_row("name", DOCS)
+SHARED = each_row("shared", [False, True])
 
 
 @pytest.fixture(scope="module")

@@ -30,17 +30,9 @@ KEY = "MEDTASKS_SERVER_API_KEY"
 
 def cases(chosen=lambda recording: [None]):
     """Every recording with each of what is chosen of it; skipped with a reason where there is none."""
-    found = [(recording, one) for recording in ALL.values() for one in chosen(recording)]
-    ids = [f"{recording.folder.name}-{getattr(one, 'id', one) or 'all'}" for recording, one in found]
+    rows = [(recording, case) for recording in ALL.values() for case in chosen(recording)]
     reason = f"no such recorded exchanges in {RECORDINGS}; set MEDTASKS_GOLDEN"
-    missing = pytest.param(None, None, marks=pytest.mark.skip(reason=reason), id="no recording")
-    return pytest.mark.parametrize(("recording", "case"), found or [missing], ids=ids if found else None)
-
-
-def needed(found, what):
-    if found is None:
-        pytest.skip(f"this recording holds no {what}")
-    return found
+    return lambda test: pytest.mark.skipif(not rows, reason=reason)(each_row("recording, case", rows)(test))
 
 
 @contextlib.contextmanager
@@ -287,13 +279,24 @@ def served(exchange, **fields):
     return replace(asked, key=None)
 
 
-def check_boundary(recording, context, option, **arguments):
-    """Score an option where the template is what was recorded: right, mended, or refused with its reason."""
+def continued(server):
+    """The last turn that a server was asked to go on with."""
+    return next(
+        body["messages"][-1]["content"]
+        for path, body in reversed(server.asked)
+        if path == CHAT and body["messages"][-1]["role"] == "assistant"
+    )
+
+
+@cases(lambda recording: [option for option in options_of(recording) if context_of(recording, option)])
+def test_golden_boundaries_are_proven_mended_or_refused(recording, case):
+    """An option is scored where the template is what was recorded: right, mended, or refused with its reason."""
+    context, option = context_of(recording, case), case
     doc, _ = asked_about(option)
     (text,) = doc["options"]
     fields = {"chat_template_kwargs": context.request.get("chat_template_kwargs")}
     exchanges = [*meta_of(recording), context.asked(chat_template=None), served(option, **fields)]
-    with asking(recording, exchanges, [doc], **arguments) as (adapter, server):
+    with asking(recording, exchanges, [doc]) as (adapter, server):
         found = tried(lambda: scores(adapter, [doc]))
     before = context.response["prompt_text"]
     if option.status != 200:
@@ -316,27 +319,19 @@ def check_boundary(recording, context, option, **arguments):
         assert repr(added) in str(found) if added and rendered.endswith(text) else "reply" in str(found)
 
 
-def continued(server):
-    """The last turn that a server was asked to go on with."""
-    return next(
-        body["messages"][-1]["content"]
-        for path, body in reversed(server.asked)
-        if path == CHAT and body["messages"][-1]["role"] == "assistant"
-    )
+def token_ids_of(recording):
+    """Exchanges by token ids, where the same was recorded as text too."""
+    chat, sent = recording.get("tokens/chat"), recording.get("tokens/one-placeholder")
+    has_text = chat is not None and sent is not None and context_of(recording, chat) is not None
+    return [one for one in recording.of("open") if one.path == GENERATE and one.status == 200 and has_text]
 
 
-@cases(options_of)
-def test_golden_boundaries_are_proven_mended_or_refused(recording, case):
-    context = needed(context_of(recording, case), "question alone for this option")
-    check_boundary(recording, context, case)
-
-
-@cases(lambda recording: [one for one in recording.of("open") if one.path == GENERATE and one.status == 200])
+@cases(token_ids_of)
 def test_golden_token_ids_where_the_template_refuses_options(recording, case):
-    chat = needed(recording.get("tokens/chat"), "text for these token ids")
-    context = needed(context_of(recording, chat), "question alone")
+    chat = recording.get("tokens/chat")
+    context = context_of(recording, chat)
     base, whole = context.response["prompt_token_ids"], chat.response["prompt_token_ids"]
-    sent = needed(recording.get("tokens/one-placeholder"), "token ids with one placeholder").request["token_ids"]
+    sent = recording.get("tokens/one-placeholder").request["token_ids"]
     refusal = replace(served(chat), status=400, response={"error": {"message": "Only user turns are supported"}})
     doc, _ = asked_about(chat)
     common = common_length(base, whole)

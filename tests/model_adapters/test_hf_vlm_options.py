@@ -17,6 +17,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
+from ..tables import each_row
 from . import tiny_hf_models
 from .tiny_hf_models import plain_scores
 from .toys import SPLIT, TASK, assert_pairs, instances, noise
@@ -78,16 +79,15 @@ def parts(source):
     return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
 
 
-@pytest.mark.parametrize("prefix_cache", [True, False])
-@pytest.mark.parametrize(
-    ("system", "variables", "before", "behind"),
+@each_row("prefix_cache", [True, False])
+@each_row(
+    "system, variables, before, behind",
     [
         (None, None, "<|system|>Default.<|end|>\n", ""),
         ("", None, "<|system|><|end|>\n", ""),
         ("You are a radiologist.", None, "<|system|>You are a radiologist.<|end|>\n", ""),
         (None, {"enable_thinking": False}, "<|system|>Default.<|end|>\n", "<think>\n\n</think>\n\n"),
     ],
-    ids=["the template's own", "an empty one", "a given one", "thinking off"],
 )
 def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
     adapter, folder, system, variables, before, behind, prefix_cache, monkeypatch
@@ -215,8 +215,8 @@ def test_a_quantisation_reaches_transformers(adapter, monkeypatch):
     assert built.network is not None
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
+@each_row(
+    "given, message",
     [
         ({"chat_template_kwargs": {"enable_thinkng": True}}, "has no variable 'enable_thinkng'; correct the name"),
         ({"processor_kwargs": {"max_pixel": 5}}, "has no setting 'max_pixel'; did you mean 'max_pixels'"),
@@ -229,7 +229,6 @@ def test_a_quantisation_reaches_transformers(adapter, monkeypatch):
         ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True, "typ": 1}}, "no setting 'typ'"),
         ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, "bitsandbytes"),
     ],
-    ids=lambda value: None if isinstance(value, dict) else value[:20],
 )
 def test_options_that_cannot_be_right(adapter, given, message):
     with pytest.raises(MedTasksError, match=message) as caught:

@@ -143,9 +143,7 @@ def test_a_changed_request_is_computed_anew(restart, change):
     assert second.adapter.ran == 2
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"seed": 1}, {"prefix_cache": False}, {"max_new_tokens": 9}], ids=lambda given: next(iter(given))
-)
+@each_row("arguments", [{"seed": 1}, {"prefix_cache": False}, {"max_new_tokens": 9}])
 def test_a_changed_model_argument_is_computed_anew(restart, home, arguments):
     first, second = restart(), restart(**arguments)
     for bench in (first, second):

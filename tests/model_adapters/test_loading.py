@@ -143,8 +143,8 @@ def test_a_missing_file_is_named(build, copied, model, file):
         build(model, folder, **({"pretrained": str(folder)} if model == "med_flamingo" else {}))
 
 
-@pytest.mark.parametrize(
-    ("model", "given", "message"),
+@each_row(
+    "model, given, message",
     [
         ("llava_med", {"vision_weight": "openai"}, r"no argument 'vision_weight'; did you mean 'vision_weights'\?"),
         ("llava_med", {"vision_weights": "hub"}, r"'vision_weights' must be openai or checkpoint, not 'hub'"),

@@ -62,7 +62,7 @@ def test_a_position_without_image_takes_only_the_feed_forward_part(adapters):
     assert (got[:, 1] - alone[:, 1]).abs().max() > 0.01
 
 
-MODES = pytest.mark.parametrize("mode", ["preceding", "following"])
+MODES = each_row("mode", ["preceding", "following"])
 
 
 @MODES

@@ -266,8 +266,7 @@ def is_as(outcome, answer, expected):
     return is_failed(answer) if outcome == FAILED else is_right(answer, wanted[outcome])
 
 
-@pytest.mark.parametrize("fault", EXPECTED)
-@each_row("kind, for_ever", itertools.product(KINDS, [False, True]))
+@each_row("fault, kind, for_ever", itertools.product(EXPECTED, KINDS, [False, True]))
 def test_each_fault(fault, kind, for_ever, right, log):
     outcome = EXPECTED[fault][KINDS.index(kind)][for_ever]
     with serving(FaultyModel(fault, range(10**6) if for_ever else [1])) as server:
@@ -345,7 +344,7 @@ def test_a_route_that_answers_nothing_is_no_dead_server(fault, requests, right, 
     assert cause in "".join(log) or requests == len(DOCS)
 
 
-@pytest.mark.parametrize("concurrency", [1, 4])
+@each_row("concurrency", [1, 4])
 def test_a_tail_of_errors_over_single_requests_is_no_dead_server(concurrency, right, log):
     """Six questions are answered, whichever come first, and all others never are."""
     docs = [{**DOCS[0], "image": noise(number)} for number in range(16)]
@@ -369,9 +368,9 @@ def test_a_tail_of_errors_over_single_requests_is_no_dead_server(concurrency, ri
     assert f"retrying 1 request: the server at {server.base_url}/chat/completions failed (HTTP 500)" in retries[0]
 
 
-@pytest.mark.parametrize("allowed", [True, False])
-@pytest.mark.parametrize(
-    ("fault", "label", "words"),
+@each_row("allowed", [True, False])
+@each_row(
+    "fault, label, words",
     [
         (
             status(500, f"CUDA out\n of memory, {KEY_TEXT}"),
@@ -394,7 +393,7 @@ def test_a_servers_own_words_are_shown_where_they_may_be(fault, label, words, al
         assert f"{label}{words * allowed})" in line
 
 
-@pytest.mark.parametrize("max_failed", [0.5, 1])
+@each_row("max_failed", [0.5, 1])
 def test_a_run_whose_first_requests_all_fail_stops(max_failed):
     docs = [{**DOCS[0], "image": noise(number)} for number in range(12)]
     with serving(FaultyModel("400m", range(10**6))) as server:
@@ -427,7 +426,7 @@ class Going(FaultyModel):
         return CONNECTIONS["reset"](handler) if is_gone else False
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_a_server_that_goes_stops_the_run_and_the_same_command_asks_for_the_rest(kind, right, tmp_path):
     docs = DOCS * 4
     with serving(Going(10)) as server:
@@ -444,7 +443,7 @@ def test_a_server_that_goes_stops_the_run_and_the_same_command_asks_for_the_rest
         assert server.count == again + 1, "nothing was missing; one request tells who answers"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_another_server_takes_over_without_a_lost_sample(kind, log):
     # A server's share of the images depends on its port: of forty it gets fewer than four in one of 10^8 runs.
     docs = [{**DOCS[0], "image": noise(number)} for number in range(40)]
