@@ -143,13 +143,12 @@ def test_a_changed_request_is_computed_anew(restart, change):
     assert second.adapter.ran == 2
 
 
-@each_row("arguments", [{"seed": 1}, {"prefix_cache": False}, {"max_new_tokens": 9}])
-def test_a_changed_model_argument_is_computed_anew(restart, home, arguments):
-    first, second = restart(), restart(**arguments)
-    for bench in (first, second):
+def test_a_changed_model_argument_is_computed_anew(restart, home):
+    changes = [{}, {"seed": 1}, {"prefix_cache": False}, {"max_new_tokens": 9}]
+    for number, arguments in enumerate(changes, start=1):
+        bench = restart(**arguments)
         bench.adapter.loglikelihood(bench.scoring(doc_ids=[0]))
-    assert second.adapter.ran == 2
-    assert len(journals(home)) == 2
+        assert (bench.adapter.ran, len(journals(home))) == (2, number), arguments
 
 
 def test_changed_weights_are_computed_anew(restart):
