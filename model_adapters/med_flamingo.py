@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar
 
 import torch
 from huggingface_hub import hf_hub_download
@@ -41,10 +41,8 @@ from .base.checkpoints import (
 )
 from .base.vision import TOWER_KEYS, CrossAttention, PerceiverResampler, clip_batch, feed_forward, tower_config
 
-MediaAttention = Literal["preceding", "following"]
 
-
-def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: MediaAttention) -> torch.Tensor:
+def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: str) -> torch.Tensor:
     """Return k for a position that may look at the k-th image of its row, 0 for none and on padding.
 
     Text looks at the latest image before it under ``preceding`` (open_flamingo 2.0), under ``following`` at the next
@@ -59,43 +57,31 @@ def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: MediaA
     return seen * real.bool()
 
 
-def media_view(media: torch.Tensor | None, times: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """Return all latents of each row, and where a position may look at a latent, shape (batch, length, all latents).
-
-    Media have the shape (batch, images, latents, width), or are ``None`` without any image; times (batch, length).
-    """
-    if media is None:
-        return None, times.new_zeros((*times.shape, 0), dtype=torch.bool)
-    numbers = torch.arange(1, media.shape[1] + 1, device=times.device)
-    visible = (times[..., None] == numbers).repeat_interleave(media.shape[2], dim=-1)
-    return media.flatten(1, 2), visible
-
-
-class _MediaAttention(CrossAttention):
-    """Text asks, the latents of one image answer."""
-
-    def __init__(self, dim: int, media_dim: int) -> None:
-        super().__init__(dim, media_dim)
-        self.norm = nn.LayerNorm(dim)
-
-
 class GatedCrossAttention(nn.Module):
-    """Block in front of a LLaMA layer; a position without an image still passes through its feed-forward part."""
+    """Block in front of a LLaMA layer; a position without an image still passes through its feed-forward part.
+
+    ``view`` is set during a pass: all latents of each row, or ``None`` without any image, and where a position may
+    look at a latent, shape (batch, length, all latents).
+    """
+
+    view: tuple[torch.Tensor | None, torch.Tensor] | None = None
 
     def __init__(self, dim: int, media_dim: int) -> None:
         super().__init__()
-        self.attn = _MediaAttention(dim, media_dim)
+        self.attn = CrossAttention(dim, media_dim)
+        self.attn.add_module("norm", nn.LayerNorm(dim))
         self.attn_gate = nn.Parameter(torch.empty(1))
         self.ff = feed_forward(dim)
         self.ff_gate = nn.Parameter(torch.empty(1))
 
     def forward(self, hidden: torch.Tensor, latents: torch.Tensor | None, visible: torch.Tensor) -> torch.Tensor:
-        """Return the new hidden states, shape (batch, length, dim); for the others see :func:`media_view`."""
+        """Return the new hidden states, shape (batch, length, dim); for the others see ``view``."""
         if latents is not None:
             looking = visible.any(-1, keepdim=True)
             # Softmax over nothing is NaN: positions without an image look at everything, and their result is dropped.
             mask = (visible | ~looking)[:, None]
-            attended = self.attn.attended(self.attn.norm(hidden), latents, mask).masked_fill(~looking, 0)
+            normed = self.attn.get_submodule("norm")(hidden)
+            attended = self.attn.attended(normed, latents, mask).masked_fill(~looking, 0)
             hidden = hidden + self.attn.to_out(attended) * self.attn_gate.tanh()
         changed: torch.Tensor = hidden + self.ff(hidden) * self.ff_gate.tanh()
         return changed
@@ -112,19 +98,15 @@ class _Head(nn.Linear):
         return functional.pad(super().forward(hidden), (0, MARKERS), value=-torch.inf)
 
 
-class _BlockHook:
-    """Runs a block before a layer. It refers to neither the layer nor the model, so that the model can be freed."""
-
-    def __init__(self, block: GatedCrossAttention) -> None:
-        self.block = block
-        self.view: tuple[torch.Tensor | None, torch.Tensor] | None = None
-
-    def __call__(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
-        if self.view is None:
-            raise RuntimeError("the layers of Med-Flamingo run only inside its language model")
-        if args:
-            return (self.block(args[0], *self.view), *args[1:]), kwargs
-        return args, kwargs | {"hidden_states": self.block(kwargs["hidden_states"], *self.view)}
+def _run_block(
+    block: GatedCrossAttention, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Run a block before a layer, as a hook that does not refer to the model, so that the model can be freed."""
+    if block.view is None:
+        raise RuntimeError("the layers of Med-Flamingo run only inside its language model")
+    if args:
+        return (block(args[0], *block.view), *args[1:]), kwargs
+    return args, kwargs | {"hidden_states": block(kwargs["hidden_states"], *block.view)}
 
 
 class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # transformers is not analysed
@@ -135,16 +117,16 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
 
     _no_split_modules: ClassVar[list[str]] = ["LlamaDecoderLayer", "GatedCrossAttention"]
 
-    def __init__(self, config: LlamaConfig, layers: Iterable[int], media_dim: int, mode: MediaAttention) -> None:
+    def __init__(self, config: LlamaConfig, layers: Iterable[int], media_dim: int, mode: str) -> None:
         super().__init__(config)
         self.mode = mode
         self.model.embed_tokens = nn.Embedding(config.vocab_size + MARKERS, config.hidden_size)
         self.lm_head = _Head(config.hidden_size, config.vocab_size, bias=False)
         blocks = {layer: GatedCrossAttention(config.hidden_size, media_dim) for layer in layers}
+        self._blocks = list(blocks.values())
         self.gated_cross_attn_layers = nn.ModuleDict({str(layer): block for layer, block in blocks.items()})
-        self._block_hooks = [_BlockHook(block) for block in blocks.values()]
-        for layer, hook in zip(blocks, self._block_hooks, strict=True):
-            self.model.layers[layer].register_forward_pre_hook(hook, with_kwargs=True)
+        for layer, block in blocks.items():
+            self.model.layers[layer].register_forward_pre_hook(partial(_run_block, block), with_kwargs=True)
 
     def forward(
         self,
@@ -171,9 +153,11 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
             last = text_time[:, -1:] if self.mode == "preceding" else torch.zeros_like(text_time[:, -1:])
             reply = last.expand(-1, max(end - text_time.shape[1], 0))
             times = torch.cat((text_time, reply), dim=1)[:, start:end]
-        view = media_view(media, times)
-        for hook in self._block_hooks:
-            hook.view = view
+        images, latents = (0, 0) if media is None else media.shape[1:3]
+        visible = times[..., None] == torch.arange(1, images + 1, device=times.device)
+        view = None if media is None else media.flatten(1, 2), visible.repeat_interleave(latents, dim=-1)
+        for block in self._blocks:
+            block.view = view
         try:
             return super().forward(
                 input_ids=input_ids,
@@ -184,8 +168,8 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
                 **kwargs,
             )
         finally:
-            for hook in self._block_hooks:
-                hook.view = None
+            for block in self._blocks:
+                block.view = None
 
 
 class MedFlamingoNetwork(nn.Module):
@@ -202,7 +186,7 @@ class MedFlamingoNetwork(nn.Module):
         layers: Iterable[int],
         latents: int,
         depth: int,
-        mode: MediaAttention,
+        mode: str,
         post_norm: bool,
     ) -> None:
         super().__init__()
@@ -293,7 +277,7 @@ def read_trained_shape(file: Path, layers: int) -> tuple[int, int, int]:
 
 
 def load_network(
-    weights: Path, llama: Path, clip: Path, dtype: torch.dtype, mode: MediaAttention, post_norm: bool
+    weights: Path, llama: Path, clip: Path, dtype: torch.dtype, mode: str, post_norm: bool
 ) -> MedFlamingoNetwork:
     """Build the network and fill every parameter; LLaMA-7B and CLIP ViT-L/14 are in transformers' layout."""
     language, vision = read_llama_config(llama), tower_config(_read_config(clip, ("clip", "clip_vision_model")))
@@ -337,7 +321,7 @@ class MedFlamingoArguments(CheckpointArguments):
     pretrained: str = argument("med-flamingo/med-flamingo")  # ``model.pt``, its folder, or a hub id
     llama: str = argument("yahma/llama-7b-hf")  # LLaMA-7B v1: folder in transformers' layout, or a hub id
     clip: str = argument("openai/clip-vit-large-patch14")
-    media_attention: str = argument("preceding", choices=get_args(MediaAttention))
+    media_attention: str = argument("preceding", choices=("preceding", "following"))
     vision_post_norm: bool = argument(False)
     bos_id: int = argument(1, least=0, most=1)
     max_new_tokens: int = argument(32, least=1)  # length limit of a reply where the task sets none, in tokens
@@ -376,7 +360,7 @@ class MedFlamingo(MedicalAdapter):
             weights = from_hub(
                 lambda: hf_hub_download(name, WEIGHTS_FILE), name, "file", f"its {WEIGHTS_FILE}", "pretrained"
             )
-        self._mode = cast(MediaAttention, arguments.media_attention)
+        self._mode = arguments.media_attention
         network = load_network(weights, llama, clip, arguments.torch_dtype, self._mode, arguments.vision_post_norm)
         self.network = place(network, network.language_model, self.device, arguments.device_map, self.model_id)
 

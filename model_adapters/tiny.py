@@ -20,8 +20,7 @@ from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaFo
 
 from .base.adapter import MedicalAdapter
 from .base.arguments import AdapterArguments, argument
-from .base.batching import Continuation, Encoded, Spans
-from .base.generation import CountedReply, GenerationSettings, before_stops
+from .base.batching import Continuation, CountedReply, Encoded, GenerationSettings, Spans, before_stops
 
 PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID, IMAGE_ID, SPECIAL_TOKENS = range(6)
 
@@ -33,11 +32,6 @@ _IDS = {character: SPECIAL_TOKENS + place for place, character in enumerate(CHAR
 def text_to_ids(text: str) -> list[int]:
     """Return one id per character; what is not printable ASCII or a new line becomes the unknown token."""
     return [_IDS.get(character, UNKNOWN_ID) for character in text]
-
-
-def ids_to_text(ids: Sequence[int]) -> str:
-    """Return the characters of ``ids``, special tokens left out."""
-    return "".join(CHARACTERS[token - SPECIAL_TOKENS] for token in ids if token >= SPECIAL_TOKENS)
 
 
 IMAGE_SIZE = 32
@@ -143,8 +137,9 @@ class MedTasksTiny(MedicalAdapter):
         """
         replies = super().generate_batch(prompts, settings, seed)
         for row, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
-            letters = option_letters(ids_to_text(prompt.ids))
-            if letters and reply:
+            listed = set(_OPTION.findall(self.decode(prompt.ids)))
+            letters = list(takewhile(listed.__contains__, ascii_uppercase))
+            if len(letters) > 1 and reply:
                 sequences = [replace(prompt, ids=[*prompt.ids, *text_to_ids(letter)]) for letter in letters]
                 scores = self.score_batch([Continuation(sequence, 1) for sequence in sequences])
                 losses = [score.mean for score in scores]
@@ -155,15 +150,8 @@ class MedTasksTiny(MedicalAdapter):
         return replies
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the characters."""
-        return ids_to_text(ids)
-
-
-def option_letters(prompt: str) -> list[str]:
-    """Return the letters of the options that a prompt lists one per line, from A on; none without a second option."""
-    listed = set(_OPTION.findall(prompt))
-    letters = list(takewhile(listed.__contains__, ascii_uppercase))
-    return letters if len(letters) > 1 else []
+        """Return the characters, special tokens left out."""
+        return "".join(CHARACTERS[token - SPECIAL_TOKENS] for token in ids if token >= SPECIAL_TOKENS)
 
 
 def _pixels(images: Sequence[Image.Image]) -> torch.Tensor | None:

@@ -20,23 +20,21 @@ from medtasks.net.journal import Journal
 from .arguments import AdapterArguments, choose_device
 from .batching import (
     Continuation,
+    CountedReply,
     Encoded,
     FeatureCache,
+    GenerationSettings,
     Likelihood,
     PaddedBatch,
     Spans,
-    pad_left,
-    score,
-    split_continuation,
-)
-from .generation import (
-    CountedReply,
-    GenerationSettings,
     StopStrings,
     count_reply,
     cut_reply,
     decoding_config,
+    pad_left,
     read_settings,
+    score,
+    split_continuation,
 )
 from .harness_adapter import HarnessAdapter, files_digest, weights_digest
 from .requests import (

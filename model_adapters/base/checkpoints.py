@@ -7,7 +7,7 @@ their ``tokenizer.model`` next to lmms-eval at all. SentencePiece itself reprodu
 import json
 import pickle
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -98,18 +98,15 @@ def _files(path: Path) -> list[Path]:
     raise CheckpointError(f"{path} holds no model.safetensors, pytorch_model.bin or index of shards")
 
 
-def fill(
-    module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype, tensors: Iterable[Stored] | None = None
-) -> None:
+def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> None:
     """Fill the parameters of ``module`` (which may be on the meta device) from a checkpoint.
 
     Two stored keys may have the same destination if their tensors are equal: shared storage is saved twice. Buffers
-    that the checkpoint does not hold (rotary tables) stay as they are. ``tensors`` replace the checkpoint's own, for
-    example after adding a delta.
+    that the checkpoint does not hold (rotary tables) stay as they are.
     """
     parameters: Mapping[str, torch.Tensor] = dict(module.named_parameters())
     taken: dict[str, tuple[str, torch.Tensor]] = {}
-    for file, key, tensor in stored_tensors(path) if tensors is None else tensors:
+    for file, key, tensor in stored_tensors(path):
         try:
             name = rename(key)
         except KeyError:
@@ -204,9 +201,7 @@ class SentencePieceText:
     4.28).
     """
 
-    def __init__(
-        self, model_file: Path, added: Mapping[str, int] | None = None, *, strip_around_added: bool = False
-    ) -> None:
+    def __init__(self, model_file: Path, added: Mapping[str, int], *, strip_around_added: bool = False) -> None:
         if not model_file.is_file():
             raise MedTasksError(f"{model_file} is missing; put the checkpoint's tokenizer.model there")
         self._model = sentencepiece.SentencePieceProcessor()
@@ -214,10 +209,10 @@ class SentencePieceText:
             self._model.LoadFromSerializedProto(model_file.read_bytes())
         except (RuntimeError, TypeError) as error:
             raise MedTasksError(f"{model_file} is no SentencePiece model; download it again") from error
-        self._added = dict(added or {})
+        self._added = added
         self._strip = strip_around_added
-        names = sorted(self._added, key=len, reverse=True)
-        self._split = re.compile("(" + "|".join(map(re.escape, names)) + ")") if names else None
+        names = sorted(added, key=len, reverse=True)
+        self._split = re.compile("(" + "|".join(map(re.escape, names)) + ")")
 
     @property
     def vocabulary(self) -> int:
@@ -226,8 +221,6 @@ class SentencePieceText:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of ``text``, without begin or end of sequence."""
-        if self._split is None:
-            return list(self._model.EncodeAsIds(text))
         ids: list[int] = []
         parts = self._split.split(text)
         for number, part in enumerate(parts):

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import inspect
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
@@ -21,8 +22,7 @@ from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.net.journal import Journal, digest_of, journal_folder
 
 from .arguments import HarnessArguments, parse_arguments
-from .batching import Likelihood
-from .generation import KNOWN_SETTINGS, CountedReply
+from .batching import KNOWN_SETTINGS, CountedReply, Likelihood
 from .requests import Documents, Request, read_requests
 
 # Arguments that change no answer. Of the device, only its type counts.
@@ -107,12 +107,16 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     ) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
         """Return likelihoods as the harness takes them: mean negative log-likelihood (nats), and greedy flag.
 
-        A sample that failed has ``(nan, False)``. With ``loglikelihood_format=json`` it is ``Likelihood.json`` and the
-        token count.
+        A sample that failed has ``(nan, False)``. With ``loglikelihood_format=json`` it is a text and the token count.
         """
         if self.arguments.loglikelihood_format == "json":
-            return [(likelihood.json, {"output_tokens": likelihood.tokens}) for likelihood in scores]
-        return [(likelihood.mean, likelihood.greedy) for likelihood in scores]
+            # ``medtasks.runs.reply_envelope.parse_loglikelihood`` reads it.
+            results = []
+            for score in scores:
+                text = {"mean": score.mean, "greedy": score.greedy, "sum": score.total, "tokens": score.tokens}
+                results.append((json.dumps(text), {"output_tokens": score.tokens}))
+            return results
+        return [(score.mean, score.greedy) for score in scores]
 
     def open_journal(self, arguments: HarnessArguments, device: str, weights: Callable[[], str]) -> Journal | None:
         """Open the journal of answers by this model; ``None`` if ``arguments`` want none.

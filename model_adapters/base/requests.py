@@ -103,6 +103,16 @@ def image_names(documents: Documents) -> Callable[[Request], str | None]:
     return name_of
 
 
+def image_parts(text: str, images: int, mark: str) -> list[str | None]:
+    """Split a prompt at the marks of its images, which ``None`` stands for; without any mark they come first."""
+    pieces = text.split(mark) if mark else [text]
+    if len(pieces) == 1:
+        return [None] * images + [text]
+    if len(pieces) != images + 1:
+        raise MedTasksError(f"the prompt holds {len(pieces) - 1} image marks for {images} images ({mark})")
+    return [part for piece in pieces for part in (piece, None)][:-1]
+
+
 def plan_streams(
     requests: Sequence[Request],
     group: Callable[[Request], Hashable],
@@ -168,7 +178,10 @@ class RequestReader:
 
     def read(self, request: Request) -> LoadedRequest:
         """Load the images and the continuation of a request; visuals of an unknown type are an error."""
-        document = functools.partial(self._document, request)
+
+        def document() -> Any:
+            return self._documents[request.task][request.split][request.doc_id]
+
         continuation = None
         if self._scored:
             continuation = request.detail(document()) if callable(request.detail) else request.detail
@@ -179,9 +192,6 @@ class RequestReader:
             visuals = None if request.doc_to_visual is None else request.doc_to_visual(document())
             self._last = origin, Visuals(tuple(self._images(visuals)))
         return LoadedRequest(request, self._last[1], continuation)
-
-    def _document(self, request: Request) -> Any:
-        return self._documents[request.task][request.split][request.doc_id]
 
     def _images(self, visuals: Any) -> list[Any]:
         """Check visuals; a single file name or array counts as a list of one. No message names a file."""
@@ -232,9 +242,7 @@ class FailureLog:
     """The failures of one call of the harness."""
 
     def __init__(self, kind: str, requests: int, max_failed: float) -> None:
-        self._kind = kind
-        self._requests = requests
-        self._max_failed = max_failed
+        self._kind, self._requests, self._max_failed = kind, requests, max_failed
         self._causes: Counter[str] = Counter()
         self._first: str | None = None
 

@@ -9,7 +9,7 @@ import copy
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -34,28 +34,10 @@ LEAST_LENGTH = 16  # tokens from which a further part of a prefix is worth a pas
 OWN_LENGTH = 64  # tokens from which a prefix is worth a pass
 _LEAST_PART = 4  # a prefix is at least one in so many tokens of its prompt, because the suffix costs a pass too
 
+CausalModel = Any
+"""A ``MedicalAdapter``, whose module imports this one."""
 Words = tuple[tuple[int, str], ...]
 """Token ids; each image's first one carries the image's key."""
-
-
-class CausalModel(Protocol):
-    """Members of an adapter that shared scoring needs; see ``MedicalAdapter``."""
-
-    pad_id: int
-    device: torch.device
-
-    @property
-    def language_model(self) -> Any:
-        """The transformers model."""
-
-    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
-        """Return the model's inputs."""
-
-    def image_spans(self, prompt: Encoded) -> Spans | None:
-        """Return the columns of each image."""
-
-    def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
-        """Return by how much positions exceed tokens."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +107,6 @@ class CachedPrefix:
     shift: int  # by how much the positions after it exceed the number of tokens before, see ``position_shift``
     layers: Sequence[DynamicLayer]  # keys and values, shape (1, heads, length, width)
 
-    @property
-    def nbytes(self) -> int:
-        """Size."""
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
-
 
 PrefixCache = BoundedCache[CachedPrefix]
 """Prefixes by their words."""
@@ -167,7 +144,8 @@ def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) 
             unread.insert(0, end)
         for end in unread:
             prefix = by_words[cut.words[:end]] = _extended(cut, prefix, end, model)
-            cache.keep(cut.words[:end], prefix, prefix.nbytes)
+            size = sum(layer.keys.nbytes + layer.values.nbytes for layer in prefix.layers)
+            cache.keep(cut.words[:end], prefix, size)
         assert prefix is not None  # there is at least one cut
         rows.append(prefix)
     return rows
@@ -222,22 +200,6 @@ def side_by_side(prefixes: Sequence[CachedPrefix]) -> DynamicCache:
 
 
 @dataclass(frozen=True)
-class Prefill:
-    """Prompts that the model has read."""
-
-    contexts: PaddedBatch  # the prompts, one row each; padding may also be between a prefix and its suffix
-    logits: torch.Tensor  # after the last token of each, shape (prompts, vocabulary)
-    cache: Any  # their keys and values, one row per prompt and one column per column of ``contexts``
-
-    @classmethod
-    def of(cls, contexts: PaddedBatch, model: CausalModel, inputs: dict[str, Any], **cached: Any) -> "Prefill":
-        """Read prompts in one batch, or what follows their cached prefixes."""
-        # use_cache is set in the call, because a checkpoint's configuration may have switched it off.
-        output = model.language_model(**inputs, **cached, logits_to_keep=1, use_cache=True)
-        return cls(contexts, output.logits[:, -1], output.past_key_values)
-
-
-@dataclass(frozen=True)
 class Questions:
     """A batch by question: options that share their prompt."""
 
@@ -285,41 +247,44 @@ def score_by_question(
         scores |= {at: [score] for at, score in zip(single, whole_scores, strict=True)}
     if several:
         contexts = pad_left([options[at][0].prompt for at in several], model.pad_id, model.device)
-        read = Prefill.of(contexts, model, model.model_inputs(contexts))
+        # use_cache is set in the call, because a checkpoint's configuration may have switched it off.
+        output = model.language_model(**model.model_inputs(contexts), logits_to_keep=1, use_cache=True)
         shift = model.position_shift(contexts).to(contexts.position_ids.device)
-        read = replace(read, contexts=replace(contexts, position_ids=contexts.position_ids + shift))
-        scores |= zip(several, _score_options([options[at] for at in several], read, model), strict=True)
+        contexts = replace(contexts, position_ids=contexts.position_ids + shift)
+        scores |= zip(several, _score_options([options[at] for at in several], contexts, output, model), strict=True)
     if cuts:
         prefixes = read_prefixes(list(cuts.values()), model, cache)
         suffix, whole = suffixes_of(list(cuts.values()), prefixes, model)
-        read = Prefill.of(whole, model, model.model_inputs(suffix, whole), past_key_values=side_by_side(prefixes))
-        scores |= zip(cuts, _score_options([options[at] for at in cuts], read, model), strict=True)
+        inputs = model.model_inputs(suffix, whole) | {"past_key_values": side_by_side(prefixes)}
+        output = model.language_model(**inputs, logits_to_keep=1, use_cache=True)
+        scores |= zip(cuts, _score_options([options[at] for at in cuts], whole, output, model), strict=True)
     pairs = (zip(group, scores[at], strict=True) for at, group in enumerate(questions.places))
     by_place = dict(itertools.chain.from_iterable(pairs))
     return [by_place[position] for position in range(len(by_place))]
 
 
 def _score_options(
-    questions: Sequence[Sequence[Continuation]], read: Prefill, model: CausalModel
+    questions: Sequence[Sequence[Continuation]], contexts: PaddedBatch, output: Any, model: CausalModel
 ) -> list[list[Likelihood]]:
-    """Score the options of several questions after the pass over their prompts.
+    """Score the options of several questions after the pass over their prompts, whose ``output`` is used up.
 
     The last logits of a prompt serve the first token of each of its options. The keys and values of the prompts are
-    repeated per option, and the remaining tokens, padded on the right, are run on them. The cache of ``read`` is used
-    up.
+    repeated per option, and the remaining tokens, padded on the right, are run on them. Prompts have one row each;
+    padding may also be between a prefix and its suffix.
     """
     tokens = [option.targets for question in questions for option in question]
     owners = torch.tensor([row for row, question in enumerate(questions) for _ in question])
     lengths = torch.tensor([len(option) for option in tokens])
     ids = pad_right(tokens, model.pad_id, model.device)
-    first = token_losses(read.logits[owners], ids[:, 0])
+    first = token_losses(output.logits[:, -1][owners], ids[:, 0])
     losses, hits = (torch.zeros(ids.shape, dtype=values.dtype) for values in first)
     losses[:, 0], hits[:, 0] = first
     longer = lengths > 1
     if longer.any():
         ids, owners = ids[longer], owners[longer]
-        read.cache.batch_select_indices(owners)  # on the CPU: a model with a device map lies on several devices
-        contexts = read.contexts.select(owners)
+        # The indices are on the CPU: a model with a device map lies on several devices.
+        output.past_key_values.batch_select_indices(owners)
+        contexts = contexts.select(owners)
         steps = torch.arange(ids.shape[1] - 1)
         # The last token of an option is not an input: it predicts nothing that is scored.
         real = (lengths[longer][:, None] - 1 > steps).to(contexts.attention_mask)
@@ -327,7 +292,7 @@ def _score_options(
         positions = contexts.position_ids[:, -1:] + 1 + steps.to(model.device)
         batch = PaddedBatch(ids[:, :-1], mask, positions, [Encoded((), None)] * len(ids))
         inputs = model.model_inputs(batch, contexts)
-        logits = model.language_model(**inputs, past_key_values=read.cache, use_cache=True).logits
+        logits = model.language_model(**inputs, past_key_values=output.past_key_values, use_cache=True).logits
         losses[longer, 1:], hits[longer, 1:] = token_losses(logits, ids[:, 1:])
     scores = (likelihood(losses[row, :size], hits[row, :size]) for row, size in enumerate(lengths.tolist()))
     return [[next(scores) for _ in question] for question in questions]

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from medtasks.errors import AdapterArgumentError, MedTasksError
+from medtasks.errors import AdapterArgumentError
 
 from ..base.batching import Encoded, common_length, content_key
+from ..base.requests import image_parts
 
 _PROBE, _SYSTEM_PROBE = "Zqx7", "Wkv3"
 _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError)
@@ -122,16 +123,10 @@ class PromptWriter:
 
         A text that holds the processor's placeholder places its images itself, or is a ``MedTasksError``.
         """
-        pieces = text.split(self._image_token) if self._image_token else [text]
-        if len(pieces) == 1:
-            parts: list[str | None] = [None] * images + [text]
-        elif len(pieces) == images + 1:
-            parts = [part for piece in pieces for part in (piece, None)][:-1]
-        else:
-            raise MedTasksError(f"the prompt holds {len(pieces) - 1} image placeholders for {images} images")
+        parts = image_parts(text, images, self._image_token)
         if self._chat:
             return self._rendered(parts)
-        image = self._image_token if len(pieces) > 1 else self._image_text
+        image = self._image_token if self._image_token and self._image_token in text else self._image_text
         return "".join(image if part is None else part for part in parts)
 
     def ids(self, text: str) -> list[int]:
@@ -164,8 +159,8 @@ class PromptWriter:
         start = prompt.ids if closed else prompt.ids[: len(prompt.ids) - len(before) + common]
         if not start:
             raise ValueError("no token precedes the continuation")
-        whole = ProcessedPrompt([*start, *end], None, context + continuation, prompt.images, None)
-        scored = ScoredPrompt(**vars(whole), context=prompt, targets=tuple(targets), merged=merged, closed=closed)
+        text, ids = context + continuation, [*start, *end]
+        scored = ScoredPrompt(ids, None, text, prompt.images, None, prompt, tuple(targets), merged, closed)
         return scored, len(end)
 
     def batch(self, texts: Sequence[str], images: Sequence[Sequence[Image.Image]]) -> Any:

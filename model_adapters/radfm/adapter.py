@@ -1,6 +1,5 @@
 """``radfm``: RadFM from the published weights, for images and volumes."""
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -9,11 +8,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from loguru import logger
 from PIL import Image
 from transformers import LlamaConfig
 
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, warn_once
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
@@ -26,10 +24,11 @@ from ..base.checkpoints import (
     on_meta,
     place,
     published_folder,
+    read_json,
     refuse_missing,
     stored_tensors,
 )
-from ..base.requests import VOLUMES
+from ..base.requests import VOLUMES, image_parts
 from .network import (
     CHANNELS,
     CONTEXT,
@@ -59,26 +58,8 @@ _UNUSED = re.compile(
 _PUBLISHED_HEAD = 128
 
 
-def locate(pretrained: str) -> tuple[Path, Path]:
-    """Return the file or folder of the weights, and the folder with the tokenizer: next to it or ``Language_files``."""
-    path = Path(pretrained).expanduser()
-    if not path.exists():
-        try:
-            path = published_folder(pretrained, "pretrained")
-        except CheckpointError as error:
-            raise CheckpointError(
-                f"{error}; the published RadFM is a split archive, to be joined first: "
-                f"`cat RadFM.z* > joined.zip && unzip joined.zip`"
-            ) from error
-    folder = path if path.is_dir() else path.parent
-    return path, folder if (folder / "tokenizer.model").is_file() else folder / "Language_files"
-
-
 def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attention: str) -> RadFMNetwork:
-    """Build the network with the sizes of the stored tensors, and fill it; rotary frequencies stay float32.
-
-    The language model's ``config.json`` is needed only if the checkpoint holds no rotary frequencies.
-    """
+    """Build the network with the sizes of the stored tensors, and fill it; rotary frequencies stay float32."""
     shapes = {key: tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)}
     sizes = _Sizes(weights, shapes)
     language = sizes.language(config_folder / "config.json", attention)
@@ -136,27 +117,26 @@ class _Sizes:
         return max((int(match[1]) for match in numbers if match), default=-1) + 1
 
     def language(self, config: Path, attention: str) -> LlamaConfig:
-        """Return LLaMA's configuration; the width of a head is that of the rotary frequencies, else of ``config``."""
+        """Return LLaMA's configuration; the width of a head is that of the rotary frequencies, or as published."""
         hidden, layers = self.of(_WORDS, axis=1), self.count(f"{_LLAMA}model.layers.")
-        try:
-            stored = json.loads(config.read_text()) if config.is_file() else {}
-            named, heads = int(stored.get("num_hidden_layers", layers)), int(stored.get("num_attention_heads", 0))
-        except (ValueError, AttributeError, TypeError) as error:
-            raise CheckpointError(f"{config} is damaged; download it again") from error
+        stored = read_json(config, "") if config.is_file() else {}
+        named = stored.get("num_hidden_layers", layers)
         if named != layers:
             raise CheckpointError(
                 f"{config} has num_hidden_layers {named}, the weights have {layers}; which is damaged?"
             )
         frequencies = self.shapes.get(f"{_LLAMA}model.layers.0.self_attn.rotary_emb.inv_freq", ())
-        heads = hidden // max(1, 2 * frequencies[0]) if frequencies else heads or hidden // _PUBLISHED_HEAD
-        if heads < 1 or hidden % heads:
-            raise CheckpointError(f"{config}: {heads} attention heads do not divide width {hidden}; download it again")
+        head = max(1, 2 * frequencies[0]) if frequencies else _PUBLISHED_HEAD
+        if hidden % head:
+            raise CheckpointError(
+                f"{self.weights}: width {hidden} is no multiple of the attention heads' {head}; download it again"
+            )
         return LlamaConfig(
             vocab_size=self.of(_WORDS),
             hidden_size=hidden,
             intermediate_size=self.of(f"{_LLAMA}model.layers.0.mlp.gate_proj.weight"),
             num_hidden_layers=layers,
-            num_attention_heads=heads,
+            num_attention_heads=hidden // head,
             max_position_embeddings=CONTEXT,
             rms_norm_eps=1e-6,
             rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
@@ -200,7 +180,17 @@ class RadFM(MedicalAdapter):
     def load(self) -> None:
         """Read weights and tokenizer."""
         check_device_map(self.arguments.device_map, self.device, self.accelerator.num_processes, self.model_id)
-        weights, texts = locate(self.arguments.pretrained)
+        weights = Path(self.arguments.pretrained).expanduser()
+        if not weights.exists():
+            try:
+                weights = published_folder(self.arguments.pretrained, "pretrained")
+            except CheckpointError as error:
+                raise CheckpointError(
+                    f"{error}; the published RadFM is a split archive, to be joined first: "
+                    f"`cat RadFM.z* > joined.zip && unzip joined.zip`"
+                ) from error
+        texts = weights if weights.is_dir() else weights.parent
+        texts = texts if (texts / "tokenizer.model").is_file() else texts / "Language_files"
         network = load_network(weights, texts, self.arguments.torch_dtype, self.arguments.attn_implementation)
         self.network = place(network, network.lang_model, self.device, self.arguments.device_map, self.model_id)
         images, vocabulary = network.embedding_layer, network.lang_model.config.vocab_size
@@ -214,7 +204,6 @@ class RadFM(MedicalAdapter):
                 f"{texts / 'tokenizer.model'} has {self.tokenizer.vocabulary} pieces, '{_WORDS}' has {vocabulary} "
                 f"rows; put the tokenizer of this checkpoint there"
             )
-        self._warned = False
 
     def encode(self, text: str, images: Sequence[Image.Image | Volume], reply: str = "") -> Encoded:
         """Put the images' slots into the text and preprocess the images, which may be volumes.
@@ -223,8 +212,7 @@ class RadFM(MedicalAdapter):
         volume without slots. An image mark that fits no image, or an unreadable volume, is a ``MedTasksError``.
         """
         ids = self._ids(text, images, reply)
-        if len(ids) > self.arguments.max_length:
-            self._warn(len(ids))
+        self._warn_of_a_cut(len(ids))
         return Encoded(ids[: self.arguments.max_length], self.prepared(images, self._pixels))
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image | Volume]) -> Continuation:
@@ -239,8 +227,7 @@ class RadFM(MedicalAdapter):
             raise MedTasksError("a continuation holds an image mark, which cannot be scored; remove it from the task")
         if room < 1:
             raise MedTasksError(f"a continuation of {tokens} tokens; max_length={self.arguments.max_length}")
-        if cut > room:
-            self._warn(len(ids))
+        self._warn_of_a_cut(len(ids))
         return Continuation(Encoded([*ids[:cut][:room], *ids[cut:]], self.prepared(images, self._pixels)), tokens)
 
     def image_spans(self, prompt: Encoded) -> Spans:
@@ -286,11 +273,9 @@ class RadFM(MedicalAdapter):
         ]
         return stack_volumes(volumes, self._side)
 
-    def _warn(self, length: int) -> None:
-        if not self._warned:
-            exceeds = f"a prompt of {length} positions exceeds {self.arguments.max_length}"
-            logger.warning("radfm: {}, its end was cut off; further prompts are not reported", exceeds)
-        self._warned = True
+    def _warn_of_a_cut(self, length: int) -> None:
+        if length > self.arguments.max_length:
+            warn_once(f"radfm: the end of prompts longer than max_length={self.arguments.max_length} is cut off")
 
 
 def place_images(text: str, images: int, latents: int, position: str) -> str:
@@ -308,11 +293,9 @@ def place_images(text: str, images: int, latents: int, position: str) -> str:
         if sorted(written) != sorted(slots):
             raise MedTasksError(f"the prompt's own image slots do not fit its {images} images of {latents} slots each")
         return text
-    marks = text.count("<image>")
-    if marks:
-        if marks != images:
-            raise MedTasksError(f"the prompt has {marks} marks <image> for {images} images; make them equally many")
-        pieces = text.split("<image>")
-        return pieces[0] + "".join(block + piece for block, piece in zip(blocks, pieces[1:], strict=True))
+    if "<image>" in text:
+        remaining = iter(blocks)
+        parts = image_parts(text, images, "<image>")
+        return "".join(next(remaining) if part is None else part for part in parts)
     at = max(len(text) - 1, 0) if position == "before_last_character" else 0
     return text[:at] + "".join(blocks) + text[at:]

@@ -32,13 +32,6 @@ FRAMES_PER_PATCH = 4
 CONTEXT = 2048
 
 
-def axis_positions(count: int, table: int) -> torch.Tensor:
-    """Return the rows of a position table for ``count`` patches: every ``table // count``-th, such as 1, 3, 5 and 7."""
-    if count > table:
-        raise ValueError(f"{count} patches along an axis that has positions for {table}")
-    return torch.arange(1, count + 1) * (table // count) - 1
-
-
 class PositionTables(nn.Module):
     """Learned positions, up to so many patches per axis: a third of the width each for row, column and depth."""
 
@@ -52,8 +45,12 @@ class PositionTables(nn.Module):
         """Return the embedding of every patch of a grid, shape (rows * columns * depth, width)."""
         counts = (rows, columns, depth)
         tables = (self.row_embed.weight, self.col_embed.weight, self.dep_embed.weight)
-        pairs = zip(counts, tables, strict=True)
-        axes = [table[axis_positions(count, len(table)).to(table.device)] for count, table in pairs]
+        axes = []
+        for count, table in zip(counts, tables, strict=True):
+            if count > len(table):
+                raise ValueError(f"{count} patches along an axis that has positions for {len(table)}")
+            # Every ``len(table) // count``-th row, such as 1, 3, 5 and 7.
+            axes.append(table[torch.arange(1, count + 1, device=table.device) * (len(table) // count) - 1])
         views = [axes[0][:, None, None], axes[1][None, :, None], axes[2][None, None, :]]
         return torch.cat([view.expand(*counts, -1) for view in views], dim=-1).flatten(0, 2)
 
@@ -197,22 +194,16 @@ class VolumeFileError(MedTasksError):
         self.loggable = message.replace(str(path), "the file of a volume")
 
 
-def target_depth(depths: Sequence[int]) -> int:
-    """Return the common number of slices for the images of a prompt; a flat image counts as one slice.
-
-    Of 4, 8, ..., 64, it is the one closest to the deepest image; the smaller of two that are equally close.
-    """
-    return min(DEPTHS, key=lambda depth: abs(depth - max(depths)))
-
-
 def stack_volumes(volumes: Sequence[torch.Tensor], side: int) -> torch.Tensor:
     """Resize all images of a prompt by the nearest voxel: shape (images, 3, side, side, depth).
 
-    The depth is :func:`target_depth`. Without images it is one black volume, as in RadFM's training on text alone.
+    Of 4, 8, ..., 64, the depth is the one closest to the deepest image, the smaller of two that are equally close; a
+    flat image counts as one slice. Without images it is one black volume, as in RadFM's training on text alone.
     """
     if not volumes:
         return torch.zeros(1, CHANNELS, side, side, DEPTHS[0])
-    size = (side, side, target_depth([volume.shape[-1] for volume in volumes]))
+    deepest = max(volume.shape[-1] for volume in volumes)
+    size = (side, side, min(DEPTHS, key=lambda depth: abs(depth - deepest)))
     if all(volume.shape[1:] == (side, side, 1) for volume in volumes):  # the nearest of one slice is that slice
         return torch.stack(list(volumes)).expand(-1, -1, -1, -1, size[-1])
     return torch.cat([functional.interpolate(volume[None], size=size, mode="nearest") for volume in volumes])

@@ -22,14 +22,12 @@ from medtasks.extract.failure import cut_reply, failed_reply, reasoned_reply
 from medtasks.net.journal import AsyncJournal, digest_of, journal_folder
 
 from ..base.arguments import HarnessArguments
-from ..base.batching import Likelihood
-from ..base.generation import CountedReply, GenerationSettings, before_stops, read_settings
+from ..base.batching import CountedReply, GenerationSettings, Likelihood, before_stops, read_settings
 from ..base.harness_adapter import HarnessAdapter
 from ..base.requests import FailureLog, LoadedRequest, Request, RequestReader, image_names, plan_streams, read_requests
 from .messages import SURELY_SPECIAL, BadAnswer, Record, Refused, ServedPrompt, possibly_special, reply_record
-from .option_scorer import LikelihoodsMissing, OptionScorer, Routes, Tokenizer
+from .option_scorer import LikelihoodsMissing, OptionScorer, Tokenizer
 from .server_client import ServerGone, ServerPool, VlmServerArguments, check_arguments, check_given
-from .sglang import SglangScorer
 
 Result = TypeVar("Result")
 # Models whose tokens of one image attend to each other in both directions.
@@ -59,21 +57,7 @@ class VlmServer(HarnessAdapter):
         self.model, self._reported_facts = self.loop.run(self._introduced())
         if has_journal:
             self.pool.open_journal = self._open_journal
-        self._check_attention()
-        is_causal = self.arguments.image_attention == "causal"
-        self.remark = "images read in one direction only" if is_causal else ""  # of all results
-        template = self.arguments.chat_template_kwargs
-        fields = {"chat_template_kwargs": template} if template else {}
-        self._fields: dict[str, Any] = {"model": self.model, **fields, **(self.arguments.extra_body or {})}
-        self._tokenizer = Tokenizer(self.pool, self.model)
-        self._scorer: OptionScorer | SglangScorer | None = None
-        self._special: dict[str, bool] = {}
-
-    def _check_attention(self) -> None:
-        """Refuse a model that reads images in both directions, unless the user declares what the server's backend does.
-
-        No server reports it, and a backend that cannot do it gives other scores without an error.
-        """
+        # No server reports whether its backend reads images in both directions, and one that cannot gives no error.
         root, model_type = str(self.facts.get("root") or ""), None
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             model_type = json.loads((Path(root) / "config.json").read_text(encoding="utf-8"))["model_type"]
@@ -85,6 +69,14 @@ class VlmServer(HarnessAdapter):
                 f"not and score wrongly without an error; add image_attention=bidirectional to --model_args if it "
                 f"does, else run --model hf_vlm, or image_attention=causal for results that are marked"
             )
+        is_causal = self.arguments.image_attention == "causal"
+        self.remark = "images read in one direction only" if is_causal else ""  # of all results
+        template = self.arguments.chat_template_kwargs
+        fields = {"chat_template_kwargs": template} if template else {}
+        self._fields: dict[str, Any] = {"model": self.model, **fields, **(self.arguments.extra_body or {})}
+        self._tokenizer = Tokenizer(self.pool, self.model)
+        self._scorer: OptionScorer | None = None
+        self._special: dict[str, bool] = {}
 
     def quote_errors(self, *, allowed: bool) -> None:
         """Set whether messages quote servers' errors, which may repeat text of a sample."""
@@ -122,7 +114,10 @@ class VlmServer(HarnessAdapter):
         # The first question proves where answers begin: options with outer blanks, which a template may cut, go first.
         options = [request.detail if isinstance(request.detail, str) else "" for request in typed]
         units.sort(key=lambda unit: all(options[position] == options[position].strip() for position in unit))
-        scorer = self._scorer = self._scorer or self.new_scorer()
+        if self._scorer is None:
+            fields = {name: value for name, value in self._fields.items() if value is not None}
+            self._scorer = OptionScorer(self._tokenizer, fields, self.arguments)
+        scorer = self._scorer
 
         async def score(samples: Sequence[LoadedRequest]) -> list[Likelihood | BadAnswer]:
             options = [sample.continuation or "" for sample in samples]
@@ -132,13 +127,6 @@ class VlmServer(HarnessAdapter):
         if scorer.ways:
             logger.info("options scored: {}", ", ".join(f"{n} by {way}" for way, n in scorer.ways.items()))
         return self.handed_scores(scores)
-
-    def new_scorer(self) -> OptionScorer | SglangScorer:
-        """Return a new scorer of options, which finds out on its first question what the servers offer."""
-        if self.facts["owned_by"] == "sglang":
-            return SglangScorer(self.pool, self.model, self.arguments)
-        fields = {name: value for name, value in self._fields.items() if value is not None}
-        return OptionScorer(Routes(self.pool, self.model, fields, self._tokenizer), self.arguments)
 
     async def reply(self, prompt: ServedPrompt, settings: GenerationSettings, seed: int | None = None) -> Record:
         """Return the :func:`reply_record` of the answer to a prompt; errors as of ``ServerPool.ask``."""

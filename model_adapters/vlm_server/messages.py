@@ -14,7 +14,7 @@ from PIL import Image
 from medtasks.errors import MedTasksError
 
 from ..base.batching import BoundedCache
-from ..base.requests import LoadedRequest
+from ..base.requests import LoadedRequest, image_parts
 
 IMAGE_MARK = "<image>"
 """Position of an image in a prompt; without any mark, images come first."""
@@ -58,13 +58,7 @@ class ServedPrompt:
     def of(cls, sample: LoadedRequest, system: str | None) -> "ServedPrompt":
         """Place the images of a sample; another number of marks than of images is a ``MedTasksError``."""
         text, images = sample.request.context, sample.visuals.images
-        pieces = text.split(IMAGE_MARK)
-        if len(pieces) == 1 or not images:
-            parts: list[str | None] = [None] * len(images) + [text]
-        elif len(pieces) == len(images) + 1:
-            parts = [part for piece in pieces for part in (piece, None)][:-1]
-        else:
-            raise MedTasksError(f"the prompt holds {len(pieces) - 1} image marks for {len(images)} images")
+        parts = image_parts(text, len(images), IMAGE_MARK) if images else [text]
         return cls(system, tuple(part for part in parts if part != ""), images, tuple(sample.visuals.digests))
 
     @property
@@ -111,23 +105,17 @@ class ImageUrls:
     """Images as data URLs; the last ones are cached, because the options of a question have the same images."""
 
     def __init__(self) -> None:
-        self._cache = BoundedCache[str](_CACHED_BYTES)
-        self._encoding: dict[str, asyncio.Task[str]] = {}
+        self._encoding = BoundedCache[asyncio.Task[str]](_CACHED_BYTES)
 
     async def of(self, prompt: ServedPrompt) -> list[str]:
         """Return one data URL per image. PNG, because every pixel counts."""
         urls = []
         for image, digest in zip(prompt.images, prompt.digests, strict=True):
-            url = self._cache.get(digest)
-            if url is None:
-                if digest not in self._encoding:
-                    self._encoding[digest] = asyncio.create_task(asyncio.to_thread(data_url, image))
-                try:
-                    url = await asyncio.shield(self._encoding[digest])
-                    self._cache.keep(digest, url, len(url))  # before it leaves the set under way
-                finally:
-                    self._encoding.pop(digest, None)
-            urls.append(url)
+            task = self._encoding.get(digest)
+            if task is None:
+                task = asyncio.create_task(asyncio.to_thread(data_url, image))
+                self._encoding.keep(digest, task, 4 * image.width * image.height)  # base64 of RGB, if not compressed
+            urls.append(await asyncio.shield(task))
         return urls
 
 
@@ -222,8 +210,8 @@ def _token_id(entry: Mapping[str, Any]) -> int:
     return int(number[1])
 
 
-def prompt_scores(answer: Mapping[str, Any], model: str, start: int) -> tuple[list[float], list[bool]]:
-    """Return the log-probability of each prompt token from ``start`` on, and whether it is the likeliest."""
+def prompt_scores(answer: Mapping[str, Any], model: str, start: int) -> Record:
+    """Return the log-probability of each prompt token from ``start`` on, and whether all are the likeliest."""
     choice_of(answer, model)
     ids, logprobs = prompt_ids(answer), answer.get("prompt_logprobs")
     if not isinstance(logprobs, list) or len(logprobs) != len(ids):
@@ -233,7 +221,8 @@ def prompt_scores(answer: Mapping[str, Any], model: str, start: int) -> tuple[li
     scored = [entry for entry in entries if isinstance(entry, dict)]
     if len(scored) < len(entries):
         raise BadAnswer("the server's prompt_logprobs are of other tokens than the prompt's")
-    return [checked_logprob(entry.get("logprob")) for entry in scored], [entry.get("rank") == 1 for entry in scored]
+    values = [checked_logprob(entry.get("logprob")) for entry in scored]
+    return {"values": values, "greedy": all(entry.get("rank") == 1 for entry in scored)}
 
 
 def checked_logprob(value: object) -> float:

@@ -73,10 +73,8 @@ class Boundary:
 def remedy(prompt: str, rendered: str, text: str) -> Boundary | str:
     r"""Return the fix for a broken boundary, or a description of the template's fault.
 
-    Args:
-        prompt: The question with its generation prompt, as the server renders it.
-        rendered: The question with ``text`` as an open assistant turn, as the server renders it.
-        text: The text.
+    The server renders the question with its generation prompt as ``prompt``, and as ``rendered`` with ``text`` as an
+    open assistant turn.
 
     Example:
         >>> remedy("Q\nA:\n", "Q\nA:yes", "yes")
@@ -103,7 +101,7 @@ class Tokenizer:
     """The server's tokenizer."""
 
     def __init__(self, pool: ServerPool, model: str) -> None:
-        self._pool, self._model = pool, model
+        self.pool, self.model = pool, model
 
     async def ids(self, text: str) -> Ids:
         """Return the ids of a text without begin or end of sequence; a BadAnswer if the server has no such route."""
@@ -114,8 +112,8 @@ class Tokenizer:
                 raise MissingField("the server's answer lacks tokens")
             return {"tokens": tokens}
 
-        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
-        return tuple((await self._pool.ask("/tokenize", None, lambda _: body, read))["tokens"])
+        body = {"model": self.model, "prompt": text, "add_special_tokens": False}
+        return tuple((await self.pool.ask("/tokenize", None, lambda _: body, read))["tokens"])
 
     async def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids; errors as :meth:`ids`."""
@@ -125,8 +123,8 @@ class Tokenizer:
                 raise MissingField("the server's answer lacks the text of tokens")
             return {"prompt": answer["prompt"]}
 
-        body = {"model": self._model, "tokens": list(ids)}
-        return str((await self._pool.ask("/detokenize", None, lambda _: body, read))["prompt"])
+        body = {"model": self.model, "tokens": list(ids)}
+        return str((await self.pool.ask("/detokenize", None, lambda _: body, read))["prompt"])
 
 
 @dataclass(frozen=True)
@@ -136,34 +134,71 @@ class Conversation:
     ids: Ids  # with every position of its images
     text: str | None  # with one placeholder per image; None if the server does not report it
 
-    @classmethod
-    def of(cls, record: Record) -> "Conversation":
-        """Read a conversation from the journal's record."""
-        return cls(tuple(record["ids"]), record["text"])
 
+class OptionScorer:
+    """Scores the options of questions.
 
-class Routes:
-    """Ways to ask a server for likelihoods of text after a conversation."""
+    Two ways: one request for all options of one token each, and one request per option, which reads the whole
+    question. The latter scores the first question, which proves where the answer begins, and checks the other way once.
+    """
 
-    boundary = Boundary()  # change to an option that is sent as text, so that it follows the question directly
+    def __init__(self, tokenizer: Tokenizer, fields: Mapping[str, Any], arguments: VlmServerArguments) -> None:
+        self._tokenizer, self._pool, self._model = tokenizer, tokenizer.pool, tokenizer.model
+        self._fields = {**fields, "model": tokenizer.model, **_SCORING, **_REPORTED}
+        self._boundary = Boundary()  # change to an option sent as text, so that it follows the question directly
+        self._server = arguments.servers[0].name
+        self._whole = self._as_ids if arguments.likelihood == TOKEN_IDS else self._as_text
+        self._proven = False
+        self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
+        # Whether one request for all letters gives the scores of prompt_logprobs; None until it is compared.
+        self._letters_agree: bool | None = False if arguments.likelihood == PROMPT_LOGPROBS else None
+        self._tokenizes = True  # whether the server has a route from text to ids
+        self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options after the same last ids, if they do not merge
+        self._tail: Ids = ()
+        self.ways: dict[str, int] = {}  # options scored, by way
 
-    def __init__(self, pool: ServerPool, model: str, fields: Mapping[str, Any], tokenizer: Tokenizer) -> None:
-        self._pool, self._model, self._tokenizer = pool, model, tokenizer
-        self._fields = {**fields, "model": model, **_SCORING, **_REPORTED}
+    async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
+        """Score the options of one question; one that cannot be scored is an error in its place.
 
-    async def conversation(self, prompt: ServedPrompt) -> Conversation:
+        Before the first score a server that cannot score options is a LikelihoodsMissing.
+        """
+        if not self._proven:
+            async with self._proving:
+                if not self._proven:
+                    return await self._prove(prompt, options)
+        context, tail = None, self._tail
+        if self._letters_agree is not False:
+            unknown = [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
+            if self._tokenizes and unknown and max(map(len, options)) <= _LETTER_LENGTH:
+                context = await self._conversation(prompt)
+                tail = context.ids[-_MERGED:]
+                await self._tokenize(context, [option for option in unknown if (tail, option) not in self._ids])
+            ids = {option: self._ids.get((tail, option)) or () for option in options}
+            if all(len(tokens) == 1 for tokens in ids.values()) and len(ids) <= _MOST_IDS:
+                rendered, scored = await self._letters(
+                    prompt, {option: tokens[0] for option, tokens in ids.items()}, tail
+                )
+                if scored:
+                    return [scored[option] for option in options]
+                context = context or rendered
+        return await self._scored_whole(prompt, context or await self._conversation(prompt), options, {})
+
+    # ---- requests ----
+
+    async def _conversation(self, prompt: ServedPrompt) -> Conversation:
         """Return a question as the server renders it, with its generation prompt."""
 
         def read(answer: Mapping[str, Any]) -> Record:
             choice_of(answer, self._model)
             return self._rendered(prompt, answer)
 
-        return Conversation.of(await self._pool.chat(prompt, self._fields, read))
+        record = await self._pool.chat(prompt, self._fields, read)
+        return Conversation(tuple(record["ids"]), record["text"])
 
-    async def first_tokens(
+    async def _first_tokens(
         self, prompt: ServedPrompt, tokens: Sequence[int]
     ) -> tuple[Conversation, dict[int, float], int]:
-        """Return the :meth:`conversation`, log-probabilities of some tokens after it, and the likeliest token."""
+        """Return the :meth:`_conversation`, log-probabilities of some tokens after it, and the likeliest token."""
         named = {"logprobs": True, "return_tokens_as_token_ids": True, "logprob_token_ids": list(tokens)}
         # Log-probabilities are raw, but the likeliest token is reported after penalties of the model's own settings.
         fields = {**self._fields, "repetition_penalty": 1.0, **named}
@@ -173,9 +208,9 @@ class Routes:
 
         record = await self._pool.chat(prompt, fields, read)
         logprobs = {int(token): value for token, value in record["logprobs"].items()}
-        return Conversation.of(record), logprobs, record["greedy"]
+        return Conversation(tuple(record["ids"]), record["text"]), logprobs, record["greedy"]
 
-    async def as_text(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
+    async def _as_text(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
         """Score an option as an open assistant turn by ``prompt_logprobs``, which reads the whole prompt.
 
         Every answer proves the boundary: by the rendered text, or if that is not reported by the text of the option's
@@ -191,22 +226,22 @@ class Routes:
                 raise BadAnswer("the option adds no token to the question")
             if start < max(len(context.ids) - _MERGED, 1):
                 raise BadAnswer("the server's prompt_token_ids of question and option do not begin alike")
-            values, likeliest = prompt_scores(answer, self._model, start)
-            return {"ids": ids[start:], "merged": start < len(context.ids), "values": values, "greedy": all(likeliest)}
+            scores = prompt_scores(answer, self._model, start)
+            return {"ids": ids[start:], "merged": start < len(context.ids), **scores}
 
         fields = {**self._fields, **_OPEN_TURN, "prompt_logprobs": 0}
-        record = await self._pool.chat(prompt, fields, read, self.boundary.sent(option))
+        record = await self._pool.chat(prompt, fields, read, self._boundary.sent(option))
         if context.text is None and (record["merged"] or await self._tokenizer.text(record["ids"]) != option):
             raise BoundaryBroken(None)
         scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
         return scored, None if record["merged"] else tuple(record["ids"])
 
-    async def as_ids(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
+    async def _as_ids(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
         """Score an option as token ids after the question's, which needs ``--enable-scale-out`` but no template."""
         if context.text is None:
             raise MissingField("the server's answer lacks prompt_text")
         # With one placeholder per image: the ids of an answer, sent back, would be expanded a second time.
-        base, ids = await self.tokenized(context.text, [option])
+        base, ids = await self._tokenized(context.text, [option])
         if base[-_MERGED:] != context.ids[-_MERGED:]:
             raise BadAnswer("the server's tokenizer makes other tokens of the prompt than its chat route")
         start = common_length(base, ids)
@@ -227,14 +262,13 @@ class Routes:
         def read(answer: Mapping[str, Any]) -> Record:
             if tuple(prompt_ids(answer)) != context.ids[:common] + ids[start:]:
                 raise BadAnswer("the server made other tokens of the ids it was given")
-            values, likeliest = prompt_scores(answer, self._model, common)
-            return {"values": values, "greedy": all(likeliest)}
+            return prompt_scores(answer, self._model, common)
 
         record = await self._pool.ask("/inference/v1/generate", prompt, body, read)
         scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
         return scored, None if start < len(base) else ids[start:]
 
-    async def tokenized(self, text: str, options: Sequence[str]) -> list[Ids]:
+    async def _tokenized(self, text: str, options: Sequence[str]) -> list[Ids]:
         """Return the ids of a text, and those of the text with each option after it."""
         return await asyncio.gather(*map(self._tokenizer.ids, [text, *(text + option for option in options)]))
 
@@ -243,73 +277,24 @@ class Routes:
         text = answer.get("prompt_text")
         return {"ids": prompt_ids(answer), "text": text if isinstance(text, str) else None}
 
-
-class OptionScorer:
-    """Scores the options of questions.
-
-    Two ways: one request for all options of one token each, and one request per option, which reads the whole
-    question. The latter scores the first question, which proves where the answer begins, and checks the other way once.
-    """
-
-    def __init__(self, routes: Routes, arguments: VlmServerArguments) -> None:
-        self.routes = routes
-        self._server = arguments.servers[0].name
-        self._whole = routes.as_ids if arguments.likelihood == TOKEN_IDS else routes.as_text
-        self._proven = False
-        self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
-        # Whether one request for all letters gives the scores of prompt_logprobs; None until it is compared.
-        self._letters_agree: bool | None = False if arguments.likelihood == PROMPT_LOGPROBS else None
-        self._tokenizes = True  # whether the server has a route from text to ids
-        self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options after the same last ids, if they do not merge
-        self._tail: Ids = ()
-        self.ways: dict[str, int] = {}  # options scored, by way
-        self.blame = ""  # the chat template's fault, if options are sent as token ids
-        self.slow = ""  # reason for one request per letter
-
-    async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
-        """Score the options of one question; one that cannot be scored is an error in its place.
-
-        Before the first score a server that cannot score options is a LikelihoodsMissing.
-        """
-        if not self._proven:
-            async with self._proving:
-                if not self._proven:
-                    return await self._prove(prompt, options)
-        context, tail = None, self._tail
-        if self._letters_agree is not False:
-            unknown = [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
-            if self._tokenizes and unknown and max(map(len, options)) <= _LETTER_LENGTH:
-                context = await self.routes.conversation(prompt)
-                tail = context.ids[-_MERGED:]
-                await self._tokenize(context, [option for option in unknown if (tail, option) not in self._ids])
-            ids = {option: self._ids.get((tail, option)) or () for option in options}
-            if all(len(tokens) == 1 for tokens in ids.values()) and len(ids) <= _MOST_IDS:
-                rendered, scored = await self._letters(
-                    prompt, {option: tokens[0] for option, tokens in ids.items()}, tail
-                )
-                if scored:
-                    return [scored[option] for option in options]
-                context = context or rendered
-        return await self._scored_whole(prompt, context or await self.routes.conversation(prompt), options, {})
-
     # ---- the first question ----
 
     async def _prove(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
         """Score the first question, by token ids if the template does not allow text."""
         telling = max(options, key=lambda option: (option != option.strip(), -len(option)))
         try:
-            context = await self.routes.conversation(prompt)
+            context = await self._conversation(prompt)
             try:
                 first = await self._whole(prompt, context, telling)
             except Refused as error:
-                if self._whole == self.routes.as_ids:
+                if self._whole == self._as_ids:
                     raise LikelihoodsMissing(f"{error}; start it with --enable-scale-out") from None
                 first = await self._score_by_ids(prompt, context, telling, "refuses an open assistant turn")
             except BoundaryBroken as broken:
                 fix = remedy(context.text or "", broken.rendered, telling) if context.text else "cannot be inspected"
                 if isinstance(fix, Boundary):
-                    self.routes.boundary = fix
-                    first = await self.routes.as_text(prompt, context, telling)
+                    self._boundary = fix
+                    first = await self._as_text(prompt, context, telling)
                 else:
                     first = await self._score_by_ids(prompt, context, telling, fix)
         except MissingField as error:
@@ -323,7 +308,7 @@ class OptionScorer:
     async def _score_by_ids(self, prompt: ServedPrompt, context: Conversation, option: str, blame: str) -> Scored:
         """Change to token ids, because the chat template does not allow text."""
         try:
-            scored = await self.routes.as_ids(prompt, context, option)
+            scored = await self._as_ids(prompt, context, option)
         except Refused:
             raise LikelihoodsMissing(
                 f"{self._server} cannot score options: the chat template of its model {blame}, so that they would be "
@@ -332,7 +317,7 @@ class OptionScorer:
                 f'chat_template_kwargs={{"enable_thinking":false}} in --model_args'
             ) from None
         logger.info("options are sent as token ids: the chat template of the served model {}", blame)
-        self._whole, self.blame = self.routes.as_ids, blame
+        self._whole = self._as_ids
         return scored
 
     # ---- one request per option ----
@@ -351,7 +336,7 @@ class OptionScorer:
             return self._recorded(context, option, await self._whole(prompt, context, option))
         except BoundaryBroken as error:
             with contextlib.suppress(BadAnswer):  # token ids do not depend on the template
-                return self._recorded(context, option, await self.routes.as_ids(prompt, context, option))
+                return self._recorded(context, option, await self._as_ids(prompt, context, option))
             return error
         except BadAnswer as error:
             return error
@@ -368,7 +353,7 @@ class OptionScorer:
         if context.text is None or not options:
             return
         try:
-            base, *wholes = await self.routes.tokenized(context.text, options)
+            base, *wholes = await self._tokenized(context.text, options)
         except (MissingField, Refused):
             self._tokenizes = False
         except BadAnswer:  # for this question alone
@@ -384,7 +369,7 @@ class OptionScorer:
     ) -> tuple[Conversation | None, dict[str, Outcome]]:
         """Score options of one token each in one request; none if that is wrong, or this question ends otherwise."""
         try:
-            context, logprobs, greedy = await self.routes.first_tokens(prompt, sorted(set(tokens.values())))
+            context, logprobs, greedy = await self._first_tokens(prompt, sorted(set(tokens.values())))
         except (MissingField, Refused) as error:
             self._give_up_letters(str(error))
             return None, {}
@@ -410,6 +395,5 @@ class OptionScorer:
 
     def _give_up_letters(self, reason: str) -> None:
         if self._letters_agree is not False:
-            self.slow = reason
             logger.info("options are scored one request each, which is slower: with logprob_token_ids, {}", reason)
         self._letters_agree = False

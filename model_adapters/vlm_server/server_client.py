@@ -54,7 +54,6 @@ class VlmServerArguments(HarnessArguments):
     extra_body: dict[str, Any] | None = argument(None)  # noqa: RUF009  # as above
     likelihood: str = argument(AUTOMATIC, choices=(AUTOMATIC, PROMPT_LOGPROBS, TOKEN_IDS))
     image_attention: str | None = argument(None, choices=("bidirectional", "causal"))
-    pretrained: str | None = argument(None)  # SGLang: folder or hub id with the model's processor
     token_counts: bool = argument(True)
 
     @property
@@ -118,11 +117,7 @@ class ServerPool:
         self, prompt: ServedPrompt, fields: Mapping[str, Any], read: Read, continued: str | None = None
     ) -> Record:
         """Ask for a chat completion of a conversation, see :meth:`ask`."""
-
-        def body(urls: Sequence[str]) -> Record:
-            return {**fields, "messages": prompt.messages(urls, continued)}
-
-        return await self.ask(CHAT, prompt, body, read)
+        return await self.ask(CHAT, prompt, lambda urls: {**fields, "messages": prompt.messages(urls, continued)}, read)
 
     async def ask(
         self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], Record], read: Read
@@ -173,23 +168,17 @@ class ServerPool:
                     self._lacking.add((server, path))
                     raise Refused(trouble.cause) from None
                 failed.add(server)
-                cause = self._lost(server, subject, trouble)
+                # HTTP 500 of a server that has answered is the request's fault; gateways report one that is gone by 502
+                # to 504. Requests on one subject count once, so that one question cannot make a server count as gone.
+                is_request_to_blame = trouble.status == 500 and CHAT in server.answered_paths
+                if not trouble.retry and (trouble.outage or trouble.wait_s is not None):
+                    server.give_up(trouble.cause)
+                elif trouble.retry and not is_request_to_blame:
+                    server.lose(trouble.cause, subject)
+                cause = server.gone or trouble.cause
         if all(server.gone is not None for server in self.servers):
             raise ServerGone(cause)
         raise BadAnswer(cause)
-
-    def _lost(self, server: ChatClient, subject: str, trouble: RemoteTrouble) -> str:
-        """Record a failed request at one server; returns the cause.
-
-        Requests on one subject count once, so that a single question cannot make a server count as gone. HTTP 500 of a
-        server that has answered does not count; gateways report one that is gone by 502 to 504.
-        """
-        is_request_to_blame = trouble.status == 500 and CHAT in server.answered_paths
-        if not trouble.retry and (trouble.outage or trouble.wait_s is not None):
-            server.give_up(trouble.cause)
-        elif trouble.retry and not is_request_to_blame:
-            server.lose(trouble.cause, subject)
-        return server.gone or trouble.cause
 
     def _replayed(self, request: tuple[str, Record]) -> Record | None:
         """Return the answer of an earlier run to a request: path, and body with digests of images."""

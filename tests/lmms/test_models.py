@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from lmms_eval.api.instance import GenerationResult, Instance, TokenCounts, unwrap_generation_output
-from medtasks.model_adapters.base.generation import CountedReply as Counted
+from medtasks.model_adapters.base.batching import CountedReply as Counted
 from openai.types.chat import ChatCompletionMessage
 
 from medtasks.extract.failure import cut_reply, failed_reply, failure_cause

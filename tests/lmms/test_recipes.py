@@ -5,7 +5,7 @@ import re
 import pytest
 from lmms_eval.utils import simple_parse_args_string
 from medtasks.model_adapters.base.arguments import parse_arguments
-from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
+from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments
 
 from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import report_as_dict

@@ -1,6 +1,7 @@
 """Adapters to ask, and what the log says."""
 
 import contextlib
+import functools
 import gc
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ from medtasks.model_adapters.radfm import RadFM
 from safetensors.torch import load_file, save_file
 
 from ..local_server import serving
-from . import llava_med_toy, med_flamingo_toy, radfm_toy
+from . import llava_med_toy, med_flamingo_toy, radfm_toy, tiny_hf_models
 from .served_model import ServedModel
 from .toys import Bench, Doc, Tensors, make_docs
 
@@ -71,6 +72,13 @@ def served(no_certificates: None) -> Iterator[Callable[..., ServedModel]]:
     """Starts servers of a tiny model, by their settings."""
     with contextlib.ExitStack() as stack:
         yield lambda **settings: stack.enter_context(serving(ServedModel(**settings)))
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Builds the tiny checkpoint of an architecture, once."""
+    root = tmp_path_factory.mktemp("hf")
+    return functools.cache(lambda name: tiny_hf_models.build(name, root / name))
 
 
 # Small random checkpoints in the published formats.

@@ -1,8 +1,6 @@
 """Small random LLaVA-Med checkpoints in the published layout, and documents to ask them about."""
 
 import json
-import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +8,10 @@ import torch
 from medtasks.model_adapters.llava_med import LlavaMed
 from PIL import Image
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import MistralConfig, MistralForCausalLM
 
 from . import toys
-from .toys import SPLIT, TASK, Doc, Tensors, drawn, instances, noise, write_tokenizer
+from .toys import drawn, noise, write_tokenizer
 
 WIDTH, SEEN, PATCHES, VOCABULARY = 64, 32, 4, 360
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -91,55 +89,3 @@ def adapter(folder: Path, **given: Any) -> LlavaMed:
 
 def photo(seed: int = 0, size: tuple[int, int] = (50, 40)) -> Image.Image:
     return noise(seed, (4, 5)).resize(size)
-
-
-def write_v10(root: Path) -> Tensors:
-    """LLaMA, its delta with three more tokens, and the two added up."""
-    shape = {
-        key: LANGUAGE[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-    }
-    base = drawn(LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, **shape)), 11)
-    delta = drawn(LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY + 3, **shape)), 12)
-    projector = drawn(torch.nn.Linear(SEEN, WIDTH), 13, "model.mm_projector.")
-    base, delta, projector = ({key: weight.half() for key, weight in part.items()} for part in (base, delta, projector))
-    merged = {key: weight.clone() for key, weight in delta.items()}
-    for key, weight in base.items():
-        merged[key][: len(weight)] += weight
-    added = dict(zip(("<im_patch>", "<im_start>", "<im_end>"), range(VOCABULARY, VOCABULARY + 3), strict=True))
-    config = shape | MULTIMODAL | {
-        "model_type": "llava", "vocab_size": VOCABULARY + 3, "rms_norm_eps": 1e-6, "mm_use_im_start_end": True,
-    }  # fmt: skip
-    for name, state in (("llama", base), ("delta", delta | projector), ("merged", merged | projector)):
-        (root / name).mkdir()
-        torch.save(
-            state | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8)}, root / name / "pytorch_model.bin"
-        )
-        write_tokenizer(root / name, LINES, 330)
-        (root / name / "config.json").write_text(json.dumps(config))
-        (root / name / "added_tokens.json").write_text(json.dumps(added))
-    write_tower(root / "clip")
-    return merged
-
-
-def make_docs(count: int = 9) -> list[Doc]:
-    words, drawer = ("the", "left", "lung", "is", "clear", "nodule", "effusion", "normal"), random.Random(0)
-    docs: list[Doc] = []
-    for number in range(count):
-        images = [photo(number)] if number % 4 else [photo(number), photo(number + 50, (30, 70))]
-        docs.append({"question": " ".join(drawer.choices(words, k=drawer.randint(2, 12))) + "?", "images": images})
-    docs[-1]["images"] = []
-    return docs
-
-
-DOCS = make_docs()
-
-
-OPTIONS = (" yes", " a large effusion in the left lung", "no nodule")
-GREEDY = {"until": ["\n\n"], "max_new_tokens": 10, "do_sample": False, "temperature": 0}
-
-
-def run(model: LlavaMed, docs: Sequence[Doc] = DOCS) -> tuple[list[tuple[float, bool]], list[str]]:
-    """Scores and replies through the harness's calls."""
-    model.task_dict = {TASK: {SPLIT: docs}}
-    scores = model.loglikelihood(instances("loglikelihood", docs, OPTIONS))
-    return scores, model.generate_until(instances("generate_until", docs, [GREEDY]))

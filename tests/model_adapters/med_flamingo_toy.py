@@ -127,11 +127,3 @@ def plain_score(adapter: MedFlamingo, doc: Doc, option: str) -> float:
     logs = plain_logits(adapter, whole.ids, prompt).log_softmax(-1)
     losses = [-logs[place - 1, whole.ids[place]].item() for place in range(len(prompt.ids), len(whole.ids))]
     return sum(losses) / len(losses)
-
-
-def plain_greedy(adapter: MedFlamingo, doc: Doc, tokens: int) -> list[int]:
-    prompt = adapter.encode(doc["question"], visuals(doc))
-    ids = list(prompt.ids)
-    for _ in range(tokens):
-        ids.append(plain_logits(adapter, ids, prompt)[-1].argmax().item())
-    return ids[len(prompt.ids) :]

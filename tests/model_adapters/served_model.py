@@ -175,7 +175,6 @@ class Settings:
     scale_out: bool = False  # whether token ids are taken
     tokenizes: bool = True  # whether there are /tokenize and /detokenize
     ignores: frozenset[str] = frozenset()  # fields of requests, as routers and older servers do
-    without: frozenset[str] = frozenset()  # fields of answers
     default_penalty: float = 1.0  # of the model's generation_config.json, for tokens that stand in the prompt
     most_images: int = 999
     build: str | None = None  # what vLLM calls system_fingerprint
@@ -310,7 +309,6 @@ class Handler(QuietHandler):
             status, answer = self._answered(body)
         except (ValueError, IndexError) as error:
             status, answer = 400, _error(400, str(error))
-        answer = {name: value for name, value in answer.items() if name not in settings.without}
         self.send(status, settings.change(self.path, body, answer) if status == 200 else answer)
 
     def _answered(self, body: Body) -> tuple[int, Body]:

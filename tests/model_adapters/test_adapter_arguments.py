@@ -1,10 +1,8 @@
 """``--model_args``."""
 
-from dataclasses import dataclass
-
 import pytest
 import torch
-from medtasks.model_adapters.base.arguments import AdapterArguments, argument, choose_device, parse_arguments
+from medtasks.model_adapters.base.arguments import AdapterArguments, choose_device, parse_arguments
 from medtasks.model_adapters.tiny import MedTasksTiny
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
@@ -45,7 +43,7 @@ def test_an_impossible_value_is_named_with_what_is_wanted(name, value, wanted):
     assert refusal(**{name: value}) == f"medtasks_tiny: argument '{name}' must be {wanted}, not '{value}'."
 
 
-@pytest.mark.parametrize("given", ["auto", "auto:4"])
+@each_row("given", ["auto", "auto:4"])
 def test_an_automatic_batch_size_is_a_large_one_within_the_limits(given):
     assert parse_arguments(AdapterArguments, {"batch_size": given}, "m").requests_per_batch == 64
     assert parse_arguments(AdapterArguments, {"batch_size": given, "max_batch_size": 8}, "m").requests_per_batch == 8
@@ -92,16 +90,3 @@ def test_each_of_several_processes_keeps_the_device_accelerate_gave_it(monkeypat
     assert choose_device("cuda:0", own, 1, "m") == torch.device("cuda:0")
     with pytest.raises(AdapterArgumentError, match=r"does not fit 2 processes .*ACCELERATE_USE_CPU=true"):
         choose_device("cpu", own, 2, "m")
-
-
-@dataclass(frozen=True)
-class RicherArguments(AdapterArguments):
-    pretrained: str = argument("org/model")
-    flash: bool = argument(False)
-
-
-def test_an_adapter_can_declare_text_and_switches():
-    given = parse_arguments(RicherArguments, {"pretrained": 1234, "flash": "True", "batch_size": 2}, "m")
-    assert (given.pretrained, given.flash, given.batch_size, given.seed) == ("1234", True, 2, 0)
-    with pytest.raises(AdapterArgumentError, match=r"^m: argument 'flash' must be true or false, not '3'\.$"):
-        parse_arguments(RicherArguments, {"flash": 3}, "m")

@@ -1,12 +1,26 @@
-"""Replies, against a greedy loop written here."""
+"""Replies, against a greedy loop written here, their token counts, and what a checkpoint says about decoding."""
 
 import copy
+import json
+import math
 
 import pytest
 import torch
-from medtasks.model_adapters.base.generation import cut_reply, read_settings
+from lmms_eval.api.instance import GenerationResult, unwrap_generation_output
+from lmms_eval.caching.response_cache import ResponseCache
+from medtasks.model_adapters.base.batching import (
+    CountedReply,
+    GenerationSettings,
+    cut_reply,
+    decoding_config,
+    pad_left,
+    read_settings,
+)
+from medtasks.model_adapters.hf_vlm import HfVlm
+from transformers import GenerationConfig
 
 from medtasks.errors import MedTasksError
+from medtasks.runs.reply_envelope import parse_loglikelihood
 
 from ..tables import each_row
 from .toys import plain_forward
@@ -104,8 +118,8 @@ def test_the_global_random_state_is_left_alone(bench, sampled):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize(
-    ("given", "temperature"),
+@each_row(
+    "given, temperature",
     [
         ({}, 0),
         ({"temperature": 0, "do_sample": True}, 0),
@@ -118,7 +132,7 @@ def test_temperature_zero_and_no_sampling_are_greedy(given, temperature):
     assert read_settings(given, 5).temperature == temperature
 
 
-@pytest.mark.parametrize("given", [{"max_new_tokens": 0}, {"top_p": 0}, {"temperature": "warm"}, {"until": 3}])
+@each_row("given", [{"max_new_tokens": 0}, {"top_p": 0}, {"temperature": "warm"}, {"until": 3}])
 def test_impossible_gen_kwargs_are_refused(bench, given):
     with pytest.raises(MedTasksError, match="generation_kwargs"):
         bench.adapter.generate_until(bench.generation([0], **given))
@@ -131,3 +145,104 @@ def test_a_reply_ends_at_the_first_stop_id_and_the_earliest_stop_string():
     assert cut_reply(b" one. two; three", decode, (), ("; ", ".")) == "one"
     assert cut_reply(b"one\x03two", decode, (3,), ()) == "one"
     assert cut_reply(b"", decode, (3,), ("x",)) == ""
+
+
+def failing(doc):
+    raise OSError("gone")
+
+
+def test_replies_carry_counts_only_if_asked_for(new_bench, bench, docs):
+    counting = new_bench(batch_size=5, token_counts=True)
+    plain = bench.adapter.generate_until(bench.generation(until=[]))
+    counted = counting.adapter.generate_until(counting.generation(until=[]))
+    assert {type(reply) for reply in plain} == {CountedReply}  # texts, for the harness
+    assert {type(reply) for reply in counted} == {GenerationResult}
+    assert [reply.text for reply in counted] == plain
+    assert {type(reply.text) for reply in counted} == {str}
+    for doc, reply in zip(docs, counted, strict=True):
+        prompt = bench.adapter.encode(doc["question"], [doc["image"]] if doc["image"] else [])
+        assert reply.token_counts.input_tokens == len(prompt.ids)
+        # One character is one token; a reply that ended by itself has the end token too.
+        ended = reply.token_counts.output_tokens < 12
+        assert reply.token_counts.output_tokens >= len(reply.text) + ended
+
+
+def test_rows_that_ended_early_are_not_counted_on(new_bench):
+    """By a stop string, in a batch whose other row goes on."""
+    bench = new_bench(batch_size=1, token_counts=True)
+    whole = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=20))
+    stop = whole[0].text[3]
+    alone = bench.adapter.generate_until(bench.generation(until=[stop], max_new_tokens=20))
+    together = new_bench(batch_size=12, token_counts=True)
+    batched = together.adapter.generate_until(together.generation(until=[stop], max_new_tokens=20))
+    counts = [reply.token_counts.output_tokens for reply in batched]
+    assert counts == [reply.token_counts.output_tokens for reply in alone]
+    assert min(counts) < max(counts)
+
+
+def test_scores_as_json_pass_through_the_harness_and_its_cache(new_bench, bench):
+    as_json = new_bench(batch_size=5, loglikelihood_format="json")
+    got = as_json.adapter.loglikelihood(as_json.scoring((" clear", "x")))
+    expected = bench.adapter.loglikelihood(bench.scoring((" clear", "x")))
+    for result, pair, tokens in zip(got, expected, [6, 1] * 12, strict=True):
+        text, counts = unwrap_generation_output(result)
+        assert parse_loglikelihood(text) == pair
+        assert counts.output_tokens == tokens
+        record = json.loads(text)
+        assert record["tokens"] == tokens
+        assert record["sum"] == pytest.approx(tokens * pair[0], abs=1e-12)
+        assert ResponseCache._is_valid_response(result, "loglikelihood")
+        assert unwrap_generation_output(json.loads(json.dumps(result)))[0] == text
+
+
+def test_a_failed_score_as_json_is_read_as_failed(new_bench):
+    bench = new_bench(loglikelihood_format="json")
+    ((text, _),) = bench.adapter.loglikelihood(bench.scoring(("x",), [0], visual=failing))
+    loss, greedy = parse_loglikelihood(text)
+    assert math.isnan(loss)
+    assert greedy is False
+
+
+PENALTY = {"repetition_penalty": 20.0, "no_repeat_ngram_size": 1, "min_new_tokens": 3, "bad_words_ids": [[40]]}
+
+
+def stored():
+    """Everything a checkpoint could sneak in, ends of sequence and sampling among it."""
+    return GenerationConfig(**PENALTY, eos_token_id=[50], do_sample=True, temperature=3.0, top_k=2, num_beams=3)
+
+
+@pytest.mark.filterwarnings("ignore:Passing")  # transformers: penalties do not count the prompt's ids
+def test_medical_models_take_nothing_over(new_bench):
+    plain, changed = new_bench(), new_bench()
+    expected = plain.adapter.generate_until(plain.generation())
+    changed.adapter.language_model.generation_config = stored()
+    # Without the adapter the stored values do count.
+    adapter = changed.adapter
+    prompts = [adapter.encode(doc["question"], []) for doc in changed.docs[:3]]
+    inputs = adapter.model_inputs(pad_left(prompts, adapter.pad_id, adapter.device))
+    config = decoding_config(GenerationSettings(12), adapter.stop_ids, adapter.pad_id)
+    with torch.inference_mode():
+        steered = adapter.language_model.generate(**inputs, generation_config=config)
+    replies = adapter.generate_batch(prompts, GenerationSettings(12), 0)
+    assert replies == plain.adapter.generate_batch(prompts, GenerationSettings(12), 0)
+    assert [adapter.decode(row).strip() for row in steered.tolist()] != replies
+    assert changed.adapter.generate_until(changed.generation()) == expected
+    assert changed.adapter.generate_until(changed.generation(do_sample=True, temperature=1)) == (
+        plain.adapter.generate_until(plain.generation(do_sample=True, temperature=1))
+    )
+
+
+def test_hf_vlm_keeps_the_penalties_of_a_checkpoint_and_no_way_of_sampling(tiny_checkpoint):
+    built = HfVlm(pretrained=str(tiny_checkpoint("llava")), device="cpu", dtype="float32", journal=False)
+    prompts = [built.encode(f"Is the {side} lung clear?", []) for side in ("left", "right", "other")]
+
+    def replies():
+        return built.generate_batch(prompts, GenerationSettings(12), 0)
+
+    plain = replies()
+    built.network.generation_config.update(do_sample=True, temperature=3.0, top_k=2, num_beams=3)
+    assert replies() == plain
+    built.network.generation_config.update(**PENALTY)
+    penalised = replies()
+    assert penalised != plain
+    assert penalised == replies()

@@ -1,15 +1,24 @@
-"""Log-likelihood, against a forward pass written here."""
+"""Log-likelihood, against a forward pass written here, and independent of batches."""
 
 import math
 
 import pytest
 import torch
-from medtasks.model_adapters.base.batching import Continuation, Encoded, Likelihood, score, split_continuation
+from medtasks.model_adapters.base.batching import (
+    Continuation,
+    Encoded,
+    GenerationSettings,
+    Likelihood,
+    score,
+    split_continuation,
+)
 
 from medtasks.errors import MedTasksError
+from medtasks.extract.failure import failure_cause
 
 from ..tables import each_row
-from .toys import plain_forward
+from . import med_flamingo_toy
+from .toys import SPLIT, TASK, instances, noise, plain_forward
 
 
 def plain_score(adapter, question, images, continuation):
@@ -59,14 +68,6 @@ def test_a_function_of_the_document_may_stand_for_the_continuation(bench):
     assert by_function == by_text
 
 
-def test_sum_count_and_mean_stay_available(bench, docs):
-    context, whole = (bench.adapter.encode(text, []) for text in ("Is it?", "Is it? no"))
-    (likelihood,) = bench.adapter.score_batch([split_continuation(context, whole)])
-    assert likelihood.tokens == 3
-    assert likelihood.total == pytest.approx(3 * plain_score(bench.adapter, "Is it?", [], " no")[0])
-    assert likelihood.mean == likelihood.total / 3
-
-
 def test_a_merged_seam_counts_from_the_common_prefix():
     context, whole = Encoded([1, 7, 8], None), Encoded([1, 7, 9, 10], None)
     assert split_continuation(context, whole) == Continuation(whole, 2)
@@ -100,3 +101,59 @@ def test_a_likelihood_that_is_not_finite_is_an_error():
             0,
             torch.device("cpu"),
         )
+
+
+OPTIONS = (" yes", " a large effusion in the left lung", "no nodule")
+QUESTIONS = [
+    {"question": "is the left lung clear?", "images": [noise(1)]},
+    {"question": "no", "images": []},
+    {"question": "choose one option. a large effusion, answer: yes?", "images": [noise(2), noise(3)]},
+    {"question": "is it?", "images": [noise(1)]},
+    {"question": "nodule?", "images": [noise(4, (9, 40))]},
+]
+DOCS = {
+    "llava_med": QUESTIONS,
+    "radfm": QUESTIONS,
+    "med_flamingo": [doc | {"images": med_flamingo_toy.visuals(doc)} for doc in med_flamingo_toy.DOCS],
+}
+EVERY_MODEL = each_row("name", DOCS)
+SHARED = each_row("shared", [False, True])
+
+
+@pytest.fixture(scope="module")
+def one_by_one(build):
+    """Scores and replies per model, through the harness's calls, without batches and caches."""
+    alone = {name: build(name, batch_size=1, prefix_cache=False, feature_cache_mb=0, max_failed=0) for name in DOCS}
+    return {name: answers(name, model) for name, model in alone.items()}
+
+
+def answers(name, model):
+    model.task_dict = {TASK: {SPLIT: DOCS[name]}}
+    scores = model.loglikelihood(instances("loglikelihood", DOCS[name], OPTIONS))
+    asked = instances("generate_until", DOCS[name], [{"until": ["\n\n"], "max_new_tokens": 8}])
+    return scores, model.generate_until(asked)
+
+
+@EVERY_MODEL
+@SHARED
+@each_row("size", [3, 64])
+def test_batches_change_nothing(build, one_by_one, name, size, shared):
+    expected, said = one_by_one[name]
+    scores, replies = answers(name, build(name, batch_size=size, prefix_cache=shared, max_failed=0))
+    assert replies == said
+    assert not any(failure_cause(reply) for reply in replies)
+    assert [mean for mean, _ in scores] == pytest.approx([mean for mean, _ in expected], abs=1e-4)
+    assert [greedy for _, greedy in scores] == [greedy for _, greedy in expected]
+
+
+@EVERY_MODEL
+@SHARED
+def test_a_batch_runs_as_one(build, one_by_one, name, shared):
+    """Without the harness's loop, which would quietly run the samples of a failing batch one by one."""
+    model, (expected, said) = build(name, prefix_cache=shared), one_by_one[name]
+    items = [model.encode_pair(doc["question"], option, doc["images"]) for doc in DOCS[name] for option in OPTIONS]
+    means = [score.mean for score in model.score_batch(items)]
+    assert means == pytest.approx([mean for mean, _ in expected], abs=1e-4)
+    prompts = [model.encode(doc["question"], doc["images"]) for doc in DOCS[name]]
+    replies = model.generate_batch(prompts, GenerationSettings(8, ("\n\n",)), 0)
+    assert [reply.strip() for reply in replies] == said

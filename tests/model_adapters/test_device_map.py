@@ -13,7 +13,7 @@ from medtasks.model_adapters.radfm import RadFM
 from medtasks.errors import AdapterArgumentError
 
 from ..tables import each_row
-from .test_batches import answers
+from .test_adapter_scoring import answers
 
 ADAPTERS = {"llava_med": LlavaMed, "radfm": RadFM, "med_flamingo": MedFlamingo}
 MODELS = list(ADAPTERS)

@@ -30,17 +30,9 @@ KEY = "MEDTASKS_SERVER_API_KEY"
 
 def cases(chosen=lambda recording: [None]):
     """Every recording with each of what is chosen of it; skipped with a reason where there is none."""
-    found = [(recording, one) for recording in ALL.values() for one in chosen(recording)]
-    ids = [f"{recording.folder.name}-{getattr(one, 'id', one) or 'all'}" for recording, one in found]
+    rows = [(recording, case) for recording in ALL.values() for case in chosen(recording)]
     reason = f"no such recorded exchanges in {RECORDINGS}; set MEDTASKS_GOLDEN"
-    missing = pytest.param(None, None, marks=pytest.mark.skip(reason=reason), id="no recording")
-    return pytest.mark.parametrize(("recording", "case"), found or [missing], ids=ids if found else None)
-
-
-def needed(found, what):
-    if found is None:
-        pytest.skip(f"this recording holds no {what}")
-    return found
+    return lambda test: pytest.mark.skipif(not rows, reason=reason)(each_row("recording, case", rows)(test))
 
 
 @contextlib.contextmanager
@@ -250,15 +242,6 @@ def test_golden_failures_are_no_answers(recording, case):
     assert isinstance(replied, MedTasksError) == concerns_all
 
 
-@cases(lambda recording: [one for one in recording.exchanges if one.status == 401 and one.path == "/v1/models"])
-def test_golden_servers_with_a_key(recording, case, monkeypatch):
-    with (
-        pytest.raises(MedTasksError, match=KEY),
-        asking(recording, recording.of(case.server), [{"question": "Q", "images": []}]),
-    ):
-        pass
-
-
 # ---- where an answer begins ----
 
 
@@ -296,13 +279,24 @@ def served(exchange, **fields):
     return replace(asked, key=None)
 
 
-def check_boundary(recording, context, option, **arguments):
-    """Score an option where the template is what was recorded: right, mended, or refused with its reason."""
+def continued(server):
+    """The last turn that a server was asked to go on with."""
+    return next(
+        body["messages"][-1]["content"]
+        for path, body in reversed(server.asked)
+        if path == CHAT and body["messages"][-1]["role"] == "assistant"
+    )
+
+
+@cases(lambda recording: [option for option in options_of(recording) if context_of(recording, option)])
+def test_golden_boundaries_are_proven_mended_or_refused(recording, case):
+    """An option is scored where the template is what was recorded: right, mended, or refused with its reason."""
+    context, option = context_of(recording, case), case
     doc, _ = asked_about(option)
     (text,) = doc["options"]
     fields = {"chat_template_kwargs": context.request.get("chat_template_kwargs")}
     exchanges = [*meta_of(recording), context.asked(chat_template=None), served(option, **fields)]
-    with asking(recording, exchanges, [doc], **arguments) as (adapter, server):
+    with asking(recording, exchanges, [doc]) as (adapter, server):
         found = tried(lambda: scores(adapter, [doc]))
     before = context.response["prompt_text"]
     if option.status != 200:
@@ -325,40 +319,19 @@ def check_boundary(recording, context, option, **arguments):
         assert repr(added) in str(found) if added and rendered.endswith(text) else "reply" in str(found)
 
 
-def continued(server):
-    """The last turn that a server was asked to go on with."""
-    return next(
-        body["messages"][-1]["content"]
-        for path, body in reversed(server.asked)
-        if path == CHAT and body["messages"][-1]["role"] == "assistant"
-    )
+def token_ids_of(recording):
+    """Exchanges by token ids, where the same was recorded as text too."""
+    chat, sent = recording.get("tokens/chat"), recording.get("tokens/one-placeholder")
+    has_text = chat is not None and sent is not None and context_of(recording, chat) is not None
+    return [one for one in recording.of("open") if one.path == GENERATE and one.status == 200 and has_text]
 
 
-@cases(options_of)
-def test_golden_boundaries_are_proven_mended_or_refused(recording, case):
-    context = needed(context_of(recording, case), "question alone for this option")
-    check_boundary(recording, context, case)
-
-
-def switched_of(recording):
-    return [one for one in recording.exchanges if one.is_chat and one.request.get("chat_template_kwargs")]
-
-
-@cases(switched_of)
-def test_golden_template_arguments_mend_a_boundary(recording, case):
-    template = case.request.get("chat_template")
-    options = [one for one in options_of(recording) if one.request.get("chat_template") == template]
-    option = next((one for one in options if question_of(one.request) == question_of(case.request)), None)
-    kwargs = case.request["chat_template_kwargs"]
-    check_boundary(recording, case, needed(option, "option for it"), chat_template_kwargs=json.dumps(kwargs))
-
-
-@cases(lambda recording: [one for one in recording.of("open") if one.path == GENERATE and one.status == 200])
+@cases(token_ids_of)
 def test_golden_token_ids_where_the_template_refuses_options(recording, case):
-    chat = needed(recording.get("tokens/chat"), "text for these token ids")
-    context = needed(context_of(recording, chat), "question alone")
+    chat = recording.get("tokens/chat")
+    context = context_of(recording, chat)
     base, whole = context.response["prompt_token_ids"], chat.response["prompt_token_ids"]
-    sent = needed(recording.get("tokens/one-placeholder"), "token ids with one placeholder").request["token_ids"]
+    sent = recording.get("tokens/one-placeholder").request["token_ids"]
     refusal = replace(served(chat), status=400, response={"error": {"message": "Only user turns are supported"}})
     doc, _ = asked_about(chat)
     common = common_length(base, whole)
@@ -382,27 +355,3 @@ def tokenizing(like, text, ids):
     """What a server says of a text."""
     request = {"model": like.request["model"], "prompt": text, "add_special_tokens": False}
     return replace(like, id="tokenized", path="/tokenize", request=request, response={"tokens": ids})
-
-
-def unnamed_of(recording):
-    """Answers with log-probabilities of single tokens that are not of a question."""
-    return [one for one in recording.exchanges if one.is_chat and one.role == "letters" and not one.row.get("question")]
-
-
-@cases(unnamed_of)
-def test_golden_letters_that_say_too_little_are_not_used(recording, case):
-    options = [one for one in options_of(recording) if not one.request.get("chat_template")]
-    right = [one for one in options if context_of(recording, one) and is_right(recording, one)]
-    option = next((one for one in right if question_of(one.request) == question_of(case.request)), None)
-    context = context_of(recording, needed(option, "option for this question"))
-    doc, _ = asked_about(option)
-    exchanges = [*meta_of(recording), context, served(option), case]
-    with asking(recording, exchanges, [doc, doc]) as (adapter, _):
-        first, second = scores(adapter, [doc, doc])
-    for found in (first, second):
-        assert_close(found, told(option, len(context.response["prompt_token_ids"])))
-
-
-def is_right(recording, option):
-    context = context_of(recording, option)
-    return option.response["prompt_text"] == context.response["prompt_text"] + asked_about(option)[0]["options"][0]

@@ -1,28 +1,25 @@
 """``hf_vlm`` on tiny checkpoints of nine architectures, against forward passes and generation written here."""
 
-import gc
+import functools
 import json
 import math
 import shutil
-import weakref
 
 import pytest
 import torch
 from medtasks.model_adapters.base import batching, shared_scoring
 from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.base.checkpoints import CheckpointError
-from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm import adapter as adapter_module
-from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, check_arguments
+from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments, check_arguments
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from ..tables import each_row
-from . import tiny_hf_models
-from .test_prefix_sharing import assert_pairs
-from .toys import SPLIT, TASK, instances, noise
+from .tiny_hf_models import plain_inputs, plain_scores
+from .toys import SPLIT, TASK, assert_pairs, instances, noise
 
 ARCHITECTURES = ["llava", "llava_next", "qwen2_5_vl", "qwen3_vl", "gemma3", "idefics3", "internvl", "mllama"]
 OPTIONS = (" yes", "a large effusion in the right lung", " no")
@@ -52,36 +49,21 @@ DOCS = [
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    built = {}
-
-    def get(name):
-        if name not in built:
-            built[name] = tiny_hf_models.build(name, tmp_path_factory.mktemp("hf") / name)
-        return built[name]
-
-    return get
-
-
-@pytest.fixture(scope="session")
-def parts(folder):
+def parts(tiny_checkpoint):
     """Model and processor, loaded without the adapter."""
-    loaded = {}
 
-    def get(name):
-        if name not in loaded:
-            source = folder(name)
-            loaded[name] = AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
-        return loaded[name]
+    def load(name):
+        source = tiny_checkpoint(name)
+        return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
 
-    return get
+    return functools.cache(load)
 
 
 @pytest.fixture
-def adapter(folder):
+def adapter(tiny_checkpoint):
     def get(name, **arguments):
         built = HfVlm(
-            **{"pretrained": str(folder(name)), "device": "cpu", "batch_size": 7, "journal": False} | arguments
+            **{"pretrained": str(tiny_checkpoint(name)), "device": "cpu", "batch_size": 7, "journal": False} | arguments
         )
         built.task_dict = {TASK: {SPLIT: DOCS}}
         return built
@@ -109,75 +91,41 @@ def padded(built, prompt):
     return pad_left([prompt], built.pad_id, built.device)
 
 
-def plain_inputs(processor, name, chat, question, images, behind=""):
-    """One unpadded sample, by hand."""
-    if chat:
-        content = [{"type": "image"} for _ in images] + [{"type": "text", "text": question}]
-        text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
-    else:
-        text = BARE_IMAGE[name] * len(images) + question
-    given = {"images": [[image.convert("RGB") for image in images]]} if images else {}
-    starts = text.startswith(processor.tokenizer.bos_token)
-    inputs = processor(text=[text + behind], **given, add_special_tokens=not starts, return_tensors="pt")
-    return {key: value for key, value in inputs.items() if key != "labels"}
+def text_of(processor, name, chat, doc):
+    """A prompt as it is written by hand."""
+    if not chat:
+        return BARE_IMAGE[name] * len(doc["images"]) + doc["question"]
+    content = [{"type": "image"} for _ in doc["images"]] + [{"type": "text", "text": doc["question"]}]
+    return processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
 
 
-def plain_score(parts, name, chat, doc, option):
-    """Mean loss and greedy flag, with no padding, no batch, no cache and no part of the adapter."""
-    model, processor = parts
-    context = plain_inputs(processor, name, chat, doc["question"], doc["images"])["input_ids"][0].tolist()
-    inputs = plain_inputs(processor, name, chat, doc["question"], doc["images"], option)
-    ids = inputs["input_ids"][0].tolist()
-    assert ids[: len(context)] == context
-    with torch.no_grad():
-        logs = model(**inputs).logits[0].double().log_softmax(-1)[len(context) - 1 : -1]
-    losses = [-row[token].item() for row, token in zip(logs, ids[len(context) :], strict=True)]
-    return sum(losses) / len(losses), logs.argmax(-1).tolist() == ids[len(context) :]
+def plain(parts, name, chat=True, docs=DOCS):
+    return plain_scores(*parts(name), lambda doc: text_of(parts(name)[1], name, chat, doc), docs, OPTIONS)
 
 
 @pytest.fixture(scope="module")
-def plain(parts):
-    scores = {}
-
-    def get(name, chat):
-        if (name, chat) not in scores:
-            scores[name, chat] = [plain_score(parts(name), name, chat, doc, own) for doc in DOCS for own in OPTIONS]
-        return scores[name, chat]
-
-    return get
+def expected(parts):
+    return functools.cache(lambda name, chat: plain(parts, name, chat))
 
 
 @each_row("chat", [True, False])
 @each_row("prefix_cache", [True, False])
 @each_row("name", ARCHITECTURES)
-def test_scores_are_those_of_a_plain_forward_pass(adapter, plain, name, prefix_cache, chat):
+def test_scores_are_those_of_a_plain_forward_pass(adapter, expected, name, prefix_cache, chat):
     """Batches of 7 over images of several sizes, two images, none, and prompts of very different length."""
     built = adapter(name, chat_template=chat, prefix_cache=prefix_cache)
-    assert_pairs(built.loglikelihood(scoring(range(len(DOCS)))), plain(name, chat), 1e-4)
+    assert_pairs(built.loglikelihood(scoring(range(len(DOCS)))), expected(name, chat), 1e-4)
 
 
 # Mllama's images are in no column of the cache. Gemma's window is shorter than the prompts here.
 @pytest.mark.usefixtures("cut")
 @each_row("name", ARCHITECTURES)
-def test_questions_on_one_image_share_the_pass_over_it(adapter, plain, name):
+def test_questions_on_one_image_share_the_pass_over_it(adapter, expected, name):
     built = adapter(name, batch_size=13)
     got = built.loglikelihood(scoring(range(len(DOCS))))
-    assert_pairs(got, plain(name, True), 1e-5)
+    assert_pairs(got, expected(name, True), 1e-5)
     assert built._fits.get(("a shared prefix", True)) == (None if name in ("gemma3", "mllama") else True)
     assert built.loglikelihood(scoring(range(len(DOCS)))) == got, "kept prefixes do not change the last bit"
-
-
-@pytest.mark.usefixtures("cut")
-def test_prefixes_of_a_model_with_a_window_that_takes_in_the_prompts(adapter, parts, monkeypatch):
-    """Gemma reads its images in both directions, which lies within the prefix."""
-    built = adapter("gemma3")
-    for network in (built.network, parts("gemma3")[0]):
-        for layer in network.model.language_model.layers:
-            monkeypatch.setattr(layer.self_attn, "sliding_window", 4096 if layer.self_attn.is_sliding else None)
-        monkeypatch.setattr(network.config.text_config, "sliding_window", 4096)
-    expected = [plain_score(parts("gemma3"), "gemma3", True, doc, option) for doc in DOCS for option in OPTIONS]
-    assert_pairs(built.loglikelihood(scoring(range(len(DOCS)))), expected, 1e-5)
-    assert built._fits["a shared prefix", True]
 
 
 @each_row("name", ARCHITECTURES)
@@ -186,7 +134,7 @@ def test_replies_are_those_of_generate_on_each_sample_alone(adapter, parts, name
     ends = {processor.tokenizer.eos_token_id, processor.tokenizer.convert_tokens_to_ids("<|end|>")}
     expected = []
     for doc in DOCS:
-        inputs = plain_inputs(processor, name, True, doc["question"], doc["images"])
+        inputs = plain_inputs(processor, text_of(processor, name, True, doc), doc["images"])
         ids = model.generate(**inputs, max_new_tokens=10, do_sample=False)[0, inputs["input_ids"].shape[1] :].tolist()
         stop = next((place for place, token in enumerate(ids) if token in ends), len(ids))
         expected.append(processor.tokenizer.decode(ids[:stop], skip_special_tokens=True).strip())
@@ -201,7 +149,7 @@ def test_a_model_that_closes_its_prompts_and_reads_them_in_both_directions(adapt
     docs = [number for number, doc in enumerate(DOCS) if doc["images"]]
     expected = []
     for doc in docs:
-        inputs = plain_inputs(processor, "paligemma", False, DOCS[doc]["question"], DOCS[doc]["images"])
+        inputs = plain_inputs(processor, text_of(processor, "paligemma", False, DOCS[doc]), DOCS[doc]["images"])
         for option in OPTIONS:
             ids = processor.tokenizer(option, add_special_tokens=False)["input_ids"]
             tail = torch.tensor([ids])
@@ -217,14 +165,6 @@ def test_a_model_that_closes_its_prompts_and_reads_them_in_both_directions(adapt
         built = adapter("paligemma", chat_template=False, **arguments)
         got = [pair[0] for pair in built.loglikelihood(scoring(docs))]
         assert got == pytest.approx(expected, abs=1e-4)
-
-
-def test_a_leading_blank_is_part_of_the_continuation(adapter, parts):
-    words, built = parts("llava")[1].tokenizer, adapter("llava")
-    with_blank, without = (built.encode_pair("Clear?", text, []) for text in (" yes", "yes"))
-    for item, text in ((with_blank, " yes"), (without, "yes")):
-        assert list(item.sequence.ids[-item.tokens :]) == words(text, add_special_tokens=False)["input_ids"]
-    assert built.score_batch([with_blank])[0].total != pytest.approx(built.score_batch([without])[0].total)
 
 
 def test_tokens_merged_at_the_seam_are_scored_after_the_common_prefix(adapter, parts):
@@ -249,29 +189,9 @@ def test_an_empty_continuation_is_an_error_of_that_sample(adapter):
     assert math.isfinite(got[1][0])
 
 
-def watched(built, questions):
-    """Items of questions on one image, and what notes how many images the vision tower looks at."""
-    image, seen = DOCS[0]["images"][0], []
-    items = [built.encode_pair(text, option, [image.copy()]) for text in questions for option in OPTIONS]
-    built.score_batch(items)  # compares the ways of scoring
-    built.network.model.vision_tower.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
-    return items, seen
-
-
-@pytest.mark.usefixtures("cut")
-def test_questions_on_an_image_run_the_vision_tower_once(adapter):
-    built = adapter("llava")
-    items, seen = watched(built, ["Clear?", "Is there an effusion?"])
-    built.score_batch(items)
-    assert seen == [], "kept from the batch before"
-    built._prefixes.clear()
-    built.score_batch(items)
-    assert seen == [1]
-
-
 @pytest.mark.usefixtures("cut")
 def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, parts, monkeypatch, log):
-    expected = [plain_score(parts("qwen2_5_vl"), "qwen2_5_vl", True, DOCS[0], option)[0] for option in OPTIONS]
+    expected = [loss for loss, _ in plain(parts, "qwen2_5_vl", docs=DOCS[:1])]
 
     def shifted(items, logits_of, *more):
         return batching.score(items, lambda *batch: logits_of(*batch).roll(1, -1), *more)
@@ -280,7 +200,7 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
         raise IndexError
 
     monkeypatch.setattr(adapter_module, "score", shifted)
-    monkeypatch.setattr(shared_scoring.Prefill, "of", broken)
+    monkeypatch.setattr(shared_scoring, "_score_options", broken)
     built = adapter("qwen2_5_vl")
     for _ in range(2):
         assert [pair[0] for pair in built.loglikelihood(scoring([0]))] == pytest.approx(expected, abs=1e-4)
@@ -301,12 +221,12 @@ def test_placeholders_in_the_prompt_say_where_the_images_go(adapter):
     built, images = adapter("llava"), DOCS[3]["images"]
     text = built.encode("First <image> then <image>?", images).text
     assert text == "<|user|>First <image>\n then <image>\n?<|end|>\n<|assistant|>\n"
-    with pytest.raises(MedTasksError, match="holds 1 image placeholders for 2 images"):
+    with pytest.raises(MedTasksError, match="holds 1 image marks for 2 images"):
         built.encode("First <image>", images)
 
 
-def test_stop_tokens_of_a_template_that_the_checkpoint_does_not_name(folder, adapter, tmp_path):
-    copy = shutil.copytree(folder("llava"), tmp_path / "copy")
+def test_stop_tokens_of_a_template_that_the_checkpoint_does_not_name(tiny_checkpoint, adapter, tmp_path):
+    copy = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
     (copy / "generation_config.json").unlink()
     words = json.loads((copy / "tokenizer_config.json").read_text())
     words.pop("pad_token")
@@ -317,48 +237,11 @@ def test_stop_tokens_of_a_template_that_the_checkpoint_does_not_name(folder, ada
     assert built.generate_until(generation(range(6))) == original.generate_until(generation(range(6)))
 
 
-def test_stop_strings_and_sampling(adapter):
-    built = adapter("llava")
-    reply = next(reply for reply in built.generate_until(generation(range(6))) if len(reply) > 4)
-    doc_id = built.generate_until(generation(range(6))).index(reply)
-    (cut,) = built.generate_until(generation([doc_id], until=[reply[3]]))
-    assert cut == reply[: reply.index(reply[3])].strip()
-    prompt, settings = built.encode("Clear?", []), GenerationSettings(8, temperature=1.0)
-    first, again, other = (built.generate_batch([prompt], settings, seed)[0] for seed in (1, 1, 2))
-    assert first == again != other
-
-
-def test_token_counts_of_replies(adapter):
-    built = adapter("idefics3", token_counts=True)
-    (reply,) = built.generate_until(generation([3], max_new_tokens=4))
-    inputs = built.model_inputs(padded(built, built.encode(DOCS[3]["question"], DOCS[3]["images"])))
-    assert reply.token_counts.input_tokens == inputs["input_ids"].shape[1]
-    assert 1 <= reply.token_counts.output_tokens <= 4
-
-
 def test_the_template_and_the_image_size_are_part_of_the_fingerprint(adapter):
     built = adapter("llava")
     fingerprints = {built.fingerprint(), adapter("llava", chat_template=False).fingerprint()}
     built.processor.image_processor.size = {"shortest_edge": 20}
     assert len(fingerprints | {built.fingerprint()}) == 3
-
-
-def test_clean_frees_the_weights(adapter):
-    built = adapter("llava")
-    built.loglikelihood(scoring([0]))
-    weights = weakref.ref(built.network)
-    built.clean()
-    gc.collect()
-    assert weights() is None
-
-
-def test_half_precision(adapter):
-    built = adapter("qwen3_vl", dtype="bfloat16")
-    assert built.network.dtype == torch.bfloat16
-    full = adapter("qwen3_vl").loglikelihood(scoring([0, 2, 3]))
-    assert [pair[0] for pair in built.loglikelihood(scoring([0, 2, 3]))] == pytest.approx(
-        [pair[0] for pair in full], abs=0.2
-    )
 
 
 def test_a_prompt_longer_than_max_length_fails_and_is_not_cut(adapter):
@@ -368,8 +251,8 @@ def test_a_prompt_longer_than_max_length_fails_and_is_not_cut(adapter):
     assert math.isnan(got[1][0])
 
 
-def without(folder, tmp_path, *names):
-    copy = shutil.copytree(folder("llava"), tmp_path / "copy")
+def without(tiny_checkpoint, tmp_path, *names):
+    copy = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
     for name in names:
         (copy / name).unlink()
     return str(copy)
@@ -392,7 +275,7 @@ def test_arguments_that_cannot_be_right(adapter, arguments, message):
     assert "\n" not in str(caught.value)
 
 
-def test_incomplete_folders(folder, adapter, tmp_path):
+def test_incomplete_folders(tiny_checkpoint, adapter, tmp_path):
     for number, (names, message) in enumerate(
         [
             (["config.json"], "holds no config.json"),
@@ -402,17 +285,17 @@ def test_incomplete_folders(folder, adapter, tmp_path):
             (["chat_template.jinja"], "has no chat template; give chat_template=false"),
         ]
     ):
-        source = without(folder, tmp_path / str(number), *names)
+        source = without(tiny_checkpoint, tmp_path / str(number), *names)
         with pytest.raises(MedTasksError, match=message) as caught:
             adapter("llava", pretrained=source)
         assert source in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
-def test_a_checkpoint_without_some_weight_is_refused(folder, adapter, tmp_path):
+def test_a_checkpoint_without_some_weight_is_refused(tiny_checkpoint, adapter, tmp_path):
     from safetensors.torch import load_file, save_file
 
-    source = shutil.copytree(folder("llava"), tmp_path / "copy")
+    source = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
     weights = load_file(source / "model.safetensors")
     dropped = next(name for name in weights if name.endswith("norm.weight") and "layers" not in name)
     del weights[dropped]
@@ -421,8 +304,8 @@ def test_a_checkpoint_without_some_weight_is_refused(folder, adapter, tmp_path):
         adapter("llava", pretrained=str(source))
 
 
-def test_other_kinds_of_models_are_refused(folder, adapter, tmp_path):
-    source = shutil.copytree(folder("llava"), tmp_path / "copy")
+def test_other_kinds_of_models_are_refused(tiny_checkpoint, adapter, tmp_path):
+    source = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
     for kind, message in (
         ("udop", "is an encoder-decoder"),
         ("llama", "is a llama; hf_vlm runs the image-text-to-text models"),
@@ -432,8 +315,8 @@ def test_other_kinds_of_models_are_refused(folder, adapter, tmp_path):
             adapter("llava", pretrained=str(source))
 
 
-def test_a_device_map_is_for_one_process(folder, adapter):
-    arguments = HfVlmArguments(pretrained=str(folder("llava")), device_map="auto")
+def test_a_device_map_is_for_one_process(tiny_checkpoint, adapter):
+    arguments = HfVlmArguments(pretrained=str(tiny_checkpoint("llava")), device_map="auto")
     with pytest.raises(AdapterArgumentError, match="device_map='auto' spreads a model over one process, but 2 run"):
         check_arguments(arguments, processes=2)
     built = adapter("llava", device_map="cpu")

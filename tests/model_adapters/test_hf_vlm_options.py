@@ -1,24 +1,26 @@
 """Options of ``hf_vlm`` that change what a model is asked, or the model: against forward passes written here."""
 
+import functools
 import json
+import shutil
 
 import pytest
-import torch
 from lmms_eval.utils import simple_parse_args_string
 from medtasks.model_adapters.base import shared_scoring
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.checkpoints import CheckpointError
 from medtasks.model_adapters.hf_vlm import HfVlm
-from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
+from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments
 from medtasks.model_adapters.vlm_server.server_client import VlmServerArguments
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
+from ..tables import each_row
 from . import tiny_hf_models
-from .test_prefix_sharing import assert_pairs
-from .toys import SPLIT, TASK, instances, noise
+from .tiny_hf_models import plain_scores
+from .toys import SPLIT, TASK, assert_pairs, instances, noise
 
 IMAGE = noise(0, (24, 36))
 DOCS = [{"question": text, "images": [IMAGE]} for text in ("Is it clear?", "Which side, left or right?")]
@@ -42,22 +44,21 @@ QWEN = (
     + "{% if add_generation_prompt and "
     "enable_thinking is defined and enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
 ).replace("IMAGE", "{{ '<|vision_start|><|image_pad|><|vision_end|>' }}")
+TEMPLATES = {"gemma3": GEMMA, "qwen2_5_vl": QWEN}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = {}
+def folder(tiny_checkpoint, tmp_path_factory):
+    """Copies of tiny checkpoints, with the templates above."""
+    root = tmp_path_factory.mktemp("options")
 
-    def get(name, template=None):
-        if name not in made:
-            made[name] = tiny_hf_models.build(name, tmp_path_factory.mktemp("options") / name)
-            if template is not None:
-                (made[name] / "chat_template.jinja").write_text(template)
-        return made[name]
+    def copy(name):
+        shutil.copytree(tiny_checkpoint(name), root / name)
+        if name in TEMPLATES:
+            (root / name / "chat_template.jinja").write_text(TEMPLATES[name])
+        return root / name
 
-    get("gemma3", GEMMA)
-    get("qwen2_5_vl", QWEN)
-    return get
+    return functools.cache(copy)
 
 
 @pytest.fixture(scope="module")
@@ -74,36 +75,19 @@ def scores(built):
     return built.loglikelihood(instances("loglikelihood", DOCS, OPTIONS, doc_ids=range(len(DOCS))))
 
 
-def plain_scores(model, processor, turn):
-    """Mean losses of options behind prompts written here: ``turn`` makes the text of a question."""
-    found = []
-    for doc in DOCS:
-        given = {"images": [doc["images"]]} if doc["images"] else {}
-        starts = turn(doc).startswith(processor.tokenizer.bos_token)
-        for option in OPTIONS:
-            inputs = processor(text=[turn(doc) + option], **given, add_special_tokens=not starts, return_tensors="pt")
-            count = len(processor.tokenizer(option, add_special_tokens=False)["input_ids"])
-            ids = inputs["input_ids"][0, -count:]
-            with torch.no_grad():
-                logs = model(**inputs).logits[0].double().log_softmax(-1)[-count - 1 : -1]
-            found.append((-logs[range(count), ids].mean().item(), logs.argmax(-1).tolist() == ids.tolist()))
-    return found
-
-
 def parts(source):
     return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
 
 
-@pytest.mark.parametrize("prefix_cache", [True, False])
-@pytest.mark.parametrize(
-    ("system", "variables", "before", "behind"),
+@each_row("prefix_cache", [True, False])
+@each_row(
+    "system, variables, before, behind",
     [
         (None, None, "<|system|>Default.<|end|>\n", ""),
         ("", None, "<|system|><|end|>\n", ""),
         ("You are a radiologist.", None, "<|system|>You are a radiologist.<|end|>\n", ""),
         (None, {"enable_thinking": False}, "<|system|>Default.<|end|>\n", "<think>\n\n</think>\n\n"),
     ],
-    ids=["the template's own", "an empty one", "a given one", "thinking off"],
 )
 def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
     adapter, folder, system, variables, before, behind, prefix_cache, monkeypatch
@@ -117,7 +101,7 @@ def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
         image = "<|vision_start|><|image_pad|><|vision_end|>" * len(doc["images"])
         return f"{before}<|user|>{image}{doc['question']}<|end|>\n<|assistant|>\n{behind}"
 
-    expected = plain_scores(*parts(folder("qwen2_5_vl")), turn)
+    expected = plain_scores(*parts(folder("qwen2_5_vl")), turn, DOCS, OPTIONS)
     built = adapter("qwen2_5_vl", system_prompt=system, chat_template_kwargs=variables, prefix_cache=prefix_cache)
     assert_pairs(scores(built), expected, 1e-4)
     assert built._fits.get(("a shared prefix", True)) == (True if prefix_cache else None)
@@ -130,7 +114,7 @@ def test_gemma_reads_a_system_text_in_the_users_turn(adapter, folder):
         return f"<s><|user|>Be brief.\n\n{image}{doc['question']}<|end|>\n<|assistant|>\n"
 
     built = adapter("gemma3", system_prompt="Be brief.")
-    assert_pairs(scores(built), plain_scores(*parts(folder("gemma3")), turn), 1e-4)
+    assert_pairs(scores(built), plain_scores(*parts(folder("gemma3")), turn, DOCS, OPTIONS), 1e-4)
 
 
 def test_each_of_them_is_another_model_to_the_journal(adapter, folder, tmp_path, monkeypatch):
@@ -194,7 +178,7 @@ def test_an_adapter_changes_the_model_as_peft_does(adapter, folder, lora):
     def turn(doc):
         return writer.write(doc["question"], len(doc["images"]))
 
-    expected = plain_scores(model, built.processor, turn)
+    expected = plain_scores(model, built.processor, turn, DOCS, OPTIONS)
     assert_pairs(scores(built), expected, 1e-4)
     base = adapter("qwen2_5_vl")
     assert abs(scores(base)[0][0] - expected[0][0]) > 1e-3
@@ -231,8 +215,8 @@ def test_a_quantisation_reaches_transformers(adapter, monkeypatch):
     assert built.network is not None
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
+@each_row(
+    "given, message",
     [
         ({"chat_template_kwargs": {"enable_thinkng": True}}, "has no variable 'enable_thinkng'; correct the name"),
         ({"processor_kwargs": {"max_pixel": 5}}, "has no setting 'max_pixel'; did you mean 'max_pixels'"),
@@ -245,7 +229,6 @@ def test_a_quantisation_reaches_transformers(adapter, monkeypatch):
         ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True, "typ": 1}}, "no setting 'typ'"),
         ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, "bitsandbytes"),
     ],
-    ids=lambda value: None if isinstance(value, dict) else value[:20],
 )
 def test_options_that_cannot_be_right(adapter, given, message):
     with pytest.raises(MedTasksError, match=message) as caught:

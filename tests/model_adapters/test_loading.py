@@ -10,9 +10,9 @@ import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 from medtasks.model_adapters.base import checkpoints as published
+from medtasks.model_adapters.base.batching import GenerationSettings
 from medtasks.model_adapters.base.checkpoints import CheckpointError
-from medtasks.model_adapters.base.generation import GenerationSettings
-from medtasks.model_adapters.med_flamingo import MedFlamingo, read_trained_shape
+from medtasks.model_adapters.med_flamingo import read_trained_shape
 from medtasks.model_adapters.radfm import RadFM
 from safetensors.torch import load_file
 
@@ -23,10 +23,10 @@ from .llava_med_toy import SHARDS, TOWER, V15, VISION
 from .llava_med_toy import WIDTH as LLAVA_WIDTH
 from .med_flamingo_toy import DEPTH, DOCS, EVERY, LATENTS, LAYERS, OPTIONS, scores
 from .med_flamingo_toy import WIDTH as FLAMINGO_WIDTH
-from .radfm_toy import HEADS, HIDDEN, UNUSED, E, P, V, put
+from .radfm_toy import HIDDEN, UNUSED, E, P, V, put
 from .toys import noise, tower
 
-MODELS = ("llava_med", "radfm", "med_flamingo")
+MODELS = LLAVA, RADFM, FLAMINGO = ("llava_med", "radfm", "med_flamingo")
 ONE, TWO, BIN, PT = *SHARDS, "pytorch_model.bin", "model.pt"
 LLAMA, CLIP = "llama/model.safetensors", "clip/model.safetensors"
 
@@ -46,7 +46,7 @@ def rename(old, new):
     return lambda state: state.update({new: state.pop(old)})
 
 
-NORM = "model.norm.weight"
+NORM, WORDS = "model.norm.weight", "lang_model.model.embed_tokens.weight"
 BIAS = "model.mm_projector.{}.bias"
 EMBEDDED = "lang_encoder.model.embed_tokens.weight"
 LATE = "lang_encoder.gated_cross_attn_layers.3.ff.1.weight"
@@ -65,58 +65,30 @@ def differing(key, other):
 
 # Per case the model, the file that is changed, how, and what is said.
 REFUSED = {
-    "missing": ("llava_med", ONE, without(NORM), r"v15 lacks '\S*model\.norm\.weight'"),
-    "unknown": ("llava_med", ONE, rename("lm_head.weight", "score.weight"), r"00001\S* key 'score\.weight' is unknown"),
-    "unknown layer": ("llava_med", TWO, rename(BIAS.format(2), BIAS.format(4)), r"00002\S* key '\S*4\.bias' leads to"),
-    "shape": ("llava_med", ONE, put(NORM, torch.ones(3)), r"00001\S* key '\S*norm\.weight' has shape \(3,\)"),
-    "unequal in two files": (
-        *("llava_med", TWO, put(NORM, torch.zeros(LLAVA_WIDTH))),
-        r"00002\S* keys 'model\.norm\.weight' and 'model\.norm\.weight' should be equal",
-    ),
-    "unknown in tower": (
-        *("llava_med", TWO, rename(TOWER + "pre_layrnorm.bias", TOWER + "pre_norm.bias")),
-        r"00002\S* key '\S*pre_norm\.bias'",
-    ),
-    "head": ("radfm", BIN, without("lang_model.lm_head.weight"), r"lacks 'lang_model\.lm_head\.weight'"),
-    "latents": ("radfm", BIN, without(f"{P}latents"), rf"lacks '{P}latents'"),
-    "box head": ("radfm", BIN, put(f"{E}box_head.weight", torch.ones(2)), rf"key '{E}box_head\.weight' is unknown"),
-    "shape of projection": (
-        *("radfm", BIN, put(f"{E}fc.weight", torch.ones(HIDDEN, 5))),
-        rf"key '{E}fc\.weight' has shape \(32, 5\), expected \(32, 24\)",
-    ),
-    "shape of latents": ("radfm", BIN, put(f"{P}latents", torch.ones(5)), rf"key '{P}latents' has shape \(5,\)"),
-    "shape of patch": (
-        *("radfm", BIN, put(f"{V}to_patch_embedding.1.weight", torch.ones(70))),
-        r"'.*embedding\.1\.weight' has shape \(70,\)",
-    ),
-    "copies of words": (
-        *("radfm", BIN, differing("lang_model.model.embed_tokens.weight", f"{E}weight")),
-        rf"'lang_model.model.embed_tokens.weight' and '{E}weight' should be eq",
-    ),
-    "no last layer": (
-        *("radfm", BIN, only("lang_model.model.layers.1.")),
-        r"config\.json has num_hidden_layers 2, the weights have 1",
-    ),
-    "missing in a block": ("med_flamingo", PT, without(LATE, TWIN), re.escape(LATE)),
-    "missing latents": ("med_flamingo", PT, only("perceiver.latents"), r"perceiver\.latents"),
-    "no block": ("med_flamingo", PT, only("gated_cross_attn"), r"lang_encoder\.gated_cross_attn_layers"),
-    "embedding of frames": ("med_flamingo", PT, put("perceiver.frame_embs", torch.zeros(1)), r"perceiver\.frame_embs"),
-    "unknown in a layer": ("med_flamingo", PT, put(GATE, torch.zeros(1)), re.escape(GATE)),
-    "shape of norm": (
-        "med_flamingo",
-        PT,
-        put("perceiver.norm.weight", torch.ones(3)),
-        r"norm\.weight.*\(3,\).*\(16,\)",
-    ),
-    "flat latents": ("med_flamingo", PT, put("perceiver.latents", torch.ones(3)), r"perceiver\.latents"),
-    "vocabulary": (
-        *("med_flamingo", PT, put(EMBEDDED, torch.zeros(5, FLAMINGO_WIDTH))),
-        re.escape(EMBEDDED) + r".*\(5, 32\)",
-    ),
-    "copies": ("med_flamingo", PT, differing(LATE, TWIN), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),
-    "no tensors": ("med_flamingo", PT, lambda state: {"a": 1}, r"model\.pt"),
+    "missing": (LLAVA, ONE, without(NORM), r"v15 lacks '\S*model\.norm\.weight'"),
+    "unknown": (LLAVA, ONE, rename("lm_head.weight", "score.weight"), r"00001\S* key 'score\.weight' is unknown"),
+    "unknown layer": (LLAVA, TWO, rename(BIAS.format(2), BIAS.format(4)), r"00002\S* key '\S*4\.bias' leads to"),
+    "shape": (LLAVA, ONE, put(NORM, torch.ones(3)), r"00001\S* key '\S*norm\.weight' has .*\(3,\), expected \(64,\)"),
+    "unequal": (LLAVA, TWO, put(NORM, torch.zeros(LLAVA_WIDTH)), rf"00002\S* keys '{NORM}' and '{NORM}' should be eq"),
+    "in tower": (LLAVA, TWO, rename(f"{TOWER}pre_layrnorm.bias", f"{TOWER}norm.bias"), r"00002\S* key '\S*norm\.bias'"),
+    "head": (RADFM, BIN, without("lang_model.lm_head.weight"), r"lacks 'lang_model\.lm_head\.weight'"),
+    "latents": (RADFM, BIN, without(f"{P}latents"), rf"lacks '{P}latents'"),
+    "box head": (RADFM, BIN, put(f"{E}box_head.weight", torch.ones(2)), rf"key '{E}box_head\.weight' is unknown"),
+    "shape of latents": (RADFM, BIN, put(f"{P}latents", torch.ones(5)), rf"key '{P}latents' has shape \(5,\)"),
+    "shape of patch": (RADFM, BIN, put(f"{V}to_patch_embedding.1.weight", torch.ones(70)), r"has shape \(70,\)"),
+    "copies of words": (RADFM, BIN, differing(WORDS, f"{E}weight"), rf"'{WORDS}' and '{E}weight' should be eq"),
+    "no last layer": (RADFM, BIN, only("lang_model.model.layers.1."), "num_hidden_layers 2, the weights have 1"),
+    "missing in a block": (FLAMINGO, PT, without(LATE, TWIN), re.escape(LATE)),
+    "missing latents": (FLAMINGO, PT, only("perceiver.latents"), r"perceiver\.latents"),
+    "no block": (FLAMINGO, PT, only("gated_cross_attn"), r"lang_encoder\.gated_cross_attn_layers"),
+    "embedding of frames": (FLAMINGO, PT, put("perceiver.frame_embs", torch.zeros(1)), r"perceiver\.frame_embs"),
+    "unknown in a layer": (FLAMINGO, PT, put(GATE, torch.zeros(1)), re.escape(GATE)),
+    "flat latents": (FLAMINGO, PT, put("perceiver.latents", torch.ones(3)), r"perceiver\.latents"),
+    "vocabulary": (FLAMINGO, PT, put(EMBEDDED, torch.zeros(5, FLAMINGO_WIDTH)), re.escape(EMBEDDED) + r".*\(5, 32\)"),
+    "copies": (FLAMINGO, PT, differing(LATE, TWIN), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),
+    "no tensors": (FLAMINGO, PT, lambda state: {"a": 1}, r"model\.pt"),
     **{
-        f"{how} {key}": ("med_flamingo", file, edit, rf"{file.split('/')[0]}.*{re.escape(named)}")
+        f"{how} {key}": (FLAMINGO, file, edit, rf"{file.split('/')[0]}.*{re.escape(named)}")
         for file, key in ((LLAMA, UP), (LLAMA, "lm_head.weight"), (CLIP, FC2))
         for extra in [key.replace("weight", "rank").replace("encoder", "decoder")]
         for how, edit, named in (
@@ -171,15 +143,14 @@ def test_a_missing_file_is_named(build, copied, model, file):
         build(model, folder, **({"pretrained": str(folder)} if model == "med_flamingo" else {}))
 
 
-@pytest.mark.parametrize(
-    ("model", "given", "message"),
+@each_row(
+    "model, given, message",
     [
         ("llava_med", {"vision_weight": "openai"}, r"no argument 'vision_weight'; did you mean 'vision_weights'\?"),
         ("llava_med", {"vision_weights": "hub"}, r"'vision_weights' must be openai or checkpoint, not 'hub'"),
         ("llava_med", {"dtype": "int8"}, r"'dtype' must be bfloat16 or float16 or float32, not 'int8'"),
         ("llava_med", {"max_length": 0}, r"'max_length' must be .*at least 1"),
         ("llava_med", {"max_length": 513}, r"'max_length' must be at most 512"),
-        ("llava_med", {"base": "/llama"}, r"'base' belongs to the delta of v1\.0"),
         ("med_flamingo", {"media_attention": "both"}, "media_attention"),
         ("med_flamingo", {"bos_id": 2}, "bos_id"),
         ("med_flamingo", {"vision_post_norm": "maybe"}, "vision_post_norm"),
@@ -280,11 +251,20 @@ def test_vision_weights_come_from_where_they_were_asked_from(llava_med):
     assert torch.equal(weights[name], tower(VISION, 7)[name])
 
 
-@each_row("name", ["rope_theta", "sliding_window", "mm_vision_select_layer"])
-def test_a_config_that_leaves_a_value_to_chance_is_refused(build, copied, name):
+@each_row(
+    "name, value, message",
+    [
+        *((name, None, f"lacks '{name}'") for name in ("rope_theta", "sliding_window", "mm_vision_select_layer")),
+        ("model_type", "llava", "model_type 'llava' is not that of LLaVA-Med v1.5"),
+        ("mm_projector_type", "linear", "mm_projector_type 'linear' is not supported"),
+        ("mm_hidden_size", 9, "mm_hidden_size is 9, but the vision tower is 32 wide; give vision_tower="),
+    ],
+)
+def test_a_config_of_another_kind_or_without_a_value_is_refused(build, copied, name, value, message):
     folder = copied("llava_med")
-    (folder / "config.json").write_text(json.dumps({key: value for key, value in V15.items() if key != name}))
-    with pytest.raises(CheckpointError, match=rf"config\.json lacks '{name}'"):
+    changed = {key: stored for key, stored in V15.items() if key != name} | ({} if value is None else {name: value})
+    (folder / "config.json").write_text(json.dumps(changed))
+    with pytest.raises(CheckpointError, match=rf"config\.json.*{re.escape(message)}"):
         build("llava_med", folder)
 
 
@@ -315,9 +295,9 @@ def test_weights_are_found_by_file_too_and_the_tokenizer_beside_them(build, radf
         assert other.generate_batch([prompt], settings, 0) == radfm.generate_batch([prompt], settings, 0)
 
 
-def test_heads_come_from_the_configuration_where_no_rotary_table_is_stored(build, copied):
-    folder = copied("radfm", {BIN: only("inv_freq")})
-    assert build("radfm", folder).language_model.config.num_attention_heads == HEADS
+def test_heads_have_the_published_width_where_no_rotary_table_is_stored(build, copied):
+    with pytest.raises(CheckpointError, match=f"width {HIDDEN} is no multiple of the attention heads' 128"):
+        build("radfm", copied("radfm", {BIN: only("inv_freq")}))
 
 
 def test_a_foreign_tokenizer_is_refused(build, copied, radfm_state):
@@ -385,13 +365,6 @@ def test_a_tower_stored_alone_and_torch_shards_are_read_too(build, copied, expec
         torch.save({n: t for n, t in language.items() if places[n] == file}, folder / "llama" / file)
     (folder / "llama" / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": places}))
     assert scores(build("med_flamingo", folder)) == expected
-
-
-def test_the_default_type_is_bfloat16_and_the_embedding_is_the_trained_one(med_flamingo_folder):
-    parts = {part: str(med_flamingo_folder / part) for part in ("llama", "clip")}
-    adapter = MedFlamingo(pretrained=str(med_flamingo_folder), **parts, device="cpu", journal="false")
-    trained = torch.load(med_flamingo_folder / PT)[EMBEDDED]
-    assert torch.equal(adapter.language_model.model.embed_tokens.weight, trained.bfloat16())
 
 
 @each_row(

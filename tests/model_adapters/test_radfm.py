@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from medtasks.model_adapters.base.batching import Encoded, pad_left
-from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.base.batching import Encoded, GenerationSettings, pad_left
 from medtasks.model_adapters.radfm.adapter import place_images
-from medtasks.model_adapters.radfm.network import axis_positions
+from medtasks.model_adapters.radfm.network import PositionTables
 
 from medtasks.errors import MedTasksError
 
@@ -51,7 +50,7 @@ def test_a_text_may_place_its_images_itself():
     )
     assert place_images(f"a{block}b", 1, 2, "front") == f"a{block}b"
     assert place_images("ab", 0, 2, "front") == "ab"
-    with pytest.raises(MedTasksError, match="2 marks <image> for 1 images"):
+    with pytest.raises(MedTasksError, match="2 image marks for 1 images"):
         place_images("<image> <image>", 1, 2, "front")
     with pytest.raises(MedTasksError, match="do not fit its 1 images of 2 slots"):
         place_images("<image0><image1><image2>", 1, 2, "front")
@@ -65,7 +64,7 @@ def test_too_long_a_prompt_loses_its_end_once_reported(radfm_folder, model, log)
     short, whole = adapter(radfm_folder, max_length=40), model.encode(text, [noise()])
     assert len(whole.ids) > 60
     assert [short.encode(text, [noise()]).ids for _ in range(2)] == [whole.ids[:40]] * 2
-    assert sum("its end was cut off" in line for line in log) == 1
+    assert sum("is cut off" in line for line in log) == 1
     pair, full = (a.encode_pair(text, " no nodule", [noise()]) for a in (short, model))
     assert pair.tokens == full.tokens
     assert len(pair.sequence.ids) == 40
@@ -88,10 +87,12 @@ def test_decoding_leaves_out_unknown_control_and_slot_ids(model):
 
 
 def test_a_picture_has_the_last_depth_position(model, copied, radfm_state):
-    assert axis_positions(1, 128).tolist() == [127]
-    assert axis_positions(16, 128).tolist() == list(range(7, 128, 8))
+    tables = PositionTables(128, 4, 128, 3)
+    rows, _, depths = tables(16, 1, 1).unbind(-1)
+    assert torch.equal(rows, tables.row_embed.weight[7::8, 0])
+    assert torch.equal(depths, tables.dep_embed.weight[127].expand(16))
     with pytest.raises(ValueError, match="5 patches along an axis that has positions for 4"):
-        axis_positions(5, 4)
+        tables(1, 5, 1)
     pixels = model.encode("", [noise()]).pixels
     before = model.image_features(pixels)
     depth = f"{V}pos_embedding.dep_embed.weight"
@@ -146,23 +147,6 @@ def test_batches_score_like_a_plain_forward_pass(model):
         expected = -sum(row[token].item() for row, token in zip(rows, ids[-pair.tokens :], strict=True))
         assert [score.total for score in scores] == pytest.approx([expected] * 2, abs=1e-4)
         assert {score.greedy for score in scores} == {rows.argmax(-1).tolist() == list(ids[-pair.tokens :])}
-
-
-def plain_greedy(model, prompt, count):
-    ids = list(prompt.ids)
-    for _ in range(count):
-        token = int(plain_logits(model, ids, prompt.pixels)[-1].argmax())
-        if token in (1, 2):
-            break
-        ids.append(token)
-    return model.decode(ids[len(prompt.ids) :]).strip()
-
-
-def test_batches_generate_like_single_prompts(model):
-    prompts = [model.encode(text, images) for text, images in mixed_prompts(model)]
-    expected = [plain_greedy(model, prompt, 8) for prompt in prompts]
-    assert len(set(expected)) > 1
-    assert model.generate_batch(prompts, GenerationSettings(8), 0) == expected
 
 
 @each_row("stop", [1, 2])

@@ -13,7 +13,6 @@ from medtasks.model_adapters.vlm_server.adapter import VlmServer
 from medtasks.running.recipes import SERVER_MODEL, recipe, recipes
 
 from ..tables import each_row
-from . import tiny_hf_models
 from .toys import SPLIT, TASK, instances, noise
 
 CLASSES = {
@@ -30,9 +29,8 @@ SERVED = [name for name, one in recipes().items() if "server" in one.backends]
 
 
 @pytest.fixture(scope="session")
-def twin(tmp_path_factory, llava_med_folder, radfm_folder, med_flamingo_folder):
+def twin(tiny_checkpoint, llava_med_folder, radfm_folder, med_flamingo_folder):
     """What stands in for a recipe's weights: the arguments that name a tiny checkpoint of the same class."""
-    built = {}
     own = {
         "llava_med": {"pretrained": llava_med_folder, "vision_tower": llava_med_folder.parent / "clip"},
         "radfm": {"pretrained": radfm_folder},
@@ -46,10 +44,7 @@ def twin(tmp_path_factory, llava_med_folder, radfm_folder, med_flamingo_folder):
     def get(one):
         if one.hf.model in own:
             return own[one.hf.model]
-        name = CLASSES[one.fact("class")]
-        if name not in built:
-            built[name] = tiny_hf_models.build(name, tmp_path_factory.mktemp("twins") / name)
-        return {"pretrained": built[name]}
+        return {"pretrained": tiny_checkpoint(CLASSES[one.fact("class")])}
 
     return get
 

@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import threading
 
 import pytest
 from medtasks.model_adapters.vlm_server import VlmServer
@@ -12,7 +11,7 @@ from medtasks.model_adapters.vlm_server.messages import data_url
 from medtasks.errors import MedTasksError
 
 from ..tables import each_row
-from .served_model import CHAT, GENERATE, IMAGE_ID, SPECIAL, TOKENIZE
+from .served_model import GENERATE, IMAGE_ID, SPECIAL, TOKENIZE
 from .toys import SPLIT, TASK, instances, noise
 
 LETTERS, SENTENCES = ("A", "B"), (" yes", " no", " a small one")
@@ -88,26 +87,6 @@ def test_letters_cost_one_request_per_question(served):
     assert len(server.bodies()) == 3 + 3 + (len(docs) - 2)
     assert not server.bodies(TOKENIZE)
     assert all(body["logprob_token_ids"] == [*map(ord, LETTERS)] for body in server.bodies()[6:])
-
-
-def test_questions_wait_for_others_only_where_they_learn_from_them(served):
-    """What stands before an answer differs between these questions, so that none tells what another's options are."""
-    under_way, four = set(), threading.Event()
-
-    def held(handler, path, body):
-        """Answer the other questions once four of them are asked at the same time."""
-        question = body["messages"][0]["content"]
-        if question not in (docs[0]["question"], docs[1]["question"]):  # from which the others learn
-            under_way.add(question)
-            four.set() if len(under_way) == 4 else None
-            assert four.wait(300)
-        return False
-
-    server = served(template="short", before=held)
-    docs = [{"question": f"Is it {end}", "images": [], "options": LETTERS} for end in "qwertzuiop"]
-    docs[0]["options"] = (" yes",)
-    assert_right(server, docs, scores(adapter_for(server, docs), docs))
-    assert four.is_set()
 
 
 def test_letters_that_are_likeliest(served):
@@ -223,49 +202,6 @@ def test_without_the_rendered_text_merging_options_are_refused(served):
     assert [math.isnan(one["sum"]) for one in found] == [True, False] * len(docs)
 
 
-def _first_scored(answer, change):
-    for place in answer["prompt_logprobs"] or []:
-        for entry in (place or {}).values():
-            change(entry)
-    for place in (answer["choices"][0].get("logprobs") or {}).get("content", []):
-        for entry in [place, *place["top_logprobs"]]:
-            change(entry)
-
-
-DAMAGES = {
-    "minus infinity": lambda answer: _first_scored(answer, lambda entry: entry.update(logprob=-9999.0)),
-    "no number": lambda answer: _first_scored(answer, lambda entry: entry.update(logprob=float("nan"))),
-    "a probability": lambda answer: _first_scored(answer, lambda entry: entry.update(logprob=0.5)),
-    "a text": lambda answer: _first_scored(answer, lambda entry: entry.update(logprob="-1")),
-    "another model": lambda answer: answer.update(model="other"),
-    "two choices": lambda answer: answer.update(choices=answer["choices"] * 2),
-    "no choice": lambda answer: answer.update(choices=[]),
-    "one entry less": lambda answer: answer["prompt_logprobs"] and answer["prompt_logprobs"].pop(),
-    "other tokens": lambda answer: answer["prompt_logprobs"] and answer["prompt_logprobs"].reverse(),
-    "another count": lambda answer: answer["usage"].update(prompt_tokens=3),
-    "another beginning": lambda answer: answer["prompt_token_ids"].__setitem__(0, len(answer["prompt_token_ids"])),
-    "another text": lambda answer: answer.update(prompt_text=f"x{len(answer['prompt_token_ids'])}"),
-}
-
-
-@each_row("damage", DAMAGES)
-def test_answers_that_are_no_scores(served, damage):
-    """A failure is never a number, whether it stops the run or the sample."""
-
-    def change(path, body, answer):
-        if path == CHAT:
-            DAMAGES[damage](answer)
-        return answer
-
-    server, docs = served(change=change), docs_with(*LETTERS)
-    try:
-        found = scores(adapter_for(server, docs), docs)
-    except MedTasksError as error:
-        assert error.__class__.__name__ == "LikelihoodsMissing"  # noqa: PT017  # both ends are right
-    else:
-        assert all(math.isnan(one["sum"]) for one in found)
-
-
 def test_token_ids_of_which_the_server_makes_others(served):
     """Such as placeholders that it expands although they were expanded: scores of another prompt."""
 
@@ -286,7 +222,9 @@ def test_next_tokens_of_another_model_are_noticed(served):
 
     def change(path, body, answer):
         if body.get("logprob_token_ids"):
-            _first_scored(answer, lambda entry: entry.update(logprob=entry["logprob"] / 2))
+            (place,) = answer["choices"][0]["logprobs"]["content"]
+            for entry in [place, *place["top_logprobs"]]:
+                entry["logprob"] /= 2
         return answer
 
     server, docs = served(change=change), docs_with(*LETTERS, count=6)

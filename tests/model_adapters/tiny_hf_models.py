@@ -5,12 +5,16 @@ code that loads them are the published ones. Matrices are drawn larger than usua
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers as hf
+from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from .toys import Doc
 
 CORPUS = [
     "Is the left lung clear? Answer: yes",
@@ -301,3 +305,29 @@ def build(name: str, folder: Path) -> Path:
         torch.manual_seed(0)
         BUILDERS[name](folder)
     return folder
+
+
+def plain_inputs(processor: Any, text: str, images: Sequence[Image.Image]) -> dict[str, Any]:
+    """One unpadded sample."""
+    pixels = {"images": [[image.convert("RGB") for image in images]]} if images else {}
+    starts = text.startswith(processor.tokenizer.bos_token)
+    inputs = processor(text=[text], **pixels, add_special_tokens=not starts, return_tensors="pt")
+    return {key: value for key, value in inputs.items() if key != "labels"}
+
+
+def plain_scores(
+    model: Any, processor: Any, text_of: Callable[[Doc], str], docs: Sequence[Doc], options: Sequence[str]
+) -> list[tuple[float, bool]]:
+    """Mean losses and greedy flags after prompts: no padding, no batch, no cache and no part of the adapter."""
+    scores = []
+    for doc in docs:
+        context = plain_inputs(processor, text_of(doc), doc["images"])["input_ids"][0].tolist()
+        for option in options:
+            inputs = plain_inputs(processor, text_of(doc) + option, doc["images"])
+            ids = inputs["input_ids"][0].tolist()
+            assert ids[: len(context)] == context
+            with torch.no_grad():
+                logs = model(**inputs).logits[0].double().log_softmax(-1)[len(context) - 1 : -1]
+            losses = [-row[token].item() for row, token in zip(logs, ids[len(context) :], strict=True)]
+            scores.append((sum(losses) / len(losses), logs.argmax(-1).tolist() == ids[len(context) :]))
+    return scores

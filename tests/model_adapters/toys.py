@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import sentencepiece
 import torch
 from lmms_eval.api.instance import Instance
-from medtasks.model_adapters.base.batching import Continuation, Encoded
-from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.base.batching import Continuation, Encoded, GenerationSettings
 from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 from safetensors.torch import save_file
@@ -106,6 +106,11 @@ class Counting:
 
 class CountingTiny(Counting, MedTasksTiny):  # type: ignore[misc]  # installed under a name that mypy does not know
     pass
+
+
+def assert_pairs(got: Sequence[tuple[float, bool]], expected: Sequence[tuple[float, bool]], tolerance: float) -> None:
+    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=tolerance)
+    assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
 
 
 def write_tokenizer(folder: Path, lines: Iterable[str], vocabulary: int, **more: Any) -> int:

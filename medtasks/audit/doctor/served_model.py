@@ -19,7 +19,7 @@ from medtasks.audit.doctor.check_results import MODEL, CheckResult, Scope, State
 from medtasks.errors import MedTasksError, ModelRefused, listed
 from medtasks.lmms.remote_models import Destination, credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
-from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.base.batching import GenerationSettings
 from medtasks.model_adapters.vlm_server import VlmServer
 from medtasks.model_adapters.vlm_server.messages import ServedPrompt
 from medtasks.model_adapters.vlm_server.server_client import (

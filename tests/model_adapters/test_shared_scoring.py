@@ -1,4 +1,4 @@
-"""Questions on one image share the pass over it and score as if each had its own."""
+"""Passes that options and questions share: they score as if each had its own, and are kept for the run."""
 
 import random
 
@@ -6,9 +6,9 @@ import datasets
 import pytest
 import torch
 from medtasks.model_adapters.base import shared_scoring
-from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.base.batching import BoundedCache, Encoded, content_key, image_keys
 from medtasks.model_adapters.base.requests import image_names, read_requests
-from medtasks.model_adapters.base.shared_scoring import find_cuts, words_of
+from medtasks.model_adapters.base.shared_scoring import cut_places, find_cuts, words_of
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.radfm import RadFM
 from medtasks.model_adapters.tiny import IMAGE_TOKENS, MedTasksTiny
@@ -17,8 +17,7 @@ from PIL import Image
 from ..tables import each_row
 from .golden import GOLDEN, recorded, without_record
 from .med_flamingo_toy import adapter_from
-from .test_prefix_sharing import Merging, Passes
-from .toys import SPLIT, TASK, noise
+from .toys import SPLIT, TASK, assert_pairs, noise
 
 OPTIONS = ("x", " clear", " a large effusion in the left lung")
 LONG = "look at the left and the right lung, at the heart and at every bone, and say what you find there: "
@@ -86,6 +85,74 @@ def assert_alike(got, expected, tolerance):
     assert [(score.tokens, score.greedy) for score in got] == [(score.tokens, score.greedy) for score in expected]
 
 
+FIVE = ("x", " clear", " a large effusion in the left lung", " no", "y")
+
+
+class Passes:
+    """Notes the calls of a language model."""
+
+    def __init__(self, bench, monkeypatch):
+        self.rows, self.columns, self.cached, self.logits = [], [], [], []
+        self._inner = bench.adapter.language_model.forward
+        monkeypatch.setattr(bench.adapter.language_model, "forward", self)
+
+    def __call__(self, **given):
+        ids = given.get("input_ids")
+        shape = (given["inputs_embeds"] if ids is None else ids).shape
+        self.rows.append(shape[0])
+        self.columns.append(shape[1])
+        self.cached.append(given.get("past_key_values") is not None)
+        output = self._inner(**given)
+        self.logits.append(tuple(output.logits.shape))
+        return output
+
+
+def losses(bench, requests):
+    return [loss for loss, _ in bench.adapter.loglikelihood(requests)]
+
+
+# ---- options ----
+
+
+def test_greedy_flags_agree_for_options_the_model_would_say(new_bench, bench):
+    replies = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=6))
+    doc_id = next(number for number, reply in enumerate(replies) if len(reply) == 6)
+    said = replies[doc_id]
+    options = (said, said[:3], said[0], said[:-1] + "~", "~" + said[1:], said[:2] + "~" + said[3:])
+    pairs = bench.adapter.loglikelihood(bench.scoring(options, [doc_id]))
+    assert [greedy for _, greedy in pairs] == [True, True, True, False, False, False]
+
+
+def test_the_prompt_is_run_once_however_many_options_it_has(new_bench, monkeypatch):
+    bench = new_bench(batch_size=1)
+    passes = Passes(bench, monkeypatch)
+    bench.adapter.loglikelihood(bench.scoring(FIVE, [0, 1]))
+    assert passes.cached == [False, True] * 2
+    assert passes.rows == [1, 3] * 2, "one prompt, then the options of more than one token"
+    assert passes.columns[1::2] == [len(FIVE[2]) - 1] * 2
+
+
+def test_equal_prompts_with_other_images_share_nothing(new_bench, docs, monkeypatch):
+    monkeypatch.setattr(shared_scoring, "OWN_LENGTH", 64)
+    twins = [{**docs[number], "question": "Is it clear?"} for number in (0, 1, 0)]
+    bench, apart = (new_bench(docs=twins, batch_size=12, prefix_cache=shared) for shared in (True, False))
+    passes = Passes(bench, monkeypatch)
+    got = losses(bench, bench.scoring(FIVE))
+    assert passes.rows[0] == 2, "two different images, one of them in two documents"
+    assert got == pytest.approx(losses(apart, apart.scoring(FIVE)), abs=1e-9)
+    assert abs(got[0] - got[len(FIVE)]) > 1e-6
+
+
+class Merging(MedTasksTiny):
+    """Its tokenizer makes one token of a question mark and an x."""
+
+    def encode(self, text, images, reply=""):
+        return super().encode((text + reply).replace("?x", "\t"), images)
+
+
+# ---- questions on one image ----
+
+
 @each_row("name", MIXES)
 @each_row("seed", range(3))
 def test_scores_are_those_of_one_pass_per_option(bench, name, seed, monkeypatch):
@@ -114,15 +181,6 @@ def test_an_image_is_run_once_however_many_questions_it_has(bench, monkeypatch):
     assert passes.columns == [1 + IMAGE_TOKENS, 1 + IMAGE_TOKENS, len("what is seen?"), longest - 1]
     assert passes.cached == [True] * 4
     assert [columns for _, columns, _ in passes.logits] == [1, longest - 1], "none over the prompts"
-
-
-def test_the_switch_turns_it_off(new_bench, monkeypatch):
-    bench = new_bench(prefix_cache=False)
-    items = items_of(bench.adapter, MIXES["one image"])
-    passes = Passes(bench, monkeypatch)
-    got, cut = cuts_in(bench.adapter, items, monkeypatch)
-    assert (cut, passes.rows, passes.cached) == (0, [len(items)], [False])
-    assert_alike(got, alone(bench.adapter, items), 1e-9)
 
 
 def test_a_model_that_names_no_spans_shares_prompts_only(bench, monkeypatch):
@@ -183,6 +241,153 @@ def test_a_prompt_without_one_span_per_image_is_read_whole():
     for broken in ([(2, 10)], [(10, 30), (2, 10)], [(2, 10), (20, 50)], [(2, 20), (10, 30)]):
         assert words_of(prompt, broken) is None
         assert find_cuts([prompt], lambda _, spans=broken: spans) == {}
+
+
+# ---- prefixes kept for the run ----
+
+
+EXAMPLES = 1 + 2 * IMAGE_TOKENS
+"""Where the last of three images starts in the tiny model's prompts, which put all images first."""
+
+
+def visual(doc):
+    return [scan(number) for number in doc["images"]]
+
+
+@pytest.fixture(scope="module")
+def few_shot():
+    """Questions after the same two examples, on three images, and others with examples and images of their own."""
+    texts = ("is it?", "is it clear?", LONG, "where?", "a?")
+    docs = [{"question": text, "images": [8, 9, image]} for text in texts for image in (0, 1, 2)]
+    docs += [{"question": text, "images": [image]} for text in texts[:3] for image in (0, 3)]
+    return [*docs, {"question": LONG, "images": []}, {"question": "is it?", "images": [9, 8, 0]}]
+
+
+@pytest.fixture(scope="module")
+def unshared(few_shot, new_bench):
+    bench = new_bench(docs=few_shot, prefix_cache=False, batch_size=1)
+    return bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
+
+
+@each_row("seed", range(6))
+def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(new_bench, few_shot, unshared, seed):
+    draw = random.Random(seed)
+    bench = new_bench(docs=few_shot, batch_size=draw.choice((1, 2, 5, 16, 100)))
+    bench.adapter._prefixes = BoundedCache(draw.choice((0, 2**16, 2**18, 2**30)))
+    for _ in range(2):
+        order = draw.sample(range(len(few_shot)), draw.randint(1, len(few_shot)))
+        got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, order, visual))
+        expected = [unshared[at * len(OPTIONS) + number] for at in order for number in range(len(OPTIONS))]
+        assert_pairs(got, expected, 1e-9)
+        assert bench.adapter._prefixes.used <= bench.adapter._prefixes._limit
+
+
+@each_row("size", [1, 5, 16])
+def test_what_is_kept_does_not_change_the_last_bit(new_bench, few_shot, size):
+    """A run that was killed goes on with nothing kept, and has to end like an undisturbed one."""
+    kept, forgetful = (new_bench(docs=few_shot, batch_size=size, prefix_cache_mb=limit) for limit in (512, 0))
+    got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS, visual=visual)) for one in (kept, forgetful))
+    assert got == expected
+    assert kept.adapter.loglikelihood(kept.scoring(OPTIONS, visual=visual)) == expected
+    assert kept.adapter._prefixes.used > 0
+    assert forgetful.adapter._prefixes.used == 0
+
+
+@each_row("size", [1, 4, 100])
+def test_examples_and_images_are_read_once_in_a_run(new_bench, few_shot, size, monkeypatch):
+    bench = new_bench(docs=few_shot[:15], batch_size=size)
+    spied = Passes(bench, monkeypatch)
+    for _ in range(2):
+        bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
+    passes = list(zip(spied.rows, spied.columns, strict=True))
+    assert passes.count((1, EXAMPLES)) == 1, "the examples"
+    assert passes.count((1, IMAGE_TOKENS)) == 3, "each image, behind them"
+
+
+def test_a_failing_pass_leaves_all_memory_to_the_next(new_bench, few_shot, monkeypatch):
+    bench = new_bench(docs=few_shot)
+    bench.adapter.score_batch(items_of(bench.adapter, [("is it?", [0], ("x",))]))
+    assert bench.adapter._prefixes.used > 0
+    monkeypatch.setattr(shared_scoring, "suffixes_of", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        bench.adapter.score_batch(items_of(bench.adapter, [("is it?", [0], ("x",))]))
+    assert bench.adapter._prefixes.used == 0
+    bench.adapter.clean()
+
+
+@each_row("window, kept", [(4096, True), (40, False)])
+def test_a_model_with_a_window_shares_prefixes_that_lie_well_within_it(new_bench, few_shot, monkeypatch, window, kept):
+    adapter = new_bench(docs=few_shot).adapter
+    items = items_of(adapter, [("is it?", [0], OPTIONS)])
+    expected = alone(adapter, items)
+    monkeypatch.setattr(adapter.language_model.config, "layer_types", ["full_attention", "sliding_attention"], False)
+    monkeypatch.setattr(adapter.language_model.config, "sliding_window", window, False)
+    assert_alike(adapter.score_batch(items), expected, 1e-9)
+    assert (adapter._prefixes.used > 0) == kept
+
+
+@each_row("size", [1, 4, 100])
+@each_row("mode, lengths", [("preceding", 1), ("following", 3)])
+def test_golden_med_flamingo_reads_the_examples_once(mode, lengths, size, monkeypatch):
+    cases, image_of = cases_and_images("med_flamingo")
+    adapter = adapter_from(GOLDEN / "med_flamingo", media_attention=mode)
+    shots = next(case["prompt"] for case in cases if case["id"] == "two_shot")
+    shots = shots[: shots.rindex("<image>")]
+    texts = [f"{shots}<image> Question: {text} Answer:" for text in ("Is it?", "Is there an effusion?", "Where?")]
+    items = items_of(adapter, [(text, [0, 1, number], ANSWERS) for text in texts for number in (2, 3)], image_of)
+    got = []
+    for start in range(0, len(items), size * len(ANSWERS)):
+        got += adapter.score_batch(items[start : start + size * len(ANSWERS)])
+    assert_alike(got, alone(adapter, items), 1e-4)
+    # Where text looks ahead, what stands before an image is read with it: once per image, behind the examples.
+    assert len(adapter._prefixes._values) == lengths
+
+
+# ---- where a prompt is cut ----
+
+
+@each_row(
+    "spans, length, places",
+    [
+        ([], 100, ()),
+        ([(1, 65)], 200, (65,)),
+        ([(1, 63)], 200, ()),  # short
+        ([(1, 65)], 65, ()),  # nothing follows
+        ([(1, 65)], 261, ()),  # little beside what follows
+        ([(15, 90)], 100, (90,)),
+        ([(16, 90)], 100, ()),  # behind a text of its own
+        ([(1, 50), (50, 99)], 120, (99,)),
+        ([(1, 70), (80, 150)], 200, (80, 150)),
+        ([(1, 70), (80, 81)], 120, (80,)),  # a mark alone is not worth a pass
+        ([(0, 0)], 100, ()),
+        ([(0, 0), (70, 170)], 200, (70, 170)),
+    ],
+)
+def test_places_where_a_prompt_is_cut(spans, length, places, monkeypatch):
+    monkeypatch.setattr(shared_scoring, "OWN_LENGTH", 64)
+    assert cut_places(spans, length) == places
+
+
+# ---- keys of images ----
+
+
+def test_keys_are_those_of_single_images_and_follow_a_change():
+    pixels = torch.arange(12.0).reshape(2, 6)
+    assert image_keys(pixels) == (content_key(pixels[:1]), content_key(pixels[1:]))
+    assert image_keys(None) == ()
+    before = image_keys(pixels)
+    pixels[1, 0] = 100
+    assert image_keys(pixels) == (before[0], content_key(pixels[1:]))
+
+
+def test_an_image_is_prepared_once_for_all_options(new_bench, few_shot, monkeypatch):
+    bench, seen = new_bench(docs=few_shot), []
+    prepared = bench.adapter.prepared
+    monkeypatch.setattr(
+        bench.adapter, "prepared", lambda images, make: prepared(images, lambda given: (seen.append(1), make(given))[1])
+    )
+    bench.adapter.loglikelihood(bench.scoring(OPTIONS, [15, 0], visual))
+    assert len(seen) == 2
 
 
 # ---- the published models ----
