@@ -6,17 +6,15 @@ import getpass
 import re
 import signal
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from medtasks.audit.tables import NOT_DEFINED, number_table
+from medtasks.audit.tables import number_table
 from medtasks.cli.data import report_prepared
-from medtasks.cli.options import JsonFile
-from medtasks.cli.output import print_state_of_data, say, say_columns, write_json
+from medtasks.cli.output import say, say_columns
 from medtasks.cli.output import show as print_table
 from medtasks.curate.drafts import DraftOutcome, check_not_all_failed, open_llm, read_drafts, tally
 from medtasks.curate.hallucination.hallucination_questions import (
@@ -26,22 +24,20 @@ from medtasks.curate.hallucination.hallucination_questions import (
     made_study,
     planned_study,
 )
-from medtasks.curate.pairs.pair_drafts import categorize, draft_pairs, found_categories, given_categories
-from medtasks.curate.pairs.patterns import (
-    FILE,
-    PairState,
-    find_patterns,
+from medtasks.curate.pairs.pair_drafts import (
+    FAILURE_MODES,
+    categorize,
+    draft_pairs,
+    found_categories,
+    given_categories,
     pairs_of_study,
     published_pairs,
-    read_models,
     write_failure_modes,
 )
 from medtasks.curate.review.reviewer_agreement import DISAGREED, balanced, yes_no
 from medtasks.curate.review.reviews import HIGHEST, LOWEST, PASSING, current, opened, read_reviews
 from medtasks.curate.study import StudyKind, checked_name, read_images, read_pairs, read_study
 from medtasks.data.catalogue import MEDICONFUSION, Access
-from medtasks.data.dataset_lookup import provenance
-from medtasks.data.privacy import hidden_id, is_private
 from medtasks.errors import MedTasksError
 from medtasks.judges.judge_client import Judge
 
@@ -308,67 +304,18 @@ def publish(
 @app.command()
 def patterns(
     name: Annotated[str, Argument(metavar="STUDY|mediconfusion", help="Folder of a study of pairs, or mediconfusion.")],
-    results: Annotated[
-        list[Path] | None,
-        Option(metavar="RUN", help="Run, or samples file, of a task with these pairs; repeat for each model."),
-    ] = None,
-    published_as: Annotated[
-        str | None, Option("--as", help="With --results: name under which the study was published, if not its own.")
-    ] = None,
     source: Annotated[Path | None, Option(metavar="FOLDER", help="Folder with MediConfusion's dataset.json.")] = None,
-    file: Annotated[Path | None, Option("--out", metavar="FILE", help=f"File to write. Default: STUDY/{FILE}.")] = None,
+    file: Annotated[
+        Path | None, Option("--out", metavar="FILE", help=f"File to write. Default: STUDY/{FAILURE_MODES}.")
+    ] = None,
     max_requests: MaxRequests = None,
-    top: Annotated[int, Option(min=0, help="With --results: number of pairs to show; --json holds all.")] = 20,
-    json_file: JsonFile = None,
 ) -> None:
-    """Describe what confuses models: in words by an LLM that reads captions and questions, or by --results in numbers.
-
-    Without --results, the LLM of MEDTASKS_JUDGE_* sees 100 pairs at a time and names failure modes. With --results,
-    tables show which pairs confuse which models, and whether similarity predicts it.
-    """
+    """Let the LLM of MEDTASKS_JUDGE_* name failure modes from captions and questions, 100 pairs at a time."""
     published = name == MEDICONFUSION.name and not Path(name, "study.json").exists()
-    benchmark = published_pairs(source) if published else pairs_of_study(Path(name))
-    if not results:
-        if json_file:
-            raise MedTasksError("--json shows results of models; name runs with --results")
-        path = file or Path(FILE if published else Path(name) / FILE)
-        counts = write_failure_modes(benchmark, open_llm(benchmark.study, max_requests), path)
-        say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
-        return
-    pairs = {pair_id: item.pair for pair_id, item in benchmark.pairs.items()}
-    dataset = published_as or benchmark.study.name
-    models, causes = read_models(dataset, pairs, results)
-    summary = find_patterns(dataset, pairs, models)
-    write_json(json_file, summary)
-    _print_patterns(summary, top)
-    for task, cause in causes.items():
-        say(f"Left out: {task}: {cause}")
-
-
-def _print_patterns(patterns: Mapping[str, Any], top: int) -> None:
-    name, models = patterns["name"], patterns["models"]
-    for letter, model in models.items():
-        say(f"{letter}: {model['model']}, {model['task']} ({model['rule']}), {model['run']}")
-    say("")
-    rows: list[tuple[str, ...]] = [("pairs", *models)]
-    rows += [(state, *(str(model["pairs"][state]) for model in models.values())) for state in PairState]
-    say_columns(rows)
-    if first := patterns["pairs"][:top]:
-        say(f"\nMost confusing {len(first)} of {len(patterns['pairs'])} pairs:")
-        rows = [("pair", "gap", *models)]
-        for pair in first:
-            pair_name = hidden_id("pair", pair["pair_id"]) if is_private(name) else pair["pair_id"]
-            rows.append((pair_name, f"{pair['gap']:.3f}", *pair["states"].values()))
-        say_columns(rows)
-    say("\nRank correlation with similarity, 95 % interval; positive: higher with more similarity")
-    rows = [("model", "of", "with", "pairs", "clusters", "correlation", "interval")]
-    for each in patterns["associations"]:
-        ends = NOT_DEFINED if each["low"] is None else f"{each['low']:+.2f} to {each['high']:+.2f}"
-        value = NOT_DEFINED if each["correlation"] is None else f"{each['correlation']:+.2f}"
-        about = (each["model"], each["outcome"], each["by"], str(each["pairs"]), str(each["clusters"]))
-        rows.append((*about, value, ends))
-    say_columns(rows)
-    print_state_of_data({name: provenance(name)})
+    study, blocks = published_pairs(source) if published else pairs_of_study(Path(name))
+    path = file or Path(FAILURE_MODES if published else Path(name) / FAILURE_MODES)
+    counts = write_failure_modes(study.name, blocks, open_llm(study, max_requests), path)
+    say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
 
 
 @app.command()
