@@ -93,14 +93,15 @@ def pairs(
 
     encoders, limits = (encoder or MEDICAL, general_encoder or GENERAL), Limits(sim_med, sim_gen)
     options = PairOptions(*encoders, limits, sample, seed, per_image, keep_near_duplicates)
-    made = make_pair_study(images, out, checked_name(name or out.absolute().name), access, options, batch_size, device)
-    if made.listed.unused:
-        say(f"Keys of {images.name} that are not used: {', '.join(made.listed.unused)}")
-    if made.pairs is None:
+    chosen = checked_name(name or out.absolute().name)
+    study, confusing, unused = make_pair_study(images, out, chosen, access, options, batch_size, device)
+    if unused:
+        say(f"Keys of {images.name} that are not used: {', '.join(unused)}")
+    if confusing is None:
         say(f"{out} exists already with the same settings; nothing was changed.")
-    elif made.pairs.more:
+    elif confusing.more:
         say(f"There are more than {MOST_PAIRS:,} confusing pairs; only those with the largest gaps were considered.")
-    counts = made.study.made_with["counts"]
+    counts = study.made_with["counts"]
     say_columns([(str(count), description) for description, count in counts.items()])
     say(f"Next: medtasks curate draft {out}")
     requests = counts["pairs chosen"] + len(read_images(out))

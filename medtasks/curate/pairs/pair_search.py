@@ -8,7 +8,7 @@ embeddings, rounded to six digits: they are kept in float16, which moves it in t
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -247,31 +247,6 @@ def best_per_image(pairs: ConfusingPairs, most: int) -> ConfusingPairs:
     return pairs.where(mask)
 
 
-@dataclass(frozen=True, slots=True)
-class ListedImage:
-    """One image of a list."""
-
-    image_id: str
-    file: Path  # absolute
-    caption: str
-    group: str | None = None  # patient, study or article
-    licence: str | None = None
-
-
-@dataclass(frozen=True)
-class ImageList:
-    """A list of images with captions."""
-
-    images: tuple[ListedImage, ...]  # by id, all with a caption and a file
-    left_out: Counter[str]  # number of other rows by reason
-    unused: tuple[str, ...] = ()  # unknown keys of its rows
-
-    @property
-    def digest(self) -> str:
-        """Sixteen hexadecimal digits that change with every row that counts; not with the pixels."""
-        return digest_of([(im.image_id, str(im.file), im.caption, im.group, im.licence) for im in self.images])[:16]
-
-
 @dataclass(frozen=True)
 class PairOptions:
     """Settings by which pairs are chosen."""
@@ -285,21 +260,15 @@ class PairOptions:
     keep_near_duplicates: bool = False
 
 
-@dataclass(frozen=True)
-class PairStudy:
-    """A study of pairs and how it came about."""
+def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[str]]:
+    """Read the images of a list that have a caption and a file; SourceError for one that holds fewer than two.
 
-    study: Study
-    listed: ImageList
-    pairs: ConfusingPairs | None  # None for a study that was there before
-
-
-def read_image_list(source: Path) -> ImageList:
-    """Read the images of a list that have a caption and a file; SourceError for one that holds fewer than two."""
+    Returns the images by id, without the digests of their files; the number of other rows by reason; and unknown keys.
+    """
     source = source.expanduser().absolute()
     if not source.is_file():
         raise SourceError(f"there is no file {source}; give a file of lines with {', '.join(KEYS[:3])}")
-    images: list[ListedImage] = []
+    images: list[StudyImage] = []
     left_out: Counter[str] = Counter()
     keys: set[str] = set()
     for row in list_rows(source, "id"):
@@ -316,27 +285,29 @@ def read_image_list(source: Path) -> ImageList:
         if file is None or not caption:
             left_out["without a caption" if file else "image file missing"] += 1
         else:
-            images.append(ListedImage(row.name("id"), file, caption, group, licence))
+            about = {"image_id": row.name("id"), "text": caption, "group": group, "licence": licence}
+            images.append(StudyImage(file=str(file), sha256="", **about))
     if keys and "caption" not in keys:
         raise SourceError(f'{source}: no line has a caption; add "caption": "..."{near_match("caption", keys)}')
     if len(images) < 2:
         why = "; ".join(f"{count} {reason}" for reason, count in sorted(left_out.items()))
         raise SourceError(f"{source} holds {len(images)} usable images{f' ({why})' if why else ''}; pairs need two")
     images.sort(key=lambda image: image.image_id)
-    return ImageList(tuple(images), left_out, tuple(sorted(keys.difference(KEYS))))
+    return images, left_out, sorted(keys.difference(KEYS))
 
 
 def make_pair_study(
     source: Path, folder: Path, name: str, access: Access, options: PairOptions, batch_size: int, device: str | None
-) -> PairStudy:
+) -> tuple[Study, ConfusingPairs | None, list[str]]:
     """Embed the images of a list, choose pairs, and write them to the folder of a study, unless it is there.
 
-    SourceError: the list cannot be used. MedTasksError: the folder holds a study that was made with something else, an
-    encoder cannot be used, or no pair is confusing.
+    Returns the study, its pairs (None if it was there before) and the list's unknown keys. SourceError: the list cannot
+    be used. MedTasksError: the folder holds a study that was made with something else, an encoder cannot be used, or no
+    pair is confusing.
     """
     if not (folder / STUDY).exists():
         check_own_folder(folder, source)
-    listed = read_image_list(source)
+    listed, left_out, unused = read_image_list(source)
     encoders = {
         "medical_encoder": open_encoder(options.medical_encoder, device),
         "general_encoder": open_encoder(options.general_encoder, device, "--general-encoder"),
@@ -349,47 +320,44 @@ def make_pair_study(
         "seed": options.seed,
         "per_image": options.per_image,
         "near_duplicates": "kept" if options.keep_near_duplicates else "left out",
-        "list": listed.digest,
+        # Of every row that counts, without its pixels.
+        "list": digest_of([(im.image_id, im.file, im.text, im.group, im.licence) for im in listed])[:16],
     }
     planned = Study(name=name, kind=StudyKind.PAIRS, access=access, source=str(source.absolute()), made_with=made_with)
     if existing := begun(folder, planned):
-        return PairStudy(existing, listed, None)
-    files = [image.file for image in listed.images]
+        return existing, None, unused
+    files = [Path(image.file) for image in listed]
     digests = file_digests(files)
     spaces = {role: embedded(files, digests, encoder, batch_size) for role, encoder in encoders.items()}
-    images, pairs, counts = _chosen_pairs(listed, spaces, options)
+    numbers, pairs, counts = _chosen_pairs(listed, left_out, spaces, options)
     dimensions = {role: {**made_with[role], "dimension": space.dimension} for role, space in spaces.items()}
     study = planned.model_copy(update={"made_with": {**made_with, **dimensions, "counts": counts}})
-    sha256 = dict(zip(files, digests, strict=True))
-    records = []
-    for image in (images[number] for number in np.unique(np.concatenate([pairs.first, pairs.second]))):
-        about = {"image_id": image.image_id, "group": image.group, "licence": image.licence, "text": image.caption}
-        records.append(StudyImage(file=str(image.file), sha256=sha256[image.file].hex(), **about))
-    write_lines(folder / IMAGES, records)
+    used = numbers[np.unique([pairs.first, pairs.second])].tolist()
+    write_lines(folder / IMAGES, [listed[at].model_copy(update={"sha256": digests[at].hex()}) for at in used])
     rows = zip(*(part.tolist() for part in (pairs.first, pairs.second, pairs.sim_med, pairs.sim_gen)), strict=True)
     width, chosen = len(str(len(pairs))), []
     for number, (first, second, sim_med, sim_gen) in enumerate(rows, 1):
-        ids = (images[first].image_id, images[second].image_id)
+        ids = (listed[numbers[first]].image_id, listed[numbers[second]].image_id)
         chosen.append(ImagePair(pair_id=f"pair_{number:0{width}d}", images=ids, sim_med=sim_med, sim_gen=sim_gen))
     write_lines(folder / PAIRS, chosen)
     study.write(folder)  # last, because it marks the folder as complete
-    return PairStudy(study, listed, pairs)
+    return study, pairs, unused
 
 
 def _chosen_pairs(
-    listed: ImageList, spaces: Mapping[str, Embedded], options: PairOptions
-) -> tuple[list[ListedImage], ConfusingPairs, dict[str, int]]:
-    """Return the images with both embeddings, the pairs chosen among them, and the counts for the study's record."""
+    listed: Sequence[StudyImage], left_out: Counter[str], spaces: Mapping[str, Embedded], options: PairOptions
+) -> tuple[Numbers, ConfusingPairs, dict[str, int]]:
+    """Return the numbers of images with both embeddings, the pairs chosen among them, and the study's counts."""
     medical, general = spaces.values()
     in_both = np.intersect1d(medical.kept, general.kept)
-    images = [listed.images[number] for number in in_both]
+    images = [listed[number] for number in in_both]
     counts = medical.left_out.copy()
     counts[UNUSABLE] = 0  # unreadable images are the same for both encoders, but each may fail on other images
-    counts[UNUSABLE] = len(listed.images) - len(images) - counts.total()
-    counts += listed.left_out
+    counts[UNUSABLE] = len(listed) - len(images) - counts.total()
+    counts += left_out
     if len(images) < 2:
         raise MedTasksError(
-            f"{len(images)} of {len(listed.images)} images have embeddings ({_listed(counts)}); pairs need two"
+            f"{len(images)} of {len(listed)} images have embeddings ({_listed(counts)}); pairs need two"
         )
     vectors = [space.vectors[np.searchsorted(space.kept, in_both)] for space in (medical, general)]
     numbers: dict[str | None, int] = {None: -1}
@@ -398,9 +366,10 @@ def _chosen_pairs(
     pairs = confusing
     counts["pairs of one group"] = confusing.of_one_group
     if not options.keep_near_duplicates:
-        hashes = hash_images([images[number].file for number in np.unique([pairs.first, pairs.second])])[0]
+        files = [Path(image.file) for image in images]
+        hashes = hash_images([files[number] for number in np.unique([pairs.first, pairs.second])])[0]
         unreadable = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
-        hashed = [(image.file, hashes.get(image.file, unreadable)) for image in images]
+        hashed = [(file, hashes.get(file, unreadable)) for file in files]
         same = np.array(near_pairs(hashed, zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)), bool)
         counts["pairs of near-duplicates"] = int(same.sum())
         pairs = pairs.where(~same)
@@ -411,8 +380,8 @@ def _chosen_pairs(
     if not len(pairs):
         usual = []
         for space in vectors:
-            one, other = np.random.default_rng(0).integers(0, len(space), (2, _TYPICAL))
-            cosines = Space(space).cosines(one[one != other], other[one != other])
+            first, second = np.random.default_rng(0).integers(0, len(space), (2, _TYPICAL))
+            cosines = Space(space).cosines(first[first != second], second[first != second])
             low, middle, high = np.quantile(cosines, (0.01, 0.5, 0.99))
             usual.append(f"{middle:.2f} in the middle and {low:.2f} to {high:.2f} for 98 % of them")
         raise MedTasksError(
@@ -422,7 +391,7 @@ def _chosen_pairs(
             f"{usual[1]}; change --sim-med or --sim-gen, the embeddings are kept"
         )
     totals = {"images compared": len(images), "pairs compared": confusing.compared, "pairs chosen": len(pairs)}
-    return images, pairs, {**totals, **counts}
+    return in_both, pairs, {**totals, **counts}
 
 
 def _listed(counts: Mapping[str, int]) -> str:
