@@ -18,11 +18,10 @@ from medtasks.cli.output import say, say_columns
 from medtasks.cli.output import show as print_table
 from medtasks.curate.drafts import DraftOutcome, check_not_all_failed, open_llm, read_drafts, tally
 from medtasks.curate.hallucination.hallucination_questions import (
-    Knowledge,
     draft_hallucination,
-    figures,
     made_study,
     planned_study,
+    prompt_for,
 )
 from medtasks.curate.pairs.pair_drafts import (
     FAILURE_MODES,
@@ -145,12 +144,13 @@ def hallucination(
 
     The LLM is an OpenAI-compatible endpoint, set like a judge: MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL.
     """
-    texts = Knowledge(tuple(knowledge or ()), passages)
-    planned = planned_study(reports, out, StudyKind(kind), name, access, texts)
+    texts = tuple(knowledge or ())
+    planned = planned_study(reports, out, StudyKind(kind), name, access, texts, passages)
     llm = open_llm(planned, max_requests)
     study = made_study(out, planned, texts)
     images = read_images(out).values()
-    prompts = ", ".join(f"{source} ({count})" for source, count in sorted(figures(study.kind, images).items()))
+    sources = Counter(prompt_for(study.kind, image).source for image in images)
+    prompts = ", ".join(f"{source} ({count})" for source, count in sorted(sources.items()))
     say(f"{study.name}: {study.kind}, {study.access}, {len(images)} images; asked by {prompts}")
     for reason, count in study.made_with["counts"].items():
         say(f"{count} left out: {reason}")
@@ -279,27 +279,26 @@ def publish(
     ] = False,
 ) -> None:
     """Make a dataset and tasks of the questions that passed review; repeat it after more reviews."""
-    from medtasks.curate.publishing import publish_study, shared_by_pairs
+    from medtasks.curate.publishing import publish_study
 
-    made = publish_study(
+    manifest, tasks, groups, sheet = publish_study(
         folder, min_score, name=name, wording=wording, balance=balance, allow_incomplete=allow_incomplete
     )
-    report_prepared(made.manifest)
-    sheet = made.sheet
+    report_prepared(manifest)
     left_out = ((reason, str(count)) for reason, count in sheet["left_out"].items())
     say_columns([(f"of {sheet['drafts']} drafts", "number"), ("published", str(sheet["published"])), *left_out])
     if DISAGREED in sheet["left_out"]:
         say("Where reviewers differ in the wording, choose one with --wording REVIEWER.")
     if sheet["labels"]:
         say("Right answers: " + ", ".join(f"{label} {count}" for label, count in sheet["labels"].items()))
-    if shared := shared_by_pairs(sheet["kind"], sheet["published"], sheet["clusters"]):
-        say(shared)
+    if sheet["kind"] == StudyKind.PAIRS and sheet["clusters"] < sheet["published"]:
+        say(sheet["caveats"][-1])  # that pairs share images or patients
     say(f"Datasheet: {folder / 'datasheet.md'}")
-    for task in (*made.tasks, *made.groups):
+    for task in (*tasks, *groups):
         say(f"  {task}")
-    if made.manifest.access == Access.CREDENTIALED:
+    if manifest.access == Access.CREDENTIALED:
         say("It is credentialed like its study: models and judges on other machines may not see it.")
-    say(f"Run it with 'lmms_eval --tasks {','.join(made.groups or made.tasks)}'")
+    say(f"Run it with 'lmms_eval --tasks {','.join(groups or tasks)}'")
 
 
 @app.command()

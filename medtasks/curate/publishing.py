@@ -121,16 +121,6 @@ class Publication:
     left_out: Mapping[str, int]  # drafts by reason
 
 
-@dataclass(frozen=True)
-class PublishedStudy:
-    """A published study."""
-
-    manifest: Manifest
-    tasks: tuple[str, ...]
-    groups: tuple[str, ...]
-    sheet: Mapping[str, Any]  # see :func:`datasheet`
-
-
 def publish_study(
     folder: Path,
     min_score: int,
@@ -139,8 +129,10 @@ def publish_study(
     wording: str | None = None,
     balance: bool = True,
     allow_incomplete: bool = False,
-) -> PublishedStudy:
+) -> tuple[Manifest, list[str], list[str], Mapping[str, Any]]:
     """Make the drafts whose questions all reach a score (1 to 10) a dataset and tasks, named after the study.
+
+    Returns the dataset's manifest, the names of tasks and of groups, and the :func:`datasheet`.
 
     ``wording`` is the reviewer whose words count if reviewers differ; ``balance`` leaves out the surplus of one label
     (hallucination studies).
@@ -171,7 +163,7 @@ def publish_study(
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
         copy = group_copy(model, group, [chosen + ending for ending in form.grouped], description)
         write_task_file(group, copy, _COMMAND)
-    return PublishedStudy(manifest, tuple(tasks), tuple(groups), sheet)
+    return manifest, list(tasks), list(groups), sheet
 
 
 def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool) -> Publication:
@@ -333,7 +325,8 @@ def datasheet(
         is_yes_no = {option.casefold() for option in draft.options} == {"yes", "no"}
         for answer in draft.answers if draft.options else ():
             labels[draft.options[ord(answer) - ord("A")] if is_yes_no else answer] += 1
-    shared = shared_by_pairs(study.kind, len(about.published), clusters)
+    shares = of_pairs and clusters < len(about.published)
+    shared = [_SHARED.format(len(about.published), clusters)] if shares else []
     words = [] if about.wording is None else ["--wording", about.wording]
     even = [] if about.balance else ["--no-balance"]
     return {
@@ -365,13 +358,8 @@ def datasheet(
         "labels": dict(sorted(labels.items())),
         "reviewers": [_reviewer(review, about) for review in about.reviews],
         "agreement": as_json(agreements(about.reviews, about.drafts, images)),
-        "caveats": [*_CAVEATS, *([_OF_PAIRS] if of_pairs else []), *([shared] if shared else [])],
+        "caveats": [*_CAVEATS, *([_OF_PAIRS] if of_pairs else []), *shared],
     }
-
-
-def shared_by_pairs(kind: str, published: int, clusters: int) -> str:
-    """Describe the effect on standard errors of pairs that share images or patients; empty if none do."""
-    return _SHARED.format(published, clusters) if kind == StudyKind.PAIRS and clusters < published else ""
 
 
 def _reviewer(review: Review, about: Publication) -> dict[str, Any]:

@@ -94,7 +94,8 @@ def test_from_a_list_to_a_study_and_again(medtasks, folder):
     assert f"about {90 + len(images)} requests to an LLM, one per pair and image; --per-image 1 makes fewer" in made.out
     assert {tuple(pair.images) for pair in pairs}.isdisjoint({("i00", "i03"), ("copy", "i05")})
     assert all(pair.sim_med >= 0.9 and pair.sim_gen <= 0.99 for pair in pairs)
-    assert [pair.gap for pair in pairs] == sorted((pair.gap for pair in pairs), reverse=True)
+    gaps = [pair.sim_med - pair.sim_gen for pair in pairs]
+    assert gaps == sorted(gaps, reverse=True)
     assert len({pair.pair_id for pair in pairs}) == len(pairs)
     assert images["i02"].text == "caption 2"
     assert study.made_with["medical_encoder"]["dimension"] == 3

@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from medtasks.curate.drafts import prompts_in
 from medtasks.curate.hallucination.hallucination_questions import PROMPTS, banned_phrases, with_form
 from medtasks.curate.pairs.pair_drafts import given_categories
@@ -63,8 +61,6 @@ def test_the_marks_of_a_prompt_are_replaced_and_those_in_captions_are_not():
     marks = ["**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**"]
     filled = prompt.filled({marks[0]: f"one {marks[1]}", marks[1]: "two"})
     assert f"Image1: one {marks[1]}\nImage2: two\nYour task" in filled
-    with pytest.raises(KeyError):
-        prompt.filled({"**CAPTION OF IMAGE 3**": ""})
     blocks = PAIR_PROMPTS["failure_modes"].with_blocks(
         [{"Pair 0": f"Pair {n}", "**IMAGE 1 CAPTION**": f"Pair 0 of {n}"} for n in (0, 1)]
     )

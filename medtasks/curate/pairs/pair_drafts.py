@@ -34,7 +34,6 @@ from medtasks.curate.drafts import (
     DraftOutcome,
     Job,
     ask,
-    category_request,
     draft_all,
     free_text,
     job_of,
@@ -246,13 +245,11 @@ def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]
             {"Caption 0": f"Caption {number}", "**IMAGE 0 CAPTION**": one_line(images[name].text)}
             for number, name in enumerate(sample)
         ]
-        answer = ask(llm, prompt, prompt.with_blocks(blocks), free_text)
-        if answer.value is None:
-            raise MedTasksError(
-                f"no categories were found: {answer.reason}; run it again, or give them with --categories"
-            )
-        names, label = headings(answer.value), llm.settings.label
-        record = FoundCategories(categories=names, reply=answer.value, captions=sample, llm=label, prompt=prompt.label)
+        reply, _, reason = ask(llm, prompt, prompt.with_blocks(blocks), free_text)
+        if reply is None:
+            raise MedTasksError(f"no categories were found: {reason}; run it again, or give them with --categories")
+        names, label = headings(reply), llm.settings.label
+        record = FoundCategories(categories=names, reply=reply, captions=sample, llm=label, prompt=prompt.label)
         write_private(path, record.model_dump_json(indent=1) + "\n")
     if len(record.categories) < 2:
         raise MedTasksError(
@@ -288,7 +285,7 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
 
     jobs: dict[str, Job] = {}
     for image in used:
-        request, values = category_request(image), {**marks, "**IMAGE CAPTION**": one_line(images[image].text)}
+        request, values = f"categories/{image}", {**marks, "**IMAGE CAPTION**": one_line(images[image].text)}
         jobs[request] = job_of(llm, request, prompt, values, read)
     return draft_all(folder, jobs, llm.settings.concurrency)
 
@@ -382,15 +379,15 @@ def write_failure_modes(name: str, pairs: Blocks, llm: Judge, path: Path) -> Cou
     ]
     with ThreadPoolExecutor(llm.settings.concurrency) as workers:
         replies = list(workers.map(lambda request: ask(llm, prompt, request, free_text), requests))
-    counts = Counter(reply.outcome for reply in replies)
+    counts = Counter(outcome for _, outcome, _ in replies)
     if not counts[DraftOutcome.DRAFTED]:
-        raise MedTasksError(f"the LLM named no failure modes: {replies[-1].reason}; nothing was written")
+        raise MedTasksError(f"the LLM named no failure modes: {replies[-1][2]}; nothing was written")
     heading = f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
     texts = [f"# Failure modes of {name}\n\n{heading}"]
-    for part, reply in zip(parts, replies, strict=True):
+    for part, (reply, _, reason) in zip(parts, replies, strict=True):
         sent = ", ".join(f"{number}: {pair_id}" for number, pair_id in enumerate(part))
         texts.append(f"## {len(part)} pairs, {part[0]} to {part[-1]}")
-        texts.append(reply.value or f"No reply: {reply.reason}.")
+        texts.append(reply or f"No reply: {reason}.")
         texts.append(f"Pairs by their number in the prompt: {sent}")
     write_private(path, "\n\n".join(texts) + "\n")
     return counts

@@ -1,14 +1,14 @@
 import json
 import sys
+from collections import Counter
 
 import pytest
 from PIL import Image
 
 from medtasks.curate.hallucination.hallucination_questions import (
-    Knowledge,
-    figures,
     made_study,
     planned_study,
+    prompt_for,
     read_reports,
 )
 from medtasks.curate.study import IMAGES, StudyKind, read_images, read_study
@@ -45,7 +45,7 @@ def test_what_a_row_has_decides_which_figure_asks(listed):
     ]
     images, left_out = read_reports(listed(*rows), StudyKind.VISUAL_CLOSED)
     assert left_out == {"it has no report, no question pairs and no bounding boxes": 1}
-    by_figure = figures(StudyKind.VISUAL_CLOSED, images)
+    by_figure = Counter(prompt_for(StudyKind.VISUAL_CLOSED, image).source for image in images)
     assert by_figure == {"MedHEval, figure 6": 1, "MedHEval, figure 4": 1, "MedHEval, figure 5": 1}
     assert [sorted(image.context) for image in images] == [[], ["qa_pairs"], ["bounding_boxes", "metadata", "qa_pairs"]]
 
@@ -84,10 +84,10 @@ def test_a_file_that_cannot_be_used_is_one_sentence(listed, rows, message):
 
 
 def test_the_same_command_goes_on_and_another_one_is_refused(listed, tmp_path):
-    path, folder, none = listed({"report": "No mass."}, {}), tmp_path / "ours", Knowledge()
+    path, folder = listed({"report": "No mass."}, {}), tmp_path / "ours"
 
     def made(kind=CLOSED, access=Access.CREDENTIALED):
-        return made_study(folder, planned_study(path, folder, kind, None, access, none), none)
+        return made_study(folder, planned_study(path, folder, kind, None, access))
 
     study = made()
     assert (study.name, study.kind, study.access) == ("ours", CLOSED, "credentialed")
@@ -109,14 +109,14 @@ def test_passages_are_kept_beside_the_report(listed, tmp_path):
     pytest.importorskip("bm25s")
     (tmp_path / "book.txt").write_text("Edema is fluid.\n\n" + "x" * 990 + "\n\nA mass may be a tumour.")
     path = listed({"report": "There is edema and a mass."}, {"report": "Zyzzyva."})
-    texts = Knowledge([tmp_path / "book.txt"], 2)
-    planned = planned_study(path, tmp_path / "study", StudyKind.KNOWLEDGE_OPEN, "k", Access.PUBLIC, texts)
+    texts = [tmp_path / "book.txt"]
+    planned = planned_study(path, tmp_path / "study", StudyKind.KNOWLEDGE_OPEN, "k", Access.PUBLIC, texts, 2)
     study = made_study(tmp_path / "study", planned, texts)
     kept = {name: image.context["passages"] for name, image in read_images(tmp_path / "study").items()}
     assert sorted(kept["i0"]) == ["A mass may be a tumour.", "Edema is fluid."]
     assert kept["i1"] == []
     (tmp_path / "book.txt").write_text("Edema is water.")
-    changed = planned_study(path, tmp_path / "study", StudyKind.KNOWLEDGE_OPEN, "k", Access.PUBLIC, texts)
+    changed = planned_study(path, tmp_path / "study", StudyKind.KNOWLEDGE_OPEN, "k", Access.PUBLIC, texts, 2)
     assert changed.made_with["knowledge"] != study.made_with["knowledge"]
 
 
@@ -129,6 +129,6 @@ def test_passages_are_kept_beside_the_report(listed, tmp_path):
 )
 def test_texts_are_for_the_kind_that_retrieves(listed, tmp_path, kind, paths, message):
     with pytest.raises(MedTasksError, match=message):
-        planned_study(listed({}), tmp_path / "s", kind, None, Access.PUBLIC, Knowledge([tmp_path / p for p in paths]))
+        planned_study(listed({}), tmp_path / "s", kind, None, Access.PUBLIC, [tmp_path / path for path in paths])
     with pytest.raises(SourceError, match=r"there is no file .*none\.jsonl"):
-        planned_study(tmp_path / "none.jsonl", tmp_path / "s", CLOSED, None, Access.PUBLIC, Knowledge())
+        planned_study(tmp_path / "none.jsonl", tmp_path / "s", CLOSED, None, Access.PUBLIC)
