@@ -33,8 +33,18 @@ from medtasks.curate.pairs.pair_drafts import (
     published_pairs,
     write_failure_modes,
 )
-from medtasks.curate.review.reviewer_agreement import DISAGREED, balanced, yes_no
-from medtasks.curate.review.reviews import HIGHEST, LOWEST, PASSING, current, opened, read_reviews
+from medtasks.curate.review.reviews import (
+    DISAGREED,
+    HIGHEST,
+    LOWEST,
+    PASSING,
+    agreements,
+    balanced,
+    current,
+    is_yes_no,
+    read_reviews,
+    right_option,
+)
 from medtasks.curate.study import StudyKind, checked_name, read_images, read_pairs, read_study
 from medtasks.data.catalogue import MEDICONFUSION, Access
 from medtasks.errors import MedTasksError
@@ -162,10 +172,9 @@ def _draft_and_say(folder: Path, kind: StudyKind, llm: Judge) -> None:
     drafts = read_drafts(folder)
     rows = [("type", "drafts", "yes", "no", "letters of other options")]
     for kind_of_error in sorted({draft.hallucination or "" for draft in drafts.values()}):
-        chosen = {item: draft for item, draft in drafts.items() if (draft.hallucination or "") == kind_of_error}
-        decided = dict(yes_no(chosen.items()))
-        words = Counter(draft.options[ord(draft.answers[0]) - ord("A")] for draft in decided.values())
-        letters = Counter(draft.answers[0] for item, draft in chosen.items() if draft.options and item not in decided)
+        chosen = [draft for draft in drafts.values() if (draft.hallucination or "") == kind_of_error]
+        words = Counter(right_option(draft) for draft in chosen if is_yes_no(draft))
+        letters = Counter(draft.answers[0] for draft in chosen if draft.options and not is_yes_no(draft))
         others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
         rows.append((kind_of_error or "all", str(len(chosen)), str(words["Yes"]), str(words["No"]), others))
     if any(draft.options for draft in drafts.values()):
@@ -230,15 +239,13 @@ def review(
     folder: StudyFolder,
     reviewer: Annotated[str | None, Option(help="Name of the reviewer. Default: your login name.")] = None,
     port: Annotated[int | None, Option(min=1, max=65535, help="Port of the page. Default: any free one.")] = None,
-    shuffle: Annotated[int | None, Option(metavar="SEED", help="Show the drafts in random order.")] = None,
     agreement: Annotated[bool, Option("--agreement", help="Only print the agreement of reviewers.")] = False,
 ) -> None:
     """Review and correct the drafts of a study on a local page: correctness, relevance, language, score 1-10.
 
     Nothing leaves the machine. Each reviewer has a file of their own, saved after every keystroke.
     """
-    from medtasks.curate.review.review_server import ReviewServer
-    from medtasks.curate.review.reviewer_agreement import agreements
+    from medtasks.curate.review.review_server import ReviewServer, opened
 
     study = read_study(folder)
     if not agreement:
@@ -249,7 +256,7 @@ def review(
         with opened(folder, name) as file:
             for ending in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
-            with ReviewServer(file, port, shuffle) as server, contextlib.suppress(KeyboardInterrupt):
+            with ReviewServer(file, port) as server, contextlib.suppress(KeyboardInterrupt):
                 say(f"{study.name}, reviewed by {name}: {server.url}")
                 say("Open it in a browser on this machine; Ctrl-C ends the review.")
                 server.serve_forever(poll_interval=0.2)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from medtasks.curate.drafts import Draft, read_drafted, read_drafts
-from medtasks.curate.review.reviews import ItemReview, Judgement, Review
-from medtasks.curate.study import DRAFTS, IMAGES, StudyKind, read_images, read_study, write_lines
+from medtasks.curate.review.reviews import ItemReview, Judgement, Review, review_file
+from medtasks.curate.study import DRAFTS, IMAGES, StudyKind, read_images, read_study, write_lines, write_private
 from medtasks.data.catalogue import Access
 
 from .made_up_study import hallucination_study, pairs_study
@@ -39,7 +39,8 @@ def review(folder: Path, reviewer: str = "alice", said: Said | None = None) -> N
         found = 9 if said is None else said(draft)
         if found is not None:
             items[item] = found if isinstance(found, ItemReview) else scored(draft, found)
-    Review(study=read_study(folder).digest, reviewer=reviewer, items=items).write(folder)
+    file = Review(study=read_study(folder).digest, reviewer=reviewer, items=items)
+    write_private(review_file(folder, reviewer), file.model_dump_json(indent=1) + "\n")
 
 
 def scored(draft: Draft, score: int, **changes: object) -> ItemReview:

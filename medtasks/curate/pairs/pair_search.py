@@ -330,7 +330,7 @@ def make_pair_study(
     digests = file_digests(files)
     spaces = {role: embedded(files, digests, encoder, batch_size) for role, encoder in encoders.items()}
     numbers, pairs, counts = _chosen_pairs(listed, left_out, spaces, options)
-    dimensions = {role: {**made_with[role], "dimension": space.dimension} for role, space in spaces.items()}
+    dimensions = {role: {**made_with[role], "dimension": space.vectors.shape[1]} for role, space in spaces.items()}
     study = planned.model_copy(update={"made_with": {**made_with, **dimensions, "counts": counts}})
     used = numbers[np.unique([pairs.first, pairs.second])].tolist()
     write_lines(folder / IMAGES, [listed[at].model_copy(update={"sha256": digests[at].hex()}) for at in used])

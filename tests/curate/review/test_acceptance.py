@@ -1,8 +1,7 @@
 """Drafts that reviewers accept, in whose words, and as many with yes as with no."""
 
 from medtasks.curate.drafts import Draft
-from medtasks.curate.review.reviewer_agreement import DISAGREED, TOO_LOW, UNSCORED, accepted, balanced
-from medtasks.curate.review.reviews import Judgement, Review
+from medtasks.curate.review.reviews import DISAGREED, TOO_LOW, UNSCORED, Judgement, Review, accepted, balanced
 
 from ...tables import each_row
 from ..reviewed_study import scored

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from medtasks.curate.drafts import Draft
-from medtasks.curate.review.reviewer_agreement import agreements, weighted_kappa
-from medtasks.curate.review.reviews import Judgement, Review, unjudged
+from medtasks.curate.review.reviews import Judgement, Review, agreements, unjudged, weighted_kappa
 from medtasks.curate.study import StudyImage
 
 from ...tables import each_row

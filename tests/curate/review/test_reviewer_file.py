@@ -3,11 +3,9 @@ import stat
 
 import pytest
 
+from medtasks.curate.review.review_server import ChangedElsewhere, Unfit, opened
 from medtasks.curate.review.reviews import (
-    ChangedElsewhere,
     Judgement,
-    Unfit,
-    opened,
     problems,
     read_reviews,
     remarks,

@@ -190,7 +190,7 @@ def test_pictures_of_a_folder_in_three_kinds_the_most_alike_first(tmp_path):
     assert [question for question in order if question not in ("q2", "several")] == ["q5", "q6", "q4"]
     assert sorted(file.name for file in found.outside[0].second.files) == ["again.jpg", "copy.jpg"]
     assert found.left_out == ("q0", "q1", "q2", "q4", "q5", "q6", "several")
-    assert (found.within, found.questions) == ((), 9)
+    assert (found.within, len(found.shown.documents)) == ((), 9)
 
 
 def test_two_sets_are_compared_with_each_other():
