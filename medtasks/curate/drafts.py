@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -313,17 +313,31 @@ def job_of(
     prompt: DraftingPrompt,
     values: Mapping[str, str],
     read: Callable[[str], Mapping[str, Any] | None],
+    *,
+    skip: str = "",
+    first: tuple[DraftingPrompt, str] | None = None,
 ) -> Job:
-    """Return the job that sends a prompt; ``read`` turns the reply into fields of the request's journal line."""
+    """Return the job that sends a prompt; ``read`` turns the reply into fields of the request's journal line.
+
+    ``skip`` is the reason to send nothing; ``first`` a prompt to send before, and the mark that its reply fills.
+    """
     label = llm.settings.label
-    digest = prompt.asked(values, label)
+    digest = prompt.asked({**values, **({first[1]: ""} if first else {})}, label)
+    if first:
+        digest = digest_of(digest, first[0].asked(values, label))[:32]
+    about: dict[str, Any] = {"request": request, "asked": digest, "llm": label, "prompt": prompt.label}
 
     def job() -> Drafted:
-        fields, outcome, reason = ask(llm, prompt, prompt.filled(values), read)
-        about: dict[str, Any] = {"request": request, "asked": digest, "llm": label, "prompt": prompt.label}
+        filled = dict(values)
+        if first:
+            reply, outcome, reason = ask(llm, first[0], first[0].filled(values), free_text)
+            if reply is None:
+                return Drafted(outcome=outcome, reason=reason, **about)
+            filled[first[1]] = reply
+        fields, outcome, reason = ask(llm, prompt, prompt.filled(filled), read)
         return Drafted(outcome=outcome, reason=reason, **about, **(fields or {}))
 
-    return digest, job
+    return digest, partial(Drafted, outcome=DraftOutcome.SKIPPED, reason=skip, **about) if skip else job
 
 
 def open_llm(study: Study, max_requests: int | None = None) -> Judge:

@@ -28,13 +28,11 @@ from tqdm import tqdm
 from medtasks.curate.drafts import (
     LONGEST,
     Draft,
-    Drafted,
     DraftingPrompt,
     DraftOutcome,
     Job,
-    ask,
     draft_all,
-    free_text,
+    job_of,
     prompts_in,
 )
 from medtasks.curate.study import (
@@ -320,34 +318,20 @@ def with_form(prompt: DraftingPrompt, form: str) -> DraftingPrompt:
 
 def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[DraftOutcome]:
     """Draft questions for each image of a study that has none yet, and count the outcomes."""
+    form, schema = _FORMS[kind]
+    first = (prompts_in(PROMPTS)[_FILTER], _FILTERED) if kind is StudyKind.KNOWLEDGE_OPEN else None
+
+    def drafted(image_id: str, banned: re.Pattern[str] | None, reply: str) -> dict[str, tuple[Draft, ...]] | None:
+        questions = questions_in(reply, schema)
+        return None if questions is None else {"drafts": drafts_of(image_id, questions, banned)}
+
     jobs: dict[str, Job] = {}
-    label = llm.settings.label
     for name, image in read_images(folder).items():
-        prompt, values = with_form(prompt_for(kind, image), _FORMS[kind][0]), _mark_values(image)
-        digest = prompt.asked({_FILTERED: "", **values}, label)
-        if kind is StudyKind.KNOWLEDGE_OPEN:
-            first = prompts_in(PROMPTS)[_FILTER]
-            digest = digest_of(digest, first.asked(values, label))[:32]
-        line = Drafted(request=name, asked=digest, outcome=DraftOutcome.DRAFTED, llm=label, prompt=prompt.label)
-        jobs[name] = digest, partial(_drafted, llm, kind, image, prompt, line)
+        prompt = with_form(prompt_for(kind, image), form)
+        read = partial(drafted, name, banned_phrases(prompt.system))
+        skip = "no passage of the texts shares a word with its report" if first and not image.context[PASSAGES] else ""
+        jobs[name] = job_of(llm, name, prompt, _mark_values(image), read, skip=skip, first=first)
     return draft_all(folder, jobs, llm.settings.concurrency)
-
-
-def _drafted(llm: Judge, kind: StudyKind, image: StudyImage, prompt: DraftingPrompt, line: Drafted) -> Drafted:
-    values = _mark_values(image)
-    if kind is StudyKind.KNOWLEDGE_OPEN:
-        if not image.context[PASSAGES]:
-            why = "no passage of the texts shares a word with its report"
-            return line.model_copy(update={"outcome": DraftOutcome.SKIPPED, "reason": why})
-        first = prompts_in(PROMPTS)[_FILTER]
-        filtered, outcome, reason = ask(llm, first, first.filled(values), free_text)
-        if filtered is None:
-            return line.model_copy(update={"outcome": outcome, "reason": reason})
-        values[_FILTERED] = filtered
-    read = partial(questions_in, schema=_FORMS[kind][1])
-    questions, outcome, reason = ask(llm, prompt, prompt.filled(values), read)
-    drafts = drafts_of(image.image_id, questions or (), banned_phrases(prompt.system))
-    return line.model_copy(update={"outcome": outcome, "reason": reason, "drafts": drafts})
 
 
 def _mark_values(image: StudyImage) -> dict[str, str]:

@@ -30,7 +30,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from medtasks.curate.drafts import (
     LONGEST,
     Draft,
-    Drafted,
     DraftOutcome,
     Job,
     ask,
@@ -130,12 +129,8 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
             raise SourceError(f"{folder / PAIRS} has a pair of an image that {IMAGES} has not; make the study again")
         captions = [images[image].text for image in pair.images]
         values = dict(zip(_MARKS, map(one_line, captions), strict=True))
-        if why := next(filter(None, map(why_not_sent, captions)), ""):
-            digest = prompt.asked(values, llm.settings.label)
-            line = Drafted(request=pair.pair_id, asked=digest, outcome=DraftOutcome.SKIPPED, reason=why)
-            jobs[pair.pair_id] = digest, line.model_copy
-        else:
-            jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(drafted, pair))
+        skip = next(filter(None, map(why_not_sent, captions)), "")
+        jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(drafted, pair), skip=skip)
     return draft_all(folder, jobs, llm.settings.concurrency)
 
 
@@ -343,10 +338,8 @@ def published_pairs(source: Path | None) -> tuple[Study, Blocks]:
         folder = str(source or Manifest.read(dataset_folder(name)).source)
     except FileNotFoundError:
         raise SourceError(f"'{name}' is not prepared; give the folder of its dataset.json with --source") from None
-    path = Path(folder, "dataset.json")
-    if not path.is_file():
-        path = Path(folder, "data/dataset.json")
-    if not path.is_file():
+    path = next(filter(Path.is_file, (Path(folder, "dataset.json"), Path(folder, "data/dataset.json"))), None)
+    if path is None:
         raise SourceError(
             f"{folder} is no folder with dataset.json, which holds the captions of '{name}'; give its folder with "
             f"--source"

@@ -71,8 +71,6 @@ class Space:
         self.lengths = np.empty(len(vectors), np.float64)
         for part in _slices(len(vectors)):
             self.lengths[part] = np.linalg.norm(vectors[part].astype(np.float64), axis=1)
-        if not (np.isfinite(self.lengths) & (self.lengths > 0)).all():
-            raise MedTasksError("an embedding is zero or no number; leave its image out")
 
     def block(self, start: int, size: int) -> npt.NDArray[np.float32]:
         """Return ``size`` vectors, scaled to length 1."""

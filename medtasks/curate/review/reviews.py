@@ -259,7 +259,18 @@ def _agreement(
     for row, question in zip(table, common, strict=True):
         row[first[question] * classes + second[question]] = 1
     units = [clusters[item] for item, _ in common]
-    values = values_with_errors(table, units, lambda counts: {"kappa": weighted_kappa(counts, weights)})
+
+    def kappa_of(counts: Integers) -> dict[str, Floats]:
+        """Return kappa, 1 - observed / expected cost of disagreements; NaN if chance alone would make them agree."""
+        tables = counts.reshape(*counts.shape[:-1], classes, classes).astype(np.float64)
+        rows, columns = tables.sum(axis=-1), tables.sum(axis=-2)
+        observed = (tables * weights).sum(axis=(-1, -2))
+        # Times the number of questions, so that nothing is divided before it is known to be defined.
+        chance = np.einsum("...i,ij,...j->...", rows, weights, columns)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return {"kappa": np.where(chance > 0, 1 - observed * rows.sum(axis=-1) / chance, np.nan)}
+
+    values = values_with_errors(table, units, kappa_of)
     kappa, error = values.get("kappa", math.nan), values.get("kappa_stderr", math.nan)
     number = len(set(units))
     error = error if error >= 0 else math.nan
@@ -276,22 +287,6 @@ def _agreement(
         high=min(high, 1.0) if high == high else high,
         constant=tuple(itertools.compress(pair, constant)),
     )
-
-
-def weighted_kappa(counts: Integers, weights: Floats) -> Floats:
-    """Return Cohen's kappa of tables of two raters' classes, NaN where chance alone would make them agree.
-
-    ``counts`` have shape (..., classes * classes), rows of the first rater one after the other; ``weights`` are the
-    costs of disagreements, shape (classes, classes), 0 on the diagonal; kappa is ``1 - observed / expected``.
-    """
-    classes = len(weights)
-    tables = counts.reshape(*counts.shape[:-1], classes, classes).astype(np.float64)
-    rows, columns = tables.sum(axis=-1), tables.sum(axis=-2)
-    observed = (tables * weights).sum(axis=(-1, -2))
-    # Times the number of questions, so that nothing is divided before it is known to be defined.
-    chance = np.einsum("...i,ij,...j->...", rows, weights, columns)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(chance > 0, 1 - observed * rows.sum(axis=-1) / chance, np.nan)
 
 
 def clusters_of(drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]) -> dict[str, Hashable]:

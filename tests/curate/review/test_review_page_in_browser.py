@@ -336,7 +336,7 @@ def test_questions_about_one_image_are_reviewed_too(expert, tmp_path, kind):
 
 @pytest.mark.parametrize(
     ("size", "kind"),
-    [(WIDE, None), (NARROW, None), ((800, 900), StudyKind.VISUAL_OPEN), (NARROW, StudyKind.VISUAL_OPEN)],
+    [(WIDE, None), (NARROW, None), ((800, 900), StudyKind.VISUAL_OPEN)],
 )
 def test_nothing_sticks_out_and_every_image_is_large(expert, tmp_path, size, kind):
     pairs_study(tmp_path) if kind is None else hallucination_study(tmp_path, kind)

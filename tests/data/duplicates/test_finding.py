@@ -129,17 +129,18 @@ def test_the_three_kinds_within_a_set():
             row("near 3", big),
             row("near 4", ImageOps.invert(big).resize((100, 90))),
             row("alone", texture(4)),
+            *(row(f"chain {quality}", jpeg(texture(5, BIG), quality)) for quality in (90, 60, 40)),
         ],
     )
     found = found_in("kinds")
     assert said(found.within)[0] == (CopyKind.PIXELS, Concern.TWICE, {"same pixels 1", "same pixels 2"})
-    assert {frozenset(questions) for kind, _, questions in said(found.within)[1:] if kind is CopyKind.NEAR} == {
-        frozenset({"near 1", "near 2"}),
-        frozenset({"near 3", "near 4"}),
-    }
+    alike = [questions for kind, _, questions in said(found.within)[1:] if kind is CopyKind.NEAR]
+    assert {"near 1", "near 2"} in alike
+    assert {"near 3", "near 4"} in alike
+    assert len(alike) == 2 + 3
     assert {finding.alike.inverted for finding in found.within if "near 3" in finding.questions} == {True}
-    assert found.left_out == ("same pixels 2", "near 2", "near 4")
-    assert sorted(map(len, found.groups)) == [1, 2, 2]
+    assert found.left_out == ("same pixels 2", "near 2", "near 4", "chain 60", "chain 40")
+    assert [len(group) for group in found.groups] == [3, 2, 2, 1]
 
 
 def test_a_pair_of_one_picture_cannot_be_told_apart():
@@ -193,14 +194,6 @@ def test_pictures_of_a_folder_in_three_kinds_the_most_alike_first(tmp_path):
     assert (found.within, len(found.shown.documents)) == ((), 9)
 
 
-def test_two_sets_are_compared_with_each_other():
-    prepare_set("bench", [row("q1", texture(1)), row("q2", texture(2))])
-    prepare_set("second", [row("r1", texture(3)), row("r2", jpeg_bytes(texture(2), 80))])
-    found = found_in("bench", "second")
-    assert said(found.outside) == [(CopyKind.NEAR, None, {"q2"})]
-    assert found.outside[0].second.questions == ("r2",)
-
-
 def test_turned_pictures_are_found_when_asked_for(tmp_path):
     square = texture(5, (150, 150))
     prepare_set("bench", [row("q1", texture(1)), row("q2", texture(2)), row("q3", square)])
@@ -239,9 +232,7 @@ def test_tiny_different_pictures_are_not_alike(tmp_path):
     )
     found = found_in("tiny", folder)
     assert found.within == ()
-    assert said(found.outside) == [(CopyKind.PIXELS, None, {"q39"})] or said(found.outside) == [
-        (CopyKind.FILE, None, {"q39"})
-    ]
+    assert [questions for _, _, questions in said(found.outside)] == [{"q39"}]
 
 
 def test_the_distance_decides_what_is_compared_at_all(tmp_path):
@@ -255,7 +246,7 @@ def test_the_distance_decides_what_is_compared_at_all(tmp_path):
 
 
 def test_the_closest_views_are_reported(tmp_path):
-    """With their borders the two are a little less alike, because the borders differ in width."""
+    # With their borders the two are a little less alike, because the borders differ in width.
     inside = texture(1, BIG)
     folder = write_folder(
         tmp_path, {"a.png": ImageOps.expand(inside, 4, 0), "b.png": ImageOps.expand(inside, (4, 4, 5, 4), 0)}
@@ -265,14 +256,6 @@ def test_the_closest_views_are_reported(tmp_path):
     assert [view.sketch for view in looks.views] == [0, 1, 0, 1]
     assert LIKENESS[64] < whole[0] @ whole[1] < 0.9999
     assert near(looks, looks, DISTANCE)[0, 1].likeness == pytest.approx(1, abs=1e-3)
-
-
-def test_a_chain_of_equal_pictures_is_one_group():
-    chain = [texture(1, BIG), jpeg(texture(1, BIG), 60), jpeg(texture(1, BIG), 40), jpeg(texture(1, BIG), 90)]
-    prepare_set("chain", [row(f"q{number}", one) for number, one in enumerate([texture(8), *chain])])
-    found = found_in("chain")
-    assert [len(group) for group in found.groups] == [4]
-    assert found.left_out == ("q2", "q3", "q4")
 
 
 def test_volumes_are_counted_and_not_compared(tmp_path):

@@ -97,29 +97,6 @@ def test_pictures_of_one_kind_are_not_alike(originals):
     assert not any(alike(texture(one), texture(two)) for two in range(12) for one in range(two))
 
 
-def eye(seed):
-    """A bright disc with vessels of its own: what all eyes share is most of the picture."""
-    draw = np.random.default_rng(seed)
-    picture = Image.new("L", (260, 260), 5)
-    sheet = ImageDraw.Draw(picture)
-    sheet.ellipse((4, 24, 226, 252), fill=110)
-    sheet.ellipse((150, 95, 200, 150), fill=240)
-    for angle in np.linspace(0, 6, 12) + draw.normal(0, 0.2, 12):
-        end = (180 + np.cos(angle) * 120, 130 + np.sin(angle) * 120)
-        middle = ((180 + end[0]) / 2 + draw.normal(0, 12), (128 + end[1]) / 2 + draw.normal(0, 12))
-        sheet.line([(180, 128), middle, end], fill=95, width=2)
-    return picture
-
-
-def test_the_hash_alone_would_not_tell_eyes_apart():
-    eyes = [eye(seed) for seed in range(6)]
-    hashes = [ph.perceptual_hash(ph.sketches(one)[0]) for one in eyes]
-    pairs = [(one, two) for two in range(6) for one in range(two)]
-    assert all(bits_between(hashes[one], hashes[two]) <= ph.DISTANCE for one, two in pairs)
-    assert not any(alike(eyes[one], eyes[two]) for one, two in pairs)
-    assert all(alike(one, jpeg(one, 50)) for one in eyes)
-
-
 @each_row("turn", ph.TURNS)
 def test_a_turned_sketch_has_the_hash_of_the_turned_picture(turn):
     picture = texture(8, (160, 160))
