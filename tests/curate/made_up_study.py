@@ -4,6 +4,7 @@ import hashlib
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageDraw
 
@@ -17,13 +18,10 @@ SITES = ("left lower lobe", "right upper lobe", "left hilum", "right apex", "lin
 
 def pairs_study(folder: Path, pairs: int = 3) -> Study:
     """Make a study of pairs ``p1``, ``p2``, ... in a folder, and return it; the answers are A and B, or B and A."""
-    images = [_image(folder, f"im{number}", _caption(number)) for number in range(1, 2 * pairs + 1)]
-    study = _written(folder, StudyKind.PAIRS, images)
-    drafts = []
-    found = []
+    drafts, listed = [], []
     for number in range(1, pairs + 1):
         ids = (f"im{2 * number - 1}", f"im{2 * number}")
-        found.append(ImagePair(pair_id=f"p{number}", images=ids, sim_med=0.95, sim_gen=0.5))
+        listed.append(ImagePair(pair_id=f"p{number}", images=ids, sim_med=0.95, sim_gen=0.5))
         first, second = (SITES[(2 * number - 2 + place) % len(SITES)] for place in (0, 1))
         draft = Draft(
             item_id=f"p{number}",
@@ -34,52 +32,42 @@ def pairs_study(folder: Path, pairs: int = 3) -> Study:
             categories=(("pulmonary",), ("pulmonary", "vascular")),
         )
         drafts.append((f"p{number}", (draft,)))
-    write_lines(folder / PAIRS, found)
-    _append(folder, drafts)
-    return study
+    write_lines(folder / PAIRS, listed)
+    return _written(folder, StudyKind.PAIRS, [_image(folder, number) for number in range(1, 2 * pairs + 1)], drafts)
 
 
 def hallucination_study(folder: Path, kind: StudyKind, images: int = 3) -> Study:
     """Make a study of images ``im1``, ``im2``, ... with two questions of a kind each, and return it."""
-    listed = [_image(folder, f"im{number}", _caption(number)) for number in range(1, images + 1)]
-    study = _written(folder, kind, listed)
-    asked = _closed if kind in (StudyKind.VISUAL_CLOSED, StudyKind.KNOWLEDGE_CLOSED, StudyKind.CONTEXTUAL) else _open
+    listed = [_image(folder, number) for number in range(1, images + 1)]
     drafts = []
     for image, site in zip(listed, itertools.cycle(SITES), strict=False):
-        changes: dict[str, object] = {"images": (image.image_id,)}
-        if kind is StudyKind.VISUAL_CLOSED:
-            changes["hallucination"] = "anatomy"
-        if kind is StudyKind.VISUAL_OPEN:
-            changes["components"] = {"anatomy": (site,), "symptom": ("opacity",)}
-        made = enumerate(asked(site, image.text), 1)
-        named = (one.model_copy(update={"item_id": f"{image.image_id}/{n}", **changes}) for n, one in made)
-        drafts.append((image.image_id, tuple(named)))
-    _append(folder, drafts)
-    return study
+        sites = (site, "nowhere", "everywhere", "the heart")
+        questions: list[tuple[str, tuple[str, ...], str]] = [
+            (f"Is the {site} clear?", ("Yes", "No"), "B"),
+            ("Where is it dense?", sites, "A"),
+        ]
+        if kind in (StudyKind.VISUAL_OPEN, StudyKind.KNOWLEDGE_OPEN):
+            questions = [("Describe it.", (), image.text), ("What next?", (), f"A follow-up of the {site}.")]
+        made = tuple(
+            Draft(
+                item_id=f"{image.image_id}/{number}",
+                images=(image.image_id,),
+                question=question,
+                options=options,
+                answers=(answer,),
+                hallucination="anatomy" if kind is StudyKind.VISUAL_CLOSED else None,
+                components={"anatomy": (site,), "symptom": ("opacity",)} if kind is StudyKind.VISUAL_OPEN else None,
+            )
+            for number, (question, options, answer) in enumerate(questions, 1)
+        )
+        drafts.append((image.image_id, made))
+    return _written(folder, kind, listed, drafts)
 
 
-def _closed(site: str, text: str) -> list[Draft]:
-    sites = (site, "nowhere", "everywhere", "the heart")
-    return [
-        Draft(item_id="", images=(), question=f"Is the {site} clear?", options=("Yes", "No"), answers=("B",)),
-        Draft(item_id="", images=(), question="Where is it dense?", options=sites, answers=("A",)),
-    ]
-
-
-def _open(site: str, text: str) -> list[Draft]:
-    return [
-        Draft(item_id="", images=(), question="Describe it.", answers=(text,)),
-        Draft(item_id="", images=(), question="What next?", answers=(f"A follow-up of the {site}.",)),
-    ]
-
-
-def _caption(number: int) -> str:
-    return f"Radiograph {number} of an invented chest with an opacity in the {SITES[(number - 1) % len(SITES)]}."
-
-
-def _image(folder: Path, name: str, text: str) -> StudyImage:
+def _image(folder: Path, number: int) -> StudyImage:
     """Draw an image of its own, every third as TIFF, which browsers do not show."""
-    number = int(name[2:])
+    name = f"im{number}"
+    text = f"Radiograph {number} of an invented chest with an opacity in the {SITES[(number - 1) % len(SITES)]}."
     path = folder / "drawn" / f"{name}.{'tif' if number % 3 == 0 else 'png'}"
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = Image.linear_gradient("L").resize((SIDE, SIDE))
@@ -93,14 +81,12 @@ def _image(folder: Path, name: str, text: str) -> StudyImage:
     return StudyImage(image_id=name, file=str(path), sha256=digest, text=text, group=f"patient{number}")
 
 
-def _written(folder: Path, kind: StudyKind, images: Iterable[StudyImage]) -> Study:
+def _written(
+    folder: Path, kind: StudyKind, images: Iterable[StudyImage], drafts: Iterable[tuple[str, tuple[Draft, ...]]]
+) -> Study:
     study = Study(name=f"made_up_{kind}", kind=kind, access=Access.PUBLIC, source="drawn")
     study.write(folder)
     write_lines(folder / IMAGES, images)
+    about: dict[str, Any] = {"asked": "made up", "outcome": DraftOutcome.DRAFTED}
+    write_lines(folder / DRAFTS, [Drafted(request=request, drafts=made, **about) for request, made in drafts])
     return study
-
-
-def _append(folder: Path, drafts: Iterable[tuple[str, tuple[Draft, ...]]]) -> None:
-    drafted = DraftOutcome.DRAFTED
-    lines = [Drafted(request=request, asked="made up", outcome=drafted, drafts=made) for request, made in drafts]
-    write_lines(folder / DRAFTS, lines)

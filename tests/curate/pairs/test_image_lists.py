@@ -10,13 +10,11 @@ from medtasks.errors import SourceError
 from ...tables import each_row
 
 
-def files(folder, *names):
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"-")
-
-
 def lines(path, *rows):
+    """Write a list of images, and files for some of them."""
+    for name in ("1.png", "2.png", "3.png", "sub/4.png"):
+        (path.parent / name).parent.mkdir(exist_ok=True)
+        (path.parent / name).write_bytes(b"-")
     path.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -26,7 +24,6 @@ def row(number, **more):
 
 
 def test_an_own_list_keeps_what_is_whole_and_counts_the_rest(tmp_path):
-    files(tmp_path, "1.png", "2.png", "3.png", "sub/4.png")
     path = lines(
         tmp_path / "list.jsonl",
         row(2, group=17, licence="CC BY", patient="x"),
@@ -57,23 +54,13 @@ def test_an_own_list_keeps_what_is_whole_and_counts_the_rest(tmp_path):
         ([row(1), '{"id": "a", \n'], "row 2 is no JSON"),
         ([{"image": "1.png", "caption": "x"}], "row 1 lacks 'id'"),
         ([row(1, group=1.5)], "row 1: group is .* and not a whole number"),
-        ([row(1)], "holds 1 usable images"),
+        ([row(1), row(2, caption="half \ud83d")], "row 2: it holds half a surrogate pair"),
+        ([row(1), row(3, image="x" * 300)], r"holds 1 usable images \(1 image file missing\)"),
         ([], "holds 0 usable images"),
     ],
 )
 def test_a_list_that_cannot_be_used_is_one_sentence_without_ids(tmp_path, rows, says):
-    files(tmp_path, "1.png", "2.png")
     with pytest.raises(SourceError, match=says):
         read_image_list(lines(tmp_path / "list.jsonl", *rows))
-
-
-def test_what_is_no_file_and_a_line_that_no_study_could_hold(tmp_path):
-    for source in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(SourceError, match=r"there is no file .*; give a file of lines with id, image, caption"):
-            read_image_list(source)
-    files(tmp_path, "1.png", "2.png")
-    path = lines(tmp_path / "list.jsonl", row(1), row(2, caption="half \ud83d"))
-    with pytest.raises(SourceError, match="row 2: it holds half a surrogate pair"):
-        read_image_list(path)
-    lines(path, row(1), row(2), row(3, image="x" * 300))  # a name that no file can have is that of no file
-    assert read_image_list(path)[1] == {"image file missing": 1}
+    with pytest.raises(SourceError, match=r"there is no file .*; give a file of lines with id, image, caption"):
+        read_image_list(tmp_path)
