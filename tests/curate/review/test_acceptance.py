@@ -1,7 +1,9 @@
 """Drafts that reviewers accept, in whose words, and as many with yes as with no."""
 
 from medtasks.curate.drafts import Draft
+from medtasks.curate.publishing import document
 from medtasks.curate.review.reviews import DISAGREED, TOO_LOW, UNSCORED, Judgement, Review, accepted, balanced
+from medtasks.curate.study import Study, StudyImage, StudyKind
 
 from ..reviewed_study import scored
 
@@ -95,3 +97,10 @@ def test_as_many_yes_as_no_and_nothing_else_goes():
     assert balanced(dict(reversed(drafts(40, 20, "Reworded?").items())))[0] == before
     after, _ = balanced(drafts(40, 20) | {"new": draft("new", "B")})
     assert (before < after, len(after - before)) == (True, 2)
+
+
+def test_yes_and_no_that_a_reviewer_has_turned_around():
+    study = Study(name="s", kind=StudyKind.KNOWLEDGE_CLOSED, source="")
+    image = StudyImage(image_id="i", file="/i.png", sha256="0" * 64, text="")
+    found = document(study, draft(1, "A", ("No", "Yes")), 0, image, None)
+    assert (found["options"], found["answer"], found["gold"]) == (["Yes", "No"], "B", "No")

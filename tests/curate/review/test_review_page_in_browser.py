@@ -12,9 +12,8 @@ from medtasks.curate.review.reviews import Judgement, read_reviews, unjudged
 from medtasks.curate.study import DRAFTS, StudyKind, read_study, write_lines
 
 from ...audit.report.test_page_in_browser import NARROW, WIDE, Reader, browser
-from ..made_up_study import hallucination_study, pairs_study
-from ..review_process import start_review
-from .test_review_server import reviewing, save
+from ..reviewed_study import hallucination_study, pairs_study
+from .test_review_server import reviewing, save, start_review
 
 __all__ = ["browser"]  # a fixture
 MET = {"correctness": True, "relevance": True, "language": True}

@@ -17,7 +17,7 @@ from medtasks.errors import MedTasksError
 
 from ...held_lock import held
 from ...tables import each_row
-from ..made_up_study import hallucination_study, pairs_study
+from ..reviewed_study import hallucination_study, pairs_study
 
 
 def review_of(file, item, **changes):
