@@ -95,15 +95,6 @@ def test_equal_pixels_have_one_digest_and_what_no_model_would_see_is_spread_over
     assert np.asarray(read_image(tmp_path / "deep.tif")[0]).std() > 20
 
 
-@pytest.fixture
-def decoded(monkeypatch):
-    """Which files were decoded."""
-    seen = []
-    read = image_hashes.read_image
-    monkeypatch.setattr(image_hashes, "read_image", lambda path, data: (seen.append(path.name), read(path, data))[1])
-    return seen
-
-
 def test_files_that_cannot_be_read_are_named_with_the_cause(folder, monkeypatch):
     write_folder(folder, {"cut.jpg": jpeg_bytes(texture(1), 90)[:-900], "text.png": b"hello", "empty.gif": b""})
     (folder / "gone.png").symlink_to(folder / "nowhere.png")
@@ -122,38 +113,29 @@ def test_files_that_cannot_be_read_are_named_with_the_cause(folder, monkeypatch)
     assert all(cause and str(folder) not in cause and "0x" not in cause for cause in causes.values())
 
 
-def test_nothing_is_decoded_twice_unless_it_changed(folder, decoded):
-    files = images_below(folder).files
-    first, _ = hash_images(files)
-    assert sorted(decoded) == ["b.png", "c.JPG", "d.tif"]
-    decoded.clear()
-    assert hash_images(files) == (first, {})
-    assert decoded == []
-
-    texture(9).save(folder / "b.png")
-    changed, _ = hash_images(files)
-    assert decoded == ["b.png"]
-    assert changed[folder / "b.png"] != first[folder / "b.png"]
-    assert changed[folder / "a/c.JPG"] == first[folder / "a/c.JPG"]
-
-
-def test_an_interrupted_run_keeps_what_it_did(folder, decoded, monkeypatch):
+def test_nothing_is_decoded_twice_unless_it_changed_nor_after_an_interruption(folder, monkeypatch):
     monkeypatch.setattr(image_hashes, "_CHUNK", 1)
     files = images_below(folder).files
-    hashed = image_hashes._hashed
+    read, decoded, interrupting = image_hashes.read_image, [], [files[2]]
 
-    def interrupted(path):
-        if path == files[2]:
+    def reading(path, data):
+        if path in interrupting:
+            interrupting.remove(path)
             raise KeyboardInterrupt
-        return hashed(path)
+        decoded.append(path.name)
+        return read(path, data)
 
-    monkeypatch.setattr(image_hashes, "_hashed", interrupted)
+    monkeypatch.setattr(image_hashes, "read_image", reading)
     with pytest.raises(KeyboardInterrupt):
         hash_images(files)
-    monkeypatch.setattr(image_hashes, "_hashed", hashed)
-    decoded.clear()
-    assert len(hash_images(files)[0]) == 3
-    assert decoded == [files[2].name]
+    assert sorted(decoded) == ["b.png", "c.JPG"]
+    first, _ = hash_images(files)
+    assert hash_images(files) == (first, {})
+    assert decoded[2:] == ["d.tif"]
+    texture(9).save(folder / "b.png")
+    changed, _ = hash_images(files)
+    assert decoded[3:] == ["b.png"]
+    assert [changed[path] == first[path] for path in files] == [False, True, True]
 
 
 @each_row("damage", [b"", b"no database at all" * 100, "half", 7, b"short"])
