@@ -309,16 +309,9 @@ def prompt_for(kind: StudyKind, image: StudyImage) -> DraftingPrompt:
     return prompts_in(PROMPTS)[name]
 
 
-def with_form(prompt: DraftingPrompt, form: str) -> DraftingPrompt:
-    """Append one of our reply forms to the system message of a paper's prompt."""
-    ours = prompts_in(PROMPTS)[form]
-    label = f"{prompt.label} + {ours.name}"
-    return replace(prompt, name=label, version=ours.version, system=f"{prompt.system}\n\n{ours.user}")
-
-
 def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[DraftOutcome]:
     """Draft questions for each image of a study that has none yet, and count the outcomes."""
-    form, schema = _FORMS[kind]
+    form, schema = prompts_in(PROMPTS)[_FORMS[kind][0]], _FORMS[kind][1]
     first = (prompts_in(PROMPTS)[_FILTER], _FILTERED) if kind is StudyKind.KNOWLEDGE_OPEN else None
 
     def drafted(image_id: str, banned: re.Pattern[str] | None, reply: str) -> dict[str, tuple[Draft, ...]] | None:
@@ -327,7 +320,9 @@ def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Dr
 
     jobs: dict[str, Job] = {}
     for name, image in read_images(folder).items():
-        prompt = with_form(prompt_for(kind, image), form)
+        prompt = prompt_for(kind, image)  # of the paper; our form of replies follows its system message
+        label, system = f"{prompt.label} + {form.name}", f"{prompt.system}\n\n{form.user}"
+        prompt = replace(prompt, name=label, version=form.version, system=system)
         read = partial(drafted, name, banned_phrases(prompt.system))
         skip = "no passage of the texts shares a word with its report" if first and not image.context[PASSAGES] else ""
         jobs[name] = job_of(llm, name, prompt, _mark_values(image), read, skip=skip, first=first)

@@ -283,7 +283,7 @@ def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[
         if file is None or not caption:
             left_out["without a caption" if file else "image file missing"] += 1
         else:
-            about = {"image_id": row.name("id"), "text": caption, "group": group, "licence": licence}
+            about: dict[str, Any] = {"image_id": row.name("id"), "text": caption, "group": group, "licence": licence}
             images.append(StudyImage(file=str(file), sha256="", **about))
     if keys and "caption" not in keys:
         raise SourceError(f'{source}: no line has a caption; add "caption": "..."{near_match("caption", keys)}')

@@ -152,6 +152,7 @@ def test_categories_are_found_once_and_kept_for_the_user_to_change(server, folde
     with pytest.raises(SourceError, match=r"categories.json is damaged; fix it, or delete it"):
         found_categories(folder, open_llm(study))
     kept.unlink()
+    study = write_study(folder, 4)
     server.choose = lambda body: server.reply("They are all of the chest.")
     for _ in range(2):
         with pytest.raises(MedTasksError, match=r"under 'categories' there, or give them with --categories"):
