@@ -28,7 +28,8 @@ def scored(name, known, scores):
 
 
 def by_what(*reviews, known, seen=None):
-    return {one.what: one for one in agreements(reviews, known, seen or images(2 * len(known)))}
+    results = agreements(reviews, known, seen or images(2 * len(known)))
+    return {result.what: result for result in results}
 
 
 def test_kappa_of_scores_is_weighted_by_squares_of_their_distance_and_that_of_what_passes_is_the_textbooks():
