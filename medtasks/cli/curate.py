@@ -82,8 +82,6 @@ def pairs(
     ] = None,
     sim_med: Annotated[float, Option(min=-1, max=1, help="Minimum similarity to the medical encoder.")] = 0.9,
     sim_gen: Annotated[float, Option(min=-1, max=1, help="Maximum similarity to the vision-only encoder.")] = 0.75,
-    sample: Annotated[int | None, Option(min=1, help="Number of random pairs to compare.", show_default="all")] = None,
-    seed: Annotated[int, Option(min=0, help="Random seed for sampling.")] = 0,
     per_image: Annotated[
         int | None,
         Option(min=1, help="Maximum number of pairs per image, largest gaps first.", show_default="unlimited"),
@@ -101,7 +99,7 @@ def pairs(
     from medtasks.curate.pairs.pair_search import MOST_PAIRS, Limits, PairOptions, make_pair_study
 
     encoders, limits = (encoder or MEDICAL, general_encoder or GENERAL), Limits(sim_med, sim_gen)
-    options = PairOptions(*encoders, limits, sample, seed, per_image, keep_near_duplicates)
+    options = PairOptions(*encoders, limits, per_image, keep_near_duplicates)
     chosen = checked_name(name or out.absolute().name)
     study, confusing, unused = make_pair_study(images, out, chosen, access, options, batch_size, device)
     if unused:

@@ -1,9 +1,10 @@
 """Studies of confusing pairs: images that a medical encoder finds alike and a vision-only one does not.
 
 The images come from a JSONL file with ``id``, ``image`` (a path relative to the file) and ``caption`` in each line; it
-may have ``group`` and ``licence``. All pairs are compared (MediConfusion, section 2), in blocks of one matrix product
-of the medical embeddings and, where few pass, the general similarity of those alone. Similarity is the cosine of two
-embeddings, rounded to six digits: they are kept in float16, which moves it in the fourth.
+may have ``group`` and ``licence``. All pairs are compared, of which MediConfusion drew some at random (section 2), in
+blocks of one matrix product of the medical embeddings and, where few pass, the general similarity of those alone.
+Similarity is the cosine of two embeddings, rounded to six digits: they are kept in float16, which moves it in the
+fourth.
 """
 
 import math
@@ -101,7 +102,6 @@ class ConfusingPairs:
     sim_gen: Floats
     more: bool  # whether there were more than MOST_PAIRS
     of_one_group: int  # pairs left out because both images are of one group
-    compared: int  # pairs that were compared
 
     def __len__(self) -> int:
         return len(self.first)
@@ -112,126 +112,54 @@ class ConfusingPairs:
         return replace(self, **parts)
 
 
-@dataclass
-class _Search:
-    """State of a search: spaces, limits, and the largest gaps so far."""
-
-    medical: Space
-    general: Space
-    limits: Limits
-    groups: Numbers  # -1: of no group
-    most: int
-    parts: list[tuple[Floats, ...]] = field(default_factory=list)
-    number: int = 0  # of pairs in ``parts``
-    floor: float = -math.inf  # gap that a further pair has to reach
-    more: bool = False
-    of_one_group: int = 0
-
-    def consider(self, first: Numbers, second: Numbers, medical: Floats, general: Floats | None = None) -> None:
-        """Keep those pairs that are confusing, given their similarities as computed in float32."""
-        rough = self.general.cosines(first, second) if general is None else general
-        near = (rough <= self.limits.sim_gen + _ROUGH) & (medical - rough >= self.floor - 2 * _ROUGH)
-        first, second = first[near], second[near]
-        sim_med, sim_gen = (
-            np.round(space.cosines(first, second, np.float64), _DIGITS) for space in (self.medical, self.general)
-        )
-        confusing = self.limits.met(sim_med, sim_gen)
-        same = confusing & (self.groups[first] == self.groups[second]) & (self.groups[first] >= 0)
-        self.of_one_group += int(same.sum())
-        good = confusing & ~same
-        self.parts.append((first[good], second[good], sim_med[good], sim_gen[good]))
-        self.number += int(good.sum())
-        if self.number > 2 * self.most:
-            self.cut()
-
-    def cut(self) -> None:
-        """Sort the pairs, and drop the smallest gaps of too many."""
-        pairs = [np.concatenate(part) for part in zip(*self.parts, strict=True)]
-        order = np.lexsort((pairs[1], pairs[0], -np.round(pairs[2] - pairs[3], _DIGITS)))
-        pairs = [part[order] for part in pairs]
-        if len(pairs[0]) > self.most:
-            self.more = True
-            pairs = [part[: self.most] for part in pairs]
-            self.floor = float(pairs[2][-1] - pairs[3][-1])
-        self.parts, self.number = [tuple(pairs)], len(pairs[0])
-
-    def compare_all(self) -> None:
-        """Compare all images with each other."""
-        count = len(self.groups)
-        with tqdm(desc="Comparing", total=count, unit="image", leave=False, disable=None) as bar:
-            for top in range(0, count, _ROWS):
-                rows = self.medical.block(top, _ROWS)
-                for left in range(top, count, _COLUMNS):
-                    alike = rows @ self.medical.block(left, _COLUMNS).T
-                    near = alike >= self.limits.sim_med - _ROUGH
-                    if left < top + _ROWS:  # of a block on the diagonal, what is above it
-                        near = np.triu(near, top - left + 1)
-                    first, second = np.nonzero(near)
-                    general = None
-                    if len(first) > _FEW * near.size:
-                        general = (self.general.block(top, _ROWS) @ self.general.block(left, _COLUMNS).T)[near]
-                    self.consider(first + top, second + left, alike[near], general)
-                bar.update(len(rows))
-
-    def compare_some(self, sample: int, seed: int) -> None:
-        """Compare pairs drawn at random, each once."""
-        count = len(self.groups)
-        numbers = draw_numbers(count * (count - 1) // 2, sample, seed)
-        for start in tqdm(range(0, sample, _CHUNK), "Comparing", unit="batch", leave=False, disable=None):
-            number = numbers[start : start + _CHUNK]  # of the pair: (0, 1), (0, 2), (1, 2), (0, 3), ... from 0 on
-            second = ((1 + np.sqrt(1 + 8 * number.astype(np.float64))) / 2).astype(np.int64)
-            second -= second * (second - 1) // 2 > number
-            second += (second + 1) * second // 2 <= number
-            first = number - second * (second - 1) // 2
-            alike = self.medical.cosines(first, second)
-            near = alike >= self.limits.sim_med - _ROUGH
-            self.consider(first[near], second[near], alike[near])
-
-
 def find_pairs(
-    medical: Floats,
-    general: Floats,
-    limits: Limits,
-    groups: Numbers | None = None,
-    *,
-    sample: int | None = None,
-    seed: int = 0,
-    most: int = MOST_PAIRS,
+    medical: Floats, general: Floats, limits: Limits, groups: Numbers | None = None, most: int = MOST_PAIRS
 ) -> ConfusingPairs:
     """Find the confusing pairs of images, never two of one group.
 
     ``medical`` and ``general`` have the shapes (images, dimension), each of its own dimension and in float16 or
-    float32; ``groups`` holds one number per image, -1 for none. With ``sample`` only that many pairs are compared,
-    drawn at random as in the paper.
+    float32; ``groups`` holds one number per image, -1 for none.
     """
     count = len(medical)
-    compared = count * (count - 1) // 2
     groups = np.full(count, -1, np.int64) if groups is None else groups
-    search = _Search(Space(medical), Space(general), limits, groups, most)
-    if sample is not None and sample < compared:
-        search.compare_some(sample, seed)
-        compared = sample
-    else:
-        search.compare_all()
-    search.consider(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))  # there may have been none
-    search.cut()
-    first, second, sim_med, sim_gen = search.parts[0]
-    return ConfusingPairs(first, second, sim_med, sim_gen, search.more, search.of_one_group, compared)
+    spaces = med, gen = Space(medical), Space(general)
+    blocks = [(start, left) for start in range(0, count, _ROWS) for left in range(start, count, _COLUMNS)]
+    parts: list[tuple[Floats, ...]] = []
+    number, floor, more, of_one_group = 0, -math.inf, False, 0  # floor: gap that a further pair has to reach
+    with tqdm(desc="Comparing", total=count, unit="image", leave=False, disable=None) as bar:
+        for top, left in blocks:
+            bar.update(top - bar.n)
+            alike = med.block(top, _ROWS) @ med.block(left, _COLUMNS).T
+            near = alike >= limits.sim_med - _ROUGH
+            if left < top + _ROWS:  # of a block on the diagonal, what is above it
+                near = np.triu(near, top - left + 1)
+            first, second = np.nonzero(near) + np.array([[top], [left]])
+            if len(first) > _FEW * near.size:
+                rough = (gen.block(top, _ROWS) @ gen.block(left, _COLUMNS).T)[near]
+            else:
+                rough = gen.cosines(first, second)
+            possible = (rough <= limits.sim_gen + _ROUGH) & (alike[near] - rough >= floor - 2 * _ROUGH)
+            first, second = first[possible], second[possible]
+            sim_med, sim_gen = (np.round(space.cosines(first, second, np.float64), _DIGITS) for space in spaces)
+            confusing = limits.met(sim_med, sim_gen)
+            same = confusing & (groups[first] == groups[second]) & (groups[first] >= 0)
+            of_one_group += int(same.sum())
+            good = confusing & ~same
+            parts.append((first[good], second[good], sim_med[good], sim_gen[good]))
+            number += int(good.sum())
+            if number > 2 * most:
+                parts, number, more = [tuple(part[:most] for part in _by_gap(parts))], most, True
+                floor = float(parts[0][2][-1] - parts[0][3][-1])
+    pairs = _by_gap(parts)
+    first, second, sim_med, sim_gen = (part[:most] for part in pairs)
+    return ConfusingPairs(first, second, sim_med, sim_gen, more or len(pairs[0]) > most, of_one_group)
 
 
-def draw_numbers(below: int, number: int, seed: int) -> Numbers:
-    """Draw distinct numbers below a limit at random, rising.
-
-    Numpy's way to do so may hold all numbers in memory, a billion for 50,000 images.
-    """
-    draw = np.random.default_rng(seed)
-    few = min(number, below - number)  # of more than half, the numbers that are not drawn
-    numbers = np.zeros(0, np.int64)
-    while len(numbers) < few:
-        numbers = np.sort(np.concatenate([numbers, draw.integers(0, below, (few - len(numbers)) * 5 // 4 + 16)]))
-        numbers = numbers[np.diff(numbers, prepend=-1) > 0]
-    numbers = np.sort(draw.permutation(numbers)[:few])
-    return numbers if few == number else np.setdiff1d(np.arange(below), numbers, assume_unique=True)
+def _by_gap(parts: Sequence[tuple[Floats, ...]]) -> list[Floats]:
+    """Join parts of pairs, and sort these as :class:`ConfusingPairs` says."""
+    pairs = [np.concatenate(part) for part in zip(*parts, strict=True)]
+    order = np.lexsort((pairs[1], pairs[0], -np.round(pairs[2] - pairs[3], _DIGITS)))
+    return [part[order] for part in pairs]
 
 
 def best_per_image(pairs: ConfusingPairs, most: int) -> ConfusingPairs:
@@ -252,8 +180,6 @@ class PairOptions:
     medical_encoder: str = MEDICAL
     general_encoder: str = GENERAL
     limits: Limits = field(default_factory=Limits)
-    sample: int | None = None  # number of pairs drawn at random; None: all are compared
-    seed: int = 0
     per_image: int | None = None  # most pairs an image may be in
     keep_near_duplicates: bool = False
 
@@ -314,8 +240,6 @@ def make_pair_study(
         **{role: {"name": encoder.name, "digest": encoder.digest} for role, encoder in encoders.items()},
         "sim_med": options.limits.sim_med,
         "sim_gen": options.limits.sim_gen,
-        "sample": options.sample,
-        "seed": options.seed,
         "per_image": options.per_image,
         "near_duplicates": "kept" if options.keep_near_duplicates else "left out",
         # Of every row that counts, without its pixels.
@@ -360,8 +284,8 @@ def _chosen_pairs(
     vectors = [space.vectors[np.searchsorted(space.kept, in_both)] for space in (medical, general)]
     numbers: dict[str | None, int] = {None: -1}
     groups = np.array([numbers.setdefault(image.group, len(numbers)) for image in images], np.int64)
-    confusing = find_pairs(vectors[0], vectors[1], options.limits, groups, sample=options.sample, seed=options.seed)
-    pairs = confusing
+    confusing = find_pairs(vectors[0], vectors[1], options.limits, groups)
+    pairs, compared = confusing, len(images) * (len(images) - 1) // 2
     counts["pairs of one group"] = confusing.of_one_group
     if not options.keep_near_duplicates:
         files = [Path(image.file) for image in images]
@@ -383,12 +307,12 @@ def _chosen_pairs(
             low, middle, high = np.quantile(cosines, (0.01, 0.5, 0.99))
             usual.append(f"{middle:.2f} in the middle and {low:.2f} to {high:.2f} for 98 % of them")
         raise MedTasksError(
-            f"none of {confusing.compared:,} pairs of {len(images):,} images is left with a medical similarity of at "
+            f"none of {compared:,} pairs of {len(images):,} images is left with a medical similarity of at "
             f"least {options.limits.sim_med} and a general one of at most {options.limits.sim_gen} "
             f"({_listed(counts)}). Of pairs drawn at random the medical ones are {usual[0]}, the general ones "
             f"{usual[1]}; change --sim-med or --sim-gen, the embeddings are kept"
         )
-    totals = {"images compared": len(images), "pairs compared": confusing.compared, "pairs chosen": len(pairs)}
+    totals = {"images compared": len(images), "pairs compared": compared, "pairs chosen": len(pairs)}
     return in_both, pairs, {**totals, **counts}
 
 
