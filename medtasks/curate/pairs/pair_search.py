@@ -240,7 +240,8 @@ def make_pair_study(
         **{role: {"name": encoder.name, "digest": encoder.digest} for role, encoder in encoders.items()},
         "sim_med": options.limits.sim_med,
         "sim_gen": options.limits.sim_gen,
-        **{"sample": None, "seed": 0},  # all pairs are compared; earlier studies could be of a sample
+        "sample": None,  # all pairs are compared; earlier studies could be of a sample
+        "seed": 0,
         "per_image": options.per_image,
         "near_duplicates": "kept" if options.keep_near_duplicates else "left out",
         # Of every row that counts, without its pixels.
