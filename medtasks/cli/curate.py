@@ -6,42 +6,47 @@ import getpass
 import re
 import signal
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from medtasks.audit.tables import NOT_DEFINED, number_table
+from medtasks.audit.tables import number_table
 from medtasks.cli.data import report_prepared
-from medtasks.cli.options import JsonFile
-from medtasks.cli.output import print_state_of_data, say, say_columns, write_json
+from medtasks.cli.output import say, say_columns
 from medtasks.cli.output import show as print_table
 from medtasks.curate.drafts import DraftOutcome, check_not_all_failed, open_llm, read_drafts, tally
 from medtasks.curate.hallucination.hallucination_questions import (
-    Knowledge,
     draft_hallucination,
-    figures,
     made_study,
     planned_study,
+    prompt_for,
 )
-from medtasks.curate.pairs.pair_drafts import categorize, draft_pairs, found_categories, given_categories
-from medtasks.curate.pairs.patterns import (
-    FILE,
-    PairState,
-    find_patterns,
+from medtasks.curate.pairs.pair_drafts import (
+    FAILURE_MODES,
+    categorize,
+    draft_pairs,
+    found_categories,
+    given_categories,
     pairs_of_study,
     published_pairs,
-    read_models,
     write_failure_modes,
 )
-from medtasks.curate.review.reviewer_agreement import DISAGREED, balanced, yes_no
-from medtasks.curate.review.reviews import HIGHEST, LOWEST, PASSING, current, opened, read_reviews
+from medtasks.curate.review.reviews import (
+    DISAGREED,
+    HIGHEST,
+    LOWEST,
+    PASSING,
+    agreements,
+    balanced,
+    current,
+    is_yes_no,
+    read_reviews,
+    right_option,
+)
 from medtasks.curate.study import StudyKind, checked_name, read_images, read_pairs, read_study
 from medtasks.data.catalogue import MEDICONFUSION, Access
-from medtasks.data.dataset_lookup import provenance
-from medtasks.data.privacy import hidden_id, is_private
 from medtasks.errors import MedTasksError
 from medtasks.judges.judge_client import Judge
 
@@ -77,8 +82,6 @@ def pairs(
     ] = None,
     sim_med: Annotated[float, Option(min=-1, max=1, help="Minimum similarity to the medical encoder.")] = 0.9,
     sim_gen: Annotated[float, Option(min=-1, max=1, help="Maximum similarity to the vision-only encoder.")] = 0.75,
-    sample: Annotated[int | None, Option(min=1, help="Number of random pairs to compare.", show_default="all")] = None,
-    seed: Annotated[int, Option(min=0, help="Random seed for sampling.")] = 0,
     per_image: Annotated[
         int | None,
         Option(min=1, help="Maximum number of pairs per image, largest gaps first.", show_default="unlimited"),
@@ -96,15 +99,16 @@ def pairs(
     from medtasks.curate.pairs.pair_search import MOST_PAIRS, Limits, PairOptions, make_pair_study
 
     encoders, limits = (encoder or MEDICAL, general_encoder or GENERAL), Limits(sim_med, sim_gen)
-    options = PairOptions(*encoders, limits, sample, seed, per_image, keep_near_duplicates)
-    made = make_pair_study(images, out, checked_name(name or out.absolute().name), access, options, batch_size, device)
-    if made.listed.unused:
-        say(f"Keys of {images.name} that are not used: {', '.join(made.listed.unused)}")
-    if made.pairs is None:
+    options = PairOptions(*encoders, limits, per_image, keep_near_duplicates)
+    chosen = checked_name(name or out.absolute().name)
+    study, confusing, unused = make_pair_study(images, out, chosen, access, options, batch_size, device)
+    if unused:
+        say(f"Keys of {images.name} that are not used: {', '.join(unused)}")
+    if confusing is None:
         say(f"{out} exists already with the same settings; nothing was changed.")
-    elif made.pairs.more:
+    elif confusing.more:
         say(f"There are more than {MOST_PAIRS:,} confusing pairs; only those with the largest gaps were considered.")
-    counts = made.study.made_with["counts"]
+    counts = study.made_with["counts"]
     say_columns([(str(count), description) for description, count in counts.items()])
     say(f"Next: medtasks curate draft {out}")
     requests = counts["pairs chosen"] + len(read_images(out))
@@ -148,12 +152,13 @@ def hallucination(
 
     The LLM is an OpenAI-compatible endpoint, set like a judge: MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL.
     """
-    texts = Knowledge(tuple(knowledge or ()), passages)
-    planned = planned_study(reports, out, StudyKind(kind), name, access, texts)
+    texts = tuple(knowledge or ())
+    planned = planned_study(reports, out, StudyKind(kind), name, access, texts, passages)
     llm = open_llm(planned, max_requests)
     study = made_study(out, planned, texts)
     images = read_images(out).values()
-    prompts = ", ".join(f"{source} ({count})" for source, count in sorted(figures(study.kind, images).items()))
+    sources = Counter(prompt_for(study.kind, image).source for image in images)
+    prompts = ", ".join(f"{source} ({count})" for source, count in sorted(sources.items()))
     say(f"{study.name}: {study.kind}, {study.access}, {len(images)} images; asked by {prompts}")
     for reason, count in study.made_with["counts"].items():
         say(f"{count} left out: {reason}")
@@ -165,10 +170,9 @@ def _draft_and_say(folder: Path, kind: StudyKind, llm: Judge) -> None:
     drafts = read_drafts(folder)
     rows = [("type", "drafts", "yes", "no", "letters of other options")]
     for kind_of_error in sorted({draft.hallucination or "" for draft in drafts.values()}):
-        chosen = {item: draft for item, draft in drafts.items() if (draft.hallucination or "") == kind_of_error}
-        decided = dict(yes_no(chosen.items()))
-        words = Counter(draft.options[ord(draft.answers[0]) - ord("A")] for draft in decided.values())
-        letters = Counter(draft.answers[0] for item, draft in chosen.items() if draft.options and item not in decided)
+        chosen = [draft for draft in drafts.values() if (draft.hallucination or "") == kind_of_error]
+        words = Counter(right_option(draft) for draft in chosen if is_yes_no(draft))
+        letters = Counter(draft.answers[0] for draft in chosen if draft.options and not is_yes_no(draft))
         others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
         rows.append((kind_of_error or "all", str(len(chosen)), str(words["Yes"]), str(words["No"]), others))
     if any(draft.options for draft in drafts.values()):
@@ -233,15 +237,13 @@ def review(
     folder: StudyFolder,
     reviewer: Annotated[str | None, Option(help="Name of the reviewer. Default: your login name.")] = None,
     port: Annotated[int | None, Option(min=1, max=65535, help="Port of the page. Default: any free one.")] = None,
-    shuffle: Annotated[int | None, Option(metavar="SEED", help="Show the drafts in random order.")] = None,
     agreement: Annotated[bool, Option("--agreement", help="Only print the agreement of reviewers.")] = False,
 ) -> None:
     """Review and correct the drafts of a study on a local page: correctness, relevance, language, score 1-10.
 
     Nothing leaves the machine. Each reviewer has a file of their own, saved after every keystroke.
     """
-    from medtasks.curate.review.review_server import ReviewServer
-    from medtasks.curate.review.reviewer_agreement import agreements
+    from medtasks.curate.review.review_server import ReviewServer, opened
 
     study = read_study(folder)
     if not agreement:
@@ -252,7 +254,7 @@ def review(
         with opened(folder, name) as file:
             for ending in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
-            with ReviewServer(file, port, shuffle) as server, contextlib.suppress(KeyboardInterrupt):
+            with ReviewServer(file, port) as server, contextlib.suppress(KeyboardInterrupt):
                 say(f"{study.name}, reviewed by {name}: {server.url}")
                 say("Open it in a browser on this machine; Ctrl-C ends the review.")
                 server.serve_forever(poll_interval=0.2)
@@ -282,93 +284,43 @@ def publish(
     ] = False,
 ) -> None:
     """Make a dataset and tasks of the questions that passed review; repeat it after more reviews."""
-    from medtasks.curate.publishing import publish_study, shared_by_pairs
+    from medtasks.curate.publishing import publish_study
 
-    made = publish_study(
+    manifest, tasks, groups, sheet = publish_study(
         folder, min_score, name=name, wording=wording, balance=balance, allow_incomplete=allow_incomplete
     )
-    report_prepared(made.manifest)
-    sheet = made.sheet
+    report_prepared(manifest)
     left_out = ((reason, str(count)) for reason, count in sheet["left_out"].items())
     say_columns([(f"of {sheet['drafts']} drafts", "number"), ("published", str(sheet["published"])), *left_out])
     if DISAGREED in sheet["left_out"]:
         say("Where reviewers differ in the wording, choose one with --wording REVIEWER.")
     if sheet["labels"]:
         say("Right answers: " + ", ".join(f"{label} {count}" for label, count in sheet["labels"].items()))
-    if shared := shared_by_pairs(sheet["kind"], sheet["published"], sheet["clusters"]):
-        say(shared)
+    if sheet["kind"] == StudyKind.PAIRS and sheet["clusters"] < sheet["published"]:
+        say(sheet["caveats"][-1])  # that pairs share images or patients
     say(f"Datasheet: {folder / 'datasheet.md'}")
-    for task in (*made.tasks, *made.groups):
+    for task in (*tasks, *groups):
         say(f"  {task}")
-    if made.manifest.access == Access.CREDENTIALED:
+    if manifest.access == Access.CREDENTIALED:
         say("It is credentialed like its study: models and judges on other machines may not see it.")
-    say(f"Run it with 'lmms_eval --tasks {','.join(made.groups or made.tasks)}'")
+    say(f"Run it with 'lmms_eval --tasks {','.join(groups or tasks)}'")
 
 
 @app.command()
 def patterns(
     name: Annotated[str, Argument(metavar="STUDY|mediconfusion", help="Folder of a study of pairs, or mediconfusion.")],
-    results: Annotated[
-        list[Path] | None,
-        Option(metavar="RUN", help="Run, or samples file, of a task with these pairs; repeat for each model."),
-    ] = None,
-    published_as: Annotated[
-        str | None, Option("--as", help="With --results: name under which the study was published, if not its own.")
-    ] = None,
     source: Annotated[Path | None, Option(metavar="FOLDER", help="Folder with MediConfusion's dataset.json.")] = None,
-    file: Annotated[Path | None, Option("--out", metavar="FILE", help=f"File to write. Default: STUDY/{FILE}.")] = None,
+    file: Annotated[
+        Path | None, Option("--out", metavar="FILE", help=f"File to write. Default: STUDY/{FAILURE_MODES}.")
+    ] = None,
     max_requests: MaxRequests = None,
-    top: Annotated[int, Option(min=0, help="With --results: number of pairs to show; --json holds all.")] = 20,
-    json_file: JsonFile = None,
 ) -> None:
-    """Describe what confuses models: in words by an LLM that reads captions and questions, or by --results in numbers.
-
-    Without --results, the LLM of MEDTASKS_JUDGE_* sees 100 pairs at a time and names failure modes. With --results,
-    tables show which pairs confuse which models, and whether similarity predicts it.
-    """
+    """Let the LLM of MEDTASKS_JUDGE_* name failure modes from captions and questions, 100 pairs at a time."""
     published = name == MEDICONFUSION.name and not Path(name, "study.json").exists()
-    benchmark = published_pairs(source) if published else pairs_of_study(Path(name))
-    if not results:
-        if json_file:
-            raise MedTasksError("--json shows results of models; name runs with --results")
-        path = file or Path(FILE if published else Path(name) / FILE)
-        counts = write_failure_modes(benchmark, open_llm(benchmark.study, max_requests), path)
-        say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
-        return
-    pairs = {pair_id: item.pair for pair_id, item in benchmark.pairs.items()}
-    dataset = published_as or benchmark.study.name
-    models, causes = read_models(dataset, pairs, results)
-    summary = find_patterns(dataset, pairs, models)
-    write_json(json_file, summary)
-    _print_patterns(summary, top)
-    for task, cause in causes.items():
-        say(f"Left out: {task}: {cause}")
-
-
-def _print_patterns(patterns: Mapping[str, Any], top: int) -> None:
-    name, models = patterns["name"], patterns["models"]
-    for letter, model in models.items():
-        say(f"{letter}: {model['model']}, {model['task']} ({model['rule']}), {model['run']}")
-    say("")
-    rows: list[tuple[str, ...]] = [("pairs", *models)]
-    rows += [(state, *(str(model["pairs"][state]) for model in models.values())) for state in PairState]
-    say_columns(rows)
-    if first := patterns["pairs"][:top]:
-        say(f"\nMost confusing {len(first)} of {len(patterns['pairs'])} pairs:")
-        rows = [("pair", "gap", *models)]
-        for pair in first:
-            pair_name = hidden_id("pair", pair["pair_id"]) if is_private(name) else pair["pair_id"]
-            rows.append((pair_name, f"{pair['gap']:.3f}", *pair["states"].values()))
-        say_columns(rows)
-    say("\nRank correlation with similarity, 95 % interval; positive: higher with more similarity")
-    rows = [("model", "of", "with", "pairs", "clusters", "correlation", "interval")]
-    for each in patterns["associations"]:
-        ends = NOT_DEFINED if each["low"] is None else f"{each['low']:+.2f} to {each['high']:+.2f}"
-        value = NOT_DEFINED if each["correlation"] is None else f"{each['correlation']:+.2f}"
-        about = (each["model"], each["outcome"], each["by"], str(each["pairs"]), str(each["clusters"]))
-        rows.append((*about, value, ends))
-    say_columns(rows)
-    print_state_of_data({name: provenance(name)})
+    study, blocks = published_pairs(source) if published else pairs_of_study(Path(name))
+    path = file or Path(FAILURE_MODES if published else Path(name) / FAILURE_MODES)
+    counts = write_failure_modes(study.name, blocks, open_llm(study, max_requests), path)
+    say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
 
 
 @app.command()

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import filelock
 from loguru import logger
@@ -83,7 +83,7 @@ class Draft(Record):
 class Drafted(Record):
     """Result of one request: a line of the journal."""
 
-    request: str  # id of the image or pair
+    request: str  # id of the image or pair; ``categories/ID`` for the categories of an image
     asked: str  # digest of prompts and model
     outcome: DraftOutcome
     reason: str = ""  # one phrase without sample text
@@ -102,11 +102,6 @@ def read_drafted(folder: Path) -> dict[str, Drafted]:
     return {line.request: line for line in read_lines(folder / DRAFTS, Drafted)}
 
 
-def category_request(image_id: str) -> str:
-    """Return the id of the request for the categories of an image."""
-    return f"categories/{image_id}"
-
-
 def read_drafts(folder: Path) -> dict[str, Draft]:
     """Return the questions of a study that no rule rejected, by item id, with the categories of their images."""
     lines = read_drafted(folder)
@@ -114,7 +109,7 @@ def read_drafts(folder: Path) -> dict[str, Draft]:
     drafts = {item: draft for item, draft in drafts.items() if draft.outcome is DraftOutcome.DRAFTED}
     categories = {request: line.categories for request, line in lines.items() if line.categories}
     for item, draft in drafts.items() if categories else ():
-        areas = tuple(categories.get(category_request(image), ()) for image in draft.images)
+        areas = tuple(categories.get(f"categories/{image}", ()) for image in draft.images)
         drafts[item] = draft.model_copy(update={"categories": areas})
     return drafts
 
@@ -237,7 +232,7 @@ class DraftingPrompt:
         return f"{self.name} v{self.version}"
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """Fill the marks of the user's part; KeyError for a mark that the prompt does not have."""
+        """Fill the marks that the user's part has."""
         return _filled(self.user, values)
 
     def with_blocks(self, blocks: Sequence[Mapping[str, str]]) -> str:
@@ -250,9 +245,6 @@ class DraftingPrompt:
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    for mark in values:
-        if mark not in text:
-            raise KeyError(mark)
     marks = "|".join(re.escape(mark) for mark in sorted(values, key=len, reverse=True))
     return re.sub(marks, lambda match: values[match[0]], text)
 
@@ -289,17 +281,14 @@ def free_text(reply: str) -> str | None:
     return None if not text or refuses(text) else text
 
 
-@dataclass(frozen=True)
-class LlmAnswer(Generic[T]):
-    """Result of one request."""
+def ask(
+    llm: Judge, prompt: DraftingPrompt, user: str, read: Callable[[str], T | None]
+) -> tuple[T | None, DraftOutcome, str]:
+    """Ask with a filled ``user`` part for a reply that ``read`` can read, again if it is no refusal; nothing raises.
 
-    value: T | None  # read from the reply; not None exactly if the outcome is DRAFTED
-    outcome: DraftOutcome
-    reason: str = ""  # without a value: one phrase or sentence without sample text
-
-
-def ask(llm: Judge, prompt: DraftingPrompt, user: str, read: Callable[[str], T | None]) -> LlmAnswer[T]:
-    """Ask with a filled ``user`` part for a reply that ``read`` can read, again if it is no refusal; nothing raises."""
+    Returns its value, not None exactly if it was drafted, its outcome and without a value the reason: a phrase without
+    sample text.
+    """
 
     def read_or_refused(reply: str) -> tuple[T | None] | None:
         text = reply.encode(errors="replace").decode()  # half a surrogate pair could not be written down
@@ -312,10 +301,10 @@ def ask(llm: Judge, prompt: DraftingPrompt, user: str, read: Callable[[str], T |
     if verdict.value is not None:
         (value,) = verdict.value
         if value is None:
-            return LlmAnswer(None, DraftOutcome.REFUSED, "the LLM would not")
-        return LlmAnswer(value, DraftOutcome.DRAFTED)
+            return None, DraftOutcome.REFUSED, "the LLM would not"
+        return value, DraftOutcome.DRAFTED, ""
     outcome = DraftOutcome.MALFORMED if verdict.failure == BAD_FORMAT else DraftOutcome.FAILED
-    return LlmAnswer(None, outcome if verdict.sent else DraftOutcome.NOT_ASKED, verdict.failure or "")
+    return None, outcome if verdict.sent else DraftOutcome.NOT_ASKED, verdict.failure or ""
 
 
 def job_of(
@@ -324,17 +313,31 @@ def job_of(
     prompt: DraftingPrompt,
     values: Mapping[str, str],
     read: Callable[[str], Mapping[str, Any] | None],
+    *,
+    skip: str = "",
+    first: tuple[DraftingPrompt, str] | None = None,
 ) -> Job:
-    """Return the job that sends a prompt; ``read`` turns the reply into fields of the request's journal line."""
+    """Return the job that sends a prompt; ``read`` turns the reply into fields of the request's journal line.
+
+    ``skip`` is the reason to send nothing; ``first`` a prompt to send before, and the mark that its reply fills.
+    """
     label = llm.settings.label
-    digest = prompt.asked(values, label)
+    digest = prompt.asked({**values, **({first[1]: ""} if first else {})}, label)
+    if first:
+        digest = digest_of(digest, first[0].asked(values, label))[:32]
+    about: dict[str, Any] = {"request": request, "asked": digest, "llm": label, "prompt": prompt.label}
 
     def job() -> Drafted:
-        answer = ask(llm, prompt, prompt.filled(values), read)
-        about: dict[str, Any] = {"request": request, "asked": digest, "llm": label, "prompt": prompt.label}
-        return Drafted(outcome=answer.outcome, reason=answer.reason, **about, **(answer.value or {}))
+        filled = dict(values)
+        if first:
+            reply, outcome, reason = ask(llm, first[0], first[0].filled(values), free_text)
+            if reply is None:
+                return Drafted(outcome=outcome, reason=reason, **about)
+            filled[first[1]] = reply
+        fields, outcome, reason = ask(llm, prompt, prompt.filled(filled), read)
+        return Drafted(outcome=outcome, reason=reason, **about, **(fields or {}))
 
-    return digest, job
+    return digest, partial(Drafted, outcome=DraftOutcome.SKIPPED, reason=skip, **about) if skip else job
 
 
 def open_llm(study: Study, max_requests: int | None = None) -> Judge:

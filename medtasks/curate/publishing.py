@@ -16,8 +16,17 @@ from typing import Any
 
 from medtasks.audit.report.contents import as_json
 from medtasks.curate.drafts import Draft, DraftOutcome, read_drafted, read_drafts, tally
-from medtasks.curate.review.reviewer_agreement import UNSCORED, accepted, agreements, balanced, clusters_of
-from medtasks.curate.review.reviews import Review, current, read_reviews
+from medtasks.curate.review.reviews import (
+    UNSCORED,
+    Review,
+    accepted,
+    agreements,
+    balanced,
+    clusters_of,
+    current,
+    is_yes_no,
+    read_reviews,
+)
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
@@ -110,6 +119,9 @@ FORMS: Mapping[StudyKind, Form] = {
 class Publication:
     """What of a study is published as which dataset, and the settings for that."""
 
+    folder: Path
+    study: Study
+    images: Mapping[str, StudyImage]
     name: str  # of the dataset
     min_score: int
     wording: str | None  # the reviewer whose words count if reviewers differ
@@ -120,16 +132,6 @@ class Publication:
     left_out: Mapping[str, int]  # drafts by reason
 
 
-@dataclass(frozen=True)
-class PublishedStudy:
-    """A published study."""
-
-    manifest: Manifest
-    tasks: tuple[str, ...]
-    groups: tuple[str, ...]
-    sheet: Mapping[str, Any]  # see :func:`datasheet`
-
-
 def publish_study(
     folder: Path,
     min_score: int,
@@ -138,8 +140,10 @@ def publish_study(
     wording: str | None = None,
     balance: bool = True,
     allow_incomplete: bool = False,
-) -> PublishedStudy:
+) -> tuple[Manifest, list[str], list[str], Mapping[str, Any]]:
     """Make the drafts whose questions all reach a score (1 to 10) a dataset and tasks, named after the study.
+
+    Returns the dataset's manifest, the names of tasks and of groups, and the :func:`datasheet`.
 
     ``wording`` is the reviewer whose words count if reviewers differ; ``balance`` leaves out the surplus of one label
     (hallucination studies).
@@ -159,7 +163,7 @@ def publish_study(
                 f"delete {dataset_folder(chosen)}"
             )
     about = _reviewed(folder, study, chosen, min_score, wording, balance)
-    manifest, sheet = _prepare(folder, study, about, allow_incomplete)
+    manifest, sheet = _prepare(about, allow_incomplete)
     for task, model in tasks.items():
         config = task_copy(model, task, chosen, f"{form.about} of a study of your own, asked and scored as {model}")
         # Without settings for the paper's own images, with which Med-Flamingo's solved examples come.
@@ -170,7 +174,7 @@ def publish_study(
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
         copy = group_copy(model, group, [chosen + ending for ending in form.grouped], description)
         write_task_file(group, copy, _COMMAND)
-    return PublishedStudy(manifest, tuple(tasks), tuple(groups), sheet)
+    return manifest, list(tasks), list(groups), sheet
 
 
 def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool) -> Publication:
@@ -178,10 +182,10 @@ def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: st
     drafts, reviews = read_drafts(folder), read_reviews(folder, study)
     if wording is not None and wording not in {review.reviewer for review in reviews}:
         raise MedTasksError(f"'{wording}' has not reviewed '{study.name}'; --wording names a reviewer of it")
-    images, pairs = read_images(folder).keys(), {pair.pair_id for pair in read_pairs(folder)}
+    images, pairs = read_images(folder), {pair.pair_id for pair in read_pairs(folder)}
     of_pairs = study.kind is StudyKind.PAIRS
     if lost := sum(
-        not images >= set(draft.images) or (of_pairs and draft.item_id not in pairs) for draft in drafts.values()
+        not images.keys() >= set(draft.images) or (of_pairs and draft.item_id not in pairs) for draft in drafts.values()
     ):
         raise SourceError(
             f"{lost} drafts of '{study.name}' are about images or pairs that {folder / IMAGES} and {folder / PAIRS} do "
@@ -201,77 +205,69 @@ def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: st
             f"nothing of '{study.name}' reaches {min_score} and can be published ({why}); score more drafts, "
             f"or lower --min-score" + ("" if of_pairs else ", or add --no-balance")
         )
-    return Publication(name, min_score, wording, balance, drafts, reviews, published, left_out)
+    return Publication(folder, study, images, name, min_score, wording, balance, drafts, reviews, published, left_out)
 
 
-def _prepare(
-    folder: Path, study: Study, about: Publication, allow_incomplete: bool
-) -> tuple[Manifest, Mapping[str, Any]]:
+def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapping[str, Any]]:
     """Prepare the dataset and write its datasheet, next to it and into the study."""
+    study, source = about.study, about.folder.resolve()
     sheet: dict[str, Any] = {}
     files: dict[str, str] = {}
     lost: list[str] = []
-    study_images = read_images(folder)
 
     def enclose(work: Path, manifest: Manifest) -> None:
         published = {item: draft for item, draft in about.published.items() if item not in lost}
         left_out = +Counter({**about.left_out, "an image is missing, changed or broken": len(lost)})
         outcome = replace(about, published=published, left_out=left_out)
-        sheet.update(datasheet(folder, study, outcome, manifest, study_images))
+        sheet.update(datasheet(outcome, manifest))
         files.update({DATASHEET: json.dumps(sheet, indent=2) + "\n", "datasheet.md": as_markdown(sheet)})
         for file, text in files.items():
             (work / file).write_text(text, encoding="utf-8")
 
     recipe = SourceRecipe(
         columns=FORMS[study.kind].columns,
-        test=lambda _, images: _rows(folder, study, about.published, study_images, images, lost),
+        test=lambda _, store: _rows(about, store, lost),
         layout="a study",
         revision=lambda _: study.digest,
         decoding=LINEAR,
         enclose=enclose,
     )
-    source = folder.resolve()
     info = own_dataset_info(about.name, f"{study.kind}, from {source}", str(source), study.access)
-    manifest = prepare_recipe(info, recipe, Options(folder, allow_incomplete=allow_incomplete))
+    manifest = prepare_recipe(info, recipe, Options(about.folder, allow_incomplete=allow_incomplete))
     for file, text in files.items():
-        write_private(folder / file, text)
+        write_private(about.folder / file, text)
     return manifest, sheet
 
 
-def _rows(
-    folder: Path,
-    study: Study,
-    published: Mapping[str, Draft],
-    study_images: Mapping[str, StudyImage],
-    images: ImageStore,
-    lost: list[str],
-) -> Iterator[PublishedRow]:
+def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[PublishedRow]:
     """Yield the documents in the order of the study's pairs or images; drafts without an image go to ``lost``."""
-    pairs = {pair.pair_id: pair for pair in read_pairs(folder)}
-    lines = {image_id: line for line, image_id in enumerate(study_images, 1)}
-    ranks = {name: rank for rank, name in enumerate(pairs if study.kind is StudyKind.PAIRS else study_images)}
+    of_pairs = about.study.kind is StudyKind.PAIRS
+    pairs = {pair.pair_id: pair for pair in read_pairs(about.folder)}
+    lines = {image_id: line for line, image_id in enumerate(about.images, 1)}
+    ranks = {name: rank for rank, name in enumerate(pairs if of_pairs else about.images)}
 
     @functools.cache
     def stored(image_id: str) -> StoredImage | str:
         try:
-            return images.add_bytes(study_images[image_id].read())
+            return store.add_bytes(about.images[image_id].read())
         except UnreadableImage as error:
             # The line instead of the id, which may tell who a patient is.
             return f"the image in line {lines[image_id]} of {IMAGES} cannot be used: {error}"
 
     def order(draft: Draft) -> tuple[int, int, str]:
         number = draft.item_id.rpartition("/")[2]
-        return ranks[draft.item_id if study.kind is StudyKind.PAIRS else draft.images[0]], len(number), number
+        return ranks[draft.item_id if of_pairs else draft.images[0]], len(number), number
 
-    for draft in sorted(published.values(), key=order):
+    for draft in sorted(about.published.values(), key=order):
         of_draft = [stored(image_id) for image_id in draft.images]
         if cause := next((image for image in of_draft if isinstance(image, str)), None):
             lost.append(draft.item_id)
             yield PublishedRow("", None, cause=cause)
             continue
         for position, image in enumerate(image for image in of_draft if isinstance(image, StoredImage)):
-            about = study_images[draft.images[position]]
-            yield PublishedRow(IMAGES, document(study, draft, position, about, pairs.get(draft.item_id)), [image])
+            shown = about.images[draft.images[position]]
+            content = document(about.study, draft, position, shown, pairs.get(draft.item_id))
+            yield PublishedRow(IMAGES, content, [image])
 
 
 def document(study: Study, draft: Draft, position: int, image: StudyImage, pair: ImagePair | None) -> Document:
@@ -298,7 +294,7 @@ def document(study: Study, draft: Draft, position: int, image: StudyImage, pair:
     columns = FORMS[study.kind].columns
     if columns is CLOSED_QUESTION:
         right = draft.options[option_index(answer)]
-        is_binary = sorted(draft.options) == sorted(YES_NO)
+        is_binary = is_yes_no(draft)
         options = YES_NO if is_binary else draft.options
         listed = ", ".join(f"{letter(index)}. {text}" for index, text in enumerate(options))
         content: dict[str, Any] = {
@@ -319,20 +315,20 @@ def document(study: Study, draft: Draft, position: int, image: StudyImage, pair:
     return new_document(columns, draft.item_id, **about, **content)
 
 
-def datasheet(
-    folder: Path, study: Study, about: Publication, manifest: Manifest, images: Mapping[str, StudyImage]
-) -> dict[str, Any]:
+def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
     """Return the datasheet as JSON types."""
-    sent = [line for line in read_drafted(folder).values() if line.outcome is not DraftOutcome.SKIPPED]
+    study, images = about.study, about.images
+    sent = [line for line in read_drafted(about.folder).values() if line.outcome is not DraftOutcome.SKIPPED]
     used = [images[image_id] for image_id in {name for draft in about.published.values() for name in draft.images}]
     clusters = len(set(clusters_of(about.published, images).values()))
     of_pairs = study.kind is StudyKind.PAIRS
     labels: Counter[str] = Counter()  # of closed questions: letters, or Yes and No
     for draft in about.published.values():
-        is_yes_no = {option.casefold() for option in draft.options} == {"yes", "no"}
+        in_words = {option.casefold() for option in draft.options} == {"yes", "no"}
         for answer in draft.answers if draft.options else ():
-            labels[draft.options[ord(answer) - ord("A")] if is_yes_no else answer] += 1
-    shared = shared_by_pairs(study.kind, len(about.published), clusters)
+            labels[draft.options[ord(answer) - ord("A")] if in_words else answer] += 1
+    shares = of_pairs and clusters < len(about.published)
+    shared = [_SHARED.format(len(about.published), clusters)] if shares else []
     words = [] if about.wording is None else ["--wording", about.wording]
     even = [] if about.balance else ["--no-balance"]
     return {
@@ -352,7 +348,7 @@ def datasheet(
         "prompts": sorted({line.prompt for line in sent} - {""}),
         "requests": [
             {"of": of, "outcome": str(outcome), "reason": reason, "number": number}
-            for (of, outcome, reason), number in sorted(tally(folder, study.kind).items())
+            for (of, outcome, reason), number in sorted(tally(about.folder, study.kind).items())
         ],
         "min_score": about.min_score,
         "wording": about.wording,
@@ -364,13 +360,8 @@ def datasheet(
         "labels": dict(sorted(labels.items())),
         "reviewers": [_reviewer(review, about) for review in about.reviews],
         "agreement": as_json(agreements(about.reviews, about.drafts, images)),
-        "caveats": [*_CAVEATS, *([_OF_PAIRS] if of_pairs else []), *([shared] if shared else [])],
+        "caveats": [*_CAVEATS, *([_OF_PAIRS] if of_pairs else []), *shared],
     }
-
-
-def shared_by_pairs(kind: str, published: int, clusters: int) -> str:
-    """Describe the effect on standard errors of pairs that share images or patients; empty if none do."""
-    return _SHARED.format(published, clusters) if kind == StudyKind.PAIRS and clusters < published else ""
 
 
 def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
@@ -390,10 +381,10 @@ def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
 def as_markdown(sheet: Mapping[str, Any]) -> str:
     """Return a datasheet for people: its single values in a table, then a section for each list and mapping."""
     sections = {name: value for name, value in sheet.items() if isinstance(value, Mapping) or name in _SECTIONS}
-    plain = [(_words(name), _text(value)) for name, value in sheet.items() if name not in sections]
+    plain = [(name.replace("_", " "), _text(value)) for name, value in sheet.items() if name not in sections]
     parts = [f"# Datasheet of {sheet['name']}", _table(("what", "value"), plain)]
     for name, value in sections.items():
-        parts.append(f"## {_words(name).capitalize()}")
+        parts.append(f"## {name.replace('_', ' ').capitalize()}")
         if not value:
             parts.append("None.")
         elif isinstance(value, Mapping):
@@ -401,12 +392,10 @@ def as_markdown(sheet: Mapping[str, Any]) -> str:
         elif name == "caveats":
             parts.append("\n".join(f"- {sentence}" for sentence in value))
         else:
-            parts.append(_table([_words(key) for key in value[0]], [list(record.values()) for record in value]))
+            parts.append(
+                _table([key.replace("_", " ") for key in value[0]], [list(record.values()) for record in value])
+            )
     return "\n\n".join(parts) + "\n"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, str]]:

@@ -93,11 +93,6 @@ class ImagePair(Record):
     sim_med: float  # cosine similarity in the medical encoder's space
     sim_gen: float  # and in the vision-only encoder's
 
-    @property
-    def gap(self) -> float:
-        """Medical similarity less the general one."""
-        return self.sim_med - self.sim_gen
-
 
 class Study(Record):
     """Description of a study and of its making."""

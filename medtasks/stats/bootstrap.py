@@ -1,6 +1,5 @@
 """Standard errors and intervals of statistics without a formula, by resampling the units that were sampled."""
 
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
@@ -91,55 +90,6 @@ def values_with_errors(
     errors = bootstrap_standard_errors(sum_by_unit(contributions, units), statistic, resamples)
     named = {f"{name}_stderr": float(error) for name, error in zip(values, errors, strict=True)}
     return {**{name: float(value) for name, value in values.items()}, **named}
-
-
-def rank_correlation(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> float:
-    """Return Spearman's rank correlation of two sequences of shape (units,); NaN where one of them is constant.
-
-    Equal values have their mean rank.
-    """
-    if len(first) < 2:
-        return math.nan
-    before, after = _centred_ranks(first), _centred_ranks(second)
-    spread = float(np.sqrt((before @ before) * (after @ after)))
-    return round(float(before @ after) / spread, 12) if spread else math.nan
-
-
-def rank_correlation_interval(
-    first: Sequence[float],
-    second: Sequence[float],
-    clusters: Sequence[Hashable],
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> tuple[float, float]:
-    """Return the 95 % percentile interval of the rank correlation over draws of whole clusters with replacement.
-
-    All arguments have shape (units,); the draws depend on the order in which clusters first appear. Draws in which a
-    sequence is constant do not count. NaN for fewer than two clusters, and if less than half of the draws count.
-    Source: Davison and Hinkley, "Bootstrap Methods and their Application" (1997), sections 3.8 and 5.3.
-    """
-    members = _positions(clusters)
-    if len(members) < 2:
-        return math.nan, math.nan
-    groups = [np.asarray(positions) for positions in members.values()]
-    x, y = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    random = np.random.default_rng(seed)
-    values = np.empty(resamples)
-    for draw in range(resamples):
-        drawn = np.concatenate([groups[number] for number in random.integers(len(groups), size=len(groups))])
-        values[draw] = rank_correlation(x[drawn], y[drawn])
-    defined = values[~np.isnan(values)]
-    if 2 * len(defined) < resamples:
-        return math.nan, math.nan
-    low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
-
-
-def _centred_ranks(values: Sequence[float] | Floats) -> Floats:
-    """Return ranks with a mean of 0, equal values with their mean rank."""
-    _, places, counts = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
-    ranks = np.cumsum(counts) - (counts - 1) / 2
-    return np.asarray(ranks[places] - (len(places) + 1) / 2, dtype=np.float64)
 
 
 # ---- balanced accuracy, the mean recall over classes, with an interval that holds for classes with few samples ----

@@ -13,10 +13,7 @@ from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts, tall
 from medtasks.curate.study import DRAFTS, STUDY, StudyKind
 from medtasks.judges.judge_client import JudgeSettings
 
-from ..processes import run_fresh, start_fresh
 from ..scripted_server import Endpoint, serving
-from ..tables import each_row
-from ..waiting import wait_until
 
 MASS = {"question": "Is there a mass in the image?", "answer": "No"}
 EDEMA = {"question": "What does edema indicate?", "answer": "Fluid in the lung."}
@@ -116,7 +113,7 @@ def test_each_kind(medtasks, endpoint, reports, tmp_path, kind):
     assert read_drafted(tmp_path / "ours")["secret_late"].outcome is DraftOutcome.DRAFTED
 
 
-def test_what_came_of_it_is_shown(medtasks, endpoint, reports, tmp_path):
+def test_what_came_of_it_is_shown(medtasks, fails, endpoint, reports, tmp_path):
     script(endpoint, GOOD["visual_closed"])
     with reports.open("a") as file:
         file.write(json.dumps({"id": "none", "image": "secret_path.png"}) + "\n")
@@ -143,7 +140,10 @@ def test_what_came_of_it_is_shown(medtasks, endpoint, reports, tmp_path):
     assert "Some requests failed or were not sent; run the same command again" in ran.out
     assert medtasks("curate", "draft", tmp_path / "ours").out.splitlines()[-2:] == ran.out.splitlines()[-2:]
     assert endpoint.count == asked + 1  # also there only what failed
-    assert "is for studies of pairs" in medtasks("curate", "draft", tmp_path / "ours", "--categories", "find").err
+    fails(["curate", "draft", tmp_path / "ours", "--categories", "find"], "is for studies of pairs")
+    fails(arguments(reports, "contextual", tmp_path / "new", "--name", "No Name"), "'No Name' cannot be a task's name")
+    knowledge = arguments(reports, "contextual", tmp_path / "new", "--knowledge", "book.txt")
+    fails(knowledge, "--knowledge is for knowledge_open, and contextual retrieves nothing")
 
 
 def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path):
@@ -157,6 +157,8 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
     assert "JSON" not in filtering[0]
     assert "retrieved knowledge: Useful: edema.. Generate" in asking[1]
     assert asking[0].endswith('"question" and "answer", both strings.')
+    prompts = {line.prompt for line in read_drafted(tmp_path / "ours").values()}
+    assert prompts == {"knowledge_open v1 + form_open v1"}
     why = "no passage of the texts shares a word with its report"
     assert tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN) == {
         ("images", DraftOutcome.REFUSED, "the LLM would not"): 1,
@@ -202,19 +204,6 @@ def test_credentialed_reports_reach_no_untrusted_endpoint(medtasks, endpoint, re
     monkeypatch.setenv("MEDTASKS_TRUSTED_JUDGE", endpoint.url)
     assert medtasks(*arguments(reports, "knowledge_closed", tmp_path / "ours")).code == 0
     assert endpoint.count == 2 * len(ROWS)
-
-
-@each_row(
-    "more, message",
-    [
-        (["--name", "No Name"], "'No Name' cannot be a task's name"),
-        (["--knowledge", "book.txt"], "--knowledge is for knowledge_open, and contextual retrieves nothing"),
-    ],
-)
-def test_mistakes_are_one_sentence(medtasks, endpoint, reports, tmp_path, more, message):
-    ran = medtasks(*arguments(reports, "contextual", tmp_path / "ours", *more))
-    assert (ran.code, ran.out, endpoint.count) == (1, "", 0)
-    assert message in ran.err
 
 
 @pytest.mark.slow
@@ -270,22 +259,3 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(medtasks, endpoint, tmp
     own = [tmp_path / "ours" / name for name in (STUDY, DRAFTS, "images.jsonl")]
     assert all(path.stat().st_mode & 0o077 == 0 for path in own)
     assert CANARY not in own[0].read_text()
-
-
-@pytest.mark.slow
-def test_a_killed_run_goes_on_and_asks_nothing_twice(endpoint, reports, tmp_path):
-    reports.write_text(reports.read_text().replace("FAILED", "Late"))
-    script(endpoint, [EDEMA])
-    chosen = endpoint.choose
-    endpoint.choose = lambda body: endpoint.hang() if endpoint.count == 5 else chosen(body)
-    reports.write_text("".join(line + "\n" for line in reports.read_text().splitlines() if "bad" not in line))
-    command = [sys.executable, "-m", "medtasks.cli.main", *arguments(reports, "knowledge_open", tmp_path / "ours")]
-    started = start_fresh(command, tmp_path, tmp_path / "log")
-    wait_until(lambda: endpoint.count == 6 and len(read_drafted(tmp_path / "ours")) == 2, started)
-    started.kill()
-    started.wait()
-    ran = run_fresh(command, tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    asked = Counter(json.dumps(body["messages"][:2]) for body in endpoint.bodies)
-    assert sorted(asked.values()) == [1, 1, 1, 1, 1, 2], asked  # only what had no reply yet
-    assert [line.outcome for line in read_drafted(tmp_path / "ours").values()] == ["drafted", "refused", "drafted"]

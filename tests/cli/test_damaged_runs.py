@@ -57,7 +57,7 @@ def keep_replies(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def commands(sample: Path, source: Path, tmp_path: Path) -> tuple[Path, dict[str, list[object]]]:
+def commands(sample: Path, tmp_path: Path) -> tuple[Path, dict[str, list[object]]]:
     """A run, and each command that reads it."""
     run, other = write_run(tmp_path / "a", [TASK], 0.6, 1), write_run(tmp_path / "b", [TASK], 0.8, 2)
     record_a_shard(run)
@@ -69,7 +69,6 @@ def commands(sample: Path, source: Path, tmp_path: Path) -> tuple[Path, dict[str
             "parity": ["parity", run, other],
             "report": ["report", run, "--json", tmp_path / "report.json"],
             "merge": ["merge", tmp_path / "merged", run],
-            "patterns": ["curate", "patterns", TASK, "--source", source, "--results", run],
         },
     )
 

@@ -1,15 +1,32 @@
-"""Made-up studies with all that a datasheet tells, and reviewers who say what a test wants them to say."""
+"""Studies of drawn images and invented texts, with drafts, and reviewers who say what a test wants them to say."""
 
-from collections.abc import Callable
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
-from medtasks.curate.drafts import Draft, read_drafted, read_drafts
-from medtasks.curate.review.reviews import ItemReview, Judgement, Review
-from medtasks.curate.study import DRAFTS, IMAGES, StudyKind, read_images, read_study, write_lines
+from PIL import Image, ImageDraw
+
+from medtasks.curate.drafts import Draft, Drafted, DraftOutcome, read_drafted, read_drafts
+from medtasks.curate.review.reviews import ItemReview, Judgement, Review, review_file, unjudged
+from medtasks.curate.study import (
+    DRAFTS,
+    IMAGES,
+    PAIRS,
+    ImagePair,
+    Study,
+    StudyImage,
+    StudyKind,
+    read_images,
+    read_study,
+    write_lines,
+    write_private,
+)
 from medtasks.data.catalogue import Access
 
-from .made_up_study import hallucination_study, pairs_study
-
+SIDE = 320
+SITES = ("left lower lobe", "right upper lobe", "left hilum", "right apex", "lingula", "right base")
 MADE_WITH = {
     "medical_encoder": {"name": "made-up/medical", "digest": "a" * 16, "dimension": 4},
     "general_encoder": {"name": "made-up/general", "digest": "b" * 16, "dimension": 4},
@@ -17,6 +34,82 @@ MADE_WITH = {
     "sim_gen": 0.75,
 }
 Said = Callable[[Draft], int | ItemReview | None]
+
+
+def pairs_study(folder: Path, pairs: int = 3) -> Study:
+    """Make a study of pairs ``p1``, ``p2``, ... in a folder, and return it; the answers are A and B, or B and A."""
+    drafts, listed = [], []
+    for number in range(1, pairs + 1):
+        ids = (f"im{2 * number - 1}", f"im{2 * number}")
+        listed.append(ImagePair(pair_id=f"p{number}", images=ids, sim_med=0.95, sim_gen=0.5))
+        first, second = (SITES[(2 * number - 2 + place) % len(SITES)] for place in (0, 1))
+        draft = Draft(
+            item_id=f"p{number}",
+            images=ids,
+            question=f"Where is the opacity of size {number}?",
+            options=(f"In the {first}", f"In the {second}") if number % 2 else (f"In the {second}", f"In the {first}"),
+            answers=("A", "B") if number % 2 else ("B", "A"),
+            categories=(("pulmonary",), ("pulmonary", "vascular")),
+        )
+        drafts.append((f"p{number}", (draft,)))
+    write_lines(folder / PAIRS, listed)
+    return _written(folder, StudyKind.PAIRS, [_image(folder, number) for number in range(1, 2 * pairs + 1)], drafts)
+
+
+def hallucination_study(folder: Path, kind: StudyKind, images: int = 3) -> Study:
+    """Make a study of images ``im1``, ``im2``, ... with two questions of a kind each, and return it."""
+    listed = [_image(folder, number) for number in range(1, images + 1)]
+    drafts = []
+    for image, site in zip(listed, itertools.cycle(SITES), strict=False):
+        sites = (site, "nowhere", "everywhere", "the heart")
+        questions: list[tuple[str, tuple[str, ...], str]] = [
+            (f"Is the {site} clear?", ("Yes", "No"), "B"),
+            ("Where is it dense?", sites, "A"),
+        ]
+        if kind in (StudyKind.VISUAL_OPEN, StudyKind.KNOWLEDGE_OPEN):
+            questions = [("Describe it.", (), image.text), ("What next?", (), f"A follow-up of the {site}.")]
+        made = tuple(
+            Draft(
+                item_id=f"{image.image_id}/{number}",
+                images=(image.image_id,),
+                question=question,
+                options=options,
+                answers=(answer,),
+                hallucination="anatomy" if kind is StudyKind.VISUAL_CLOSED else None,
+                components={"anatomy": (site,), "symptom": ("opacity",)} if kind is StudyKind.VISUAL_OPEN else None,
+            )
+            for number, (question, options, answer) in enumerate(questions, 1)
+        )
+        drafts.append((image.image_id, made))
+    return _written(folder, kind, listed, drafts)
+
+
+def _image(folder: Path, number: int) -> StudyImage:
+    """Draw an image of its own, every third as TIFF, which browsers do not show."""
+    name = f"im{number}"
+    text = f"Radiograph {number} of an invented chest with an opacity in the {SITES[(number - 1) % len(SITES)]}."
+    path = folder / "drawn" / f"{name}.{'tif' if number % 3 == 0 else 'png'}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawn = Image.linear_gradient("L").resize((SIDE, SIDE))
+    pen = ImageDraw.Draw(drawn)
+    pen.ellipse((40, 30, 150, 290), fill=20)
+    pen.ellipse((170, 30, 280, 290), fill=20)
+    x, y = 60 + 37 * number % 190, 60 + 71 * number % 190
+    pen.ellipse((x, y, x + 30, y + 30), fill=230)
+    drawn.save(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return StudyImage(image_id=name, file=str(path), sha256=digest, text=text, group=f"patient{number}")
+
+
+def _written(
+    folder: Path, kind: StudyKind, images: Iterable[StudyImage], drafts: Iterable[tuple[str, tuple[Draft, ...]]]
+) -> Study:
+    study = Study(name=f"made_up_{kind}", kind=kind, access=Access.PUBLIC, source="drawn")
+    study.write(folder)
+    write_lines(folder / IMAGES, images)
+    about: dict[str, Any] = {"asked": "made up", "outcome": DraftOutcome.DRAFTED}
+    write_lines(folder / DRAFTS, [Drafted(request=request, drafts=made, **about) for request, made in drafts])
+    return study
 
 
 def detailed_study(
@@ -36,22 +129,18 @@ def review(folder: Path, reviewer: str = "alice", said: Said | None = None) -> N
     """Write a reviewer's file: what ``said`` returns of each draft, a score for all its questions; 9 without it."""
     items = {}
     for item, draft in read_drafts(folder).items():
-        found = 9 if said is None else said(draft)
-        if found is not None:
-            items[item] = found if isinstance(found, ItemReview) else scored(draft, found)
-    Review(study=read_study(folder).digest, reviewer=reviewer, items=items).write(folder)
+        verdict = 9 if said is None else said(draft)
+        if verdict is not None:
+            items[item] = verdict if isinstance(verdict, ItemReview) else scored(draft, verdict)
+    file = Review(study=read_study(folder).digest, reviewer=reviewer, items=items)
+    write_private(review_file(folder, reviewer), file.model_dump_json(indent=1) + "\n")
 
 
 def scored(draft: Draft, score: int, **changes: object) -> ItemReview:
     """Return a review that gives each question of a draft the same score."""
-    said = ItemReview(
-        digest=draft.digest,
-        question=draft.question,
-        options=draft.options,
-        answers=draft.answers,
-        judgements=(Judgement(score=score),) * len(draft.images),
-    )
-    return said.model_copy(update=changes)
+    judgements = (Judgement(score=score),) * len(draft.images)
+    review = unjudged(draft).model_copy(update={"judgements": judgements, "categories": ()})
+    return review.model_copy(update=changes)
 
 
 def even(draft: Draft) -> ItemReview:

@@ -2,10 +2,8 @@
 
 import re
 
-import pytest
-
 from medtasks.curate.drafts import prompts_in
-from medtasks.curate.hallucination.hallucination_questions import PROMPTS, banned_phrases, with_form
+from medtasks.curate.hallucination.hallucination_questions import PROMPTS, banned_phrases
 from medtasks.curate.pairs.pair_drafts import given_categories
 
 from ..conftest import reference_folder
@@ -29,7 +27,6 @@ BEHIND = {  # what follows each prompt in the paper
     "knowledge_open": "Figure 9:",
     "contextual": "Figure 10:",
 }
-FORMS = {name for name in HALLUCINATION_PROMPTS if name.startswith("form_")}
 
 
 def squeezed(text: str) -> str:
@@ -63,8 +60,6 @@ def test_the_marks_of_a_prompt_are_replaced_and_those_in_captions_are_not():
     marks = ["**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**"]
     filled = prompt.filled({marks[0]: f"one {marks[1]}", marks[1]: "two"})
     assert f"Image1: one {marks[1]}\nImage2: two\nYour task" in filled
-    with pytest.raises(KeyError):
-        prompt.filled({"**CAPTION OF IMAGE 3**": ""})
     blocks = PAIR_PROMPTS["failure_modes"].with_blocks(
         [{"Pair 0": f"Pair {n}", "**IMAGE 1 CAPTION**": f"Pair 0 of {n}"} for n in (0, 1)]
     )
@@ -80,16 +75,9 @@ def test_the_text_is_the_papers_from_its_first_letter_to_the_caption(name, behin
         assert prompt.source == f"MedHEval, {behind.lower().rstrip(':')}"
 
 
-@each_row("form", sorted(FORMS))
-def test_a_form_stands_behind_the_papers_text(form):
-    assert HALLUCINATION_PROMPTS.keys() == BEHIND.keys() | FORMS  # every prompt is of a figure or a form
-    prompt, ours = HALLUCINATION_PROMPTS["contextual"], HALLUCINATION_PROMPTS[form]
-    formed = with_form(prompt, form)
-    assert (formed.system, formed.user) == (f"{prompt.system}\n\n{ours.user}", prompt.user)
-    assert (formed.label, ours.source) == (f"contextual v1 + {form} v1", "this package")
-
-
-def test_what_a_prompt_forbids_is_read_from_it():
+def test_every_other_prompt_is_a_form_of_ours_and_what_a_prompt_forbids_is_read_from_it():
+    forms = {name for name, prompt in HALLUCINATION_PROMPTS.items() if prompt.source == "this package"}
+    assert HALLUCINATION_PROMPTS.keys() - BEHIND.keys() == forms
     said = "as mentioned / the QA / in this context / the report / a bounding box / bounding boxes / reports / reported"
     found = {name: banned_phrases(HALLUCINATION_PROMPTS[name].system) for name in BEHIND}
     assert {name: pattern and pattern.findall(said) for name, pattern in found.items()} == {

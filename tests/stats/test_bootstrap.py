@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import beta, spearmanr
+from scipy.stats import beta
 
 from medtasks.stats import bootstrap
 from medtasks.stats.bootstrap import (
     bootstrap_standard_errors,
     mean_recall_posterior,
-    rank_correlation,
-    rank_correlation_interval,
     sum_by_unit,
 )
 from medtasks.stats.standard_error import clustered_standard_error
@@ -110,39 +108,6 @@ def test_contributions_are_added_up_by_unit(rows):
     for unit, row in zip(units, table.tolist(), strict=True):
         expected[unit] = [a + b for a, b in zip(expected[unit], row, strict=True)]
     assert sum_by_unit(table, units).tolist() == list(expected.values())
-
-
-# ---- rank correlation ----
-
-
-@each_row("seed", range(2))
-def test_it_equals_scipy_s_also_with_ties(seed):
-    random = np.random.default_rng(seed)
-    x, y = random.integers(8, size=50), random.integers(2, size=50)
-    assert rank_correlation(x, y) == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
-    assert rank_correlation(x, x) == 1
-    assert rank_correlation(x, -x) == -1
-
-
-def test_it_is_nan_without_anything_to_rank():
-    assert math.isnan(rank_correlation([1, 2, 3], [1, 1, 1]))
-    assert math.isnan(rank_correlation([1], [1]))
-    assert all(map(math.isnan, rank_correlation_interval([1, 2], [0, 1], ["a", "a"])))
-    assert all(map(math.isnan, rank_correlation_interval([1, 2, 3], [1, 1, 1], "abc")))
-
-
-def test_the_interval_of_clustered_units_holds_no_correlation_about_as_often_as_it_says():
-    random, held, too_short = np.random.default_rng(3), 0, 0
-    runs = 40
-    for _ in range(runs):
-        clusters = np.repeat(np.arange(40), 3)
-        x, y = random.normal(size=40)[clusters], random.normal(size=40)[clusters] + random.normal(size=120)
-        low, high = rank_correlation_interval(x, y > 0, clusters, resamples=100)
-        held += low <= 0 <= high
-        low, high = rank_correlation_interval(x, y > 0, range(120), resamples=100)
-        too_short += not low <= 0 <= high
-    assert held >= 0.85 * runs
-    assert too_short > runs - held  # what clusters are for
 
 
 SHARES, RECALLS = np.array([0.7, 0.15, 0.1, 0.04, 0.01]), np.array([0.9, 0.7, 0.6, 0.5, 0.4])

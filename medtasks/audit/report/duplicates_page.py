@@ -118,7 +118,7 @@ def duplicates_as_dict(
             "likeness_of_small_pictures": LIKENESS[TINY_SIDE],
             "turned": turned,
         },
-        "questions": search.questions,
+        "questions": len(search.shown.documents),
         "pictures": with_question,
         "pictures_of_examples_only": len(search.shown.images) - with_question,
         "volumes": search.shown.volumes,

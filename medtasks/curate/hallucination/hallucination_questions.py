@@ -15,8 +15,8 @@ import json
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -28,13 +28,11 @@ from tqdm import tqdm
 from medtasks.curate.drafts import (
     LONGEST,
     Draft,
-    Drafted,
     DraftingPrompt,
     DraftOutcome,
     Job,
-    ask,
     draft_all,
-    free_text,
+    job_of,
     prompts_in,
 )
 from medtasks.curate.study import (
@@ -73,20 +71,21 @@ _CONTEXT: Mapping[StudyKind, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Knowledge:
-    """Texts to retrieve from."""
-
-    paths: Sequence[Path] = ()  # files and folders
-    passages: int = 5  # shown with a report
-
-
 def planned_study(
-    reports: Path, folder: Path, kind: StudyKind, name: str | None, access: Access, knowledge: Knowledge
+    reports: Path,
+    folder: Path,
+    kind: StudyKind,
+    name: str | None,
+    access: Access,
+    knowledge: Sequence[Path] = (),
+    passages: int = 5,
 ) -> Study:
-    """Return the study of a file of reports, before these are read; ``name`` is by default that of its folder."""
+    """Return the study of a file of reports, before these are read; ``name`` is by default that of its folder.
+
+    ``knowledge`` are files and folders of texts to retrieve from, ``passages`` the number shown with a report.
+    """
     retrieves = kind is StudyKind.KNOWLEDGE_OPEN
-    if retrieves != bool(knowledge.paths):
+    if retrieves != bool(knowledge):
         raise MedTasksError(
             "knowledge_open retrieves from texts of your own; name them with --knowledge FILE_OR_FOLDER"
             if retrieves
@@ -94,24 +93,24 @@ def planned_study(
         )
     if not reports.is_file():
         raise SourceError(f"there is no file {reports}; name a JSONL file with id, image and report in each line")
-    texts = knowledge_files(knowledge.paths)
+    texts = knowledge_files(knowledge)
     made_with = {
         "reports": file_sha256(reports)[:16],
         "knowledge": digest_of([file_sha256(file) for file in texts])[:16] if retrieves else None,
-        "passages": knowledge.passages if retrieves else None,
+        "passages": passages if retrieves else None,
     }
     chosen = checked_name(name or folder.resolve().name)
     return Study(name=chosen, kind=kind, access=access, source=str(reports.resolve()), made_with=made_with)
 
 
-def made_study(folder: Path, planned: Study, knowledge: Knowledge) -> Study:
+def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> Study:
     """Return the study in a folder, made from its reports unless it exists; it counts what is left out."""
     if study := begun(folder, planned):
         return study
     check_own_folder(folder, Path(planned.source))
     find = None
-    if knowledge.paths:
-        find = retriever(read_passages(knowledge_files(knowledge.paths)), knowledge.passages)
+    if knowledge:
+        find = retriever(read_passages(knowledge_files(knowledge)), planned.made_with["passages"])
     images, counts = read_reports(Path(planned.source), planned.kind, find)
     study = planned.model_copy(update={"made_with": {**planned.made_with, "counts": dict(counts)}})
     write_lines(folder / IMAGES, images)
@@ -309,52 +308,24 @@ def prompt_for(kind: StudyKind, image: StudyImage) -> DraftingPrompt:
     return prompts_in(PROMPTS)[name]
 
 
-def with_form(prompt: DraftingPrompt, form: str) -> DraftingPrompt:
-    """Append one of our reply forms to the system message of a paper's prompt."""
-    ours = prompts_in(PROMPTS)[form]
-    label = f"{prompt.label} + {ours.name}"
-    return replace(prompt, name=label, version=ours.version, system=f"{prompt.system}\n\n{ours.user}")
-
-
-def figures(kind: StudyKind, images: Iterable[StudyImage]) -> Counter[str]:
-    """Count the images by the figure of the paper that has their prompt."""
-    return Counter(prompt_for(kind, image).source for image in images)
-
-
 def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[DraftOutcome]:
     """Draft questions for each image of a study that has none yet, and count the outcomes."""
+    form, schema = prompts_in(PROMPTS)[_FORMS[kind][0]], _FORMS[kind][1]
+    first = (prompts_in(PROMPTS)[_FILTER], _FILTERED) if kind is StudyKind.KNOWLEDGE_OPEN else None
+
+    def drafted(image_id: str, banned: re.Pattern[str] | None, reply: str) -> dict[str, tuple[Draft, ...]] | None:
+        questions = questions_in(reply, schema)
+        return None if questions is None else {"drafts": drafts_of(image_id, questions, banned)}
+
     jobs: dict[str, Job] = {}
-    label = llm.settings.label
     for name, image in read_images(folder).items():
-        prompt, values = with_form(prompt_for(kind, image), _FORMS[kind][0]), _mark_values(image)
-        digest = prompt.asked(_of(prompt, {_FILTERED: "", **values}), label)
-        if kind is StudyKind.KNOWLEDGE_OPEN:
-            first = prompts_in(PROMPTS)[_FILTER]
-            digest = digest_of(digest, first.asked(_of(first, values), label))[:32]
-        line = Drafted(request=name, asked=digest, outcome=DraftOutcome.DRAFTED, llm=label, prompt=prompt.label)
-        jobs[name] = digest, partial(_drafted, llm, kind, image, prompt, line)
+        prompt = prompt_for(kind, image)  # of the paper; our form of replies follows its system message
+        label, system = f"{prompt.label} + {form.name}", f"{prompt.system}\n\n{form.user}"
+        prompt = replace(prompt, name=label, version=form.version, system=system)
+        read = partial(drafted, name, banned_phrases(prompt.system))
+        skip = "no passage of the texts shares a word with its report" if first and not image.context[PASSAGES] else ""
+        jobs[name] = job_of(llm, name, prompt, _mark_values(image), read, skip=skip, first=first)
     return draft_all(folder, jobs, llm.settings.concurrency)
-
-
-def _drafted(llm: Judge, kind: StudyKind, image: StudyImage, prompt: DraftingPrompt, line: Drafted) -> Drafted:
-    values = _mark_values(image)
-    if kind is StudyKind.KNOWLEDGE_OPEN:
-        if not image.context[PASSAGES]:
-            why = "no passage of the texts shares a word with its report"
-            return line.model_copy(update={"outcome": DraftOutcome.SKIPPED, "reason": why})
-        first = prompts_in(PROMPTS)[_FILTER]
-        filtered = ask(llm, first, first.filled(_of(first, values)), free_text)
-        if filtered.value is None:
-            return line.model_copy(update={"outcome": filtered.outcome, "reason": filtered.reason})
-        values[_FILTERED] = filtered.value
-    read = partial(questions_in, schema=_FORMS[kind][1])
-    answer = ask(llm, prompt, prompt.filled(_of(prompt, values)), read)
-    drafts = drafts_of(image.image_id, answer.value or (), banned_phrases(prompt.system))
-    return line.model_copy(update={"outcome": answer.outcome, "reason": answer.reason, "drafts": drafts})
-
-
-def _of(prompt: DraftingPrompt, values: Mapping[str, str]) -> dict[str, str]:
-    return {mark: value for mark, value in values.items() if mark in prompt.user}
 
 
 def _mark_values(image: StudyImage) -> dict[str, str]:

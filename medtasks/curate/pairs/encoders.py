@@ -245,7 +245,6 @@ _BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, R
 class Embedded:
     """The embeddings of images by one encoder."""
 
-    dimension: int
     vectors: npt.NDArray[np.float16]  # shape (embedded images, dimension), of length 1, in the order of ``kept``
     kept: npt.NDArray[np.int64]  # numbers of the images that have a vector, rising
     left_out: Counter[str]  # number of other images by reason
@@ -299,7 +298,7 @@ def embedded(files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, 
     left_out = Counter(reasons.get(digest, UNUSABLE) for digest in digests if digest not in stored)
     dimension = len(next(iter(stored.values()), b"")) // _BYTES
     joined = np.frombuffer(b"".join(stored[digests[number]] for number in numbers), np.float16)
-    return Embedded(dimension, joined.reshape(len(numbers), dimension), np.array(numbers, np.int64), left_out)
+    return Embedded(joined.reshape(len(numbers), dimension), np.array(numbers, np.int64), left_out)
 
 
 def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tuple[bytes, Image.Image | str]]]:

@@ -1,4 +1,4 @@
-"""Drafting by MediConfusion's prompts (arXiv 2409.15477): a question per pair, and the medical area of each image.
+"""MediConfusion's prompts (arXiv 2409.15477): a question per pair, the area of each image, the failure modes of pairs.
 
 Questions follow prompt A.1 (section 2). The reply names ``Question:``, ``Option1:``, ``Option2:``, ``Image1:`` and
 ``Image2:``, each once, in this order and with a text on the same line; only headings such as ``Correct answers:`` may
@@ -10,27 +10,29 @@ in which the first image always had A would be solved by position. In the publis
 
 Areas follow prompts A.2. The list is the paper's, the user's own, or found by the LLM from captions of the study. Each
 image is sent once, whatever the number of its pairs, and only if a question was drafted for it.
+
+Failure modes that pairs probe are named by prompt A.3 (section 4.1), for the pairs of a study or the published ones.
+The paper's radiologist corrected the LLM's list: it is a draft for an expert, no result.
 """
 
 import random
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from medtasks.curate.drafts import (
     LONGEST,
     Draft,
-    Drafted,
     DraftOutcome,
     Job,
     ask,
-    category_request,
     draft_all,
     free_text,
     job_of,
@@ -39,14 +41,30 @@ from medtasks.curate.drafts import (
     read_drafts,
     why_not_sent,
 )
-from medtasks.curate.study import IMAGES, PAIRS, ImagePair, Record, read_images, read_pairs, write_private
+from medtasks.curate.study import (
+    IMAGES,
+    PAIRS,
+    ImagePair,
+    Record,
+    Study,
+    StudyKind,
+    problem_of,
+    read_images,
+    read_pairs,
+    read_study,
+    write_private,
+)
+from medtasks.data.catalogue import MEDICONFUSION
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.extract.reading.reply_text import without_thoughts
+from medtasks.home import dataset_folder
 from medtasks.judges.judge_client import Judge
 from medtasks.net.journal import digest_of
 
 PROMPTS = "pair_prompts"
-FOUND = "categories.json"
+FOUND, FAILURE_MODES = "categories.json", "patterns.md"
+PAIRS_PER_REQUEST = 100
 _MARKS = ("**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**")
 _PARTS = ("question", "option1", "option2", "image1", "image2")
 _LABELLED = re.compile(
@@ -111,12 +129,8 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
             raise SourceError(f"{folder / PAIRS} has a pair of an image that {IMAGES} has not; make the study again")
         captions = [images[image].text for image in pair.images]
         values = dict(zip(_MARKS, map(one_line, captions), strict=True))
-        if why := next(filter(None, map(why_not_sent, captions)), ""):
-            digest = prompt.asked(values, llm.settings.label)
-            line = Drafted(request=pair.pair_id, asked=digest, outcome=DraftOutcome.SKIPPED, reason=why)
-            jobs[pair.pair_id] = digest, line.model_copy
-        else:
-            jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(drafted, pair))
+        skip = next(filter(None, map(why_not_sent, captions)), "")
+        jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(drafted, pair), skip=skip)
     return draft_all(folder, jobs, llm.settings.concurrency)
 
 
@@ -226,13 +240,11 @@ def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]
             {"Caption 0": f"Caption {number}", "**IMAGE 0 CAPTION**": one_line(images[name].text)}
             for number, name in enumerate(sample)
         ]
-        answer = ask(llm, prompt, prompt.with_blocks(blocks), free_text)
-        if answer.value is None:
-            raise MedTasksError(
-                f"no categories were found: {answer.reason}; run it again, or give them with --categories"
-            )
-        names, label = headings(answer.value), llm.settings.label
-        record = FoundCategories(categories=names, reply=answer.value, captions=sample, llm=label, prompt=prompt.label)
+        reply, _, reason = ask(llm, prompt, prompt.with_blocks(blocks), free_text)
+        if reply is None:
+            raise MedTasksError(f"no categories were found: {reason}; run it again, or give them with --categories")
+        names, label = headings(reply), llm.settings.label
+        record = FoundCategories(categories=names, reply=reply, captions=sample, llm=label, prompt=prompt.label)
         write_private(path, record.model_dump_json(indent=1) + "\n")
     if len(record.categories) < 2:
         raise MedTasksError(
@@ -268,7 +280,7 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
 
     jobs: dict[str, Job] = {}
     for image in used:
-        request, values = category_request(image), {**marks, "**IMAGE CAPTION**": one_line(images[image].text)}
+        request, values = f"categories/{image}", {**marks, "**IMAGE CAPTION**": one_line(images[image].text)}
         jobs[request] = job_of(llm, request, prompt, values, read)
     return draft_all(folder, jobs, llm.settings.concurrency)
 
@@ -283,3 +295,92 @@ def named(reply: str, names: Sequence[str]) -> tuple[str, ...] | None:
     if not re.fullmatch(f"(?:{category})(?:{between}(?:{category}))*", text):
         return None
     return tuple(dict.fromkeys(by_text[name] for name in re.findall(category, text)))
+
+
+Blocks = Mapping[str, Mapping[str, str]]
+"""Texts of pairs for the marks of prompt A.3, by pair id."""
+
+
+def _block(captions: Sequence[str], question: str, options: Sequence[str]) -> dict[str, str]:
+    marks = {f"**IMAGE {image} CAPTION**": one_line(text) for image, text in enumerate(captions, 1)}
+    lettered = [f"({letter}) {option}" for letter, option in zip("AB", options, strict=True)]
+    return {**marks, "**QUESTION**": " ".join([one_line(question), *lettered])}
+
+
+def pairs_of_study(folder: Path) -> tuple[Study, Blocks]:
+    """Return a study and its pairs with a question."""
+    study, images, drafts = read_study(folder, StudyKind.PAIRS), read_images(folder), read_drafts(folder)
+    pairs = {}
+    for pair in read_pairs(folder):
+        if draft := drafts.get(pair.pair_id):
+            captions = [images[name].text if name in images else "" for name in pair.images]
+            pairs[pair.pair_id] = _block(captions, draft.question, draft.options)
+    return study, pairs
+
+
+class _Published(BaseModel):
+    """The fields used of a record of ``dataset.json``."""
+
+    cap_1: str
+    cap_2: str
+    question: str
+    option_A: str
+    option_B: str
+
+
+def published_pairs(source: Path | None) -> tuple[Study, Blocks]:
+    """Return the pairs of MediConfusion's published ``dataset.json``, in ``source`` or where it was prepared from.
+
+    The study is the one that would have made them.
+    """
+    name = MEDICONFUSION.name
+    try:
+        folder = str(source or Manifest.read(dataset_folder(name)).source)
+    except FileNotFoundError:
+        raise SourceError(f"'{name}' is not prepared; give the folder of its dataset.json with --source") from None
+    path = next(filter(Path.is_file, (Path(folder, "dataset.json"), Path(folder, "data/dataset.json"))), None)
+    if path is None:
+        raise SourceError(
+            f"{folder} is no folder with dataset.json, which holds the captions of '{name}'; give its folder with "
+            f"--source"
+        )
+    try:
+        records = TypeAdapter(dict[str, _Published]).validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise SourceError(
+            f"{path} is malformed ({problem_of(error)}); get it again from {MEDICONFUSION.source}"
+        ) from None
+    pairs = {
+        pair_id: _block((record.cap_1, record.cap_2), record.question, (record.option_A, record.option_B))
+        for pair_id, record in records.items()
+    }
+    return Study(name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path)), pairs
+
+
+def write_failure_modes(name: str, pairs: Blocks, llm: Judge, path: Path) -> Counter[DraftOutcome]:
+    """Ask about all pairs of a benchmark, 100 at a time, and write the replies; count the outcomes.
+
+    The LLM's cache keeps replies, so that a later run sends only the requests that failed.
+    """
+    if not pairs:
+        raise MedTasksError(f"no pair of '{name}' has a question; draft some with 'medtasks curate draft'")
+    parts = [list(pairs)[start : start + PAIRS_PER_REQUEST] for start in range(0, len(pairs), PAIRS_PER_REQUEST)]
+    prompt = prompts_in(PROMPTS)["failure_modes"]
+    requests = [
+        prompt.with_blocks([{"Pair 0": f"Pair {number}", **pairs[pair_id]} for number, pair_id in enumerate(part)])
+        for part in parts
+    ]
+    with ThreadPoolExecutor(llm.settings.concurrency) as workers:
+        replies = list(workers.map(lambda request: ask(llm, prompt, request, free_text), requests))
+    counts = Counter(outcome for _, outcome, _ in replies)
+    if not counts[DraftOutcome.DRAFTED]:
+        raise MedTasksError(f"the LLM named no failure modes: {replies[-1][2]}; nothing was written")
+    heading = f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
+    texts = [f"# Failure modes of {name}\n\n{heading}"]
+    for part, (reply, _, reason) in zip(parts, replies, strict=True):
+        sent = ", ".join(f"{number}: {pair_id}" for number, pair_id in enumerate(part))
+        texts.append(f"## {len(part)} pairs, {part[0]} to {part[-1]}")
+        texts.append(reply or f"No reply: {reason}.")
+        texts.append(f"Pairs by their number in the prompt: {sent}")
+    write_private(path, "\n\n".join(texts) + "\n")
+    return counts

@@ -1,14 +1,15 @@
 """Studies of confusing pairs: images that a medical encoder finds alike and a vision-only one does not.
 
 The images come from a JSONL file with ``id``, ``image`` (a path relative to the file) and ``caption`` in each line; it
-may have ``group`` and ``licence``. All pairs are compared (MediConfusion, section 2), in blocks of one matrix product
-of the medical embeddings and, where few pass, the general similarity of those alone. Similarity is the cosine of two
-embeddings, rounded to six digits: they are kept in float16, which moves it in the fourth.
+may have ``group`` and ``licence``. All pairs are compared, of which MediConfusion drew some at random (section 2), in
+blocks of one matrix product of the medical embeddings and, where few pass, the general similarity of those alone.
+Similarity is the cosine of two embeddings, rounded to six digits: they are kept in float16, which moves it in the
+fourth.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,6 @@ class Space:
         self.lengths = np.empty(len(vectors), np.float64)
         for part in _slices(len(vectors)):
             self.lengths[part] = np.linalg.norm(vectors[part].astype(np.float64), axis=1)
-        if not (np.isfinite(self.lengths) & (self.lengths > 0)).all():
-            raise MedTasksError("an embedding is zero or no number; leave its image out")
 
     def block(self, start: int, size: int) -> npt.NDArray[np.float32]:
         """Return ``size`` vectors, scaled to length 1."""
@@ -103,7 +102,6 @@ class ConfusingPairs:
     sim_gen: Floats
     more: bool  # whether there were more than MOST_PAIRS
     of_one_group: int  # pairs left out because both images are of one group
-    compared: int  # pairs that were compared
 
     def __len__(self) -> int:
         return len(self.first)
@@ -114,126 +112,54 @@ class ConfusingPairs:
         return replace(self, **parts)
 
 
-@dataclass
-class _Search:
-    """State of a search: spaces, limits, and the largest gaps so far."""
-
-    medical: Space
-    general: Space
-    limits: Limits
-    groups: Numbers  # -1: of no group
-    most: int
-    parts: list[tuple[Floats, ...]] = field(default_factory=list)
-    number: int = 0  # of pairs in ``parts``
-    floor: float = -math.inf  # gap that a further pair has to reach
-    more: bool = False
-    of_one_group: int = 0
-
-    def consider(self, first: Numbers, second: Numbers, medical: Floats, general: Floats | None = None) -> None:
-        """Keep those pairs that are confusing, given their similarities as computed in float32."""
-        rough = self.general.cosines(first, second) if general is None else general
-        near = (rough <= self.limits.sim_gen + _ROUGH) & (medical - rough >= self.floor - 2 * _ROUGH)
-        first, second = first[near], second[near]
-        sim_med, sim_gen = (
-            np.round(space.cosines(first, second, np.float64), _DIGITS) for space in (self.medical, self.general)
-        )
-        confusing = self.limits.met(sim_med, sim_gen)
-        same = confusing & (self.groups[first] == self.groups[second]) & (self.groups[first] >= 0)
-        self.of_one_group += int(same.sum())
-        good = confusing & ~same
-        self.parts.append((first[good], second[good], sim_med[good], sim_gen[good]))
-        self.number += int(good.sum())
-        if self.number > 2 * self.most:
-            self.cut()
-
-    def cut(self) -> None:
-        """Sort the pairs, and drop the smallest gaps of too many."""
-        pairs = [np.concatenate(part) for part in zip(*self.parts, strict=True)]
-        order = np.lexsort((pairs[1], pairs[0], -np.round(pairs[2] - pairs[3], _DIGITS)))
-        pairs = [part[order] for part in pairs]
-        if len(pairs[0]) > self.most:
-            self.more = True
-            pairs = [part[: self.most] for part in pairs]
-            self.floor = float(pairs[2][-1] - pairs[3][-1])
-        self.parts, self.number = [tuple(pairs)], len(pairs[0])
-
-    def compare_all(self) -> None:
-        """Compare all images with each other."""
-        count = len(self.groups)
-        with tqdm(desc="Comparing", total=count, unit="image", leave=False, disable=None) as bar:
-            for top in range(0, count, _ROWS):
-                rows = self.medical.block(top, _ROWS)
-                for left in range(top, count, _COLUMNS):
-                    alike = rows @ self.medical.block(left, _COLUMNS).T
-                    near = alike >= self.limits.sim_med - _ROUGH
-                    if left < top + _ROWS:  # of a block on the diagonal, what is above it
-                        near = np.triu(near, top - left + 1)
-                    first, second = np.nonzero(near)
-                    general = None
-                    if len(first) > _FEW * near.size:
-                        general = (self.general.block(top, _ROWS) @ self.general.block(left, _COLUMNS).T)[near]
-                    self.consider(first + top, second + left, alike[near], general)
-                bar.update(len(rows))
-
-    def compare_some(self, sample: int, seed: int) -> None:
-        """Compare pairs drawn at random, each once."""
-        count = len(self.groups)
-        numbers = draw_numbers(count * (count - 1) // 2, sample, seed)
-        for start in tqdm(range(0, sample, _CHUNK), "Comparing", unit="batch", leave=False, disable=None):
-            number = numbers[start : start + _CHUNK]  # of the pair: (0, 1), (0, 2), (1, 2), (0, 3), ... from 0 on
-            second = ((1 + np.sqrt(1 + 8 * number.astype(np.float64))) / 2).astype(np.int64)
-            second -= second * (second - 1) // 2 > number
-            second += (second + 1) * second // 2 <= number
-            first = number - second * (second - 1) // 2
-            alike = self.medical.cosines(first, second)
-            near = alike >= self.limits.sim_med - _ROUGH
-            self.consider(first[near], second[near], alike[near])
-
-
 def find_pairs(
-    medical: Floats,
-    general: Floats,
-    limits: Limits,
-    groups: Numbers | None = None,
-    *,
-    sample: int | None = None,
-    seed: int = 0,
-    most: int = MOST_PAIRS,
+    medical: Floats, general: Floats, limits: Limits, groups: Numbers | None = None, most: int = MOST_PAIRS
 ) -> ConfusingPairs:
     """Find the confusing pairs of images, never two of one group.
 
     ``medical`` and ``general`` have the shapes (images, dimension), each of its own dimension and in float16 or
-    float32; ``groups`` holds one number per image, -1 for none. With ``sample`` only that many pairs are compared,
-    drawn at random as in the paper.
+    float32; ``groups`` holds one number per image, -1 for none.
     """
     count = len(medical)
-    compared = count * (count - 1) // 2
     groups = np.full(count, -1, np.int64) if groups is None else groups
-    search = _Search(Space(medical), Space(general), limits, groups, most)
-    if sample is not None and sample < compared:
-        search.compare_some(sample, seed)
-        compared = sample
-    else:
-        search.compare_all()
-    search.consider(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))  # there may have been none
-    search.cut()
-    first, second, sim_med, sim_gen = search.parts[0]
-    return ConfusingPairs(first, second, sim_med, sim_gen, search.more, search.of_one_group, compared)
+    spaces = med, gen = Space(medical), Space(general)
+    blocks = [(start, left) for start in range(0, count, _ROWS) for left in range(start, count, _COLUMNS)]
+    parts: list[tuple[Floats, ...]] = []
+    number, floor, more, of_one_group = 0, -math.inf, False, 0  # floor: gap that a further pair has to reach
+    with tqdm(desc="Comparing", total=count, unit="image", leave=False, disable=None) as bar:
+        for top, left in blocks:
+            bar.update(top - bar.n)
+            alike = med.block(top, _ROWS) @ med.block(left, _COLUMNS).T
+            near = alike >= limits.sim_med - _ROUGH
+            if left < top + _ROWS:  # of a block on the diagonal, what is above it
+                near = np.triu(near, top - left + 1)
+            first, second = np.nonzero(near) + np.array([[top], [left]])
+            if len(first) > _FEW * near.size:
+                rough = (gen.block(top, _ROWS) @ gen.block(left, _COLUMNS).T)[near]
+            else:
+                rough = gen.cosines(first, second)
+            possible = (rough <= limits.sim_gen + _ROUGH) & (alike[near] - rough >= floor - 2 * _ROUGH)
+            first, second = first[possible], second[possible]
+            sim_med, sim_gen = (np.round(space.cosines(first, second, np.float64), _DIGITS) for space in spaces)
+            confusing = limits.met(sim_med, sim_gen)
+            same = confusing & (groups[first] == groups[second]) & (groups[first] >= 0)
+            of_one_group += int(same.sum())
+            good = confusing & ~same
+            parts.append((first[good], second[good], sim_med[good], sim_gen[good]))
+            number += int(good.sum())
+            if number > 2 * most:
+                parts, number, more = [tuple(part[:most] for part in _by_gap(parts))], most, True
+                floor = float(parts[0][2][-1] - parts[0][3][-1])
+    pairs = _by_gap(parts)
+    first, second, sim_med, sim_gen = (part[:most] for part in pairs)
+    return ConfusingPairs(first, second, sim_med, sim_gen, more or len(pairs[0]) > most, of_one_group)
 
 
-def draw_numbers(below: int, number: int, seed: int) -> Numbers:
-    """Draw distinct numbers below a limit at random, rising.
-
-    Numpy's way to do so may hold all numbers in memory, a billion for 50,000 images.
-    """
-    draw = np.random.default_rng(seed)
-    few = min(number, below - number)  # of more than half, the numbers that are not drawn
-    numbers = np.zeros(0, np.int64)
-    while len(numbers) < few:
-        numbers = np.sort(np.concatenate([numbers, draw.integers(0, below, (few - len(numbers)) * 5 // 4 + 16)]))
-        numbers = numbers[np.diff(numbers, prepend=-1) > 0]
-    numbers = np.sort(draw.permutation(numbers)[:few])
-    return numbers if few == number else np.setdiff1d(np.arange(below), numbers, assume_unique=True)
+def _by_gap(parts: Sequence[tuple[Floats, ...]]) -> list[Floats]:
+    """Join parts of pairs, and sort these as :class:`ConfusingPairs` says."""
+    pairs = [np.concatenate(part) for part in zip(*parts, strict=True)]
+    order = np.lexsort((pairs[1], pairs[0], -np.round(pairs[2] - pairs[3], _DIGITS)))
+    return [part[order] for part in pairs]
 
 
 def best_per_image(pairs: ConfusingPairs, most: int) -> ConfusingPairs:
@@ -247,31 +173,6 @@ def best_per_image(pairs: ConfusingPairs, most: int) -> ConfusingPairs:
     return pairs.where(mask)
 
 
-@dataclass(frozen=True, slots=True)
-class ListedImage:
-    """One image of a list."""
-
-    image_id: str
-    file: Path  # absolute
-    caption: str
-    group: str | None = None  # patient, study or article
-    licence: str | None = None
-
-
-@dataclass(frozen=True)
-class ImageList:
-    """A list of images with captions."""
-
-    images: tuple[ListedImage, ...]  # by id, all with a caption and a file
-    left_out: Counter[str]  # number of other rows by reason
-    unused: tuple[str, ...] = ()  # unknown keys of its rows
-
-    @property
-    def digest(self) -> str:
-        """Sixteen hexadecimal digits that change with every row that counts; not with the pixels."""
-        return digest_of([(im.image_id, str(im.file), im.caption, im.group, im.licence) for im in self.images])[:16]
-
-
 @dataclass(frozen=True)
 class PairOptions:
     """Settings by which pairs are chosen."""
@@ -279,27 +180,19 @@ class PairOptions:
     medical_encoder: str = MEDICAL
     general_encoder: str = GENERAL
     limits: Limits = field(default_factory=Limits)
-    sample: int | None = None  # number of pairs drawn at random; None: all are compared
-    seed: int = 0
     per_image: int | None = None  # most pairs an image may be in
     keep_near_duplicates: bool = False
 
 
-@dataclass(frozen=True)
-class PairStudy:
-    """A study of pairs and how it came about."""
+def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[str]]:
+    """Read the images of a list that have a caption and a file; SourceError for one that holds fewer than two.
 
-    study: Study
-    listed: ImageList
-    pairs: ConfusingPairs | None  # None for a study that was there before
-
-
-def read_image_list(source: Path) -> ImageList:
-    """Read the images of a list that have a caption and a file; SourceError for one that holds fewer than two."""
+    Returns the images by id, without the digests of their files; the number of other rows by reason; and unknown keys.
+    """
     source = source.expanduser().absolute()
     if not source.is_file():
         raise SourceError(f"there is no file {source}; give a file of lines with {', '.join(KEYS[:3])}")
-    images: list[ListedImage] = []
+    images: list[StudyImage] = []
     left_out: Counter[str] = Counter()
     keys: set[str] = set()
     for row in list_rows(source, "id"):
@@ -316,27 +209,29 @@ def read_image_list(source: Path) -> ImageList:
         if file is None or not caption:
             left_out["without a caption" if file else "image file missing"] += 1
         else:
-            images.append(ListedImage(row.name("id"), file, caption, group, licence))
+            about: dict[str, Any] = {"image_id": row.name("id"), "text": caption, "group": group, "licence": licence}
+            images.append(StudyImage(file=str(file), sha256="", **about))
     if keys and "caption" not in keys:
         raise SourceError(f'{source}: no line has a caption; add "caption": "..."{near_match("caption", keys)}')
     if len(images) < 2:
         why = "; ".join(f"{count} {reason}" for reason, count in sorted(left_out.items()))
         raise SourceError(f"{source} holds {len(images)} usable images{f' ({why})' if why else ''}; pairs need two")
     images.sort(key=lambda image: image.image_id)
-    return ImageList(tuple(images), left_out, tuple(sorted(keys.difference(KEYS))))
+    return images, left_out, sorted(keys.difference(KEYS))
 
 
 def make_pair_study(
     source: Path, folder: Path, name: str, access: Access, options: PairOptions, batch_size: int, device: str | None
-) -> PairStudy:
+) -> tuple[Study, ConfusingPairs | None, list[str]]:
     """Embed the images of a list, choose pairs, and write them to the folder of a study, unless it is there.
 
-    SourceError: the list cannot be used. MedTasksError: the folder holds a study that was made with something else, an
-    encoder cannot be used, or no pair is confusing.
+    Returns the study, its pairs (None if it was there before) and the list's unknown keys. SourceError: the list cannot
+    be used. MedTasksError: the folder holds a study that was made with something else, an encoder cannot be used, or no
+    pair is confusing.
     """
     if not (folder / STUDY).exists():
         check_own_folder(folder, source)
-    listed = read_image_list(source)
+    listed, left_out, unused = read_image_list(source)
     encoders = {
         "medical_encoder": open_encoder(options.medical_encoder, device),
         "general_encoder": open_encoder(options.general_encoder, device, "--general-encoder"),
@@ -345,62 +240,60 @@ def make_pair_study(
         **{role: {"name": encoder.name, "digest": encoder.digest} for role, encoder in encoders.items()},
         "sim_med": options.limits.sim_med,
         "sim_gen": options.limits.sim_gen,
-        "sample": options.sample,
-        "seed": options.seed,
+        "sample": None,  # all pairs are compared; earlier studies could be of a sample
+        "seed": 0,
         "per_image": options.per_image,
         "near_duplicates": "kept" if options.keep_near_duplicates else "left out",
-        "list": listed.digest,
+        # Of every row that counts, without its pixels.
+        "list": digest_of([(im.image_id, im.file, im.text, im.group, im.licence) for im in listed])[:16],
     }
     planned = Study(name=name, kind=StudyKind.PAIRS, access=access, source=str(source.absolute()), made_with=made_with)
     if existing := begun(folder, planned):
-        return PairStudy(existing, listed, None)
-    files = [image.file for image in listed.images]
+        return existing, None, unused
+    files = [Path(image.file) for image in listed]
     digests = file_digests(files)
     spaces = {role: embedded(files, digests, encoder, batch_size) for role, encoder in encoders.items()}
-    images, pairs, counts = _chosen_pairs(listed, spaces, options)
-    dimensions = {role: {**made_with[role], "dimension": space.dimension} for role, space in spaces.items()}
+    numbers, pairs, counts = _chosen_pairs(listed, left_out, spaces, options)
+    dimensions = {role: {**made_with[role], "dimension": space.vectors.shape[1]} for role, space in spaces.items()}
     study = planned.model_copy(update={"made_with": {**made_with, **dimensions, "counts": counts}})
-    sha256 = dict(zip(files, digests, strict=True))
-    records = []
-    for image in (images[number] for number in np.unique(np.concatenate([pairs.first, pairs.second]))):
-        about = {"image_id": image.image_id, "group": image.group, "licence": image.licence, "text": image.caption}
-        records.append(StudyImage(file=str(image.file), sha256=sha256[image.file].hex(), **about))
-    write_lines(folder / IMAGES, records)
+    used = numbers[np.unique([pairs.first, pairs.second])].tolist()
+    write_lines(folder / IMAGES, [listed[at].model_copy(update={"sha256": digests[at].hex()}) for at in used])
     rows = zip(*(part.tolist() for part in (pairs.first, pairs.second, pairs.sim_med, pairs.sim_gen)), strict=True)
     width, chosen = len(str(len(pairs))), []
     for number, (first, second, sim_med, sim_gen) in enumerate(rows, 1):
-        ids = (images[first].image_id, images[second].image_id)
+        ids = (listed[numbers[first]].image_id, listed[numbers[second]].image_id)
         chosen.append(ImagePair(pair_id=f"pair_{number:0{width}d}", images=ids, sim_med=sim_med, sim_gen=sim_gen))
     write_lines(folder / PAIRS, chosen)
     study.write(folder)  # last, because it marks the folder as complete
-    return PairStudy(study, listed, pairs)
+    return study, pairs, unused
 
 
 def _chosen_pairs(
-    listed: ImageList, spaces: Mapping[str, Embedded], options: PairOptions
-) -> tuple[list[ListedImage], ConfusingPairs, dict[str, int]]:
-    """Return the images with both embeddings, the pairs chosen among them, and the counts for the study's record."""
+    listed: Sequence[StudyImage], left_out: Counter[str], spaces: Mapping[str, Embedded], options: PairOptions
+) -> tuple[Numbers, ConfusingPairs, dict[str, int]]:
+    """Return the numbers of images with both embeddings, the pairs chosen among them, and the study's counts."""
     medical, general = spaces.values()
     in_both = np.intersect1d(medical.kept, general.kept)
-    images = [listed.images[number] for number in in_both]
+    images = [listed[number] for number in in_both]
     counts = medical.left_out.copy()
     counts[UNUSABLE] = 0  # unreadable images are the same for both encoders, but each may fail on other images
-    counts[UNUSABLE] = len(listed.images) - len(images) - counts.total()
-    counts += listed.left_out
+    counts[UNUSABLE] = len(listed) - len(images) - counts.total()
+    counts += left_out
     if len(images) < 2:
         raise MedTasksError(
-            f"{len(images)} of {len(listed.images)} images have embeddings ({_listed(counts)}); pairs need two"
+            f"{len(images)} of {len(listed)} images have embeddings ({_listed(counts)}); pairs need two"
         )
     vectors = [space.vectors[np.searchsorted(space.kept, in_both)] for space in (medical, general)]
     numbers: dict[str | None, int] = {None: -1}
     groups = np.array([numbers.setdefault(image.group, len(numbers)) for image in images], np.int64)
-    confusing = find_pairs(vectors[0], vectors[1], options.limits, groups, sample=options.sample, seed=options.seed)
-    pairs = confusing
+    confusing = find_pairs(vectors[0], vectors[1], options.limits, groups)
+    pairs, compared = confusing, len(images) * (len(images) - 1) // 2
     counts["pairs of one group"] = confusing.of_one_group
     if not options.keep_near_duplicates:
-        hashes = hash_images([images[number].file for number in np.unique([pairs.first, pairs.second])])[0]
+        files = [Path(image.file) for image in images]
+        hashes = hash_images([files[number] for number in np.unique([pairs.first, pairs.second])])[0]
         unreadable = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
-        hashed = [(image.file, hashes.get(image.file, unreadable)) for image in images]
+        hashed = [(file, hashes.get(file, unreadable)) for file in files]
         same = np.array(near_pairs(hashed, zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)), bool)
         counts["pairs of near-duplicates"] = int(same.sum())
         pairs = pairs.where(~same)
@@ -411,18 +304,18 @@ def _chosen_pairs(
     if not len(pairs):
         usual = []
         for space in vectors:
-            one, other = np.random.default_rng(0).integers(0, len(space), (2, _TYPICAL))
-            cosines = Space(space).cosines(one[one != other], other[one != other])
+            first, second = np.random.default_rng(0).integers(0, len(space), (2, _TYPICAL))
+            cosines = Space(space).cosines(first[first != second], second[first != second])
             low, middle, high = np.quantile(cosines, (0.01, 0.5, 0.99))
             usual.append(f"{middle:.2f} in the middle and {low:.2f} to {high:.2f} for 98 % of them")
         raise MedTasksError(
-            f"none of {confusing.compared:,} pairs of {len(images):,} images is left with a medical similarity of at "
+            f"none of {compared:,} pairs of {len(images):,} images is left with a medical similarity of at "
             f"least {options.limits.sim_med} and a general one of at most {options.limits.sim_gen} "
             f"({_listed(counts)}). Of pairs drawn at random the medical ones are {usual[0]}, the general ones "
             f"{usual[1]}; change --sim-med or --sim-gen, the embeddings are kept"
         )
-    totals = {"images compared": len(images), "pairs compared": confusing.compared, "pairs chosen": len(pairs)}
-    return images, pairs, {**totals, **counts}
+    totals = {"images compared": len(images), "pairs compared": compared, "pairs chosen": len(pairs)}
+    return in_both, pairs, {**totals, **counts}
 
 
 def _listed(counts: Mapping[str, int]) -> str:

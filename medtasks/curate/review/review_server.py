@@ -1,4 +1,4 @@
-"""Local web server of the page on which an expert reviews a study.
+"""Local web server of the page on which an expert reviews a study, and the file of that reviewer.
 
 It listens on the loopback interface alone and answers only requests with the random token of its address that do not
 come from another site, whose name may be bound to the loopback (DNS rebinding). The page loads nothing from outside.
@@ -20,33 +20,38 @@ import contextlib
 import hmac
 import io
 import json
-import random
 import secrets
 import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
+import filelock
 from pydantic import ValidationError
 
+from medtasks.curate.drafts import Draft, read_drafts
 from medtasks.curate.review.reviews import (
     ASPECTS,
     HALLUCINATIONS,
     HIGHEST,
     LOWEST,
     PASSING,
-    ChangedElsewhere,
     ItemReview,
-    ReviewerFile,
-    Unfit,
+    Review,
+    problems,
+    read_review,
     remarks,
+    review_file,
+    settled,
+    unjudged,
 )
-from medtasks.curate.study import Record
+from medtasks.curate.study import Record, Study, StudyImage, read_images, read_study, write_private
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
 
@@ -71,6 +76,100 @@ _IDLE_SECONDS = 60
 _MOST_STRANGERS = 32  # idle connections of others would use up the process's files
 
 
+class Unfit(MedTasksError):
+    """A review that cannot be kept; ``problems`` are sentences by field."""
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        super().__init__("; ".join(dict.fromkeys(problems.values())))
+        self.problems = problems
+
+
+class ChangedElsewhere(MedTasksError):
+    """The file no longer holds the version that a change was made from."""
+
+
+class ReviewerFile:
+    """The review of a study's drafts by one reviewer; made by :func:`opened`. Threads may share it."""
+
+    def __init__(self, folder: Path, reviewer: str) -> None:
+        self.reviewer = reviewer
+        self.study: Study = read_study(folder)
+        self.drafts: dict[str, Draft] = read_drafts(folder)
+        self.images: dict[str, StudyImage] = read_images(folder)
+        self.path = review_file(folder, reviewer)
+        self._review = Review(study=self.study.digest, reviewer=reviewer)
+        if self.path.exists():
+            self._review = read_review(self.path, self.study)
+        self._lock = threading.Lock()
+        self._open = True
+        if not self.drafts:
+            raise MedTasksError(
+                f"{folder} has no drafts to review yet; make them with 'medtasks curate draft {folder}'"
+            )
+        if lost := sum(image not in self.images for draft in self.drafts.values() for image in draft.images):
+            raise MedTasksError(f"{lost} images of drafts are not in {folder}; make the study again in another folder")
+
+    def review(self, item: str) -> ItemReview:
+        """Return the review of a draft in its present form."""
+        draft, review = self.drafts[item], self._review.items.get(item)
+        return review if review and review.digest == draft.digest else unjudged(draft)
+
+    def save(self, item: str, review: ItemReview, made_from: str) -> None:
+        """Write the review of a draft that was changed from a version; Unfit, ChangedElsewhere or MedTasksError."""
+        with self._lock:
+            if not self._open:
+                raise MedTasksError("the review was ended")
+            draft = self.drafts[item]
+            if review.digest != draft.digest:
+                raise ChangedElsewhere("this question was drafted anew; load the page again")
+            if causes := problems(draft, review):
+                raise Unfit(causes)
+            new, old = settled(draft, review), self.review(item)
+            if new == old:
+                return
+            if made_from != old.version:
+                raise ChangedElsewhere("this question was changed elsewhere, in another tab for example")
+            items = {**self._review.items, item: new}
+            if new == unjudged(draft):
+                del items[item]
+            # In the order of the study, so that equal judgements are equal files whatever came first.
+            ordered = {item: items.pop(item) for item in self.drafts if item in items}
+            saved = self._review.model_copy(update={"items": {**ordered, **items}})
+            write_private(self.path, saved.model_dump_json(indent=1) + "\n")
+            self._review = saved
+
+    def summary(self) -> str:
+        """Describe the reviewer's progress in one sentence."""
+        reviews = [self.review(item) for item in self.drafts]
+        scored = sum(review.scores is not None for review in reviews)
+        low = sum(any(each.score is not None and each.score < PASSING for each in of.judgements) for of in reviews)
+        return f"{self.reviewer}: {scored} of {len(reviews)} drafts scored, {low} below {PASSING}"
+
+    def close(self) -> None:
+        """Wait for a change that is being written, and take no other."""
+        with self._lock:
+            self._open = False
+
+
+@contextlib.contextmanager
+def opened(folder: Path, reviewer: str) -> Iterator[ReviewerFile]:
+    """Yield a reviewer's file that no other process works on meanwhile, or raise a MedTasksError."""
+    path = review_file(folder, reviewer)
+    read_study(folder)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with filelock.FileLock(path.with_name(f".{reviewer}.lock"), mode=0o600, blocking=False):
+            file = ReviewerFile(folder, reviewer)
+            try:
+                yield file
+            finally:
+                file.close()
+    except filelock.Timeout:
+        raise MedTasksError(
+            f"{path} is being reviewed by another process; end that one (Ctrl-C), or take another name with --reviewer"
+        ) from None
+
+
 class _Saving(Record):
     """Body of a request to save."""
 
@@ -80,13 +179,13 @@ class _Saving(Record):
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Serves the file of one reviewer, at a port or any free one; ``seed`` shuffles the drafts."""
+    """Serves the file of one reviewer, at a port or any free one."""
 
     daemon_threads = True
     request_queue_size = 64
     allow_reuse_address = False  # after its end the system keeps the port from others for a minute, even after a crash
 
-    def __init__(self, file: ReviewerFile, port: int | None = None, seed: int | None = None) -> None:
+    def __init__(self, file: ReviewerFile, port: int | None = None) -> None:
         try:
             super().__init__((HOST, port or 0), _Handler)
         except OSError as error:
@@ -97,9 +196,6 @@ class ReviewServer(ThreadingHTTPServer):
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self.strangers: dict[socket.socket, None] = {}  # connections that have not shown the token, the oldest first
         self.decoding = threading.Lock()  # one large image in memory at a time
-        self.order = list(file.drafts)
-        if seed is not None:
-            random.Random(seed).shuffle(self.order)
 
     @property
     def url(self) -> str:
@@ -134,7 +230,7 @@ class ReviewServer(ThreadingHTTPServer):
         used = {image for draft in file.drafts.values() for image in draft.images}
         shown = ((name, image) for name, image in file.images.items() if name in used)
         images = {name: {"text": image.text, "context": dict(image.context)} for name, image in shown}
-        drafts = ((item, file.drafts[item].model_dump(mode="json")) for item in self.order)
+        drafts = ((item, draft.model_dump(mode="json")) for item, draft in file.drafts.items())
         items = [{"id": item, "draft": draft, **self.state(item)} for item, draft in drafts]
         return {
             "key": self.key,

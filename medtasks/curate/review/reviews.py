@@ -1,19 +1,30 @@
-"""Reviews of drafts: one file per reviewer, on disk after every change, and the rules that a review has to keep."""
+"""Reviews of drafts: one file per reviewer, on disk after every change, and the rules that a review has to keep.
 
-import contextlib
+Of several reviewers together: the drafts that they accept, and how far they agree by Cohen's kappa of scores and
+aspects, with a clustered interval. MedHEval asks its LLM for "an equal number of 'yes' and 'no' answers" (figures 8 and
+10); of what it released 41% to 54% are yes.
+"""
+
+import itertools
+import math
 import string
-import threading
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import filelock
+import numpy as np
 from pydantic import ValidationError
 
-from medtasks.curate.drafts import Draft, read_drafts
+from medtasks.curate.drafts import Draft
 from medtasks.curate.pairs.pair_drafts import PairReply, broken_rules
-from medtasks.curate.study import REVIEWS, Record, Study, StudyImage, read_images, read_study, write_private
+from medtasks.curate.study import REVIEWS, Record, Study, StudyImage
+from medtasks.data.sources.medheval_gold import YES_NO
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.net.journal import digest_of
+from medtasks.stats.bootstrap import Floats, Integers, values_with_errors
+from medtasks.stats.intervals import interval
+from medtasks.stats.standard_error import connected_components
 
 LOWEST, HIGHEST = 1, 10
 """Scores of a question; 1 is given if it is not correct (MediConfusion, section 2)."""
@@ -21,6 +32,9 @@ PASSING = 5
 """Questions of a lower score are not for the benchmark (as above)."""
 ASPECTS = ("correctness", "relevance", "language")
 HALLUCINATIONS = ("anatomy", "measurement", "symptom", "technique")
+UNSCORED, TOO_LOW, DISAGREED = "not scored by any reviewer", "scored too low", "reviewers differ in the wording"
+SCORE, PASSES = "score", f"score >= {PASSING}"
+Question = tuple[str, int]  # item and position of its image
 
 
 class Judgement(Record):
@@ -63,10 +77,6 @@ class Review(Record):
     study: str  # digest of the study
     reviewer: str
     items: Mapping[str, ItemReview] = {}  # by item id
-
-    def write(self, folder: Path) -> None:
-        """Write it into the folder of its study, all or nothing."""
-        write_private(review_file(folder, self.reviewer), self.model_dump_json(indent=1) + "\n")
 
 
 def review_file(folder: Path, reviewer: str) -> Path:
@@ -176,100 +186,184 @@ def settled(draft: Draft, review: ItemReview) -> ItemReview:
     )
 
 
-class Unfit(MedTasksError):
-    """A review that cannot be kept; ``problems`` are sentences by field."""
+@dataclass(frozen=True)
+class ReviewerAgreement:
+    """Agreement of two reviewers on one criterion, over the questions that both judged."""
 
-    def __init__(self, problems: Mapping[str, str]) -> None:
-        super().__init__("; ".join(dict.fromkeys(problems.values())))
-        self.problems = problems
-
-
-class ChangedElsewhere(MedTasksError):
-    """The file no longer holds the version that a change was made from."""
-
-
-class ReviewerFile:
-    """The review of a study's drafts by one reviewer; made by :func:`opened`. Threads may share it."""
-
-    def __init__(self, folder: Path, reviewer: str) -> None:
-        self.folder = folder
-        self.study: Study = read_study(folder)
-        self.drafts: dict[str, Draft] = read_drafts(folder)
-        self.images: dict[str, StudyImage] = read_images(folder)
-        self.path = review_file(folder, reviewer)
-        self._review = Review(study=self.study.digest, reviewer=reviewer)
-        if self.path.exists():
-            self._review = read_review(self.path, self.study)
-        self._lock = threading.Lock()
-        self._open = True
-        if not self.drafts:
-            raise MedTasksError(
-                f"{folder} has no drafts to review yet; make them with 'medtasks curate draft {folder}'"
-            )
-        if lost := sum(image not in self.images for draft in self.drafts.values() for image in draft.images):
-            raise MedTasksError(f"{lost} images of drafts are not in {folder}; make the study again in another folder")
+    what: str  # score, score >= 5 or an aspect
+    reviewers: tuple[str, str]
+    questions: int
+    clusters: int  # groups of questions that share images or patients
+    equal: float  # share of questions judged the same; NaN without any
+    kappa: float  # NaN if undefined: both judged all questions the same
+    low: float  # ends of its 95 % interval; NaN if undefined
+    high: float
+    constant: tuple[str, ...]  # reviewers who judged all questions the same
 
     @property
-    def reviewer(self) -> str:
-        """The reviewer's name."""
-        return self._review.reviewer
+    def figures(self) -> tuple[str, str, str]:
+        """Share, kappa and interval as texts."""
+        if not self.questions:
+            return "-", "nothing in common", "-"
+        kappa = "undefined" if math.isnan(self.kappa) else f"{self.kappa:.2f}"
+        span = "undefined" if math.isnan(self.low) else f"{self.low:.2f} to {self.high:.2f}"
+        return f"{self.equal:.0%}", kappa, span
 
-    def review(self, item: str) -> ItemReview:
-        """Return the review of a draft in its present form."""
-        draft, review = self.drafts[item], self._review.items.get(item)
-        return review if review and review.digest == draft.digest else unjudged(draft)
-
-    def save(self, item: str, review: ItemReview, made_from: str) -> None:
-        """Write the review of a draft that was changed from a version; Unfit, ChangedElsewhere or MedTasksError."""
-        with self._lock:
-            if not self._open:
-                raise MedTasksError("the review was ended")
-            draft = self.drafts[item]
-            if review.digest != draft.digest:
-                raise ChangedElsewhere("this question was drafted anew; load the page again")
-            if causes := problems(draft, review):
-                raise Unfit(causes)
-            new, old = settled(draft, review), self.review(item)
-            if new == old:
-                return
-            if made_from != old.version:
-                raise ChangedElsewhere("this question was changed elsewhere, in another tab for example")
-            items = {**self._review.items, item: new}
-            if new == unjudged(draft):
-                del items[item]
-            # In the order of the study, so that equal judgements are equal files whatever came first.
-            ordered = {item: items.pop(item) for item in self.drafts if item in items}
-            saved = self._review.model_copy(update={"items": {**ordered, **items}})
-            saved.write(self.folder)
-            self._review = saved
-
-    def summary(self) -> str:
-        """Describe the reviewer's progress in one sentence."""
-        reviews = [self.review(item) for item in self.drafts]
-        scored = sum(review.scores is not None for review in reviews)
-        low = sum(any(each.score is not None and each.score < PASSING for each in of.judgements) for of in reviews)
-        return f"{self.reviewer}: {scored} of {len(reviews)} drafts scored, {low} below {PASSING}"
-
-    def close(self) -> None:
-        """Wait for a change that is being written, and take no other."""
-        with self._lock:
-            self._open = False
+    @property
+    def remark(self) -> str:
+        """Explanation of a kappa that is not defined or tells little, as one sentence; mostly empty."""
+        if not self.constant:
+            return ""
+        undefined = math.isnan(self.kappa)
+        who = self.constant[0] if len(self.constant) == 1 else "both" if undefined else "each"
+        return f"{self.what}: {who} said the same of every question, so kappa is {'not defined' if undefined else '0'}."
 
 
-@contextlib.contextmanager
-def opened(folder: Path, reviewer: str) -> Iterator[ReviewerFile]:
-    """Yield a reviewer's file that no other process works on meanwhile, or raise a MedTasksError."""
-    path = review_file(folder, reviewer)
-    read_study(folder)
-    try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        with filelock.FileLock(path.with_name(f".{reviewer}.lock"), mode=0o600, blocking=False):
-            file = ReviewerFile(folder, reviewer)
-            try:
-                yield file
-            finally:
-                file.close()
-    except filelock.Timeout:
-        raise MedTasksError(
-            f"{path} is being reviewed by another process; end that one (Ctrl-C), or take another name with --reviewer"
-        ) from None
+def agreements(
+    reviews: Sequence[Review], drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
+) -> list[ReviewerAgreement]:
+    """Return the agreement of each two reviewers on scores, on passing and on each aspect.
+
+    Scores have quadratic weights (Cohen 1968, Psychological Bulletin 70), all else the plain kappa (Cohen 1960). Errors
+    are those of a bootstrap over clusters of questions that share an image or its group.
+    """
+    clusters = clusters_of(drafts, images)
+    classes: dict[tuple[str, str], dict[Question, int]] = {}  # from 0, of each question, by reviewer and criterion
+    for review, what in itertools.product(reviews, (SCORE, PASSES, *ASPECTS)):
+        of_reviewer = classes[review.reviewer, what] = {}
+        for item, item_review in current(review, drafts).items():
+            for position, judgement in enumerate(item_review.judgements):
+                value = getattr(judgement, what if what in ASPECTS else "score")
+                if value is not None:
+                    number = {SCORE: value - LOWEST, PASSES: value >= PASSING}.get(what, value)
+                    of_reviewer[item, position] = int(number)
+    return [
+        _agreement(what, pair, classes[pair[0], what], classes[pair[1], what], clusters)
+        for pair in itertools.combinations([review.reviewer for review in reviews], 2)
+        for what in (SCORE, PASSES, *ASPECTS)
+    ]
+
+
+def _agreement(
+    what: str,
+    pair: tuple[str, str],
+    first: Mapping[Question, int],
+    second: Mapping[Question, int],
+    clusters: Mapping[str, Hashable],
+) -> ReviewerAgreement:
+    common = [question for question in first if question in second]
+    classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
+    scale = np.arange(classes, dtype=np.float64)
+    weights = (scale[:, np.newaxis] - scale) ** 2  # for two classes 0 for the same and 1 for the other
+    table = np.zeros((len(common), classes * classes), dtype=np.int64)
+    for row, question in zip(table, common, strict=True):
+        row[first[question] * classes + second[question]] = 1
+    units = [clusters[item] for item, _ in common]
+
+    def kappa_of(counts: Integers) -> dict[str, Floats]:
+        """Return kappa, 1 - observed / expected cost of disagreements; NaN if chance alone would make them agree."""
+        tables = counts.reshape(*counts.shape[:-1], classes, classes).astype(np.float64)
+        rows, columns = tables.sum(axis=-1), tables.sum(axis=-2)
+        observed = (tables * weights).sum(axis=(-1, -2))
+        # Times the number of questions, so that nothing is divided before it is known to be defined.
+        chance = np.einsum("...i,ij,...j->...", rows, weights, columns)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return {"kappa": np.where(chance > 0, 1 - observed * rows.sum(axis=-1) / chance, np.nan)}
+
+    values = values_with_errors(table, units, kappa_of)
+    kappa, error = values.get("kappa", math.nan), values.get("kappa_stderr", math.nan)
+    number = len(set(units))
+    error = error if error >= 0 else math.nan
+    low, high = interval(kappa, error, number - 1, share=False) if common else (math.nan,) * 2
+    constant = [len({classes_of[question] for question in common}) == 1 for classes_of in (first, second)]
+    return ReviewerAgreement(
+        what=what,
+        reviewers=pair,
+        questions=len(common),
+        clusters=number,
+        equal=sum(first[question] == second[question] for question in common) / len(common) if common else math.nan,
+        kappa=kappa,
+        low=max(low, -1.0) if low == low else low,
+        high=min(high, 1.0) if high == high else high,
+        constant=tuple(itertools.compress(pair, constant)),
+    )
+
+
+def clusters_of(drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]) -> dict[str, Hashable]:
+    """Return the cluster of each draft, by item: drafts that share images, or groups of them, are one cluster."""
+    keys = []
+    for draft in drafts.values():
+        groups = [(image, images[image].group if image in images else None) for image in draft.images]
+        keys.append([("group", group) if group is not None else ("image", image) for image, group in groups])
+    return dict(zip(drafts, connected_components(keys), strict=True))
+
+
+def accepted(
+    drafts: Mapping[str, Draft], reviews: Sequence[Review], min_score: int, wording: str | None = None
+) -> tuple[dict[str, Draft], Counter[str]]:
+    """Return the accepted drafts in the words of their reviewers, by item id, and the number of others by reason.
+
+    A draft is accepted if a reviewer scored all its questions and none gave any of them less than ``min_score``.
+    ``wording`` is the reviewer whose words count if they differ.
+    """
+    by_reviewer = {review.reviewer: current(review, drafts) for review in reviews}
+    published: dict[str, Draft] = {}
+    left_out: Counter[str] = Counter()
+    for item, draft in drafts.items():
+        outcome = _judged(draft, {who: of[item] for who, of in by_reviewer.items() if item in of}, min_score, wording)
+        if isinstance(outcome, Draft):
+            published[item] = outcome
+        else:
+            left_out[outcome] += 1
+    return published, left_out
+
+
+def _judged(draft: Draft, reviews: Mapping[str, ItemReview], min_score: int, wording: str | None) -> Draft | str:
+    """Return a draft in the words and all categories of its reviewers, or the reason why it is left out."""
+    scored = {who: review for who, review in reviews.items() if review.scores}
+    if not scored:
+        return UNSCORED
+    if causes := dict.fromkeys(why for review in scored.values() for why in problems(draft, review).values()):
+        return f"unusable after review: {'; '.join(causes)}"
+    whole = (review for review in reviews.values() if len(review.judgements) == len(draft.images))
+    scores = (judgement.score for review in whole for judgement in review.judgements)
+    if min(score for score in scores if score is not None) < min_score:
+        return TOO_LOW
+    deciding = [scored[wording]] if wording is not None and wording in scored else list(scored.values())
+    wordings = []
+    for review in (settled(draft, review) for review in deciding):
+        wording_of = {name: getattr(review, name) for name in ("question", "options", "answers")}
+        wordings.append({**wording_of, "hallucination": review.hallucination or draft.hallucination})
+    if any(other != wordings[0] for other in wordings):
+        return DISAGREED
+    areas = [review.categories for review in deciding if any(review.categories)] or [draft.categories]
+    of_images = [[area for named in each for area in named] for each in zip(*areas, strict=True)]
+    categories = tuple(tuple(dict.fromkeys(of_image)) for of_image in of_images)
+    worded = draft.model_copy(update={**wordings[0], "categories": categories})
+    if len(worded.images) > 1 and len(set(worded.answers)) == 1:
+        return "unusable after review: both images have the same answer"
+    return worded
+
+
+def balanced(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:
+    """Return the ids of drafts with which yes is the answer as often as no, and the number of others by reason.
+
+    Of the more frequent answer, the smallest digests of ids are taken: rewording a question changes nothing, and one
+    more draft changes at most one other.
+    """
+    answers = {item: right_option(draft) for item, draft in drafts.items() if is_yes_no(draft)}
+    by_answer = {word: [item for item, answer in answers.items() if answer == word] for word in YES_NO}
+    size = min(map(len, by_answer.values()))
+    even = {item for items in by_answer.values() for item in sorted(items, key=digest_of)[:size]}
+    left_out = Counter({f"surplus of {word.lower()}": len(items) - size for word, items in by_answer.items()})
+    return even | (drafts.keys() - answers.keys()), +left_out
+
+
+def is_yes_no(draft: Draft) -> bool:
+    """Return whether a draft is answered by yes or no, in either order of the options."""
+    return sorted(draft.options) == sorted(YES_NO)
+
+
+def right_option(draft: Draft) -> str:
+    """Return the text of the option that is the answer for the first image."""
+    return draft.options[ord(draft.answers[0]) - ord("A")]

@@ -252,11 +252,6 @@ class Duplicates:
     # and of equal images all questions but those on the first. Pairs go as a whole.
     left_out: tuple[str, ...]
 
-    @property
-    def questions(self) -> int:
-        """Number of questions in the set."""
-        return len(self.shown.documents)
-
 
 def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance: int, *, turned: bool) -> Duplicates:
     """Compare all images of a set with each other, and with others it may share with them, such as training images.
@@ -293,12 +288,20 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
         concern = list(Concern).index(finding.concern) if finding.concern else 0
         return concern, list(CopyKind).index(finding.kind), -finding.alike.likeness, str(finding.first.files[0])
 
+    components = connected_components([(id(finding.first), id(finding.second)) for finding in within])
+    members = {}
+    for finding, component in zip(within, components, strict=True):
+        members.update({id(finding.first): component, id(finding.second): component})
+    groups: dict[int, list[DistinctImage]] = defaultdict(list)
+    for image in images:
+        if id(image) in members:
+            groups[members[id(image)]].append(image)
     return Duplicates(
         shown=dataset,
         other=other,
         within=tuple(sorted(within, key=weight)),
         outside=tuple(sorted(outside, key=weight)),
-        groups=_groups(images, within),
+        groups=tuple(sorted(map(tuple, groups.values()), key=len, reverse=True)),
         uniform=tuple(image for image in dataset.images if not image.known.views),
         uniform_outside=sum(not image.known.views for image in other.images) if other else 0,
         left_out=left_out_of(dataset.documents, within, outside),
@@ -330,19 +333,6 @@ def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:
     if differ({use.patient_id for use in uses} - {None}, {use.patient_id for use in twins} - {None}):
         return Concern.PATIENTS
     return Concern.TWICE if differ({use.identity for use in uses}, {use.identity for use in twins}) else None
-
-
-def _groups(images: Sequence[DistinctImage], within: Iterable[DuplicatePair]) -> tuple[tuple[DistinctImage, ...], ...]:
-    findings_of: dict[int, list[int]] = defaultdict(list)
-    for index, finding in enumerate(within):
-        findings_of[id(finding.first)].append(index)
-        findings_of[id(finding.second)].append(index)
-    connected = [image for image in images if id(image) in findings_of]
-    components = connected_components([findings_of[id(image)] for image in connected])
-    groups: dict[int, list[DistinctImage]] = defaultdict(list)
-    for image, component in zip(connected, components, strict=True):
-        groups[component].append(image)
-    return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
 
 
 def left_out_of(

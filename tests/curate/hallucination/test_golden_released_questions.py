@@ -14,7 +14,7 @@ from medtasks.curate.hallucination.hallucination_questions import (
     drafts_of,
     questions_in,
 )
-from medtasks.curate.review.reviewer_agreement import balanced
+from medtasks.curate.review.reviews import balanced
 
 FILE = "medheval/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json"
 

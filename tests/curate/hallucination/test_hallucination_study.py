@@ -5,10 +5,9 @@ import pytest
 from PIL import Image
 
 from medtasks.curate.hallucination.hallucination_questions import (
-    Knowledge,
-    figures,
     made_study,
     planned_study,
+    prompt_for,
     read_reports,
 )
 from medtasks.curate.study import IMAGES, StudyKind, read_images, read_study
@@ -45,8 +44,8 @@ def test_what_a_row_has_decides_which_figure_asks(listed):
     ]
     images, left_out = read_reports(listed(*rows), StudyKind.VISUAL_CLOSED)
     assert left_out == {"it has no report, no question pairs and no bounding boxes": 1}
-    by_figure = figures(StudyKind.VISUAL_CLOSED, images)
-    assert by_figure == {"MedHEval, figure 6": 1, "MedHEval, figure 4": 1, "MedHEval, figure 5": 1}
+    figures = [prompt_for(StudyKind.VISUAL_CLOSED, image).source for image in images]
+    assert figures == ["MedHEval, figure 6", "MedHEval, figure 4", "MedHEval, figure 5"]
     assert [sorted(image.context) for image in images] == [[], ["qa_pairs"], ["bounding_boxes", "metadata", "qa_pairs"]]
 
 
@@ -83,52 +82,34 @@ def test_a_file_that_cannot_be_used_is_one_sentence(listed, rows, message):
         read_reports(listed(*rows), CLOSED)
 
 
-def test_the_same_command_goes_on_and_another_one_is_refused(listed, tmp_path):
-    path, folder, none = listed({"report": "No mass."}, {}), tmp_path / "ours", Knowledge()
+def test_a_study_is_made_once_and_only_of_what_it_was_made_of(listed, tmp_path):
+    pytest.importorskip("bm25s")
+    path, folder = listed({"report": "Edema and a mass."}, {"report": "Zyzzyva."}, {}), tmp_path / "k"
+    (tmp_path / "book.txt").write_text("Edema is fluid.\n\n" + "x" * 990 + "\n\nA mass may be a tumour.")
 
-    def made(kind=CLOSED, access=Access.CREDENTIALED):
-        return made_study(folder, planned_study(path, folder, kind, None, access, none), none)
+    def made(kind=StudyKind.KNOWLEDGE_OPEN, access=Access.CREDENTIALED, texts=(tmp_path / "book.txt",)):
+        return made_study(folder, planned_study(path, folder, kind, None, access, texts, 2), texts)
 
     study = made()
-    assert (study.name, study.kind, study.access) == ("ours", CLOSED, "credentialed")
-    assert study.made_with["counts"] == {"it has no report": 1}
+    assert (study.name, study.access, study.made_with["counts"]) == ("k", "credentialed", {"it has no report": 1})
     assert read_study(folder) == study
     assert oct((folder / IMAGES).stat().st_mode & 0o777) == "0o600"
+    passages = {name: sorted(image.context["passages"]) for name, image in read_images(folder).items()}
+    assert passages == {"i0": ["A mass may be a tumour.", "Edema is fluid."], "i1": []}
     (tmp_path / "a.png").unlink()  # nothing is read again
     assert made() == study
     with pytest.raises(MedTasksError, match="is a study of"):
-        made(StudyKind.VISUAL_OPEN)
-    with pytest.raises(MedTasksError, match="was made with another"):
-        made(access=Access.PUBLIC)
+        made(CLOSED, texts=())
+    with pytest.raises(MedTasksError, match="name them with --knowledge"):
+        made(texts=())
+    with pytest.raises(MedTasksError, match="--knowledge is for knowledge_open"):
+        made(CLOSED)
+    (tmp_path / "book.txt").write_text("Edema is water.")
+    with pytest.raises(MedTasksError, match="was made with another --knowledge"):
+        made()
     path.write_text(path.read_text().replace("mass", "edema"))
     with pytest.raises(MedTasksError, match="was made with another file of reports"):
         made()
-
-
-def test_passages_are_kept_beside_the_report(listed, tmp_path):
-    pytest.importorskip("bm25s")
-    (tmp_path / "book.txt").write_text("Edema is fluid.\n\n" + "x" * 990 + "\n\nA mass may be a tumour.")
-    path = listed({"report": "There is edema and a mass."}, {"report": "Zyzzyva."})
-    texts = Knowledge([tmp_path / "book.txt"], 2)
-    planned = planned_study(path, tmp_path / "study", StudyKind.KNOWLEDGE_OPEN, "k", Access.PUBLIC, texts)
-    study = made_study(tmp_path / "study", planned, texts)
-    kept = {name: image.context["passages"] for name, image in read_images(tmp_path / "study").items()}
-    assert sorted(kept["i0"]) == ["A mass may be a tumour.", "Edema is fluid."]
-    assert kept["i1"] == []
-    (tmp_path / "book.txt").write_text("Edema is water.")
-    changed = planned_study(path, tmp_path / "study", StudyKind.KNOWLEDGE_OPEN, "k", Access.PUBLIC, texts)
-    assert changed.made_with["knowledge"] != study.made_with["knowledge"]
-
-
-@each_row(
-    "kind, paths, message",
-    [
-        (StudyKind.KNOWLEDGE_OPEN, (), "name them with --knowledge"),
-        (CLOSED, ("book.txt",), "--knowledge is for knowledge_open"),
-    ],
-)
-def test_texts_are_for_the_kind_that_retrieves(listed, tmp_path, kind, paths, message):
-    with pytest.raises(MedTasksError, match=message):
-        planned_study(listed({}), tmp_path / "s", kind, None, Access.PUBLIC, Knowledge([tmp_path / p for p in paths]))
-    with pytest.raises(SourceError, match=r"there is no file .*none\.jsonl"):
-        planned_study(tmp_path / "none.jsonl", tmp_path / "s", CLOSED, None, Access.PUBLIC, Knowledge())
+    path.unlink()
+    with pytest.raises(SourceError, match=r"there is no file .*reports\.jsonl"):
+        made()

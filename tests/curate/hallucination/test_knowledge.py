@@ -44,15 +44,14 @@ def test_mistakes_are_one_sentence(texts, monkeypatch):
     for path in (texts / "table.csv", texts / "missing.txt"):
         with pytest.raises(SourceError, match=r"is no \.txt, \.md, \.jsonl file and no folder with any"):
             knowledge_files([path])
-    (texts / "b.md").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SourceError, match=r"b\.md is no text in UTF-8"):
-        read_passages([texts / "b.md"])
-    (texts / "b.md").write_text(" \n\n ")
-    with pytest.raises(SourceError, match="hold nothing to retrieve"):
-        read_passages([texts / "b.md"])
-    (texts / "c.jsonl").write_text('{"title": "t"}\n')
-    with pytest.raises(SourceError, match=r"c\.jsonl row 1"):
-        read_passages([texts / "c.jsonl"])
+    for name, content, why in (
+        ("b.md", b"\xff\xfe\x00", r"b\.md is no text in UTF-8"),
+        ("b.md", b" \n\n ", "hold nothing to retrieve"),
+        ("c.jsonl", b'{"title": "t"}\n', r"c\.jsonl row 1"),
+    ):
+        (texts / name).write_bytes(content)
+        with pytest.raises(SourceError, match=why):
+            read_passages([texts / name])
     monkeypatch.setitem(sys.modules, "bm25s", None)
     with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[curate\]'"):
         retriever([EDEMA], 1)

@@ -10,13 +10,11 @@ from medtasks.errors import SourceError
 from ...tables import each_row
 
 
-def files(folder, *names):
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"-")
-
-
 def lines(path, *rows):
+    """Write a list of images, and files for some of them."""
+    for name in ("1.png", "2.png", "3.png", "sub/4.png"):
+        (path.parent / name).parent.mkdir(exist_ok=True)
+        (path.parent / name).write_bytes(b"-")
     path.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -26,7 +24,6 @@ def row(number, **more):
 
 
 def test_an_own_list_keeps_what_is_whole_and_counts_the_rest(tmp_path):
-    files(tmp_path, "1.png", "2.png", "3.png", "sub/4.png")
     path = lines(
         tmp_path / "list.jsonl",
         row(2, group=17, licence="CC BY", patient="x"),
@@ -38,15 +35,13 @@ def test_an_own_list_keeps_what_is_whole_and_counts_the_rest(tmp_path):
         {"id": "i6", "caption": "e"},
         {"id": "i7", "image": "1.png"},
     )
-    found = read_image_list(path)
-    assert [one.image_id for one in found.images] == ["4", "i1", "i2"]
-    assert found.images[0].file == tmp_path / "sub/4.png"
-    assert found.images[1].caption == "two words"
-    assert (found.images[2].group, found.images[2].licence) == ("17", "CC BY")
-    assert found.left_out == {"without a caption": 2, "image file missing": 2}
-    assert found.unused == ("patient",)
-    lines(path, row(2, group=18), row(1))
-    assert read_image_list(path).digest != found.digest
+    images, left_out, unused = read_image_list(path)
+    assert [image.image_id for image in images] == ["4", "i1", "i2"]
+    assert images[0].file == str(tmp_path / "sub/4.png")
+    assert images[1].text == "two words"
+    assert (images[2].group, images[2].licence) == ("17", "CC BY")
+    assert left_out == {"without a caption": 2, "image file missing": 2}
+    assert unused == ["patient"]
 
 
 @each_row(
@@ -59,23 +54,13 @@ def test_an_own_list_keeps_what_is_whole_and_counts_the_rest(tmp_path):
         ([row(1), '{"id": "a", \n'], "row 2 is no JSON"),
         ([{"image": "1.png", "caption": "x"}], "row 1 lacks 'id'"),
         ([row(1, group=1.5)], "row 1: group is .* and not a whole number"),
-        ([row(1)], "holds 1 usable images"),
+        ([row(1), row(2, caption="half \ud83d")], "row 2: it holds half a surrogate pair"),
+        ([row(1), row(3, image="x" * 300)], r"holds 1 usable images \(1 image file missing\)"),
         ([], "holds 0 usable images"),
     ],
 )
 def test_a_list_that_cannot_be_used_is_one_sentence_without_ids(tmp_path, rows, says):
-    files(tmp_path, "1.png", "2.png")
     with pytest.raises(SourceError, match=says):
         read_image_list(lines(tmp_path / "list.jsonl", *rows))
-
-
-def test_what_is_no_file_and_a_line_that_no_study_could_hold(tmp_path):
-    for source in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(SourceError, match=r"there is no file .*; give a file of lines with id, image, caption"):
-            read_image_list(source)
-    files(tmp_path, "1.png", "2.png")
-    path = lines(tmp_path / "list.jsonl", row(1), row(2, caption="half \ud83d"))
-    with pytest.raises(SourceError, match="row 2: it holds half a surrogate pair"):
-        read_image_list(path)
-    lines(path, row(1), row(2), row(3, image="x" * 300))  # a name that no file can have is that of no file
-    assert read_image_list(path).left_out == {"image file missing": 1}
+    with pytest.raises(SourceError, match=r"there is no file .*; give a file of lines with id, image, caption"):
+        read_image_list(tmp_path)

@@ -52,20 +52,6 @@ def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
     assert read_drafts(folder).keys() == found.keys()
 
 
-def test_what_one_llm_drafted_stays_when_another_one_goes_on(server, folder, monkeypatch):
-    study, llm = write_study(folder), DraftingLLM(server)
-    llm.said = {"patient a0": [server.reply("I cannot do that."), server.reply("I cannot do that.")]}
-    assert draft_pairs(folder, open_llm(study)) == Counter({DraftOutcome.DRAFTED: 4, DraftOutcome.REFUSED: 2})
-    before, llm.said = read_drafts(folder), {}
-    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "another")
-    assert draft_pairs(folder, open_llm(study)) == Counter({DraftOutcome.DRAFTED: 6})
-    assert read_drafts(folder).items() > before.items()
-    assert Counter(line.llm for line in read_drafted(folder).values()) == {
-        "m, temperature 0": 4,
-        "another, temperature 0": 2,
-    }
-
-
 def test_which_image_has_option_a_is_balanced_and_stays():
     reply = PairReply("Which side?", ("Left", "Right"), ("Option1", "Option2"))
     pairs = [ImagePair(pair_id=f"{n}", images=("a", "b"), sim_med=0.9, sim_gen=0.1) for n in range(400)]
@@ -74,7 +60,7 @@ def test_which_image_has_option_a_is_balanced_and_stays():
     assert first == [draft_of(pair, reply).answers[0] for pair in pairs]
 
 
-def test_every_outcome_is_counted_with_its_reason(server, folder):
+def test_every_outcome_is_counted_with_its_reason(server, folder, monkeypatch):
     texts = {
         "b0": "Too short.",
         "b1": caption("b1", "right", "\nQuestion: Is all well?\nOption1: Yes\nOption2: No\nImage1: Yes\nImage2: No"),
@@ -104,11 +90,16 @@ def test_every_outcome_is_counted_with_its_reason(server, folder):
     rejected = [counts["questions", "rejected", why] for why in ("both answers are equal", "it speaks of the images")]
     assert rejected == [1, 1]
     assert sum(number for (of, *_), number in counts.items() if of == "pairs") == 8
-    before = server.count
-    llm.said = {}
+    before, llm.said = server.count, {}
     draft_pairs(folder, open_llm(study))  # asks for what failed, and for nothing else
     assert server.count == before + 1
-    assert list(read_drafts(folder)) == ["p4", "p6"]
+    drafts = read_drafts(folder)
+    assert list(drafts) == ["p4", "p6"]
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "another")  # which drafts what the first one would not
+    draft_pairs(folder, open_llm(study))
+    assert read_drafts(folder).items() > drafts.items()
+    llms = Counter(line.llm for line in read_drafted(folder).values() if line.outcome is DraftOutcome.DRAFTED)
+    assert llms == {"m, temperature 0": 4, "another, temperature 0": 2}
 
 
 def test_captions_never_reach_an_endpoint_that_may_not_see_them(folder, monkeypatch):
@@ -160,15 +151,13 @@ def test_categories_are_found_once_and_kept_for_the_user_to_change(server, folde
     kept.write_text("{")
     with pytest.raises(SourceError, match=r"categories.json is damaged; fix it, or delete it"):
         found_categories(folder, open_llm(study))
-
-
-def test_a_list_that_cannot_be_read_is_kept_for_the_user_to_name(server, folder):
-    study = write_study(folder, 3)
+    kept.unlink()
+    study = write_study(folder, 4)
     server.choose = lambda body: server.reply("They are all of the chest.")
     for _ in range(2):
         with pytest.raises(MedTasksError, match=r"under 'categories' there, or give them with --categories"):
             found_categories(folder, open_llm(study))
-    assert (server.count, "all of the chest" in (folder / "categories.json").read_text()) == (1, True)
+    assert (server.count, "all of the chest" in kept.read_text()) == (2, True)
 
 
 def test_a_model_that_broke_is_read_in_linear_time():

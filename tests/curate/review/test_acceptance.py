@@ -1,10 +1,10 @@
 """Drafts that reviewers accept, in whose words, and as many with yes as with no."""
 
 from medtasks.curate.drafts import Draft
-from medtasks.curate.review.reviewer_agreement import DISAGREED, TOO_LOW, UNSCORED, accepted, balanced
-from medtasks.curate.review.reviews import Judgement, Review
+from medtasks.curate.publishing import document
+from medtasks.curate.review.reviews import DISAGREED, TOO_LOW, UNSCORED, Judgement, Review, accepted, balanced
+from medtasks.curate.study import Study, StudyImage, StudyKind
 
-from ...tables import each_row
 from ..reviewed_study import scored
 
 PAIR = Draft(
@@ -62,22 +62,13 @@ def test_categories_and_type_after_review():
     assert accepted({"p": typed}, said, 5)[1] == {DISAGREED: 1}
 
 
-@each_row(
-    "changes, why",
-    [
+def test_edits_by_hand_that_make_no_question():
+    for changes, why in (
         ({"question": " "}, "the question is empty"),
-        ({"options": ("left", "Left")}, "option B says the same as option A"),
-        ({"answers": ("A", "C")}, "the answer is none of A, B"),
         ({"answers": ("B", "B")}, "both images have the same answer"),
-        ({"options": ("left",)}, "it does not have the options, images or categories of the draft"),
-        ({"judgements": (Judgement(score=9),)}, "it does not have the options"),
-        ({"judgements": (Judgement(score=9, correctness=False),) * 2}, "not correct has score 1"),
-    ],
-)
-def test_edits_by_hand_that_make_no_question(changes, why):
-    found = left_out(alice=scored(PAIR, 9, **changes))
-    assert found.startswith("unusable after review: ")
-    assert why in found
+        ({"judgements": (Judgement(score=9),)}, "it does not have the options, images or categories of the draft"),
+    ):
+        assert left_out(alice=scored(PAIR, 9, **changes)) == f"unusable after review: {why}"
 
 
 def draft(number, letter, options=("Yes", "No"), question="Is it?"):
@@ -106,3 +97,10 @@ def test_as_many_yes_as_no_and_nothing_else_goes():
     assert balanced(dict(reversed(drafts(40, 20, "Reworded?").items())))[0] == before
     after, _ = balanced(drafts(40, 20) | {"new": draft("new", "B")})
     assert (before < after, len(after - before)) == (True, 2)
+
+
+def test_yes_and_no_that_a_reviewer_has_turned_around():
+    study = Study(name="s", kind=StudyKind.KNOWLEDGE_CLOSED, source="")
+    image = StudyImage(image_id="i", file="/i.png", sha256="0" * 64, text="")
+    found = document(study, draft(1, "A", ("No", "Yes")), 0, image, None)
+    assert (found["options"], found["answer"], found["gold"]) == (["Yes", "No"], "B", "No")

@@ -12,9 +12,8 @@ from medtasks.curate.review.reviews import Judgement, read_reviews, unjudged
 from medtasks.curate.study import DRAFTS, StudyKind, read_study, write_lines
 
 from ...audit.report.test_page_in_browser import NARROW, WIDE, Reader, browser
-from ..made_up_study import hallucination_study, pairs_study
-from ..review_process import start_review
-from .test_review_server import reviewing, save
+from ..reviewed_study import hallucination_study, pairs_study
+from .test_review_server import reviewing, save, start_review
 
 __all__ = ["browser"]  # a fixture
 MET = {"correctness": True, "relevance": True, "language": True}
@@ -76,23 +75,6 @@ class Expert(Reader):
 @pytest.fixture
 def expert(browser):
     return Expert(browser)
-
-
-def test_an_image_of_many_pairs_can_be_enlarged_in_the_last_one_too(expert, tmp_path):
-    pairs_study(tmp_path, 14)
-    lines = list(read_drafted(tmp_path).values())
-    shared = [draft.model_copy(update={"images": ("im1", draft.images[1])}) for draft in lines[11].drafts]
-    write_lines(tmp_path / DRAFTS, [*lines[:11], lines[11].model_copy(update={"drafts": tuple(shared)}), *lines[12:]])
-    with reviewing(tmp_path) as server:
-        expert.open_review(server.url)
-        for number in range(2, 13):  # as many images as the page keeps, and the next ones
-            expert.wait(expert.images_are_shown)
-            expert.press("n")
-            expert.wait(lambda number=number: expert.run("location.hash") == f"#{number}")
-        expert.wait(expert.images_are_shown)
-        expert.run("Promise.all([...pictures.values()])")
-        expert.press("z")
-        expert.wait(lambda: expert.run("document.querySelector('#zoomed img').naturalWidth > 0"))
 
 
 def file_of(folder, reviewer="anna"):
@@ -193,7 +175,7 @@ def test_keys_show_captions_move_filter_enlarge_and_explain(expert, tmp_path):
         assert expert.pressed(".figure:first-child .scores") == ["5"]
 
 
-def test_what_cannot_be_kept_is_said_and_saved_once_it_is_mended(expert, tmp_path):
+def test_what_cannot_be_kept_is_said_and_what_another_tab_changed_is_not_written_over(expert, tmp_path):
     pairs_study(tmp_path)
     with reviewing(tmp_path) as server:
         expert.open_review(server.url)
@@ -212,19 +194,13 @@ def test_what_cannot_be_kept_is_said_and_saved_once_it_is_mended(expert, tmp_pat
         expert.press(ESCAPE, "r")
         expert.wait_until_saved()
         assert list(file_of(tmp_path).items) == ["p2"]
-
-
-def test_a_question_that_another_tab_changed_is_not_written_over(expert, tmp_path):
-    pairs_study(tmp_path)
-    with reviewing(tmp_path) as server:
-        expert.open_review(server.url)
         for note, choice in (("one", "Take that version"), ("two", "Keep mine")):
             assert save(server, "p1", note=note)[0] == 200
             expert.press("m")
             expert.write("mine")
             expert.wait(lambda: "was changed elsewhere" in expert.alert)
             assert file_of(tmp_path).items["p1"].note == note
-            (button,) = [one for one in expert.all("#alert button") if one.text == choice]
+            (button,) = [button for button in expert.all("#alert button") if button.text == choice]
             button.click()
             expert.wait_until_saved()
         assert file_of(tmp_path).items["p1"].note == "mine"
@@ -299,8 +275,13 @@ def test_after_a_crash_an_impostor_at_the_port_gets_nothing_and_the_new_page_tak
     process.communicate()
 
 
-def test_a_server_that_was_only_held_up_is_asked_again(expert, tmp_path):
-    pairs_study(tmp_path)
+def test_a_server_that_was_held_up_is_asked_again_and_an_image_of_many_pairs_can_be_enlarged_in_the_last_one(
+    expert, tmp_path
+):
+    pairs_study(tmp_path, 14)
+    lines = list(read_drafted(tmp_path).values())
+    shared = [draft.model_copy(update={"images": ("im1", draft.images[1])}) for draft in lines[11].drafts]
+    write_lines(tmp_path / DRAFTS, [*lines[:11], lines[11].model_copy(update={"drafts": tuple(shared)}), *lines[12:]])
     with reviewing(tmp_path) as server:
         expert.open_review(server.url)
         key, server.key = server.key, "another"
@@ -309,8 +290,15 @@ def test_a_server_that_was_only_held_up_is_asked_again(expert, tmp_path):
         server.key = key
         expert.wait_until_saved()
         assert not expert.one("#alert").is_displayed()
+        assert file_of(tmp_path).items["p3"].scores == (8, 6)
+        for number in range(4, 13):  # as many images as the page keeps, and the next ones
+            expert.wait(expert.images_are_shown)
+            expert.press("n")
+            expert.wait(lambda number=number: expert.run("location.hash") == f"#{number}")
         expert.wait(expert.images_are_shown)
-    assert file_of(tmp_path).items["p3"].scores == (8, 6)
+        expert.run("Promise.all([...pictures.values()])")
+        expert.press("z")
+        expert.wait(lambda: expert.run("document.querySelector('#zoomed img').naturalWidth > 0"))
 
 
 @pytest.mark.parametrize("kind", [StudyKind.VISUAL_CLOSED, StudyKind.VISUAL_OPEN])
@@ -336,7 +324,7 @@ def test_questions_about_one_image_are_reviewed_too(expert, tmp_path, kind):
 
 @pytest.mark.parametrize(
     ("size", "kind"),
-    [(WIDE, None), (NARROW, None), ((800, 900), StudyKind.VISUAL_OPEN), (NARROW, StudyKind.VISUAL_OPEN)],
+    [(WIDE, None), (NARROW, None), ((800, 900), StudyKind.VISUAL_OPEN)],
 )
 def test_nothing_sticks_out_and_every_image_is_large(expert, tmp_path, size, kind):
     pairs_study(tmp_path) if kind is None else hallucination_study(tmp_path, kind)

@@ -1,15 +1,10 @@
 import math
-import random
 
-import numpy as np
 import pytest
 
 from medtasks.curate.drafts import Draft
-from medtasks.curate.review.reviewer_agreement import agreements, weighted_kappa
-from medtasks.curate.review.reviews import Judgement, Review, unjudged
+from medtasks.curate.review.reviews import Judgement, Review, agreements, unjudged
 from medtasks.curate.study import StudyImage
-
-from ...tables import each_row
 
 
 def drafts(number):
@@ -33,10 +28,11 @@ def scored(name, known, scores):
 
 
 def by_what(*reviews, known, seen=None):
-    return {one.what: one for one in agreements(reviews, known, seen or images(2 * len(known)))}
+    results = agreements(reviews, known, seen or images(2 * len(known)))
+    return {result.what: result for result in results}
 
 
-def test_kappa_of_scores_is_weighted_by_squares_of_their_distance():
+def test_kappa_of_scores_is_weighted_by_squares_of_their_distance_and_that_of_what_passes_is_the_textbooks():
     known = drafts(2)
     found = by_what(scored("anna", known, [1, 2, 9, 10]), scored("bert", known, [2, 2, 9, 8]), known=known)["score"]
     # Observed squares are 1, 0, 0 and 4; by chance each score of one meets each of the other's.
@@ -44,9 +40,6 @@ def test_kappa_of_scores_is_weighted_by_squares_of_their_distance():
     assert found.kappa == pytest.approx(1 - 5 / 4 / expected)
     assert (found.questions, found.clusters, found.equal) == (4, 2, 0.5)
     assert found.low < found.kappa <= found.high <= 1
-
-
-def test_kappa_of_what_passes_is_the_textbooks():
     known = drafts(25)
     said = [(7, 7)] * 20 + [(7, 3)] * 5 + [(3, 7)] * 10 + [(2, 2)] * 15
     anna, bert = (
@@ -54,19 +47,6 @@ def test_kappa_of_what_passes_is_the_textbooks():
     )
     found = by_what(anna, bert, known=known)["score >= 5"]
     assert (found.kappa, found.equal) == pytest.approx((0.4, 0.7))
-
-
-@each_row("weights", [None, "quadratic"])
-def test_kappa_is_that_of_scikit_learn(weights):
-    metrics = pytest.importorskip("sklearn.metrics", reason="pip install scikit-learn")
-    rng = random.Random(5)
-    first = [rng.randint(0, 9) for _ in range(80)]
-    second = [min(9, max(0, one + rng.randint(-3, 3))) for one in first]
-    table = metrics.confusion_matrix(first, second, labels=range(10)).ravel()
-    places = np.arange(10.0)
-    bad = (places[:, None] - places) ** 2 if weights else (places[:, None] != places).astype(float)
-    expected = metrics.cohen_kappa_score(first, second, labels=list(range(10)), weights=weights)
-    assert float(weighted_kappa(table, bad)) == pytest.approx(expected, abs=1e-12)
 
 
 def test_reviewers_who_always_say_the_same_are_named():

@@ -1,7 +1,6 @@
 """Pictures in folders: what is found, how it is read, and that nothing is read twice."""
 
 import contextlib
-import io
 import os
 import sqlite3
 import stat
@@ -13,7 +12,6 @@ from PIL import Image
 from medtasks.data.duplicates import image_copies, image_hashes
 from medtasks.data.duplicates.image_copies import images_below
 from medtasks.data.duplicates.image_hashes import CACHE_NAME, hash_images, read_image
-from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.home import home
 
 from ...picture_sets import jpeg_bytes, texture, write_folder
@@ -44,7 +42,8 @@ def test_pictures_are_found_in_all_subfolders_once_and_the_rest_is_counted(folde
     assert names(images_below(folder, [tmp_path / "link", tmp_path / "nowhere"]).files) == ["b.png"]
 
 
-def test_folders_that_may_not_be_read_are_counted(folder, monkeypatch):
+def test_folders_that_may_not_be_read_and_dicom_files_that_nothing_reads_are_counted(folder, monkeypatch):
+    (folder / "x.dcm").write_bytes(b"x")
     scan = os.scandir
 
     def closed(path):
@@ -53,17 +52,11 @@ def test_folders_that_may_not_be_read_are_counted(folder, monkeypatch):
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", closed)
-    found = images_below(folder)
-    assert (names(found.files), found.closed) == (["b.png"], 1)
-
-
-def test_dicom_files_are_counted_where_nothing_reads_them(folder, monkeypatch):
-    (folder / "x.dcm").write_bytes(b"x")
-    assert [path.name for path in images_below(folder).files if path.suffix == ".dcm"] == ["x.dcm"]
-
+    images = images_below(folder)
+    assert (names(images.files), images.closed, images.without_decoder) == (["b.png", "x.dcm"], 1, 0)
     monkeypatch.setattr(image_copies.importlib.util, "find_spec", lambda name: None)
-    assert images_below(folder).without_decoder == 1
-    assert len(images_below(folder).files) == 3
+    images = images_below(folder)
+    assert (names(images.files), images.without_decoder) == (["b.png"], 1)
 
 
 def test_a_dicom_file_is_read_as_a_picture(tmp_path):
@@ -81,65 +74,25 @@ def test_a_dicom_file_is_read_as_a_picture(tmp_path):
     assert list(hash_images([tmp_path / "cut.dcm"])[1]) == [tmp_path / "cut.dcm"]
 
 
-@each_row("mode", ["I;16", "I", "F"])
-def test_a_picture_of_more_than_8_bits_is_spread_over_8(tmp_path, mode):
-    values = np.asarray(texture(5)).astype({"I;16": np.uint16, "I": np.int32, "F": np.float32}[mode]) * 200 + 900
-    Image.fromarray(values).save(tmp_path / "deep.tif")
-    with Image.open(tmp_path / "deep.tif") as image:
-        assert image.mode == mode
-    picture, digest = read_image(tmp_path / "deep.tif")
-
-    low, high = (0, 65535) if mode == "I;16" else (float(values.min()), float(values.max()))
-    expected = (values.astype(float) - low) / (high - low) * 255
-    assert np.abs(np.asarray(picture)[..., 0] - expected).max() < 0.51
-    values[0, 0] += values.dtype.type(2000)
-    Image.fromarray(values).save(tmp_path / "other.tif")
-    assert read_image(tmp_path / "other.tif")[1] != digest
-
-
-def lying():
+def test_equal_pixels_have_one_digest_and_what_no_model_would_see_is_spread_over_8_bits(tmp_path):
     exif = Image.Exif()
     exif[274] = 6
-    return saved(texture(5).convert("RGB"), exif=exif)
-
-
-def saved(picture, **options):
-    buffer = io.BytesIO()
-    picture.save(buffer, "PNG", **options)
-    return buffer.getvalue()
-
-
-@each_row(
-    "first, second, same",
-    [
-        (lying, lambda: texture(5).transpose(Image.Transpose.ROTATE_270).convert("RGBA"), True),
-        (lambda: texture(6), lambda: texture(6).convert("RGB"), True),
-        (lambda: texture(6), lambda: texture(7), False),
-        (lambda: texture(6), lambda: Image.fromarray(np.asarray(texture(6)).reshape(120, 100)), False),
-    ],
-)
-def test_pictures_of_the_same_pixels_have_one_digest(tmp_path, first, second, same):
-    write_folder(tmp_path, {"a.png": first(), "b.png": second()})
-    assert (read_image(tmp_path / "a.png")[1] == read_image(tmp_path / "b.png")[1]) is same
-
-
-def test_values_that_are_no_numbers_do_not_spoil_a_picture_and_damage_is_said(tmp_path):
-    values = np.asarray(texture(5), np.float32)
-    values[0, 0], values[1, 1], values[2, 2] = np.nan, np.inf, -np.inf
+    texture(5).convert("RGB").save(tmp_path / "lying.png", exif=exif)
+    values = np.asarray(texture(5), np.float32) * 200 + 900
+    values[0, 0] = np.nan
     Image.fromarray(values).save(tmp_path / "deep.tif")
+    images = {
+        "upright.png": texture(5).transpose(Image.Transpose.ROTATE_270).convert("RGBA"),
+        "grey.png": texture(6),
+        "colour.png": texture(6).convert("RGB"),
+        "reshaped.png": Image.fromarray(np.asarray(texture(6)).reshape(120, 100)),
+    }
+    write_folder(tmp_path, images)
+    digests = {name: read_image(tmp_path / name)[1] for name in ("lying.png", *images)}
+    assert digests["lying.png"] == digests["upright.png"]
+    assert digests["grey.png"] == digests["colour.png"]
+    assert len(set(digests.values())) == 3
     assert np.asarray(read_image(tmp_path / "deep.tif")[0]).std() > 20
-    (tmp_path / "cut.jpg").write_bytes(jpeg_bytes(texture(1), 90)[:-900])
-    with pytest.raises(UnreadableImage):
-        read_image(tmp_path / "cut.jpg")
-
-
-@pytest.fixture
-def decoded(monkeypatch):
-    """Which files were decoded."""
-    seen = []
-    read = image_hashes.read_image
-    monkeypatch.setattr(image_hashes, "read_image", lambda path, data: (seen.append(path.name), read(path, data))[1])
-    return seen
 
 
 def test_files_that_cannot_be_read_are_named_with_the_cause(folder, monkeypatch):
@@ -160,38 +113,29 @@ def test_files_that_cannot_be_read_are_named_with_the_cause(folder, monkeypatch)
     assert all(cause and str(folder) not in cause and "0x" not in cause for cause in causes.values())
 
 
-def test_nothing_is_decoded_twice_unless_it_changed(folder, decoded):
-    files = images_below(folder).files
-    first, _ = hash_images(files)
-    assert sorted(decoded) == ["b.png", "c.JPG", "d.tif"]
-    decoded.clear()
-    assert hash_images(files) == (first, {})
-    assert decoded == []
-
-    texture(9).save(folder / "b.png")
-    changed, _ = hash_images(files)
-    assert decoded == ["b.png"]
-    assert changed[folder / "b.png"] != first[folder / "b.png"]
-    assert changed[folder / "a/c.JPG"] == first[folder / "a/c.JPG"]
-
-
-def test_an_interrupted_run_keeps_what_it_did(folder, decoded, monkeypatch):
+def test_nothing_is_decoded_twice_unless_it_changed_nor_after_an_interruption(folder, monkeypatch):
     monkeypatch.setattr(image_hashes, "_CHUNK", 1)
     files = images_below(folder).files
-    hashed = image_hashes._hashed
+    read, decoded, interrupting = image_hashes.read_image, [], [files[2]]
 
-    def interrupted(path):
-        if path == files[2]:
+    def reading(path, data):
+        if path in interrupting:
+            interrupting.remove(path)
             raise KeyboardInterrupt
-        return hashed(path)
+        decoded.append(path.name)
+        return read(path, data)
 
-    monkeypatch.setattr(image_hashes, "_hashed", interrupted)
+    monkeypatch.setattr(image_hashes, "read_image", reading)
     with pytest.raises(KeyboardInterrupt):
         hash_images(files)
-    monkeypatch.setattr(image_hashes, "_hashed", hashed)
-    decoded.clear()
-    assert len(hash_images(files)[0]) == 3
-    assert decoded == [files[2].name]
+    assert sorted(decoded) == ["b.png", "c.JPG"]
+    first, _ = hash_images(files)
+    assert hash_images(files) == (first, {})
+    assert decoded[2:] == ["d.tif"]
+    texture(9).save(folder / "b.png")
+    changed, _ = hash_images(files)
+    assert decoded[3:] == ["b.png"]
+    assert [changed[path] == first[path] for path in files] == [False, True, True]
 
 
 @each_row("damage", [b"", b"no database at all" * 100, "half", 7, b"short"])
