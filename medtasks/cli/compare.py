@@ -55,9 +55,7 @@ _Model = Annotated[
     list[str] | None,
     Option(help="Model to take from folders with runs of several; once for all, or once per RUN in order."),
 ]
-_Require = Annotated[
-    Required | None, Option(help="Exit with 1 unless all tasks are compared with this verdict or better.")
-]
+_Require = Annotated[Required | None, Option(help="Exit with 1 unless all tasks have this verdict or better.")]
 
 
 @dataclass(frozen=True)
@@ -93,12 +91,8 @@ def compare(
     context: typer.Context,
     names: Annotated[list[str], Argument(metavar="[TASK] RUN RUN [RUN ...]", help=_RUNS)],
     metric: Annotated[list[str] | None, Option(help="Compare only this metric: fewer tests to correct for.")] = None,
-    rule: Annotated[
-        list[str] | None, Option(help="Compare only under this rule, such as reference; repeatable.")
-    ] = None,
-    equivalence: Annotated[
-        float | None, Option(metavar="MARGIN", help=f"Also test whether two runs are equivalent: {_MARGIN}")
-    ] = None,
+    rule: Annotated[list[str] | None, Option(help="Compare only under this answer rule; repeatable.")] = None,
+    equivalence: Annotated[float | None, Option(metavar="MARGIN", help=f"Also test for equivalence: {_MARGIN}")] = None,
     require: _Require = None,
     model: _Model = None,
     json_file: JsonFile = None,
@@ -112,7 +106,7 @@ def compare(
     look_into(context, include_path, [Path(name) for name in names])
     margin = MARGIN if equivalence is None and require is not None else equivalence
     comparisons = _compared(names, metric or (), rule or (), model or (), margin)
-    _write_and_print(comparisons, comparisons_as_dict, json_file, require)
+    _write_and_print(comparisons, _comparisons_as_dict, json_file, require)
 
 
 def parity(
@@ -132,7 +126,7 @@ def parity(
     """
     look_into(context, include_path, [Path(name) for name in names])
     comparisons = _compared(names, metric or (), (), model or (), margin)
-    _write_and_print(comparisons, verdicts_as_dict, json_file, require)
+    _write_and_print(comparisons, _verdicts_as_dict, json_file, require)
 
 
 def _compared(
@@ -174,16 +168,11 @@ def _write_and_print(
     json_file: Path | None,
     required: Required | None,
 ) -> None:
-    """Raise MedTasksError at the end unless the verdict is the required one or better, and all tasks were compared."""
+    """Write and print all comparisons of a command and the verdict on them, without the tests of identical runs.
+
+    Raises MedTasksError at the end unless the verdict is the required one or better, and all tasks were compared.
+    """
     write_json(json_file, as_dict(comparisons))
-    print_comparisons(comparisons)
-    if required is not None and (comparisons.not_compared or comparisons.verdict not in _FULFILLED[required]):
-        left = f", and {len(comparisons.not_compared)} of their tasks not compared" if comparisons.not_compared else ""
-        raise MedTasksError(f"--require {required} is not met: the verdict is '{comparisons.verdict}'{left}")
-
-
-def print_comparisons(comparisons: ComparedRuns) -> None:
-    """Print all comparisons of a command and the verdict on them, without the tests of identical runs."""
     for label, path in comparisons.runs.items():
         say(f"{label}: {path}{comparisons.models[label] and f', model: {comparisons.models[label]}'}")
     tests: list[Comparison] = []
@@ -223,6 +212,9 @@ def print_comparisons(comparisons: ComparedRuns) -> None:
             )
         say(f"\nVerdict on the scores: {comparisons.verdict}")
     print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
+    if required is not None and (comparisons.not_compared or comparisons.verdict not in _FULFILLED[required]):
+        lacking = f", and {len(comparisons.not_compared)} of their tasks not compared" * bool(comparisons.not_compared)
+        raise MedTasksError(f"--require {required} is not met: the verdict is '{comparisons.verdict}'{lacking}")
 
 
 def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list[str]:
@@ -331,9 +323,9 @@ def _print_tests(metric: str, tests: Sequence[Comparison]) -> None:
     show(number_table(metric, (f"{second} compared with {first}", *(test.rule for test in tests)), rows))
 
 
-def comparisons_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
+def _comparisons_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
     """Return the JSON of ``compare``, with a margin also that of ``parity``; a single named task is at the top."""
-    verdicts = verdicts_as_dict(comparisons) if comparisons.margin is not None else {"tasks": {}, "settings": {}}
+    verdicts = _verdicts_as_dict(comparisons) if comparisons.margin is not None else {"tasks": {}, "settings": {}}
     draws = draws_for(comparisons.tests)
     settings = {"alpha": ALPHA, "power": POWER, "draws": draws, "seed": SEED, **verdicts["settings"]}
     head = {**_head(comparisons), "models": dict(comparisons.models), "settings": settings}
@@ -356,7 +348,7 @@ def comparisons_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
     return {**verdicts, **head, "tasks": tasks, "tasks_not_compared": dict(comparisons.not_compared)}
 
 
-def verdicts_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
+def _verdicts_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
     """Return the JSON of ``parity``."""
     tasks = {}
     for name, verdict in comparisons.verdicts.items():

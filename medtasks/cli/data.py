@@ -90,9 +90,7 @@ def prepare(
     name: Annotated[str | None, Argument(help="Dataset name, see 'medtasks data list'.")] = None,
     source: Annotated[Path | None, Option(help="Folder or archive with a copy, laid out as published.")] = None,
     fetch_images: Annotated[bool, Option("--fetch-images", help="Download images that --source lacks.")] = False,
-    allow_incomplete: Annotated[
-        bool, Option("--allow-incomplete", help="Leave out what is missing; results say so.")
-    ] = False,
+    allow_incomplete: Annotated[bool, Option("--allow-incomplete", help="Leave out what is missing.")] = False,
     images: Annotated[
         list[str] | None,
         Option(help="MedHEval: SOURCE=DIR, the images of slake, vqa_rad, iu_xray or mimic_cxr; repeatable."),
@@ -100,13 +98,9 @@ def prepare(
     allow_changed: Annotated[
         bool, Option("--allow-changed", help="MedHEval, GMAI-MMBench: accept a file with another checksum.")
     ] = False,
-    from_folder: Annotated[
-        Path | None, Option(help="Your own questions: a folder with dataset.json, instead of a dataset name.")
-    ] = None,
+    from_folder: Annotated[Path | None, Option(help="Folder with your own questions and dataset.json.")] = None,
     own_name: Annotated[str | None, Option("--name", help="Name for --from-folder. Default: the folder's.")] = None,
-    access: Annotated[
-        Access | None, Option(help="Access level of --from-folder. Default: credentialed, to be safe.")
-    ] = None,
+    access: Annotated[Access | None, Option(help="Access level of --from-folder. Default: credentialed.")] = None,
 ) -> None:
     """Prepare a dataset; an interrupted run continues where it stopped."""
     if images and not (name or "").startswith(MEDHEVAL):
@@ -128,11 +122,8 @@ def prepare(
         return
     from medtasks.data.prepare.source_recipe import Options
 
-    folders: dict[str, Path] = {}
-    for image_source, folder in named_values("--images", images or (), "SOURCE=DIR, such as slake=/data/slake/imgs"):
-        if image_source in folders:
-            raise typer.BadParameter(f"--images names {image_source} twice")
-        folders[image_source] = Path(folder).expanduser()
+    named = named_values("--images", images or (), "SOURCE=DIR, such as slake=/data/slake/imgs")
+    folders = {image_source: Path(folder).expanduser() for image_source, folder in named}
     options = Options(source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders)
     _prepare_published(name, options)
 
@@ -304,18 +295,14 @@ def write_sample_home(folder: Path) -> None:
 def select(
     context: typer.Context,
     name: Prepared,
-    new: Annotated[
-        str | None, Option("--as", help="Name of the new task; without it, only show the selection.")
-    ] = None,
+    new: Annotated[str | None, Option("--as", help="Name of the new task. Default: only show.")] = None,
     department: Values = None,
     modality: Values = None,
     clinical_task: Values = None,
     granularity: Values = None,
     keyword: Values = None,
     original_task: Values = None,
-    where: Annotated[
-        list[str] | None, Option(metavar="COLUMN=VALUE", help="Any other column, such as categories.")
-    ] = None,
+    where: Annotated[list[str] | None, Option(metavar="COLUMN=VALUE", help="Any other column.")] = None,
     show: Annotated[bool, Option("--list", help="Show the values of the selected questions with counts.")] = False,
 ) -> None:
     """Select questions by their columns, and make them a task of their own.

@@ -1,4 +1,4 @@
-"""``medtasks tasks``, ``path`` and ``models``: everything that can be run, and what is known about it."""
+"""``medtasks path`` and ``models``: published models, and how they are run."""
 
 import textwrap
 from collections.abc import Iterable
@@ -9,10 +9,9 @@ import typer
 from typer import Argument, Option
 
 from medtasks.audit.report.published import published_of
-from medtasks.cli.options import IncludePath, look_into
 from medtasks.cli.output import out, say, say_columns
 from medtasks.running.recipes import Backend, recipe, recipes
-from medtasks.tasks.task_files import INCLUDE, TAG_ENDING, task_files, variants_of
+from medtasks.tasks.task_files import INCLUDE
 from medtasks.tasks.task_index import lm_eval_tasks_folder, tasks_folder
 
 models_app = typer.Typer(help="List published models and show how they are run.", no_args_is_help=True)
@@ -20,32 +19,6 @@ Folders = Annotated[
     list[Path] | None, Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
 ]
 _WIDTH = 116
-
-
-def list_tasks(
-    context: typer.Context,
-    words: Annotated[list[str] | None, Argument(metavar="[WORD]...", help="Show lines with all these words.")] = None,
-    sanity: Annotated[
-        bool, Option("--sanity", help="List the sanity variants of image tasks, such as _blind.")
-    ] = False,
-    thinking: Annotated[bool, Option("--thinking", help="List the tasks that have thinking variants.")] = False,
-    include_path: IncludePath = None,
-) -> None:
-    """List our tasks and groups with a short description, or their variants."""
-    look_into(context, include_path)
-    tasks = task_files()
-    width = max(len(name) for name in tasks)
-    for task in tasks.values():
-        variants = variants_of(task, sanity=sanity, thinking=thinking)
-        if variants:
-            endings = [f"_{variant.variant}" for variant in variants] + [TAG_ENDING] * bool(sanity and task.variants)
-            line = f"{task.name:<{width}}  {' '.join(endings)}"
-        elif sanity or thinking:
-            continue
-        else:
-            line = f"{task.name:<{width}}  {task.kind:<5}  {task.description}"
-        if all(word.lower() in line.lower() for word in words or ()):
-            print(line)  # noqa: T201
 
 
 def show_path(

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from medtasks.audit.report.audit_items import as_logged
 from PIL import Image
 
-from medtasks.audit.report.audit_items import as_logged
 from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import Item, TaskReport, report_as_dict
 from medtasks.data.document_store import load_documents
