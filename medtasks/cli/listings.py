@@ -15,9 +15,8 @@ from medtasks.tasks.task_files import INCLUDE
 from medtasks.tasks.task_index import lm_eval_tasks_folder, tasks_folder
 
 models_app = typer.Typer(help="List published models and show how they are run.", no_args_is_help=True)
-Folders = Annotated[
-    list[Path] | None, Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
-]
+_Include = Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
+Folders = Annotated[list[Path] | None, _Include]
 _WIDTH = 116
 
 

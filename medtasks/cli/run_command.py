@@ -118,11 +118,7 @@ def run(
         variables[JOURNAL_VARIABLE] = "true"
         notices += journal_notices(options)
     notices += [*_other_runs(output), *repeat_notices(ready, options, repeats)]
-    if refused := [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]:
-        raise MedTasksError("; and ".join(refused))
-    for notice in notices:
-        out.print("[yellow]warning[/] ", end="")
-        say(notice.sentence)
+    _print_or_raise(notices)
     call = _Call(tasks, names, command, selection, notices, part, facts, start, limit, only_failed)
     with stopping_by_signal():
         if repeats > 1:
@@ -238,13 +234,17 @@ def _other_runs(output: Path) -> list[Notice]:
         with suppress(MedTasksError):
             earlier = RunManifest.read(path)
             if earlier.standing == "still running":
-                notices.append(
-                    warn(
-                        f"another run (process {earlier.process.pid}) is still writing into {output}; reports would "
-                        f"mix the two: give this one another --output_path"
-                    )
-                )
+                writing = f"another run (process {earlier.process.pid}) is still writing into {output}"
+                notices.append(warn(f"{writing}; reports would mix the two: give this one another --output_path"))
     return notices
+
+
+def _print_or_raise(notices: Sequence[Notice]) -> None:
+    if refused := [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]:
+        raise MedTasksError("; and ".join(refused))
+    for notice in notices:
+        out.print("[yellow]warning[/] ", end="")
+        say(notice.sentence)
 
 
 def _print_outcome(manifest: RunManifest, output: Path) -> None:

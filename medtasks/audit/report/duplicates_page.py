@@ -34,9 +34,8 @@ class Names:
     """Names of images and questions in the output."""
 
     def __init__(self, dataset: str, search: Duplicates) -> None:
-        self.hidden = any(
-            map(is_private, {dataset, *(str(document["dataset"]) for document in search.shown.documents)})
-        )
+        datasets = {dataset, *(str(document["dataset"]) for document in search.shown.documents)}
+        self.hidden = any(map(is_private, datasets))
         self.other_is_hidden = search.other is not None and (self.hidden or search.other.private)
         self._folders: Sequence[Path] = search.shown.folders
         self._other_folders = [search.other.folder] if search.other and search.other.folder else []

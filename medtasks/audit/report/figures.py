@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _ROW, _LEFT, _SQUARE, _BELOW = 0.36, 0.9, 3.3, 0.9  # inches
 _NARROW = 0.03  # share of the axis; a number has no room in less
-_FILL = "#E8E8E8"
+_FILL, _BLUE = "#E8E8E8", style.LOOKS[0].colour
 _DENSE = 20  # groups; with more of them names have one line
 _BASELINES = "baselines, which see no image"
 _OUTCOMES = {
@@ -184,9 +184,8 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     )
     for gain in gains:
         score = Score(gain.metric, gain.difference, math.nan, gain.low, gain.high, share, higher_is_better=True)
-        style.draw_score(
-            axes, score, variants.index(gain.variant), rules.index(gain.rule), len(rules), looks[gain.rule]
-        )
+        row, position = variants.index(gain.variant), rules.index(gain.rule)
+        style.draw_score(axes, score, row, position, len(rules), looks[gain.rule])
     ends = [end for gain in gains for end in (gain.difference, gain.low, gain.high) if math.isfinite(end)]
     low, high = min([-0.02, *ends]), max([0.02, *ends])
     room = 0.05 * (high - low)
@@ -259,16 +258,14 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
     below = figure.add_axes((box.x0, style.AXIS / height, box.width, (_BELOW - 0.2) / height), sharex=axes)
     for part in filled:
         center, width = (part.low + part.high) / 2, 0.94 * (part.high - part.low)
-        axes.bar(center, part.accuracy, width=width, color=_FILL, edgecolor=style.LOOKS[0].colour, linewidth=0.8)
-        below.bar(center, part.samples, width=width, color=style.LOOKS[0].colour)
+        axes.bar(center, part.accuracy, width=width, color=_FILL, edgecolor=_BLUE, linewidth=0.8)
+        below.bar(center, part.samples, width=width, color=_BLUE)
     axes.tick_params(labelbottom=False)
     below.set_ylabel("questions")
     below.set_xlabel("confidence: probability of the chosen option")
     axes.plot([0, 1], [0, 1], color=style.GREY, linestyle="--", linewidth=1, label="perfect calibration")
     confidences, rates = [part.confidence for part in filled], [part.accuracy for part in filled]
-    axes.plot(
-        confidences, rates, color=style.LOOKS[0].colour, marker="o", markersize=4, linewidth=1, label="this model"
-    )
+    axes.plot(confidences, rates, color=_BLUE, marker="o", markersize=4, linewidth=1, label="this model")
     axes.set_ylabel("right answers")
     facts = [
         f"{count(measured.samples)} questions",
@@ -287,9 +284,7 @@ def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
     coverages, rates = [point.coverage for point in points], [point.accuracy for point in points]
     text = f"all answers: {number(measured.accuracy.value)} right"
     axes.axhline(measured.accuracy.value, color=style.GREY, linestyle="--", linewidth=1, label=text)
-    axes.plot(
-        coverages, rates, color=style.LOOKS[0].colour, linewidth=1.4, label="the most confident answers", clip_on=False
-    )
+    axes.plot(coverages, rates, color=_BLUE, linewidth=1.4, label="the most confident answers", clip_on=False)
     axes.grid(color=style.GRID, linewidth=0.5)
     axes.set_xlabel("coverage: questions answered")
     axes.set_ylabel("right answers among them")

@@ -77,9 +77,8 @@ def scores_table(task: TaskReport) -> Table:
             constructed |= {metric} if score and score.by_construction else set()
         rows.append(cells(name, *map(score_cell, scores, remarks)))
     rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules]
-    causes = names_by(
-        (metric, (rule.name, why.rstrip("."))) for rule in task.rules for metric, why in rule.failures.items()
-    )
+    failed = [(metric, rule.name, why) for rule in task.rules for metric, why in rule.failures.items()]
+    causes = names_by((metric, (rule, why.rstrip("."))) for metric, rule, why in failed)
     zeros = (f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed))
     failures = (f"{metrics} under {rule} has no value: {why}." for (rule, why), metrics in causes.items())
     remarks_of_metrics = dict.fromkeys(remark for rule in task.rules for remark in rule.remarks)
