@@ -132,10 +132,7 @@ def parity(
 def _compared(
     names: Sequence[str], metrics: Sequence[str], rules: Sequence[str], models: Sequence[str], margin: float | None
 ) -> ComparedRuns:
-    """Compare the runs on a command line; with a margin there are two.
-
-    ``models`` are those to take from folders with several: none, one for all runs, or one each.
-    """
+    """Compare the runs on a command line; ``models`` are none, one for all runs, or one each."""
     if margin is not None and not 0 < margin < 1:
         raise MedTasksError(f"the margin {margin:g} is no fraction between 0 and 1; 0.01 is one percentage point")
     task = names[0] if names[0] in task_files() or variant_of(names[0]) else None
@@ -302,16 +299,14 @@ def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool)
 
 
 def _print_tests(metric: str, tests: Sequence[Comparison]) -> None:
-    """Print the table of one metric and two runs; rules are columns."""
     first, second = tests[0].first, tests[0].second
     results = [(test.result, test.share) for test in tests]
-    intervals = (difference_interval(result.low, result.high, share) for result, share in results)
     rows: list[tuple[str, ...]] = [
         ("samples (independent units)", *(f"{result.samples} ({result.units})" for result, _ in results)),
         (first, *(wording.number(result.first, share) for result, share in results)),
         (second, *(wording.number(result.second, share) for result, share in results)),
         (f"{second} - {first}", *(wording.signed(result.difference, share) for result, share in results)),
-        ("95 % interval", *intervals),
+        ("95 % interval", *(difference_interval(result.low, result.high, share) for result, share in results)),
         ("test", *(result.test for result, _ in results)),
         ("p", *(p_value(result.p) for result, _ in results)),
         ("p, Holm", *(p_value(test.holm) for test in tests)),

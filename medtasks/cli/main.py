@@ -9,7 +9,7 @@ from typer import Option
 
 from medtasks import __version__
 from medtasks.audit.tables import plain
-from medtasks.cli import compare, curate, data, listings, metrics, pages, score, start
+from medtasks.cli import compare, curate, data, metrics, pages, score, start
 from medtasks.cli.run_command import PASSES_ON, merge, run
 from medtasks.errors import MedTasksError
 
@@ -25,9 +25,9 @@ app.command("tasks", rich_help_panel=_START)(start.list_tasks)
 app.command("plan", rich_help_panel=_START)(start.plan)
 app.command("run", rich_help_panel=_RUN, context_settings=PASSES_ON)(run)
 app.command("merge", rich_help_panel=_RUN)(merge)
-app.add_typer(listings.models_app, name="models", rich_help_panel=_RUN)
+app.add_typer(start.models_app, name="models", rich_help_panel=_RUN)
 app.add_typer(metrics.weights_app, name="weights", rich_help_panel=_RUN)
-app.command("path", rich_help_panel=_RUN)(listings.show_path)
+app.command("path", rich_help_panel=_RUN)(start.show_path)
 app.command("report", rich_help_panel=_LOOK)(pages.report)
 app.command("score", rich_help_panel=_LOOK)(score.score)
 app.command("compare", rich_help_panel=_LOOK)(compare.compare)

@@ -1,4 +1,4 @@
-"""``medtasks demo``, ``doctor``, ``tasks`` and ``plan``: all that comes before a run."""
+"""``medtasks demo``, ``doctor``, ``tasks``, ``path``, ``models`` and ``plan``: all that comes before a run."""
 
 import math
 import os
@@ -6,7 +6,9 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -21,19 +23,30 @@ from medtasks import __version__
 from medtasks.audit.doctor.check_results import State
 from medtasks.audit.planning import Plan, assumptions
 from medtasks.audit.planning import plan as planned
+from medtasks.audit.report.published import published_of
 from medtasks.audit.report.wording import number, with_error
 from medtasks.audit.tables import number_table, plain
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.options import IncludePath, JsonFile, look_into
-from medtasks.cli.output import out, print_state_of_data, say, show, write_json
+from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE
 from medtasks.metrics.metric import undeclared
+from medtasks.running.recipes import Backend, recipe, recipes
 from medtasks.runs.result_files import ResultsFile, read_results, results_files
 from medtasks.runs.run import Source
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
-from medtasks.tasks.task_files import TAG_ENDING, main_metrics_first, scored_task, task_file, task_files, variants_of
+from medtasks.tasks.task_files import (
+    INCLUDE,
+    TAG_ENDING,
+    main_metrics_first,
+    scored_task,
+    task_file,
+    task_files,
+    variants_of,
+)
+from medtasks.tasks.task_index import lm_eval_tasks_folder, tasks_folder
 
 _TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
 
@@ -235,3 +248,83 @@ def _print_plan(task: str, plan: Plan, tests: int) -> None:
 
 def _samples(count: int | None) -> str:
     return "no number of samples suffices" if count is None else f"{count} samples"
+
+
+models_app = typer.Typer(help="List published models and show how they are run.", no_args_is_help=True)
+_Include = Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
+Folders = Annotated[list[Path] | None, _Include]
+_WIDTH = 116
+
+
+def show_path(
+    lm_eval: Annotated[bool, Option("--lm-eval", help="The folder with the text-only tasks for lm-eval.")] = False,
+) -> None:
+    """Print the folder to give as --include_path to a harness that cannot find plug-ins by itself."""
+    print(lm_eval_tasks_folder() if lm_eval else tasks_folder())  # noqa: T201
+
+
+@models_app.command("list")
+def list_models(include_path: Folders = None) -> None:
+    """List all recipes: parameters, licence, gate on the Hub, backends, and how to make the model think."""
+    rows: list[tuple[str, ...]] = [("name", "parameters", "licence", "gate", "backends", "thinking")]
+    for each in recipes(include_path or ()).values():
+        licence = each.fact("licence").partition(" (")[0]  # without its source
+        facts = (each.fact("parameters"), licence, each.fact("gated"), ", ".join(each.backends) or "none")
+        rows.append((each.recipe, *facts, each.fact("thinking")))
+    say_columns(rows)
+
+
+@models_app.command("show")
+def show_model(
+    name: Annotated[str, Argument(help="Name, see 'medtasks models list'.")], include_path: Folders = None
+) -> None:
+    """Show one recipe: every fact with its source, traps, unknowns, published scores, and its commands."""
+    chosen = recipe(name, include_path or ())
+    say(f"{chosen.recipe}: {chosen.title} ({chosen.digest})")
+    out.print("\n[bold]Facts[/]")
+    for fact_name, fact in chosen.facts.items():
+        _print_line(f"{fact_name}: {chosen.fact(fact_name)}")
+        _print_line(f"source: {fact.source}", 4)
+        if fact.quotation:
+            _print_line(f'it says: "{fact.quotation}"', 4)
+    _print_section("Known traps", chosen.traps)
+    _print_section("Unknown", chosen.unknown)
+    in_tables = (
+        f"{task} {score.metric}: {score.printed}, as {score.model} in {score.source}"
+        + (f" ({score.remark})" if score.remark else "")
+        for task, score in published_of(chosen.published_as)
+    )
+    _print_section("Published scores, which the report shows next to yours", in_tables)
+    elsewhere = (
+        f"{', '.join(f'{name} {value}' for name, value in scores.values.items())}"
+        f"{f' ({scores.remark})' if scores.remark else ''}; source: {scores.source}"
+        for scores in chosen.scores
+    )
+    _print_section("Published scores under protocols that no task here has", elsewhere)
+    out.print("\n[bold]Commands[/]")
+    backends: tuple[Backend, ...] = ("hf", "server")
+    for backend in backends:
+        if backend not in chosen.backends:
+            without = chosen.hf.without if backend == "hf" else chosen.server.without
+            _print_line(f"{'not in this process' if backend == 'hf' else 'not on a server'}: {without}")
+            continue
+        extra = ""
+        if backend == "server":
+            say(f"  {chosen.serve_command()}")
+            extra = " --backend server --model_args base_url=http://127.0.0.1:8000/v1"
+        say(f"  medtasks run --recipe {chosen.recipe}{extra} --tasks TASKS --output_path FOLDER")
+        say(f"    is: {chosen.command(backend)}")
+
+
+def _print_section(title: str, lines: Iterable[str]) -> None:
+    listed = list(lines)
+    if listed:
+        out.print(f"\n[bold]{title}[/]")
+    for line in listed:
+        _print_line(line)
+
+
+def _print_line(text: str, indent: int = 2) -> None:
+    first, others = " " * indent, " " * (indent + 2)
+    for part in text.splitlines():
+        say(textwrap.fill(part, _WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.cli import demo
+from medtasks.cli import start
 
 from .conftest import rows_of
 
@@ -38,7 +38,7 @@ def harness(monkeypatch):
                 (folder / "20260101_results.json").write_text(json.dumps(results))
             return subprocess.CompletedProcess(command, code)
 
-        monkeypatch.setattr(demo.subprocess, "run", play)
+        monkeypatch.setattr(start.subprocess, "run", play)
         return seen
 
     return run

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from medtasks import __version__
 from medtasks.audit.doctor.check_results import CheckResult, State
-from medtasks.cli import doctor as command
+from medtasks.cli import start as command
 
 from ..processes import run_fresh
 from ..tables import each_row
@@ -109,8 +109,8 @@ def test_real_surroundings_with_secrets(tmp_path):
         "HF_TOKEN": "hf_canary0123456789",
     }
     program = (
-        "import typer; from medtasks.cli import doctor; app = typer.Typer(); "
-        "app.command('doctor')(doctor.doctor); app.callback()(lambda: None); app()"
+        "import typer; from medtasks.cli import start; app = typer.Typer(); "
+        "app.command('doctor')(start.doctor); app.callback()(lambda: None); app()"
     )
     arguments = ["doctor", "--task", "mediconfusion_ff", "--verify", "--json", str(path)]
     ran = run_fresh([sys.executable, "-c", program, *arguments], tmp_path, **variables)

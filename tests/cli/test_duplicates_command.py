@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from medtasks.cli import duplicates
+from medtasks.cli import pages
 from medtasks.data.duplicates.image_copies import dataset_images
 from medtasks.data.duplicates.image_hashes import DISTANCE
 from medtasks.data.privacy import hidden_id
@@ -93,7 +93,7 @@ def test_the_json_holds_all_and_the_list_the_ids(medtasks, bench):
     assert json.loads(Path("f.json").read_text())["against"]["findings"][0]["kind"] == "same file"
     assert medtasks("data", "duplicates", "bench", "--distance", "65").code == 2
     # The command repeats the default, because it starts without NumPy.
-    assert inspect.signature(duplicates.duplicates).parameters["distance"].default == DISTANCE
+    assert inspect.signature(pages.duplicates).parameters["distance"].default == DISTANCE
     prepare_set("second", [{"doc_id": "r1", "pictures": [texture(3)]}])
     medtasks("data", "duplicates", "bench", "--against", "second", "--json", "f.json")
     (finding,) = json.loads(Path("f.json").read_text())["against"]["findings"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import medtasks as package
-from medtasks.cli import listings as tasks
+from medtasks.cli import start as tasks
 from medtasks.errors import MedTasksError
 
 from ..tables import each_row

@@ -305,7 +305,6 @@ def _square(title: str, about: Sequence[str], below: float = 0.0) -> tuple["Figu
 
 
 def _with_facts(axes: "Axes", task: TaskReport, facts: Sequence[str], sentences: Sequence[str]) -> str:
-    """Write a legend and facts at the right of the axes; return the description of the figure."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.03, 1.02))
     axes.text(1.05, 0, "\n\n".join(facts), transform=axes.transAxes, va="bottom")
     return " ".join([*task_warnings(task), f"{', '.join(facts)}.", *sentences])

@@ -94,16 +94,16 @@ def rendered(name: str, **values: Any) -> str:
     from markupsafe import Markup
 
     loader = PackageLoader("medtasks.audit.report", _TEMPLATES)
-    strict: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined}
-    environment = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **strict)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters.update({function.__name__: function for function in _FILTERS})
     script = own_text(f"{name}.js")
     # Only our own script runs, and nothing is loaded.
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     rules = ("default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:")
-    own: dict[str, Any] = {"version": __version__, "script": Markup(script)}
-    own["policy"] = "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
-    return str(environment.get_template(f"{name}.html").render(**own, **values))
+    policy = "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
+    template = environment.get_template(f"{name}.html")
+    return str(template.render(version=__version__, script=Markup(script), policy=policy, **values))
 
 
 def own_text(name: str) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from medtasks.audit.report.audit_items import as_logged
 from PIL import Image
 
 from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import Item, TaskReport, report_as_dict
+from medtasks.audit.report.task_reading import as_logged
 from medtasks.data.document_store import load_documents
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION, Columns

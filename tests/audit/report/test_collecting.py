@@ -10,9 +10,8 @@ import pytest
 from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import RuleScores, RunReport, TaskReport, report_as_dict
 from medtasks.audit.report.report_tables import summary_table
-from medtasks.audit.report.task_reading import of_scores
 from medtasks.audit.run_values import main_metrics
-from medtasks.audit.scoring import PAIR_METRICS, score_replies, with_interval
+from medtasks.audit.scoring import PAIR_METRICS, rule_scores, score_replies, with_interval
 from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
 from medtasks.data.schema import OPEN_QUESTION, REPORT
@@ -47,7 +46,7 @@ def paired_scores(
         score = dict(zip(("image_id", "target", "value"), record, strict=True))
         own = {"pair_id": str(pair), "position": position, "reason": "ok", "categories": categories(pair)}
         by_id[f"{pair}/{position}"] = {**own, **score}
-    return of_scores(task_file("mediconfusion"), "rule v1", by_id, list(by_id.values())).report
+    return rule_scores(task_file("mediconfusion"), "rule v1", list(by_id.values()), list(by_id.values()))
 
 
 def made_up(dataset: str, seed: int = 1) -> dict[str, Reply]:
