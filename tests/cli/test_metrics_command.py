@@ -10,7 +10,6 @@ import pytest
 from rouge_score import rouge_scorer
 from rouge_score.tokenizers import DefaultTokenizer
 
-from medtasks.cli import metrics
 from medtasks.metrics import cross_check
 from medtasks.metrics.cross_check import ORACLES
 from medtasks.metrics.model_settings import ModelSettings
@@ -229,16 +228,6 @@ def test_every_failure_has_its_line(medtasks, files):
     ready = [name for name, info in REPORT_METRICS.items() if not info.weights and not info.wordnet]
     assert sorted(named) == sorted(set(REPORT_METRICS) - set(ready))
     assert set(rows_of(ran.out)) == {key for name in ready for key in REPORT_METRICS[name].keys}
-
-
-def test_values_that_are_none_are_null(medtasks, files, tmp_path, monkeypatch):
-    none = ReportScores({"bleu_1": [math.nan] * 4}, dict.fromkeys(REPORT_METRICS["bleu"].keys, math.nan))
-    monkeypatch.setattr(metrics, "report_metric", lambda name, settings: lambda **_: none)
-    ran = medtasks(*files, "--metric", "bleu", "--json", tmp_path / "out.json")
-    assert rows_of(ran.out)["bleu_1"] == ["n/a", "higher"]
-    written = json.loads((tmp_path / "out.json").read_text())["metrics"]["bleu"]
-    assert written["totals"]["bleu_1"] is None
-    assert written["samples"]["bleu_1"] == [None] * 4
 
 
 def test_what_is_wrong_with_the_files(fails, files, tmp_path):

@@ -83,13 +83,6 @@ def test_metrics_are_the_tasks_own_and_values_are_on_its_scale_best_first():
             assert float(score.printed) in (pytest.approx(score.value), pytest.approx(100 * score.value)), score
 
 
-def test_values_are_exactly_the_printed_ones():
-    assert one("mediconfusion_ps", "Llama 3.2", "confusion").value == 0.8239
-    assert one("medheval_knowledge_open", "GPT-4o", "knowledge_rate").value == 0.051
-    assert one("multimedeval_mimic_cxr_report", "RadFM", "radcliq_v1_multimedeval").value == 1.994
-    assert one("gmai_mmbench_val", "GPT-4o", "accuracy").printed == "53.53"
-
-
 def test_every_remark_is_one_sentence_and_is_shown(everything):
     for entry in MAPPING["remarks"]:
         assert entry["remark"].endswith(".")
@@ -149,12 +142,6 @@ def test_every_figure_taken_over_from_another_paper_is_called_not_comparable():
     assert all("Not comparable" in score.remark for score in reported)
 
 
-def test_headings_are_no_models():
-    models = {score.model for score in published_scores("gmai_mmbench_val")}
-    assert len(models) == 51
-    assert not models & {"Medical Special Model", "Open-Source LVLMs", "Proprietary LVLMs"}
-
-
 WITHOUT = (
     *("mediconfusion_blind", "mediconfusion_all", "multimedeval_octmnist_5shot", "multimedeval_pad_ufes_20_head"),
     *("multimedeval_pad_ufes_20_disjoint", "multimedeval_mimic_iii_summary_head", "gmai_mmbench_val_ll"),
@@ -189,22 +176,6 @@ def test_no_misprint_of_mediconfusion_is_missed():
             )
             marked = any("Misprint" in score.remark for score in scores.values())
             assert possible != marked, (task, model)
-
-
-def test_the_validation_set_of_gmai_mmbench_is_not_the_released_one():
-    printed = [score.printed for score in published_scores("gmai_mmbench_val") if score.model != "Random"]
-    assert len(printed) == 50
-    assert sum(bool(counts(text, 4405)) for text in printed) == 48
-    assert sum(bool(counts(text, 4550)) for text in printed) < 30
-
-
-def test_box_level_figures_of_gmai_mmbench_are_over_validation_and_test_together():
-    printed = [
-        row["percent"]
-        for row in rows("gmai_mmbench_table12.csv")
-        if row["column"] == "box (2D Det)" and row["percent"] and row["model"] != "Random"
-    ]
-    assert all(counts(text, 1715) for text in printed)
 
 
 def test_totals_of_medheval_follow_from_their_types_but_where_remarked():

@@ -263,20 +263,6 @@ def test_a_whole_branch_and_a_part_of_another(chooser, tmp_path):
         assert len(check_commands(chooser, documents)) == 2 + len(others)
 
 
-def test_what_a_pair_brings_along_is_no_reason_for_another_command(chooser, tmp_path):
-    pairs = [("A", "CT"), ("A", "MR"), ("B", "CT"), ("B", "MR"), ("C", "CT"), ("C", "CT")]
-    documents = [
-        {"doc_id": str(n), "pair_id": str(n // 2), "department": one, "modality": two}
-        for n, (one, two) in enumerate(pairs)
-    ]
-    chooser.open(written(tmp_path / "tree.html", documents))
-    chooser.tick("A", "CT")
-    chooser.tick("B", "MR")
-    assert len(chooser.commands()[0]) == 1
-    assert check_commands(chooser, documents) == {"0", "1", "2", "3"}
-    assert chooser.ticked_number() == 4
-
-
 def test_pairs_and_values_in_lists(chooser, tmp_path):
     rng = random.Random(2)
     areas = ("Cardiac", "Cerebral", "Spinal", "Vascular", "Pulmonary")
