@@ -1,4 +1,4 @@
-"""``medtasks compare`` and ``parity``: tables, verdicts, JSON, exit codes, and what is said of what cannot be compared."""
+"""``medtasks compare`` and ``parity``: tables, verdicts, JSON, exit codes, and what cannot be compared."""
 
 import json
 

@@ -1,7 +1,6 @@
 import re
 import warnings
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from dataclasses import replace
 
 import matplotlib
@@ -46,17 +45,17 @@ SIZED = re.compile(r"(.*) \(n = ([\d,]+)\)", re.DOTALL)
 
 
 @pytest.fixture
-def style() -> Iterator[None]:
+def style():
     with matplotlib.rc_context(RC_PARAMS):
         yield
 
 
 @pytest.fixture(scope="module")
-def drawn() -> dict[str, str]:
+def drawn():
     return figures(REPORT)
 
 
-def texts(svg: str) -> list[str]:
+def texts(svg):
     return ["".join(element.itertext()) for element in ET.fromstring(svg).iter(f"{SVG}text")]
 
 

@@ -19,13 +19,13 @@ FILES = sorted(file.name for file in FOLDER.glob("*.csv"))
 PAIRS, QUESTIONS = 176, 352
 
 
-def one(task: str, model: str, metric: str) -> PublishedScore:
+def one(task, model, metric):
     (score,) = [score for score in published_scores(task) if (score.model, score.metric) == (model, metric)]
     return score
 
 
 @pytest.fixture(scope="module")
-def everything() -> dict[str, list[PublishedScore]]:
+def everything():
     """All published scores of each task."""
     return {task: list(published_scores(task)) for task in task_files()}
 
@@ -154,7 +154,7 @@ def test_variants_other_protocols_and_foreign_tasks_have_none():
     assert {task: published_scores(task) for task in WITHOUT} == dict.fromkeys(WITHOUT, ())
 
 
-def counts(printed: str, total: int) -> list[int]:
+def counts(printed, total):
     """Whole numbers out of ``total`` that a percentage can stand for."""
     digits = len(printed.partition(".")[2])
     return [count for count in range(total + 1) if f"{100 * count / total:.{digits}f}" == printed]
