@@ -119,25 +119,13 @@ def test_without_the_folder(fails, medtasks, folder, replies):
     fails(["score", "sides", replies(ANSWERS), "--include_path", folder], "other.yaml is damaged in line 2")
 
 
-@each_row("hook", ["prompts", "multimedeval_prompts"])
-@each_row(
-    "settings, is_rotated",
-    [
-        ("{default: {template: '{{ question }}'}, llava: {template: '{{ question }} {{ options }}'}}", True),
-        ("{template: '{{ question }} {{ options }}'}", True),  # the same for all models
-        ("{template: '{{ question }} {% for text in options %}{{ text }} {% endfor %}'}", True),
-        ("{template: '{{ question }} {{ option_a }} {{ option_b }}'}", True),
-        ("{template: '{{ question }}'}", False),
-        ("{default: {image_root: images}}", None),  # one hook has a prompt of its own, which lists them
-    ],
-)
-def test_a_task_is_rotated_where_its_prompt_shows_the_options(tmp_path, hook, settings, is_rotated):
+@each_row("hook, is_rotated", [("prompts", True), ("multimedeval_prompts", False)])
+def test_a_task_without_a_template_is_rotated_if_its_hook_shows_the_options(tmp_path, hook, is_rotated):
     folder = own_folder(tmp_path)
-    change(folder, '{default: {image_root: images, template: "{{ question }} {{ options }}"}}', settings)
+    change(folder, ', template: "{{ question }} {{ options }}"', "")
     change(folder, "medtasks.hooks.prompts.prompt", f"medtasks.hooks.{hook}.prompt")
     with including([folder]):
-        rotated = "rotated" in task_files()["sides"].variants
-    assert rotated is (hook == "prompts" if is_rotated is None else is_rotated)
+        assert ("rotated" in task_files()["sides"].variants) is is_rotated
 
 
 REGEX = "filter_list: [{name: x, filter: [{function: regex}]}]"

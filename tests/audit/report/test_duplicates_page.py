@@ -79,13 +79,3 @@ def test_only_the_surest_are_shown_and_it_says_so(tmp_path, monkeypatch):
     page = written("crowd", tmp_path / "p.html")
     assert len(page.all("article")) == 1
     assert "34 more" in page.text
-
-
-def test_a_set_without_findings_says_so(tmp_path):
-    prepare_set("clean", [{"doc_id": "q1", "pictures": [texture(1)]}])
-    page = written("clean", tmp_path / "p.html")
-    assert "Within clean no picture is there twice." in page.text
-    assert page.all("article") == page.all("form") == []
-    assert "Compared with" not in page.text
-    assert "Sample data" not in page.text
-    assert "Sample data" in written("clean", tmp_path / "p.html", sample=True).text

@@ -5,7 +5,6 @@ import pytest
 import yaml
 
 import medtasks.audit.report
-from medtasks.audit.report.contents import PublishedScore
 from medtasks.audit.report.published import _fits as fits
 from medtasks.audit.report.published import _rows as rows
 from medtasks.audit.report.published import published_scores
@@ -16,7 +15,6 @@ from ...conftest import reference_folder
 FOLDER = Path(medtasks.audit.report.__file__).parent / "published_results"
 MAPPING = yaml.safe_load((FOLDER / "mapping.yaml").read_text())
 FILES = sorted(file.name for file in FOLDER.glob("*.csv"))
-PAIRS, QUESTIONS = 176, 352
 
 
 def one(task, model, metric):
@@ -152,38 +150,3 @@ WITHOUT = (
 
 def test_variants_other_protocols_and_foreign_tasks_have_none():
     assert {task: published_scores(task) for task in WITHOUT} == dict.fromkeys(WITHOUT, ())
-
-
-def counts(printed, total):
-    """Whole numbers out of ``total`` that a percentage can stand for."""
-    digits = len(printed.partition(".")[2])
-    return [count for count in range(total + 1) if f"{100 * count / total:.{digits}f}" == printed]
-
-
-def test_no_misprint_of_mediconfusion_is_missed():
-    """Right answers are pairs confused, twice the pairs solved, and at most one of each pair with an invalid answer."""
-    for task in ("mediconfusion", "mediconfusion_gd", "mediconfusion_ff", "mediconfusion_ps"):
-        cells: dict[str, dict[str, PublishedScore]] = {}
-        for score in published_scores(task):
-            cells.setdefault(score.model, {})[score.metric] = score
-        for model, scores in cells.items():
-            possible = any(
-                solved + confused <= valid and 0 <= right - confused - 2 * solved <= PAIRS - valid
-                for valid in ([PAIRS] if task in ("mediconfusion_gd", "mediconfusion_ps") else range(1, PAIRS + 1))
-                for solved in counts(scores["set_accuracy"].printed, PAIRS)
-                for right in counts(scores["individual_accuracy"].printed, QUESTIONS)
-                for confused in counts(scores["confusion"].printed, valid)
-            )
-            marked = any("Misprint" in score.remark for score in scores.values())
-            assert possible != marked, (task, model)
-
-
-def test_totals_of_medheval_follow_from_their_types_but_where_remarked():
-    sizes = {"medheval_visual_mm": (833, 872, 1297, 608), "medheval_visual_cxr": (972, 611, 3493, 511)}
-    for task, questions in sizes.items():
-        for model in {score.model for score in published_scores(task)}:
-            kinds = ("anatomy", "measurement", "symptom", "technique")
-            types = [one(task, model, f"acc_{kind}").value for kind in kinds]
-            mean = sum(value * n for value, n in zip(types, questions, strict=True)) / sum(questions)
-            total = one(task, model, "accuracy")
-            assert (abs(mean - total.value) > 0.001) == ("from its four types" in total.remark), model

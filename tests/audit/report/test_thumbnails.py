@@ -1,12 +1,10 @@
 import base64
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from medtasks.audit.report import page as module
 from medtasks.audit.report.page import LEFT_OUT, SIDES, thumbnails
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.images.decoding import LINEAR, REFERENCE, decoded
@@ -145,12 +143,3 @@ def test_simple_pictures_among_those_probed_do_not_let_the_rest_overflow(tmp_pat
     assert made.left_out == 0
     assert SIDES[-1] < made.side < SIDES[0]
     assert sum(len(one.uri) for one in made.by_file.values()) <= 500_000
-
-
-def test_a_file_named_twice_is_read_once(tmp_path, monkeypatch):
-    path = saved(Image.new("L", (30, 20)), tmp_path / "one.png")
-    read = []
-    real = Image.open
-    monkeypatch.setattr(module.Image, "open", lambda file: read.append(file) or real(file))
-    assert list(thumbnails([path, Path(path), path]).by_file) == [path]
-    assert read == [path]
