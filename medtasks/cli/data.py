@@ -340,7 +340,7 @@ def tree(
 
     The page needs no server and no network. It holds the groups' names and numbers of questions, no texts and no ids.
     """
-    from medtasks.audit.report.selection_tree import write_tree_page
+    from medtasks.audit.report.dataset_pages import write_tree_page
     from medtasks.tasks.own_tasks import tasks_of_part, whole_dataset
 
     dataset = whole_dataset(name)

@@ -91,7 +91,7 @@ def duplicates(
     Copies are found even if re-encoded, resized, brightened, windowed, or given a border or a line of text. Several
     questions on one image do not count. Only image files are searched, not archives, tables or volumes.
     """
-    from medtasks.audit.report.duplicates_page import Names, duplicates_as_dict, write_duplicates_page
+    from medtasks.audit.report.dataset_pages import Names, duplicates_as_dict, write_duplicates_page
     from medtasks.data.duplicates.image_copies import dataset_images, find_duplicates, other_images
 
     if against == name:
@@ -113,7 +113,7 @@ def duplicates(
 
 
 def _print_duplicates(contents: Mapping[str, Any], *, hidden: bool) -> None:
-    from medtasks.audit.report.duplicates_page import duplicate_tables, not_compared
+    from medtasks.audit.report.dataset_pages import duplicate_tables, not_compared
 
     name, against, settings = contents["dataset"], contents["against"], contents["settings"]
     say(f"{name}: {counted(contents['questions'], 'question')} on {counted(contents['pictures'], 'distinct image')}")

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from medtasks.audit.report.selection_tree import write_tree_page
+from medtasks.audit.report.dataset_pages import write_tree_page
 from medtasks.cli.data import options, read_criteria
 from medtasks.cli.main import app as command_line
 from medtasks.data.catalogue import CATALOGUE
