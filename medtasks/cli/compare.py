@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from enum import StrEnum
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -35,19 +34,11 @@ from medtasks.stats.equivalence import MARGIN
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 from medtasks.tasks.task_files import task_file, task_files, variant_of
 
-
-class Required(StrEnum):
-    """Verdict that ``--require`` asks for."""
-
-    IDENTICAL = "identical"
-    EQUIVALENT = "equivalent"
-    NOT_DIFFERENT = "not-different"
-
-
-_FULFILLED: Mapping[Required, frozenset[Verdict]] = {
-    Required.IDENTICAL: frozenset({Verdict.IDENTICAL}),
-    Required.EQUIVALENT: frozenset({Verdict.IDENTICAL, Verdict.EQUIVALENT}),
-    Required.NOT_DIFFERENT: frozenset(Verdict) - {Verdict.DIFFERENT},
+Required = Literal["identical", "equivalent", "not-different"]
+_FULFILLED: Mapping[Required, frozenset[Verdict]] = {  # verdicts that are as good as the required one or better
+    "identical": frozenset({Verdict.IDENTICAL}),
+    "equivalent": frozenset({Verdict.IDENTICAL, Verdict.EQUIVALENT}),
+    "not-different": frozenset(Verdict) - {Verdict.DIFFERENT},
 }
 _RUNS = "Folders of runs (their --output_path), repeated or not, or samples files; files of replies need TASK."
 _MARGIN = "largest score difference that does not matter; 0.01 is one percentage point."

@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from medtasks import __version__
+from medtasks.audit import tables
 from medtasks.audit.report.wording import counted, names_by, number
 from medtasks.cli.options import IncludePath, JsonFile, ModelName, look_into
 from medtasks.cli.output import out, say, show, write_json, write_text
@@ -43,8 +44,6 @@ def report(
     from medtasks.audit.report.figures import figures as drawn
     from medtasks.audit.report.page import write_page
     from medtasks.audit.report.report_tables import report_tables
-    from medtasks.audit.tables import latex as latex_tables
-    from medtasks.audit.tables import markdown as markdown_tables
     from medtasks.runs.run import Source
 
     if not run.exists():
@@ -60,9 +59,9 @@ def report(
     with out.status("Writing ..."):
         write_page(content, page, drawn(content, figures))
     if markdown:
-        write_text(markdown, markdown_tables(content.title, report_tables(content)))
+        write_text(markdown, tables.markdown(content.title, report_tables(content)))
     if latex:
-        write_text(latex, latex_tables(report_tables(content)))
+        write_text(latex, tables.latex(report_tables(content)))
     if json_file:
         write_json(json_file, report_as_dict(content))
     for name, why in content.missing.items():

@@ -42,6 +42,7 @@ COLUMNS = (
 LEVELS = 4
 """The first so many columns that a dataset has are the levels of its tree; the others narrow it."""
 Row = tuple[tuple[int, ...], ...]
+Documents = Sequence[Mapping[str, Any]]
 
 
 class Names:
@@ -256,7 +257,7 @@ def write_duplicates_page(
 
 
 def tree_data(
-    dataset: str, documents: Sequence[Mapping[str, Any]], options: Mapping[str, str], *, selects: bool = True
+    dataset: str, documents: Documents, options: Mapping[str, str], *, selects: bool = True
 ) -> dict[str, Any]:
     """Return the page's data about a dataset, as JSON types.
 
@@ -298,13 +299,7 @@ def tree_data(
 
 
 def write_tree_page(
-    dataset: str,
-    documents: Sequence[Mapping[str, Any]],
-    options: Mapping[str, str],
-    path: Path,
-    *,
-    selects: bool,
-    sample: bool,
+    dataset: str, documents: Documents, options: Mapping[str, str], path: Path, *, selects: bool, sample: bool
 ) -> None:
     """Write the page of :func:`tree_data`; MedTasksError: there are no groups, or it cannot be written."""
     from markupsafe import Markup

@@ -8,7 +8,6 @@ import pytest
 from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.report_tables import summary_table
-from medtasks.audit.run_values import main_metrics
 from medtasks.audit.scoring import PAIR_METRICS, rule_scores, score_replies, with_interval
 from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
@@ -503,28 +502,6 @@ def test_recorded_replies_without_a_run(tmp_path):
     assert [rule.rule.split(" ")[0] for rule in task.rules] == ["mediconfusion_reference", "robust_choice"]
     assert task.rules[0].scores[0].value == 1.0
     assert all(item.answers["reference"].right for item in task.items)
-
-
-def test_gains_of_classes_are_paired_by_right_answers(multimedeval_home, tmp_path, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-    documents = load_documents("multimedeval_octmnist")
-    right = texts({one["doc_id"]: one["options"][one["label"]] for one in documents})
-    wrong = texts({one["doc_id"]: one["options"][one["label"] - 1] for one in documents})
-    report = collected(tmp_path, multimedeval_octmnist=right, multimedeval_octmnist_blank=wrong)
-    gains = {gain.rule: gain for gain in report.tasks[0].gains}
-    assert set(gains) == {"reference", "reference_head", "robust"}
-    robust = gains["robust"]
-    assert (robust.variant, robust.metric, robust.samples) == ("blank", "right_answers", len(documents))
-    assert (robust.score, robust.variant_score, robust.difference) == (1.0, 0.0, 1.0)
-
-
-def test_main_metrics_say_how_good_the_answers_are_as_a_whole():
-    def of(name):
-        return [metric.name for metric in main_metrics(task_file(name))]
-
-    assert of("multimedeval_vqa_rad") == ["closed_accuracy", "open_recall"]
-    assert of("multimedeval_medqa") == ["accuracy"]
-    assert of("multimedeval_mimic_cxr_report") == ["bleu_1"]
 
 
 def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path):
