@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -14,7 +12,6 @@ from medtasks.data.prepare.source_recipe import Options
 
 from ..audit.two_runs import own_tasks, write_replies
 from ..made_up_runs import write_run
-from ..tables import each_row
 from ..tiny_medevalkit import put_source
 from .conftest import rows_of
 
@@ -67,30 +64,6 @@ def test_json(medtasks, constant, tmp_path):
     reference, robust = (rule["categories"]["total"] for rule in summary["rules"].values())
     assert (reference["invalid_rate"], reference["confusion"], reference["incomplete_pairs"]) == (1, None, 1)
     assert (robust["invalid_rate"], robust["confusion"], robust["pairs"]) == (0, 1, 15)
-
-
-ENTERED = """
-import json, sys
-from medtasks.cli.main import main
-before, opened = set(sys.modules), []
-sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
-try:
-    main()
-finally:
-    entered = [name for name in sys.modules if name.startswith("medtasks.") and name not in before]
-    read = [path for path in opened if "tasks_yaml" in path and path.endswith(".yaml")]
-    print(json.dumps({"entered": entered, "read": read}), file=sys.stderr)
-"""
-
-
-@each_row("task", ["mediconfusion", "mediconfusion_blind"])
-def test_one_task_file_is_read_and_few_modules_are_entered(constant, task):
-    ran = subprocess.run(
-        [sys.executable, "-c", ENTERED, "score", task, constant()], capture_output=True, text=True, check=True
-    )
-    found = json.loads(ran.stderr)
-    assert len(found["entered"]) <= 25, found["entered"]
-    assert [path.rpartition("/")[2] for path in found["read"]] == ["mediconfusion.yaml"]
 
 
 def test_groups_and_wrong_answers_of_rows_that_have_a_number(medtasks, tmp_path, monkeypatch, write):
