@@ -48,9 +48,7 @@ def score(
     answer_field: Annotated[str | None, Option(help="Score only this field of replies that are JSON objects.")] = None,
     metric: Annotated[list[str] | None, Option(help="For reports: one more of 'medtasks metrics'; repeatable.")] = None,
     export_errors: Annotated[Path | None, Option(help="CSV file for all wrong answers, for a human to judge.")] = None,
-    labels: Annotated[
-        Path | None, Option(help="Filled-in sheet of 'medtasks judge sample': check the judge and correct its score.")
-    ] = None,
+    labels: Annotated[Path | None, Option(help="Labels of 'medtasks judge sample': corrects the score.")] = None,
     model: ModelName = None,
     max_failed: MaxFailed = DEFAULT_LIMIT,
     json_file: JsonFile = None,

@@ -41,7 +41,7 @@ Document = Mapping[str, Any]
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
 NOT_COMPUTED = "It was not computed in the run."
 _UNMATCHED = "Replies cannot be matched to questions"
-_NEEDS = "its metrics need a judge, a labeler or another model"
+_NEEDS = "Scores are not computed here, because its metrics need a judge, a labeler or another model"
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # written by the harness with --predict_only
 _AS_LOGGED = re.compile(rf"[A-Z]|\d{{1,3}}|{NO_OPTION}")
@@ -219,7 +219,7 @@ def read_task(recorded: TaskRun, task: TaskFile) -> TaskReading:
     if reading.samples.answered:
         _compute(reading)
     if reading.computed and not (task.is_computed or recorded_values(recorded)):
-        reading.missing.append(f"Scores are not computed here, because {_NEEDS}; run: {reading.score_command}")
+        reading.missing.append(f"{_NEEDS}; run: {reading.score_command}")
     return reading
 
 
@@ -236,9 +236,7 @@ def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mappin
             groups = _aggregated(task, computed.report.rule, (), computed.samples).report.groups
             reading.computed[name] = replace(computed, report=replace(computed.report, groups=groups))
     if not task.is_computed:
-        reading.missing.append(
-            f"Scores are not computed here, because {_NEEDS}; use 'medtasks score' on these replies."
-        )
+        reading.missing.append(f"{_NEEDS}; use 'medtasks score' on these replies.")
     return reading
 
 
@@ -313,11 +311,10 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
     task, answered = reading.task, reading.answered
     if reading.withheld:
         return tuple(_withheld_item(reading, document) for document in answered)
-    number = {
-        column: len({value for document in answered for value in values(document, column)}) for column in SELECTABLE
-    }
-    others = (column for column in SELECTABLE if 0 < number[column] <= _MOST_GROUPS)
-    columns = dict.fromkeys([*task.breakdown, *others])
+    columns = dict.fromkeys(task.breakdown)
+    for column in SELECTABLE:
+        if 0 < len({value for document in answered for value in values(document, column)}) <= _MOST_GROUPS:
+            columns[column] = None
     items = []
     for document in answered:
         doc_id = str(document["doc_id"])
