@@ -65,6 +65,8 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
                     (folder / f"{name}.svg").write_bytes(elements[key].encode())
                     (folder / f"{name}.png").write_bytes(style.file_content(drawing.figure, "png"))
     except OSError as error:
+        if folder is None:
+            raise
         raise MedTasksError(
             f"cannot write figures into {folder}: {error.strerror or error}; name another folder"
         ) from error
