@@ -144,7 +144,8 @@ def test_wrong_tasks_and_files(fails, constant, write, tmp_path):
     fails(["score", "mediconfusion_ff", replies], "needs an LLM judge", "MEDTASKS_JUDGE_BASE_URL")
     ran = fails(["score", "mediconfusion", replies, "--json", tmp_path], f"cannot write {tmp_path}", "directory")
     assert ran.out == ""
-    for path in (tmp_path / "none.jsonl", tmp_path):
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "none.jsonl", tmp_path / "empty"):
         fails(["score", "mediconfusion", path], "cannot read replies from", str(path))
     nested = write("[" * 200_000, name="nested.jsonl")
     fails(["score", "mediconfusion", nested], "line 1 is not valid JSON (it is nested too deeply)")
