@@ -122,8 +122,11 @@ def prepare(
         return
     from medtasks.data.prepare.source_recipe import Options
 
-    named = named_values("--images", images or (), "SOURCE=DIR, such as slake=/data/slake/imgs")
-    folders = {image_source: Path(folder).expanduser() for image_source, folder in named}
+    folders: dict[str, Path] = {}
+    for image_source, folder in named_values("--images", images or (), "SOURCE=DIR, such as slake=/data/slake/imgs"):
+        if image_source in folders:
+            raise typer.BadParameter(f"--images names {image_source} twice")
+        folders[image_source] = Path(folder).expanduser()
     options = Options(source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders)
     _prepare_published(name, options)
 
