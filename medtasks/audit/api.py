@@ -14,10 +14,17 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from medtasks.audit.comparing import compare_all, compare_task
-from medtasks.audit.report.audit_items import audit_items, image_files
+from medtasks.audit.report.collecting import run_notes
 from medtasks.audit.report.contents import RuleScores, Score
-from medtasks.audit.report.run_description import run_notes
-from medtasks.audit.report.task_reading import TaskReading, read_task, rule_reports, scores_by_id, without_metrics
+from medtasks.audit.report.task_reading import (
+    TaskReading,
+    audit_items,
+    image_files,
+    read_task,
+    rule_reports,
+    scores_by_id,
+    without_metrics,
+)
 from medtasks.audit.scoring import Documents, score_replies
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.families.counts import is_failed, is_unjudged
@@ -118,9 +125,7 @@ def score(task: str, replies: Replies, *, answer_field: str | None = None, inclu
     with _including(include_path):
         chosen = scored_task(task)
         documents = task_documents(chosen)
-        by_id = _by_id(replies, documents)
-        if answer_field is not None:
-            by_id = take_answer_field(by_id, answer_field)
+        by_id = take_answer_field(_by_id(replies, documents), answer_field)
         answered = [document for document in documents if document["doc_id"] in by_id]
         rows, data = score_replies(chosen, documents, by_id), task_provenance(chosen, documents)
         samples = Samples(replies=by_id, answered=dict.fromkeys(by_id, ""))

@@ -20,8 +20,9 @@ from pathlib import Path
 
 from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
-from medtasks.audit.report.task_reading import TaskReading, of_scores, read_task, recorded_values
+from medtasks.audit.report.task_reading import TaskReading, read_task, recorded_values
 from medtasks.audit.run_values import values_by_question
+from medtasks.audit.scoring import rule_scores
 from medtasks.errors import MedTasksError, listed
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
@@ -128,7 +129,7 @@ def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
         with_score = [document for document in documents if str(document["doc_id"]) in by_id]
         ordered = {str(item["doc_id"]): by_id[str(item["doc_id"])] for item in with_score}
         columns = list(ordered.values()) if readings[0].withheld else with_score
-        voted = {item.metric: item for item in of_scores(task, "", ordered, columns).report.scores}
+        voted = {item.metric: item for item in rule_scores(task, "", list(ordered.values()), columns).scores}
     values = [_values(repeat)[name] for repeat in readings]
     declared = {metric.name: metric for metric in task.metrics}
     scores = [

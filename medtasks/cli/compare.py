@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from enum import StrEnum
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -35,19 +34,11 @@ from medtasks.stats.equivalence import MARGIN
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 from medtasks.tasks.task_files import task_file, task_files, variant_of
 
-
-class Required(StrEnum):
-    """Verdict that ``--require`` asks for."""
-
-    IDENTICAL = "identical"
-    EQUIVALENT = "equivalent"
-    NOT_DIFFERENT = "not-different"
-
-
-_FULFILLED: Mapping[Required, frozenset[Verdict]] = {
-    Required.IDENTICAL: frozenset({Verdict.IDENTICAL}),
-    Required.EQUIVALENT: frozenset({Verdict.IDENTICAL, Verdict.EQUIVALENT}),
-    Required.NOT_DIFFERENT: frozenset(Verdict) - {Verdict.DIFFERENT},
+Required = Literal["identical", "equivalent", "not-different"]
+_FULFILLED: Mapping[Required, frozenset[Verdict]] = {  # verdicts that are as good as the required one or better
+    "identical": frozenset({Verdict.IDENTICAL}),
+    "equivalent": frozenset({Verdict.IDENTICAL, Verdict.EQUIVALENT}),
+    "not-different": frozenset(Verdict) - {Verdict.DIFFERENT},
 }
 _RUNS = "Folders of runs (their --output_path), repeated or not, or samples files; files of replies need TASK."
 _MARGIN = "largest score difference that does not matter; 0.01 is one percentage point."
@@ -55,9 +46,7 @@ _Model = Annotated[
     list[str] | None,
     Option(help="Model to take from folders with runs of several; once for all, or once per RUN in order."),
 ]
-_Require = Annotated[
-    Required | None, Option(help="Exit with 1 unless all tasks are compared with this verdict or better.")
-]
+_Require = Annotated[Required | None, Option(help="Exit with 1 unless all tasks have this verdict or better.")]
 
 
 @dataclass(frozen=True)
@@ -93,12 +82,8 @@ def compare(
     context: typer.Context,
     names: Annotated[list[str], Argument(metavar="[TASK] RUN RUN [RUN ...]", help=_RUNS)],
     metric: Annotated[list[str] | None, Option(help="Compare only this metric: fewer tests to correct for.")] = None,
-    rule: Annotated[
-        list[str] | None, Option(help="Compare only under this rule, such as reference; repeatable.")
-    ] = None,
-    equivalence: Annotated[
-        float | None, Option(metavar="MARGIN", help=f"Also test whether two runs are equivalent: {_MARGIN}")
-    ] = None,
+    rule: Annotated[list[str] | None, Option(help="Compare only under this answer rule; repeatable.")] = None,
+    equivalence: Annotated[float | None, Option(metavar="MARGIN", help=f"Also test for equivalence: {_MARGIN}")] = None,
     require: _Require = None,
     model: _Model = None,
     json_file: JsonFile = None,
@@ -112,7 +97,7 @@ def compare(
     look_into(context, include_path, [Path(name) for name in names])
     margin = MARGIN if equivalence is None and require is not None else equivalence
     comparisons = _compared(names, metric or (), rule or (), model or (), margin)
-    _write_and_print(comparisons, comparisons_as_dict, json_file, require)
+    _write_and_print(comparisons, _comparisons_as_dict, json_file, require)
 
 
 def parity(
@@ -132,16 +117,13 @@ def parity(
     """
     look_into(context, include_path, [Path(name) for name in names])
     comparisons = _compared(names, metric or (), (), model or (), margin)
-    _write_and_print(comparisons, verdicts_as_dict, json_file, require)
+    _write_and_print(comparisons, _verdicts_as_dict, json_file, require)
 
 
 def _compared(
     names: Sequence[str], metrics: Sequence[str], rules: Sequence[str], models: Sequence[str], margin: float | None
 ) -> ComparedRuns:
-    """Compare the runs on a command line; with a margin there are two.
-
-    ``models`` are those to take from folders with several: none, one for all runs, or one each.
-    """
+    """Compare the runs on a command line; ``models`` are none, one for all runs, or one each."""
     if margin is not None and not 0 < margin < 1:
         raise MedTasksError(f"the margin {margin:g} is no fraction between 0 and 1; 0.01 is one percentage point")
     task = names[0] if names[0] in task_files() or variant_of(names[0]) else None
@@ -174,16 +156,11 @@ def _write_and_print(
     json_file: Path | None,
     required: Required | None,
 ) -> None:
-    """Raise MedTasksError at the end unless the verdict is the required one or better, and all tasks were compared."""
+    """Write and print all comparisons of a command and the verdict on them, without the tests of identical runs.
+
+    Raises MedTasksError at the end unless the verdict is the required one or better, and all tasks were compared.
+    """
     write_json(json_file, as_dict(comparisons))
-    print_comparisons(comparisons)
-    if required is not None and (comparisons.not_compared or comparisons.verdict not in _FULFILLED[required]):
-        left = f", and {len(comparisons.not_compared)} of their tasks not compared" if comparisons.not_compared else ""
-        raise MedTasksError(f"--require {required} is not met: the verdict is '{comparisons.verdict}'{left}")
-
-
-def print_comparisons(comparisons: ComparedRuns) -> None:
-    """Print all comparisons of a command and the verdict on them, without the tests of identical runs."""
     for label, path in comparisons.runs.items():
         say(f"{label}: {path}{comparisons.models[label] and f', model: {comparisons.models[label]}'}")
     tests: list[Comparison] = []
@@ -223,6 +200,9 @@ def print_comparisons(comparisons: ComparedRuns) -> None:
             )
         say(f"\nVerdict on the scores: {comparisons.verdict}")
     print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
+    if required is not None and (comparisons.not_compared or comparisons.verdict not in _FULFILLED[required]):
+        lacking = f", and {len(comparisons.not_compared)} of their tasks not compared" * bool(comparisons.not_compared)
+        raise MedTasksError(f"--require {required} is not met: the verdict is '{comparisons.verdict}'{lacking}")
 
 
 def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list[str]:
@@ -310,16 +290,14 @@ def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool)
 
 
 def _print_tests(metric: str, tests: Sequence[Comparison]) -> None:
-    """Print the table of one metric and two runs; rules are columns."""
     first, second = tests[0].first, tests[0].second
     results = [(test.result, test.share) for test in tests]
-    intervals = (difference_interval(result.low, result.high, share) for result, share in results)
     rows: list[tuple[str, ...]] = [
         ("samples (independent units)", *(f"{result.samples} ({result.units})" for result, _ in results)),
         (first, *(wording.number(result.first, share) for result, share in results)),
         (second, *(wording.number(result.second, share) for result, share in results)),
         (f"{second} - {first}", *(wording.signed(result.difference, share) for result, share in results)),
-        ("95 % interval", *intervals),
+        ("95 % interval", *(difference_interval(result.low, result.high, share) for result, share in results)),
         ("test", *(result.test for result, _ in results)),
         ("p", *(p_value(result.p) for result, _ in results)),
         ("p, Holm", *(p_value(test.holm) for test in tests)),
@@ -331,9 +309,9 @@ def _print_tests(metric: str, tests: Sequence[Comparison]) -> None:
     show(number_table(metric, (f"{second} compared with {first}", *(test.rule for test in tests)), rows))
 
 
-def comparisons_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
+def _comparisons_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
     """Return the JSON of ``compare``, with a margin also that of ``parity``; a single named task is at the top."""
-    verdicts = verdicts_as_dict(comparisons) if comparisons.margin is not None else {"tasks": {}, "settings": {}}
+    verdicts = _verdicts_as_dict(comparisons) if comparisons.margin is not None else {"tasks": {}, "settings": {}}
     draws = draws_for(comparisons.tests)
     settings = {"alpha": ALPHA, "power": POWER, "draws": draws, "seed": SEED, **verdicts["settings"]}
     head = {**_head(comparisons), "models": dict(comparisons.models), "settings": settings}
@@ -356,7 +334,7 @@ def comparisons_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
     return {**verdicts, **head, "tasks": tasks, "tasks_not_compared": dict(comparisons.not_compared)}
 
 
-def verdicts_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
+def _verdicts_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
     """Return the JSON of ``parity``."""
     tasks = {}
     for name, verdict in comparisons.verdicts.items():

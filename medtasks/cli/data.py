@@ -89,9 +89,7 @@ def prepare(
     name: Annotated[str | None, Argument(help="Dataset name, see 'medtasks data list'.")] = None,
     source: Annotated[Path | None, Option(help="Folder or archive with a copy, laid out as published.")] = None,
     fetch_images: Annotated[bool, Option("--fetch-images", help="Download images that --source lacks.")] = False,
-    allow_incomplete: Annotated[
-        bool, Option("--allow-incomplete", help="Leave out what is missing; results say so.")
-    ] = False,
+    allow_incomplete: Annotated[bool, Option("--allow-incomplete", help="Leave out what is missing.")] = False,
     images: Annotated[
         list[str] | None,
         Option(help="MedHEval: SOURCE=DIR, the images of slake, vqa_rad, iu_xray or mimic_cxr; repeatable."),
@@ -99,13 +97,9 @@ def prepare(
     allow_changed: Annotated[
         bool, Option("--allow-changed", help="MedHEval, GMAI-MMBench: accept a file with another checksum.")
     ] = False,
-    from_folder: Annotated[
-        Path | None, Option(help="Your own questions: a folder with dataset.json, instead of a dataset name.")
-    ] = None,
+    from_folder: Annotated[Path | None, Option(help="Folder with your own questions and dataset.json.")] = None,
     own_name: Annotated[str | None, Option("--name", help="Name for --from-folder. Default: the folder's.")] = None,
-    access: Annotated[
-        Access | None, Option(help="Access level of --from-folder. Default: credentialed, to be safe.")
-    ] = None,
+    access: Annotated[Access | None, Option(help="Access level of --from-folder. Default: credentialed.")] = None,
 ) -> None:
     """Prepare a dataset; an interrupted run continues where it stopped."""
     if images and not (name or "").startswith(MEDHEVAL):
@@ -278,18 +272,14 @@ def write_sample_home(folder: Path) -> None:
 def select(
     context: typer.Context,
     name: Prepared,
-    new: Annotated[
-        str | None, Option("--as", help="Name of the new task; without it, only show the selection.")
-    ] = None,
+    new: Annotated[str | None, Option("--as", help="Name of the new task. Default: only show.")] = None,
     department: Values = None,
     modality: Values = None,
     clinical_task: Values = None,
     granularity: Values = None,
     keyword: Values = None,
     original_task: Values = None,
-    where: Annotated[
-        list[str] | None, Option(metavar="COLUMN=VALUE", help="Any other column, such as categories.")
-    ] = None,
+    where: Annotated[list[str] | None, Option(metavar="COLUMN=VALUE", help="Any other column.")] = None,
     show: Annotated[bool, Option("--list", help="Show the values of the selected questions with counts.")] = False,
 ) -> None:
     """Select questions by their columns, and make them a task of their own.
@@ -327,7 +317,7 @@ def tree(
 
     The page needs no server and no network. It holds the groups' names and numbers of questions, no texts and no ids.
     """
-    from medtasks.audit.report.selection_tree import write_tree_page
+    from medtasks.audit.report.dataset_pages import write_tree_page
     from medtasks.tasks.own_tasks import tasks_of_part, whole_dataset
 
     dataset = whole_dataset(name)

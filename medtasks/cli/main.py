@@ -9,8 +9,8 @@ from typer import Option
 
 from medtasks import __version__
 from medtasks.audit.tables import plain
-from medtasks.cli import compare, curate, data, demo, doctor, duplicates, listings, metrics, plan, report, score
-from medtasks.cli.run_command import PASSES_ON, RunCommand, merge, run
+from medtasks.cli import compare, curate, data, metrics, pages, score, start
+from medtasks.cli.run_command import PASSES_ON, merge, run
 from medtasks.errors import MedTasksError
 
 _INTERRUPTED = 130
@@ -18,17 +18,17 @@ app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 _START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
-data.app.command("duplicates")(duplicates.duplicates)
-app.command("demo", rich_help_panel=_START)(demo.demo)
-app.command("doctor", rich_help_panel=_START)(doctor.doctor)
-app.command("tasks", rich_help_panel=_START)(listings.list_tasks)
-app.command("plan", rich_help_panel=_START)(plan.plan)
-app.command("run", rich_help_panel=_RUN, cls=RunCommand, context_settings=PASSES_ON)(run)
+data.app.command("duplicates")(pages.duplicates)
+app.command("demo", rich_help_panel=_START)(start.demo)
+app.command("doctor", rich_help_panel=_START)(start.doctor)
+app.command("tasks", rich_help_panel=_START)(start.list_tasks)
+app.command("plan", rich_help_panel=_START)(start.plan)
+app.command("run", rich_help_panel=_RUN, context_settings=PASSES_ON)(run)
 app.command("merge", rich_help_panel=_RUN)(merge)
-app.add_typer(listings.models_app, name="models", rich_help_panel=_RUN)
+app.add_typer(start.models_app, name="models", rich_help_panel=_RUN)
 app.add_typer(metrics.weights_app, name="weights", rich_help_panel=_RUN)
-app.command("path", rich_help_panel=_RUN)(listings.show_path)
-app.command("report", rich_help_panel=_LOOK)(report.report)
+app.command("path", rich_help_panel=_RUN)(start.show_path)
+app.command("report", rich_help_panel=_LOOK)(pages.report)
 app.command("score", rich_help_panel=_LOOK)(score.score)
 app.command("compare", rich_help_panel=_LOOK)(compare.compare)
 app.command("parity", rich_help_panel=_LOOK)(compare.parity)

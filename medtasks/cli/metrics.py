@@ -37,19 +37,11 @@ _PACKAGES = ("numpy", "torch", "transformers", "nltk", "sacrebleu", "scikit-lear
 def metrics(
     refs: Annotated[Path | None, Option(help="References: .jsonl, .json, .csv, or .txt with one per line.")] = None,
     hyps: Annotated[Path | None, Option(help="The model's reports, in any of these forms.")] = None,
-    metric: Annotated[
-        list[str] | None,
-        Option(help="Metric, or one of its scores; repeatable or with commas; 'all'. Without it: list them."),
-    ] = None,
+    metric: Annotated[list[str] | None, Option(help="Metric or one of its scores; 'all'. Default: list them.")] = None,
     column: Annotated[str | None, Option(help="Column or field with the text, if not text or report.")] = None,
-    weights: Annotated[
-        list[str] | None,
-        Option(metavar="NAME=PATH", help="Location of weights by name, if not the usual one; repeatable."),
-    ] = None,
+    weights: Annotated[list[str] | None, Option(metavar="NAME=PATH", help="Location of weights; repeatable.")] = None,
     device: Annotated[str | None, Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
-    dtype: Annotated[
-        Literal["float32", "bfloat16"] | None, Option(help="bfloat16 is faster, scores change a little.")
-    ] = None,
+    dtype: Annotated[Literal["float32", "bfloat16"] | None, Option(help="bfloat16 is faster and less exact.")] = None,
     batch_size: Annotated[int | None, Option(min=1, help="Texts per batch of a model.")] = None,
     cache: Annotated[bool, Option(help="Keep models' outputs for each text for the next run.")] = True,
     json_file: Annotated[Path | None, Option("--json", help="Also write every value as JSON.")] = None,

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
-from typer.core import TyperCommand
 
 from medtasks.audit.recording import RunRecording, first_manifest
 from medtasks.cli.options import IncludePath, MaxFailed, look_into
@@ -48,9 +47,7 @@ Part = Annotated[
 ]
 OnlyFailed = Annotated[
     bool,
-    Option(
-        "--only-failed", help="Ask only the samples that failed in the last such run into --output_path; keep the rest."
-    ),
+    Option("--only-failed", help="Ask only the samples that failed in the last such run; keep the others' replies."),
 ]
 Journal = Annotated[
     bool,
@@ -60,51 +57,13 @@ Journal = Annotated[
         "such as openai and async_openai; ours do so anyway).",
     ),
 ]
-RecipeName = Annotated[
-    str,
-    Option("--recipe", help="Run a published model with its recipe (medtasks models list); --model_args override it."),
-]
+RecipeName = Annotated[str, Option("--recipe", help="Recipe of a published model, see 'medtasks models list'.")]
 BackendName = Annotated[str, Option("--backend", help="Where the recipe's model runs: hf (in this process) or server.")]
 Repeats = Annotated[
     int,
-    Option(
-        REPEATS, min=1, help="Repeat the run N times, with a new seed each time; reports mean, spread, majority vote."
-    ),
+    Option(REPEATS, min=1, help="Repeat the run N times with new seeds; reports mean, spread, majority vote."),
 ]
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
-
-
-def _passed_on(name: str, text: str) -> Any:
-    return Option("", name, help=text, rich_help_panel="Options of lmms-eval (passed on)")
-
-
-def _harness_options(
-    model: str = _passed_on("--model", "Name of the model; 'lmms-eval models' lists all."),
-    model_args: str = _passed_on("--model_args", "Arguments of the model: key=value,key=value."),
-    limit: str = _passed_on("--limit", "Ask only the first N samples of each task, to try something."),
-    include_path: str = _passed_on("--include_path", "Folder with your own task files."),
-    batch_size: str = _passed_on("--batch_size", "Number of samples per batch."),
-    num_fewshot: str = _passed_on("--num_fewshot", "Number of few-shot examples in each prompt."),
-    gen_kwargs: str = _passed_on(
-        "--gen_kwargs", "Generation settings that override the task's: temperature=0,top_p=1."
-    ),
-    log_samples: bool = _passed_on("--log_samples", "Keep every reply; always on with this command."),
-    device: str = _passed_on("--device", "Device of the model, such as cuda or cpu."),
-    seed: str = _passed_on("--seed", "Random seed."),
-    verbosity: str = _passed_on("--verbosity", "Log level, such as WARNING or DEBUG."),
-) -> None:
-    """Hold the options that the help shows; the harness reads them."""
-
-
-class RunCommand(TyperCommand):
-    """The command, whose help also shows options of the harness."""
-
-    def get_help(self, ctx: Any) -> str:
-        """Return the help with the options that are passed on."""
-        harness = typer.Typer(add_completion=False)
-        harness.command(add_help_option=False)(_harness_options)
-        self.params += typer.main.get_command(harness).params
-        return super().get_help(ctx)
 
 
 def run(
@@ -120,8 +79,10 @@ def run(
     backend: BackendName = "",
     repeats: Repeats = 1,
 ) -> None:
-    """Run tasks with lmms-eval; its other options are passed on.
+    """Run tasks with lmms-eval; its options are passed on.
 
+    Those are --model, --model_args, --limit, --include_path, --batch_size, --num_fewshot, --gen_kwargs, --device,
+    --seed, --verbosity and others ('lmms_eval --help' explains them). --log_samples is always on.
     Tasks whose dataset is not prepared, or damaged, are left out by name; a failing task does not affect the others.
     Options that would spoil the scores are refused or warned about. The exit code is 0 only if every task has results
     and no more of its samples than --max-failed lack a reply or a verdict. <output_path>/<UTC time>_run.json records
@@ -273,18 +234,13 @@ def _other_runs(output: Path) -> list[Notice]:
         with suppress(MedTasksError):
             earlier = RunManifest.read(path)
             if earlier.standing == "still running":
-                notices.append(
-                    warn(
-                        f"another run (process {earlier.process.pid}) is still writing into {output}; reports would "
-                        f"mix the two: give this one another --output_path"
-                    )
-                )
+                writing = f"another run (process {earlier.process.pid}) is still writing into {output}"
+                notices.append(warn(f"{writing}; reports would mix the two: give this one another --output_path"))
     return notices
 
 
 def _print_or_raise(notices: Sequence[Notice]) -> None:
-    refused = [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]
-    if refused:
+    if refused := [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]:
         raise MedTasksError("; and ".join(refused))
     for notice in notices:
         out.print("[yellow]warning[/] ", end="")

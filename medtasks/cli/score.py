@@ -45,14 +45,10 @@ def score(
             'files of the harness, or lines of {"doc_id", "reply"} or {"id", "reply"}.'
         ),
     ],
-    answer_field: Annotated[
-        str | None, Option(help="Replies are JSON objects: score only this field of each, for example answer_choice.")
-    ] = None,
+    answer_field: Annotated[str | None, Option(help="Score only this field of replies that are JSON objects.")] = None,
     metric: Annotated[list[str] | None, Option(help="For reports: one more of 'medtasks metrics'; repeatable.")] = None,
     export_errors: Annotated[Path | None, Option(help="CSV file for all wrong answers, for a human to judge.")] = None,
-    labels: Annotated[
-        Path | None, Option(help="Filled-in sheet of 'medtasks judge sample': check the judge and correct its score.")
-    ] = None,
+    labels: Annotated[Path | None, Option(help="Labels of 'medtasks judge sample': corrects the score.")] = None,
     model: ModelName = None,
     max_failed: MaxFailed = DEFAULT_LIMIT,
     json_file: JsonFile = None,
@@ -65,18 +61,16 @@ def score(
     limit = FailureLimit.parse(max_failed)
     look_into(context, include_path, replies)
     chosen = scored_task(task)
-    names = {each.name for each in chosen.metrics}
+    names = {declared.name for declared in chosen.metrics}
     if export_errors and not names & set(OF_ANSWERS):
         raise RepliesError(f"'{task}' scores no single answers as right or wrong, so --export-errors would list none")
     documents = task_documents(chosen)
     files = [replies_to(task, Source(path, model)) for path in replies]
-    recorded = read_replies(files, documents)
-    if answer_field is not None:
-        recorded = take_answer_field(recorded, answer_field)
+    recorded = take_answer_field(read_replies(files, documents), answer_field)
     rules = score_replies(chosen, documents, recorded, [name for name in metric or () if name not in names])
     if export_errors:
-        private = private_datasets(chosen, documents)
-        export_wrong_answers(export_errors, private, {name: scores.wrong for name, scores in rules.items()})
+        wrong = {name: scores.wrong for name, scores in rules.items()}
+        export_wrong_answers(export_errors, private_datasets(chosen, documents), wrong)
     data = task_provenance(chosen, documents)
     checked = checked_scores(chosen, documents, recorded, read_labels(labels)) if labels else {}
     classes = class_areas(chosen, documents, recorded)
@@ -94,11 +88,13 @@ def score(
     further_tables = [class_table(task, classes)] * bool(classes) + [_judge_table(checked)] * bool(checked)
     for table in (*_tables(title, rules, paired=chosen.family.paired), *further_tables):
         show(table)
-    _print_notes(rules, data, len(recorded), len(documents))
-    _raise_problems(rules, limit)
+    _print_notes(rules, data, len(recorded), len(documents), limit)
 
 
-def _print_notes(rules: Mapping[str, RuleScores], data: Mapping[str, Any], replies: int, documents: int) -> None:
+def _print_notes(
+    rules: Mapping[str, RuleScores], data: Mapping[str, Any], replies: int, documents: int, limit: FailureLimit
+) -> None:
+    """Raise MedTasksError at the end if too many samples are in no score, or a metric could not be computed."""
     if replies < documents:
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
@@ -109,13 +105,10 @@ def _print_notes(rules: Mapping[str, RuleScores], data: Mapping[str, Any], repli
     suspects = [rule.estimates.get("possible_injection") for rule in rules.values()]
     if injections := max((int(suspect.value) for suspect in suspects if suspect), default=0):
         out.print(f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'.")
-    if (worst := _worst(rules)).lost:
+    problems: list[str] = []
+    worst = max((rule.counts for rule in rules.values()), key=lambda counts: counts.lost, default=SampleCounts(0, 0))
+    if worst.lost:
         out.print(f"In no score: {worst}.")
-
-
-def _raise_problems(rules: Mapping[str, RuleScores], limit: FailureLimit) -> None:
-    """Raise MedTasksError if too many samples are in no score, or a metric could not be computed."""
-    worst, problems = _worst(rules), []
     if not limit.allows(worst):
         retry = "; judge them again with this command once the judge answers" if worst.unjudged else ""
         problems = [f"{worst}, which is more than --max-failed {limit}, and they are in no score{retry}"]
@@ -126,10 +119,6 @@ def _raise_problems(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Non
     problems += [f"{names} could not be computed: {why}" for why, names in names_by(failures.items()).items()]
     if problems:
         raise MedTasksError("\n".join(problems))
-
-
-def _worst(rules: Mapping[str, RuleScores]) -> SampleCounts:
-    return max((rule.counts for rule in rules.values()), key=lambda counts: counts.lost, default=SampleCounts(0, 0))
 
 
 def _tables(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -> Iterator[Table]:

@@ -58,8 +58,10 @@ def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, 
     return replies
 
 
-def take_answer_field(replies: Mapping[str, Reply], name: str) -> dict[str, Reply]:
-    """Reduce replies that are JSON objects to one field, or to nothing; RepliesError if no reply has the field."""
+def take_answer_field(replies: Mapping[str, Reply], name: str | None) -> dict[str, Reply]:
+    """Reduce replies that are JSON objects to one field, if it has a name; RepliesError if no reply has the field."""
+    if name is None:
+        return dict(replies)
     texts = {doc_id: reply.text for doc_id, reply in replies.items() if reply.text is not None and not reply.failed}
     values = {doc_id: json_field(without_thoughts(text) or "", re.escape(name)) for doc_id, text in texts.items()}
     missing = sum(not value for value in values.values())

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,17 +14,16 @@ from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, read_manifests
 
 from ..made_up_runs import write_run
-from .conftest import Ran
 
 TASK = "mediconfusion"
 
 
-def samples_of(run: Path) -> Path:
+def samples_of(run):
     (path,) = run.glob(f"*_samples_{TASK}.jsonl")
     return path
 
 
-def record_a_shard(run: Path) -> None:
+def record_a_shard(run):
     """Write the manifest of a run of one of two shards, which ``merge`` takes."""
     (results,) = run.glob("*_results.json")
     record = {"outcome": "done", "results": results.name, "samples": samples_of(run).name}
@@ -47,7 +44,7 @@ def record_a_shard(run: Path) -> None:
     RunManifest.model_validate(content).write(run / "20260102_030405_000000Z_run.json")
 
 
-def keep_replies(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def keep_replies(run, monkeypatch):
     """Read a run as ``medtasks run --only-failed`` does."""
     monkeypatch.setenv(KEPT_VARIABLE, str(read_manifests(run, warn_once)[0].path))
     task = SimpleNamespace(
@@ -57,7 +54,7 @@ def keep_replies(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def commands(sample: Path, tmp_path: Path) -> tuple[Path, dict[str, list[object]]]:
+def commands(sample, tmp_path):
     """A run, and each command that reads it."""
     run, other = write_run(tmp_path / "a", [TASK], 0.6, 1), write_run(tmp_path / "b", [TASK], 0.8, 2)
     record_a_shard(run)
@@ -74,16 +71,10 @@ def commands(sample: Path, tmp_path: Path) -> tuple[Path, dict[str, list[object]
 
 
 @pytest.fixture
-def said(
-    commands: tuple[Path, dict[str, list[object]]],
-    medtasks: Callable[..., Ran],
-    warnings: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[[], dict[str, str]]:
+def said(commands, medtasks, warnings, tmp_path, monkeypatch):
     """Run all commands, and what Python users call; return all that each one says."""
 
-    def of_functions(name: str) -> list[str]:
+    def of_functions(name):
         forget_warnings()
         warnings.clear()
         run, other = commands[0], tmp_path / "b"
@@ -93,7 +84,7 @@ def said(
             return [*warnings, str(error)]
         return [*warnings, *(api.read_run(run).notes if name == "api" else ())]
 
-    def run() -> dict[str, str]:
+    def run():
         texts = {}
         for name, arguments in commands[1].items():
             forget_warnings()  # each command is a process of its own
@@ -106,7 +97,7 @@ def said(
     return run
 
 
-def sentences_in(content: object) -> list[str]:
+def sentences_in(content):
     if isinstance(content, dict):
         content = list(content.values())
     if isinstance(content, list):
@@ -114,49 +105,49 @@ def sentences_in(content: object) -> list[str]:
     return [content] if isinstance(content, str) else []
 
 
-def tear_last_line(run: Path) -> str:
+def tear_last_line(run):
     path = samples_of(run)
     path.write_text(path.read_text()[:-20])
     return f"Torn lines, left out: 1 of {path}."
 
 
-def lose_results(run: Path) -> str:
+def lose_results(run):
     (results,) = run.glob("*_results.json")
     results.unlink()
     return NO_RESULTS
 
 
-def lose_samples(run: Path) -> str:
+def lose_samples(run):
     samples_of(run).unlink()
     return NO_SAMPLES
 
 
-def add_an_older_run(run: Path) -> str:
+def add_an_older_run(run):
     (older,) = run.glob("*_results.json")
     for path in list(run.iterdir()):
         shutil.copy(path, run / path.name.replace("20260102", "20260203"))
     return f"{older} holds older results of {TASK}, which are left out."
 
 
-def take_samples_of_another_task(run: Path) -> str:
+def take_samples_of_another_task(run):
     path = samples_of(run)
     path.write_text(json.dumps({"doc_id": 4711, "resps": ["A"], "filtered_resps": ["A"]}) + "\n")
     return f"{path} line 1: no document '4711' in the prepared dataset"
 
 
-def add_a_manifest_of_a_newer_version(run: Path) -> str:
+def add_a_manifest_of_a_newer_version(run):
     path = run / "20990101_000000_000000Z_run.json"
     path.write_text('{"schema_version": 99}')
     return f"the run manifest {path} is damaged or of another version of medtasks"
 
 
-def cut_results(run: Path) -> str:
+def cut_results(run):
     (results,) = run.glob("*_results.json")
     results.write_text(results.read_text()[:-20])
     return f"{results} cannot be read and is left out: it is cut off or damaged."
 
 
-def write_two_runs_into_one_file(run: Path) -> str:
+def write_two_runs_into_one_file(run):
     path = samples_of(run)
     with path.open("a") as lines:
         lines.write(json.dumps({"doc_id": 0, "resps": ["neither"], "filtered_resps": ["neither"]}) + "\n")

@@ -129,10 +129,12 @@ def test_sample_does_not_replace_real_data_or_files(medtasks, fails, source, hom
     fails(["data", "sample", tmp_path / "file"], f"cannot write the sample to {tmp_path / 'file'}")
 
 
-def test_golden_mediconfusion_data_commands(medtasks, test_data, final):
+def test_golden_mediconfusion_data_commands(medtasks, test_data, final, write):
     ran = medtasks("data", "prepare", "mediconfusion", "--source", test_data / "mediconfusion")
     assert ran.code == 0
     assert ran.out.startswith("Prepared mediconfusion: 352 questions, 228 images, fingerprint ")
     assert ran.err == ""  # progress bars are for terminals
     assert "352 questions, complete, " in medtasks("data", "verify", "mediconfusion").out
+    replies = write({"doc_id": 0, "reply": "A"})
+    assert "DATA:" not in medtasks("score", "mediconfusion", replies).out
     assert state(medtasks("data", "list")) == "yes"

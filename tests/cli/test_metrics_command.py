@@ -1,19 +1,22 @@
-"""``medtasks metrics``: tables, JSON, failures, and no report text anywhere."""
+"""``medtasks metrics`` and ``weights``: tables, JSON, failures, downloads, and no report text anywhere."""
 
 import json
 import math
 import sys
 from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 
+import huggingface_hub
 import pytest
 from rouge_score import rouge_scorer
 from rouge_score.tokenizers import DefaultTokenizer
 
 from medtasks.cli import metrics
+from medtasks.errors import WeightsMissing
 from medtasks.metrics import cross_check
 from medtasks.metrics.cross_check import ORACLES
-from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_folder
 from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, metric_info
 
 from ..tables import each_row
@@ -231,16 +234,6 @@ def test_every_failure_has_its_line(medtasks, files):
     assert set(rows_of(ran.out)) == {key for name in ready for key in REPORT_METRICS[name].keys}
 
 
-def test_values_that_are_none_are_null(medtasks, files, tmp_path, monkeypatch):
-    none = ReportScores({"bleu_1": [math.nan] * 4}, dict.fromkeys(REPORT_METRICS["bleu"].keys, math.nan))
-    monkeypatch.setattr(metrics, "report_metric", lambda name, settings: lambda **_: none)
-    ran = medtasks(*files, "--metric", "bleu", "--json", tmp_path / "out.json")
-    assert rows_of(ran.out)["bleu_1"] == ["n/a", "higher"]
-    written = json.loads((tmp_path / "out.json").read_text())["metrics"]["bleu"]
-    assert written["totals"]["bleu_1"] is None
-    assert written["samples"]["bleu_1"] == [None] * 4
-
-
 def test_what_is_wrong_with_the_files(fails, files, tmp_path):
     (tmp_path / "hyps.json").write_text('[{"doc_id": 7, "reply": "Unchanged."}]')
     ran = fails([*files, "--metric", "bleu"], "id '0' of", "is not in")
@@ -258,3 +251,76 @@ def test_what_is_wrong_with_the_options(medtasks, fails, files, tmp_path):
     assert medtasks(*files, "--metric", ",").code == 2
     assert medtasks("metrics", "--metric", "bleu").code == 2
     fails([*files, "--metric", "chexbert", "--device", "nothing"], "medtasks weights fetch")
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A hub that has everything but the repositories added to what is returned."""
+    gone = set()
+
+    def download(hub, allow_patterns, local_dir):
+        if hub in gone:
+            raise ConnectionError("no route")
+        Path(local_dir).mkdir(parents=True, exist_ok=True)
+        for name in allow_patterns:
+            (Path(local_dir) / name).touch()
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    return gone
+
+
+def test_weights_are_listed(medtasks, hub):
+    first, *lines = medtasks("weights", "list").out.splitlines()
+    assert first.split() == ["weights", "here", "MB", "description", "licence"]
+    assert [line.split()[0] for line in lines] == [*WEIGHTS, "wordnet"]
+    assert {line.split()[1] for line in lines[:-1]} == {"no"}
+    medtasks("weights", "fetch", "chexbert")
+    lines = medtasks("weights", "list").out.splitlines()[1:]
+    assert [line.split()[0] for line in lines if line.split()[1] == "yes" and "wordnet" not in line] == ["chexbert"]
+
+
+def test_fetch_several_and_all(medtasks, hub, monkeypatch, tmp_path):
+    ran = medtasks("weights", "fetch", "radgraph", "pubmedbert", "radgraph")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        f"radgraph: {weights_folder('radgraph') / 'radgraph.tar.gz'}",
+        f"pubmedbert: {weights_folder('pubmedbert')}",
+    ]
+    sources = []
+    monkeypatch.setattr(metrics, "prepare_wordnet", lambda source: sources.append(source) or tmp_path)
+    ran = medtasks("weights", "fetch", "all")
+    assert [line.split(":")[0] for line in ran.out.splitlines()] == [*WEIGHTS, "wordnet"]
+    assert sources == [None]
+
+
+def test_weights_that_cannot_be_had(fails, hub):
+    """An unknown name stops before any download; a failing download does not stop the others."""
+    ran = fails(["weights", "fetch", "radgraph", "chexbrt"], "did you mean 'chexbert'?")
+    assert ran.out == ""
+    assert not weights_folder("radgraph").exists()
+    hub.add(WEIGHTS["radgraph"].hub)
+    ran = fails(["weights", "fetch", "radgraph", "distilroberta-base"], "no route", "put radgraph.tar.gz into")
+    assert ran.out.startswith("distilroberta-base: ")
+
+
+def test_wordnet_from_a_source(medtasks, fails, monkeypatch, tmp_path):
+    given = []
+    monkeypatch.setattr(metrics, "prepare_wordnet", lambda source: given.append(source) or tmp_path)
+    ran = medtasks("weights", "fetch", "wordnet", "--source", tmp_path / "wordnet.zip")
+    assert ran.out == f"wordnet: {tmp_path}\n"
+    assert given == [tmp_path / "wordnet.zip"]
+    assert medtasks("weights", "fetch", "wordnet", "radgraph", "--source", tmp_path).code == 2
+    assert medtasks("weights", "fetch", "radgraph", "--source", tmp_path).code == 2
+
+    def refuse(source):
+        raise WeightsMissing("no WordNet in it")
+
+    monkeypatch.setattr(metrics, "prepare_wordnet", refuse)
+    fails(["weights", "fetch", "wordnet"], "no WordNet in it")
+
+
+def test_where_weights_are(medtasks, fails, hub):
+    fails(["weights", "where", "distilroberta-base"], "medtasks weights fetch distilroberta-base")
+    medtasks("weights", "fetch", "distilroberta-base")
+    assert medtasks("weights", "where", "distilroberta-base").out == f"{weights_folder('distilroberta-base')}\n"
+    fails(["weights", "where", "distilroberta"], "did you mean 'distilroberta-base'?")

@@ -63,33 +63,24 @@ def test_what_is_done_with_images_is_said(medtasks, folder):
     assert f"  images:   {said}" in medtasks("data", "show", NAME).out.splitlines()
 
 
-def test_name_and_access(medtasks, folder):
-    ran = medtasks("data", "prepare", "--from-folder", folder, "--name", "rounds", "--access", "public")
-    assert ran.out.startswith("Prepared multimedeval_rounds: ")
-    assert "credentialed" not in ran.out
-    assert Manifest.read(dataset_folder("multimedeval_rounds")).access == "public"
-
-
 def test_again_by_name(medtasks, fails, folder, tmp_path):
     medtasks("data", "prepare", "--from-folder", folder, "--access", "public")
     first = Manifest.read(dataset_folder(NAME))
     assert medtasks("data", "prepare", NAME).code == 0
     assert Manifest.read(dataset_folder(NAME)) == first
     shutil.move(folder, tmp_path / "moved")
-    fails(
-        ["data", "prepare", NAME],
-        f"'{NAME}' came from {folder}, which is not there; give its new location with --source",
-    )
+    moved = f"'{NAME}' came from {folder}, which is not there; give its new location with --source"
+    fails(["data", "prepare", NAME], moved)
     assert medtasks("data", "prepare", NAME, "--source", tmp_path / "moved").code == 0
     assert Manifest.read(dataset_folder(NAME)).source == str(tmp_path / "moved")
-
-
-def test_a_damaged_manifest(medtasks, fails, folder):
-    medtasks("data", "prepare", "--from-folder", folder, "--access", "public")
     (dataset_folder(NAME) / "manifest.json").write_text("{")
     assert listed(medtasks("data", "list"))[0][1:3] == ["damaged", "credentialed"]
     fails(["data", "prepare", NAME], "give its new location with --source")
-    assert medtasks("data", "prepare", "--from-folder", folder).code == 0
+    assert medtasks("data", "prepare", "--from-folder", tmp_path / "moved", "--access", "public").code == 0
+    ran = medtasks("data", "prepare", "--from-folder", tmp_path / "moved", "--name", "rounds", "--access", "public")
+    assert ran.out.startswith("Prepared multimedeval_rounds: ")
+    assert "credentialed" not in ran.out
+    assert Manifest.read(dataset_folder("multimedeval_rounds")).access == "public"
 
 
 @each_row(
@@ -142,13 +133,6 @@ def test_credentialed_files_are_their_owners_alone(medtasks, folder, umask):
     for path in (dataset_folder(NAME), dataset_folder("rounds_part"), own_tasks_folder()):
         assert modes(path) == {0}, path
     assert os.umask(umask) == umask
-    medtasks("data", "prepare", NAME, "--source", folder)  # over what an earlier version left
-    assert medtasks("data", "prepare", "--from-folder", folder, "--name", "open", "--access", "public").code == 0
-    assert modes(dataset_folder("multimedeval_open")) == {0o077 & ~umask, 0o066 & ~umask}
-
-
-def test_open_files_of_an_earlier_version_are_said(medtasks, folder):
-    medtasks("data", "prepare", "--from-folder", folder)
     assert "chmod" not in medtasks("data", "verify", NAME).out
     for path in (dataset_folder(NAME), *dataset_folder(NAME).rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -158,6 +142,8 @@ def test_open_files_of_an_earlier_version_are_said(medtasks, folder):
     assert f"other users of this machine can read {dataset_folder(NAME)}; run: {command}\n" in ran.out
     subprocess.run(command, shell=True, check=True)
     assert "chmod" not in medtasks("data", "verify", NAME).out
+    assert medtasks("data", "prepare", "--from-folder", folder, "--name", "open", "--access", "public").code == 0
+    assert modes(dataset_folder("multimedeval_open")) == {0o077 & ~umask, 0o066 & ~umask}
 
 
 @each_row("kind", ["..", "absolute", "through another", "link", "linked folder", "prepared"])
@@ -169,13 +155,8 @@ def test_images_from_elsewhere(kind, medtasks, fails, tmp_path):
     Image.new("L", (6, 4)).save(secret / "s.png")
     (folder / "link.png").symlink_to(secret / "s.png")
     (folder / "linked").symlink_to(secret)
-    names = {
-        "..": "../secret/s.png",
-        "absolute": str(secret / "s.png"),
-        "through another": "imgs/../../secret/s.png",
-        "link": "link.png",
-        "linked folder": "linked/s.png",
-    }
+    names = {"..": "../secret/s.png", "absolute": str(secret / "s.png"), "link": "link.png"}
+    names |= {"through another": "imgs/../../secret/s.png", "linked folder": "linked/s.png"}
     if kind == "prepared":  # a folder that holds MEDTASKS_HOME has credentialed images below it
         write_question(secret, "s.png")
         assert medtasks("data", "prepare", "--from-folder", secret).code == 0

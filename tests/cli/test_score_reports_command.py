@@ -67,9 +67,11 @@ def test_a_folder_and_further_metrics(medtasks, ranks, tmp_path):
     shown = rows_of(ran.out)
     assert shown["radcliq_v1"][0].startswith("−15")
     assert shown["bleu_2"][0].startswith("−15")
-    assert {key for key in shown if key.startswith("chexbert_5_")} == {
-        key for key in metric_info("f1_chexbert").keys if key.startswith("chexbert_5_")
-    }
+    assert {key for key in metric_info("f1_chexbert").keys if key.startswith("chexbert_5_")} <= shown.keys()
+    usual = set(rows_of(medtasks("score", TASK, *ranks).out))
+    ran = medtasks("score", TASK, *ranks, "--metric", "chexbert_5_micro_f1", "--metric", "bleu_1")
+    assert (ran.code, ran.err) == (0, "")
+    assert set(rows_of(ran.out)) - usual == {"chexbert_5_micro_f1"}  # as the table names it
 
 
 def test_a_failing_metric_leaves_the_others_and_exit_code_1(medtasks, ranks, tmp_path, prepared):
@@ -86,22 +88,9 @@ def test_a_failing_metric_leaves_the_others_and_exit_code_1(medtasks, ranks, tmp
     assert summary["metrics"]["chexbert_similarity"] is None
 
 
-def test_wrong_metrics(fails, medtasks, write, sample):
-    constant = write({"doc_id": 0, "reply": "A"})
-    fails(["score", "mediconfusion", constant, "--metric", "bleu"], "'mediconfusion' compares no reports", "leave out")
-    assert medtasks("score", "mediconfusion", constant, "--metric", "set_accuracy").code == 0  # one of its own
-
-
-def test_metrics_as_the_table_names_their_scores(medtasks, ranks):
-    usual = set(rows_of(medtasks("score", TASK, *ranks).out))
-    ran = medtasks("score", TASK, *ranks, "--metric", "chexbert_5_micro_f1", "--metric", "bleu_1")
-    assert (ran.code, ran.err) == (0, "")
-    assert set(rows_of(ran.out)) - usual == {"chexbert_5_micro_f1"}
-    assert rows_of(ran.out)["chexbert_5_micro_f1"][0].startswith("−15")
-
-
-def test_unknown_metrics_and_other_tasks(fails, ranks, write):
+def test_unknown_metrics_and_other_tasks(medtasks, fails, ranks, write):
     fails(["score", TASK, *ranks, "--metric", "radcliq_v2"], "unknown metric 'radcliq_v2'; did you mean 'radcliq_v")
     tiny_multimedeval.prepare("mednli")
     command = ["score", "multimedeval_mednli", write({"doc_id": 0, "reply": "A"}), "--metric", "bleu"]
-    fails(command, "'multimedeval_mednli' compares no reports")
+    fails(command, "'multimedeval_mednli' compares no reports", "leave out")
+    assert medtasks(*command[:-1], "accuracy").code == 0  # one of its own

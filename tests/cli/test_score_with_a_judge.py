@@ -9,6 +9,7 @@ import pytest
 from medtasks.data.document_store import load_documents
 
 from ..scripted_server import Endpoint, serving
+from ..tables import each_row
 from .conftest import rows_of
 
 VERDICT = "A: 9\nB: 2\nYour explanation: close to A."
@@ -35,17 +36,9 @@ def rules(path):
     return json.loads(path.read_text())["rules"]
 
 
-FAULTS = {
-    "500": lambda server: server.status(500),
-    "401": lambda server: server.status(401),
-    "unparsable": lambda server: server.reply("Both are fine."),
-    "no choices": lambda server: server.reply(VERDICT, choices=0),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_judge_that_is_down_gives_no_score(medtasks, judge, replies, tmp_path, fault):
-    judge.script = [FAULTS[fault](judge)]
+@each_row("fault, more", [(500, {}), (401, {}), ("Both are fine.", {}), (VERDICT, {"choices": 0})])
+def test_a_judge_that_is_down_gives_no_score(medtasks, judge, replies, tmp_path, fault, more):
+    judge.script = [judge.status(fault) if isinstance(fault, int) else judge.reply(fault, **more)]
     written = tmp_path / "scores.json"
     ran = medtasks("score", "mediconfusion_ff", replies(), "--json", written)
     assert ran.code == 1
@@ -89,6 +82,12 @@ def test_a_later_judge_is_asked_only_what_is_missing(medtasks, judge, replies):
     judge.script = [judge.reply(VERDICT)]
     ran = medtasks("score", "mediconfusion_ff", replies())
     assert (ran.code, len(judge.bodies)) == (0, 11)
+    prompts = [body["messages"][-1]["content"] for body in judge.bodies]
+    marks = {mark for prompt in prompts for mark in re.findall(r"=====REPLY (\w{32})=====", prompt)}
+    assert len(marks) == 6  # which cannot be guessed
+    judge.bodies.clear()
+    assert medtasks("score", "mediconfusion_ff", replies()).code == 0
+    assert judge.bodies == []
 
 
 INJECTION = (
@@ -105,9 +104,8 @@ def obedient(judge):
         if marks:
             before, _, after = prompt.split(marks[1], 2)
             prompt = before + after
-        return judge.reply(
-            "A: 10\nB: 1\nYour explanation: told so" if "Ignore all previous" in prompt else "A: 3\nB: 3"
-        )
+        obeyed = "Ignore all previous" in prompt
+        return judge.reply("A: 10\nB: 1\nYour explanation: told so" if obeyed else "A: 3\nB: 3")
 
     return choose
 
@@ -122,17 +120,6 @@ def test_a_reply_that_instructs_the_judge_wins_under_reference_only_and_is_count
     assert found["fenced"]["reasons"] == {"ambiguous": 6}
     assert {rule["possible_injection"] for rule in found.values()} == {6}
     assert "Replies that seem to address the judge: 6 of 6" in ran.out
-
-
-def test_marks_cannot_be_guessed_and_find_verdicts_again(medtasks, judge, replies):
-    judge.script = [judge.reply(VERDICT)]
-    medtasks("score", "mediconfusion_ff", replies())
-    prompts = [body["messages"][-1]["content"] for body in judge.bodies]
-    marks = {mark for prompt in prompts for mark in re.findall(r"=====REPLY (\w{32})=====", prompt)}
-    assert len(marks) == 6
-    judge.bodies.clear()
-    assert medtasks("score", "mediconfusion_ff", replies()).code == 0
-    assert judge.bodies == []
 
 
 def test_labels_of_people_correct_the_score(medtasks, fails, judge, constant, tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medtasks.audit.report.run_description import facts, missing_tasks, run_notes
+from medtasks.audit.report.collecting import facts, missing_tasks, run_notes
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.run import read_run

@@ -1,6 +1,7 @@
 """Collecting the contents of a report from a run, or from recorded replies."""
 
 import contextlib
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -9,19 +10,20 @@ from types import MappingProxyType
 from typing import Any
 
 from medtasks.audit.doctor.metric_models import fetch_command
-from medtasks.audit.report.audit_items import audit_items, image_files
 from medtasks.audit.report.contents import Baseline, Gain, RuleScores, RunReport, TaskReport
 from medtasks.audit.report.differences import corrected_gains, gains_over, thinking_of
 from medtasks.audit.report.published import published_of, published_scores
-from medtasks.audit.report.run_description import facts, missing_tasks, run_notes
 from medtasks.audit.report.task_reading import (
     NOT_COMPUTED,
     TaskReading,
+    audit_items,
     given_replies,
+    image_files,
     read_task,
     recorded_values,
     rule_reports,
 )
+from medtasks.audit.report.wording import moment
 from medtasks.data.dataset_manifest import described_images
 from medtasks.data.images.decoding import Decoding
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
@@ -29,14 +31,35 @@ from medtasks.data.variants import OF_IMAGES
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.metrics.metric import Declaration
 from medtasks.runs.harness_options import model_title
+from medtasks.runs.logged_samples import replies_folder
+from medtasks.runs.redaction import HIDDEN, redacted, without_home
 from medtasks.runs.replies import read_replies
+from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import NO_RESULTS, Run, TaskRun
+from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.stats.calibration import Calibration
 from medtasks.tasks.documents import access_of_task, private_datasets, task_documents
 from medtasks.tasks.task_file import TaskFile
-from medtasks.tasks.task_files import scored_task, task_config, task_file, task_files
-from medtasks.tasks.task_index import mapping_in
+from medtasks.tasks.task_files import included_option, scored_task, task_config, task_file, task_files
+from medtasks.tasks.task_index import harness_folder, mapping_in
 from medtasks.tasks.task_variants import THINKING
+
+_OURS = "medtasks_"  # adapters of this package, which keep a journal
+_NOTHING = (None, "", "unknown@unknown")  # the last is what an installed harness records of itself
+_ENDED = ("finished", "finished with failures")
+_CONFIG = {
+    "adapter": "model_backend",
+    "batch size": "batch_size",
+    "device": "device",
+    "limit": "limit",
+    "offset": "offset",
+    "generation arguments": "gen_kwargs",
+    "response cache": "use_cache",
+    "random seed": "random_seed",
+    "numpy seed": "numpy_seed",
+    "torch seed": "torch_seed",
+    "few-shot seed": "fewshot_seed",
+}
 
 
 @dataclass(frozen=True)
@@ -262,9 +285,8 @@ def _not_recorded(reading: TaskReading, rules: Sequence[RuleScores]) -> list[str
             f"compute them now: {'; then: '.join(steps)}"
         )
     if 0 < answered < questions:
-        sentences.append(
-            f"The samples file holds replies to only {answered} of the {questions} questions that were asked."
-        )
+        which = f"only {answered} of the {questions} questions that were asked"
+        sentences.append(f"The samples file holds replies to {which}.")
     if reading.withheld:
         names = ",".join(private_datasets(reading.task, reading.documents))
         sentences.append(
@@ -299,3 +321,106 @@ def finished(sections: Sequence[Section]) -> tuple[TaskReport, ...]:
             changes["gains"] = tuple(gains)
         reports.append(replace(part.report, **changes))
     return corrected_gains(reports)
+
+
+def facts(run: Run) -> dict[str, str]:
+    """Return recorded versions, fingerprints, seeds, hardware, times and the command, by name."""
+    results = run.results[-1].content if run.results else {}
+    config = mapping_in(results, "config")
+    recorded: dict[str, Any] = _of_manifest(run.manifests[-1]) if run.manifests else {}
+    if config.get("model_args"):
+        recorded["model arguments"] = config["model_args"]
+    if served := mapping_in(results, SERVED_MODEL):
+        recorded["served model"] = ", ".join(f"{name} {value}" for name, value in served.items() if value is not None)
+        build = f" (build {served['build']})" if served.get("build") else ""
+        recorded["fingerprint of the weights"] = f"not known: the weights are on the server{build}"
+    installed = harness_folder()
+    if installed and (installed.parents[1] / ".git").exists():  # else it records the clone around its environment
+        recorded |= {"harness": results.get("lmms_eval_version"), "harness commit": results.get("git_hash")}
+    recorded["wall time of the harness, s"] = results.get("total_evaluation_time_seconds")
+    recorded["system instruction"] = results.get("system_instruction")
+    recorded |= {name: config.get(key) for name, key in _CONFIG.items()}
+    texts = {name: str(value) for name, value in recorded.items() if value not in _NOTHING}
+    return {name: without_home(redacted(text.replace("[REDACTED]", HIDDEN))) for name, text in texts.items()}
+
+
+def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
+    machine, recipe = manifest.hardware, manifest.recipe
+    gpus = [f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus]
+    known = {record.dataset: record.fingerprint for record in manifest.tasks.values() if record.dataset}
+    data = (f"{name} {fingerprint or 'not known'}" for name, fingerprint in known.items())
+    seeds = manifest.seeds.model_dump()
+    return {
+        "command": shlex.join(manifest.command),
+        "started": moment(manifest.started),
+        "ended": moment(manifest.ended) if manifest.ended else f"not recorded: {manifest.standing}",
+        "wall time, s": manifest.seconds,
+        "recipe": recipe and f"{recipe.name}, backend {recipe.backend}, {recipe.digest}",
+        "model arguments": manifest.model.arguments,
+        "weights": manifest.model.weights,
+        "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
+        "fingerprints of the data": ", ".join(data),
+        "versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version),
+        "commit of medtasks": manifest.commit,
+        "seeds": ", ".join(f"{name} {seed}" for name, seed in seeds.items()),
+        "system": machine.system,
+        "processor": f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
+        "memory, GB": machine.memory and f"{machine.memory / 1e9:.1f}",
+        "graphics processors": "; ".join(gpus),
+        "settings": ", ".join(f"{name}={value}" for name, value in manifest.settings.items()),
+    }
+
+
+def missing_tasks(run: Run) -> dict[str, str]:
+    """Return why tasks of the call have no results, and how to get them, by name."""
+    last = {name: (manifest, record) for manifest in run.manifests for name, record in manifest.tasks.items()}
+    return {name: _why(name, *newest) for name, newest in last.items() if name not in run.tasks}
+
+
+def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
+    if record.rows == 0:
+        return f"Shard {manifest.shard} has none of its rows."
+    if record.outcome is TaskOutcome.DONE:
+        return f"It had results ({record.results}), which are gone or damaged; {_go_on(name, manifest)}."
+    cause = record.reason.strip().rstrip(".")
+    if not cause:
+        cause = f"the run is {manifest.standing}" if manifest.standing not in _ENDED else "it left no results"
+    return f"{record.outcome.capitalize()}: {cause}; {_go_on(name, manifest)}."
+
+
+def _go_on(name: str, manifest: RunManifest) -> str:
+    """Return the command that gives a lost task its results: score its saved replies, or run again."""
+    begun = datetime.fromisoformat(manifest.started).timestamp()
+    saved = [file for file in sorted(replies_folder(name).glob("*.jsonl")) if file.stat().st_mtime >= begun]
+    if saved:
+        files = f"{shlex.join(map(str, saved))}{included_option(name)}"
+        return f"replies are kept, score them with: medtasks score {name} {files}"
+    ours = manifest.model.name.startswith(_OURS) and "journal=false" not in manifest.model.arguments.lower()
+    kept = " (answers in the model's journal are not computed again)" if ours or "--journal" in manifest.command else ""
+    return f"go on with: {shlex.join(manifest.command)}{kept}"
+
+
+def run_notes(run: Run) -> tuple[str, ...]:
+    """List damaged and superseded files, and problems of the newest run, one sentence each."""
+    if not run.manifests:
+        return run.notes
+    last = run.manifests[-1]
+    notes = [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
+    if last.shard is not None:
+        notes.append(
+            f"This is shard {last.shard} of a run, so that its scores are of a part of the questions; join all "
+            f"{last.shard.count} with: medtasks merge OUT SHARD..."
+        )
+    if last.standing not in _ENDED:
+        cause = f" ({last.why.rstrip('.')})" if last.why else ""
+        notes.append(f"The run of {moment(last.started)} did not come to its end: it is {last.standing}{cause}.")
+    lost = {name: record for name, record in last.tasks.items() if record.outcome is not TaskOutcome.DONE}
+    is_scored = {name: bool(task.scores) for name, task in run.tasks.items()}
+    notes += [f"{name}: {_why(name, last, record)}" for name, record in lost.items() if is_scored.get(name) is False]
+    stale = [name for name in lost if is_scored.get(name)]
+    if stale:
+        notes.append(
+            f"In the run of {moment(last.started)} these tasks left no results; what is shown of them is older: "
+            f"{', '.join(stale)}."
+        )
+    return (*run.notes, *notes)

@@ -75,15 +75,21 @@ def svg_element(drawing: Drawing, key: str) -> str:
     It has no style sheet and no style attributes, which a page's security policy may forbid and which would reach
     beyond it; its ids begin with the key.
     """
+
+    def attributes(declarations: re.Match[str]) -> str:
+        pairs = dict(part.split(":", 1) for part in declarations.group(1).split(";"))
+        values = {name.strip(): value.strip() for name, value in pairs.items()}
+        if "font-family" in values:
+            values["font-family"] = _FONTS  # which other systems have, too
+        return "".join(f" {name}={quoteattr(value)}" for name, value in values.items())
+
     text = file_content(drawing.figure, "svg").decode()
     prefix = f"figure-{coded(key, end='-')}-"
     body = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     body = re.sub(r"<[^>]*>", lambda tag: re.sub(r'( id="|href="#|url\(#)', rf"\g<0>{prefix}", tag.group()), body)
-    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r' style="([^"]*)"', _attributes, tag.group()), body)
-    start = (
-        f'<svg role="img" aria-labelledby="{prefix}title {prefix}describes" stroke-linejoin="round" '
-        f'stroke-linecap="butt"'
-    )
+    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r' style="([^"]*)"', attributes, tag.group()), body)
+    labels = f'aria-labelledby="{prefix}title {prefix}describes"'
+    start = f'<svg role="img" {labels} stroke-linejoin="round" stroke-linecap="butt"'
     about = (
         f'<title id="{prefix}title">{escape(shown_text(drawing.title))}</title>'
         f'<desc id="{prefix}describes">{escape(shown_text(drawing.describes))}</desc>'
@@ -97,15 +103,6 @@ def file_content(figure: "Figure", form: str) -> bytes:
     content = io.BytesIO()
     figure.savefig(content, format=form, dpi=_DPI, metadata=dict.fromkeys(_NO_METADATA[form]))
     return content.getvalue()
-
-
-def _attributes(style: re.Match[str]) -> str:
-    """Return single attributes for a style attribute, with fonts that other systems have, too."""
-    pairs = dict(part.split(":", 1) for part in style.group(1).split(";"))
-    values = {name.strip(): value.strip() for name, value in pairs.items()}
-    if "font-family" in values:
-        values["font-family"] = _FONTS
-    return "".join(f" {name}={quoteattr(value)}" for name, value in values.items())
 
 
 @dataclass(frozen=True)
@@ -164,30 +161,13 @@ def text_width(text: str) -> float:
     return max(float(measure(line, font, ismath=False)[0]) for line in text.split("\n")) / _POINTS
 
 
-def name_margin(names: Sequence[str]) -> float:
-    """Return the margin that names of rows need at the left, in inches."""
-    return max(map(text_width, names)) + 0.25
-
-
-def name_rows(axes: "Axes", names: Sequence[str]) -> None:
-    """Write names at the left of rows, each 1 high, from the top."""
-    axes.set_yticks(range(len(names)), labels=list(names))
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-
-
 def legend_text(text: str) -> str:
     """Return a text short enough for a legend."""
     return textwrap.shorten(shown_text(text), _LEGEND_CHARACTERS, placeholder=" …") or "…"
 
 
-def legend_height(texts: Sequence[str]) -> float:
-    """Return the height of a legend below the axes, in inches."""
-    return _LEGEND_LINE * math.ceil(len(texts) / _columns(texts)) + 0.1
-
-
 def add_legend(figure: "Figure", handles: Sequence["Artist"]) -> None:
-    """Write a legend at the bottom of a figure, whose margin has room for it: :func:`legend_height`."""
+    """Write a legend at the bottom of a figure of :func:`new_rows`, whose margin has room for it."""
     texts = [str(handle.get_label()) for handle in handles]
     figure.legend(handles=list(handles), loc="lower center", ncols=_columns(texts), borderaxespad=0.2)
 
@@ -210,44 +190,48 @@ def in_percent(axes: "Axes", directions: str) -> None:
         axis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
-@dataclass(frozen=True)
-class FigureRows:
-    """A figure with a row per name, each 1 high, the first one at 0."""
-
-    figure: "Figure"
-    axes: "Axes"
-
-    def draw(self, score: Score, row: int, position: int, series: int, look: Look) -> None:
-        """Draw a score as a point with its interval, as one of several series of a row, which take 0.8 of it."""
-        y = row + 0.8 * ((position + 0.5) / series - 0.5)
-        if math.isnan(score.value):
-            self.axes.text(0, y, f" {NOT_DEFINED}", va="center", fontsize=6, color=GREY)
-            return
-        if math.isfinite(score.low) and math.isfinite(score.high):
-            ends = [[max(0.0, score.value - score.low)], [max(0.0, score.high - score.value)]]
-            self.axes.errorbar(score.value, y, xerr=ends, fmt="none", ecolor=look.colour, elinewidth=1.2)
-        self.axes.plot([score.value], [y], clip_on=False, **_point(look))
-
-    def finish(self, rules: Mapping[str, Look], others: Sequence["Artist"] = ()) -> None:
-        """Write the legend of the rules and of everything else that was drawn."""
-        from matplotlib.lines import Line2D
-
-        points = [Line2D([], [], label=legend_text(rule), **_point(look)) for rule, look in rules.items()]
-        add_legend(self.figure, [*points, *others])
-
-
 def new_rows(
+    title: str, warnings: Sequence[str], names: Sequence[str], step: float, legend: Sequence[str]
+) -> tuple["Figure", "Axes"]:
+    """Return a figure with a row per name (at least one), each 1 high, from the top; ``step`` is in inches."""
+    legend_height = _LEGEND_LINE * math.ceil(len(legend) / _columns(legend)) + 0.1
+    left = max(map(text_width, names)) + 0.25
+    figure, axes = new_figure(title, warnings, height=step * len(names), left=left, bottom=AXIS + legend_height)
+    axes.set_yticks(range(len(names)), labels=list(names))
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    return figure, axes
+
+
+def score_rows(
     title: str, warnings: Sequence[str], names: Sequence[str], series: int, legend: Sequence[str]
-) -> FigureRows:
-    """Return a figure with a row per name (at least one), high enough for its series and its lines of text."""
+) -> tuple["Figure", "Axes"]:
+    """Return a figure with a row per name, high enough for its series of scores and its lines of text."""
     lines = 1 + max(name.count("\n") for name in names)
     step = max(_SERIES * series + _GAP, _LEAST, LINE * lines + 0.06)
-    below = AXIS + legend_height(legend)
-    figure, axes = new_figure(title, warnings, height=step * len(names), left=name_margin(names), bottom=below)
-    name_rows(axes, names)
+    figure, axes = new_rows(title, warnings, names, step, legend)
     axes.grid(axis="x", color=GRID, linewidth=0.5)
     axes.set_axisbelow(True)
-    return FigureRows(figure, axes)
+    return figure, axes
+
+
+def draw_score(axes: "Axes", score: Score, row: int, position: int, series: int, look: Look) -> None:
+    """Draw a score as a point with its interval, as one of several series of a row, which take 0.8 of it."""
+    y = row + 0.8 * ((position + 0.5) / series - 0.5)
+    if math.isnan(score.value):
+        axes.text(0, y, f" {NOT_DEFINED}", va="center", fontsize=6, color=GREY)
+        return
+    if math.isfinite(score.low) and math.isfinite(score.high):
+        ends = [[max(0.0, score.value - score.low)], [max(0.0, score.high - score.value)]]
+        axes.errorbar(score.value, y, xerr=ends, fmt="none", ecolor=look.colour, elinewidth=1.2)
+    axes.plot([score.value], [y], clip_on=False, **_point(look))
+
+
+def add_rule_legend(figure: "Figure", rules: Mapping[str, Look], others: Sequence["Artist"] = ()) -> None:
+    """Write the legend of rules and of everything else that was drawn."""
+    from matplotlib.lines import Line2D
+
+    add_legend(figure, [*(Line2D([], [], label=legend_text(rule), **_point(rules[rule])) for rule in rules), *others])
 
 
 def row_name(name: str, addition: str = "", *, lines: int = 2) -> str:

@@ -1,15 +1,7 @@
 r"""Static figures of a report, by matplotlib, the same ones for the page and for a paper.
 
-Keys of the figures, where ``TASK`` is :attr:`TaskReport.name`:
-
-=============================  =================================================================================
-``summary``                    main metric of every task with its interval and the baselines; always the first key
-``TASK/groups/COLUMN``         main metric by group of one column, all rules
-``TASK/pairs``                 outcomes of pairs, a bar per rule
-``TASK/gains``                 task against its sanity variants
-``TASK/reliability/RULE``      reliability diagram of one rule's likelihoods
-``TASK/coverage/RULE``         accuracy against coverage
-=============================  =================================================================================
+Their keys are ``summary``, always the first, and for each task ``TASK/groups/COLUMN``, ``TASK/pairs``, ``TASK/gains``,
+``TASK/reliability/RULE`` and ``TASK/coverage/RULE``.
 
 A figure without anything to show has no key. An SVG starts with ``<svg`` (no XML declaration or doctype), carries
 ``role="img"``, ``<title>`` and ``<desc>``, has neither style sheet nor style attributes, and its ids are prefixed so
@@ -19,12 +11,11 @@ that many fit on one page. Figures show scores and names of groups, and nothing 
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medtasks.audit.report import figure_style as style
-from medtasks.audit.report.contents import RuleScores, RunReport, Score, TaskReport
+from medtasks.audit.report.contents import RunReport, Score, TaskReport
 from medtasks.audit.report.task_tables import coverage_rows
 from medtasks.audit.report.wording import coded, count, estimate, number, pair_rows, scored, signed
 from medtasks.audit.report.wording import warnings as task_warnings
@@ -37,7 +28,7 @@ if TYPE_CHECKING:
 
 _ROW, _LEFT, _SQUARE, _BELOW = 0.36, 0.9, 3.3, 0.9  # inches
 _NARROW = 0.03  # share of the axis; a number has no room in less
-_FILL = "#E8E8E8"
+_FILL, _BLUE = "#E8E8E8", style.LOOKS[0].colour
 _DENSE = 20  # groups; with more of them names have one line
 _BASELINES = "baselines, which see no image"
 _OUTCOMES = {
@@ -52,38 +43,34 @@ _SAME = (style.LOOKS[0], style.LOOKS[4], style.LOOKS[3], style.LOOKS[1])
 Looks = Mapping[str, style.Look]
 
 
-def figures(report: RunReport) -> dict[str, str]:
-    """Return every figure of a report as an SVG element for a page, by key."""
-    with _style():
-        return {key: style.svg_element(drawing, key) for key, drawing in _drawings(report)}
+def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
+    """Return every figure of a report as an SVG element for a page, by key; write all into a folder, if one is named.
 
-
-def write_figures(report: RunReport, folder: Path) -> list[Path]:
-    """Write every figure of a report into a folder, as SVG and PNG with 200 dots per inch; return the files.
-
-    Files are called after the keys, such as ``mediconfusion.groups.categories.svg``; what is no letter, digit or one of
-    ``_-`` in a name is written as its code. The same report gives the same files. The folder is made if it is not
-    there. MedTasksError: it cannot be written to.
+    Files are SVG, and PNG with 200 dots per inch, called after the keys: ``mediconfusion.groups.categories.svg``. What
+    is no letter, digit or one of ``_-`` in a name is written as its code. The same report gives the same files. The
+    folder is made if it is not there. MedTasksError: it cannot be written to.
     """
-    written = []
+    import matplotlib
+
+    elements = {}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _style():
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        with matplotlib.rc_context(style.RC_PARAMS), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a viewer's font may well have it
             for key, drawing in _drawings(report):
-                name = ".".join(coded(part, "-", also="-") for part in key.split("/"))
-                contents = {
-                    "svg": style.svg_element(drawing, key).encode(),
-                    "png": style.file_content(drawing.figure, "png"),
-                }
-                for form, content in contents.items():
-                    file = folder / f"{name}.{form}"
-                    file.write_bytes(content)
-                    written.append(file)
+                elements[key] = style.svg_element(drawing, key)
+                if folder is not None:
+                    name = ".".join(coded(part, "-", also="-") for part in key.split("/"))
+                    (folder / f"{name}.svg").write_bytes(elements[key].encode())
+                    (folder / f"{name}.png").write_bytes(style.file_content(drawing.figure, "png"))
     except OSError as error:
+        if folder is None:
+            raise
         raise MedTasksError(
             f"cannot write figures into {folder}: {error.strerror or error}; name another folder"
         ) from error
-    return written
+    return elements
 
 
 def _drawings(report: RunReport) -> Iterator[tuple[str, style.Drawing]]:
@@ -92,24 +79,14 @@ def _drawings(report: RunReport) -> Iterator[tuple[str, style.Drawing]]:
     if summary := summary_figure(report, looks):
         yield "summary", summary
     for task in report.tasks:
-        for column, drawing in group_figures(task, looks).items():
-            yield f"{task.name}/groups/{column}", drawing
-        for kind, figure in (("pairs", pair_figure(task)), ("gains", gain_figure(task, looks))):
-            if figure:
-                yield f"{task.name}/{kind}", figure
+        of_groups = [(f"groups/{column}", group_figure(task, looks, column)) for column in task.group_names]
+        for kind, drawing in (*of_groups, ("pairs", pair_figure(task)), ("gains", gain_figure(task, looks))):
+            if drawing:
+                yield f"{task.name}/{kind}", drawing
         for rule in task.calibration:
             if task.calibration[rule].bins:
                 yield f"{task.name}/reliability/{rule}", reliability_figure(task, rule)
             yield f"{task.name}/coverage/{rule}", coverage_figure(task, rule)
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    import matplotlib
-
-    with matplotlib.rc_context(style.RC_PARAMS), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a viewer's font may well have it
-        yield
 
 
 def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
@@ -128,47 +105,39 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
         metric = style.row_name(main.metric, "(lower is better)" if main.higher_is_better is False else "")
         about = [text.partition(":")[0] for text in task_warnings(task)]
         names.append("\n".join([style.row_name(task.name), metric, *about]))
-    rows = style.new_rows(title, (), names, most, [*rules, _BASELINES])
+    figure, axes = style.score_rows(title, (), names, most, [*rules, _BASELINES])
     values: list[float] = []
     sentences = []
     for row, task in enumerate(tasks):
         levels = _baselines(task)
-        rows.axes.scatter(
+        axes.scatter(
             levels, [row] * len(levels), marker="|", s=260, color=style.GREY, linewidth=1.2, zorder=3, clip_on=False
         )
         mains = [(rule.name, rule.scores[0]) for rule in task.rules if rule.scores]
         for position, (rule, score) in enumerate(mains):
-            rows.draw(score, row, position, len(mains), looks[rule])
+            style.draw_score(axes, score, row, position, len(mains), looks[rule])
             values += [score.value, score.high]
         values += levels
         text = "; ".join(f"{score.metric} {scored(score)} under {rule}" for rule, score in mains)
         sentences.append(f"{task.name}: {'; '.join([*task_warnings(task), text])}.")
-    style.set_score_axis(rows.axes, values, share=True)
-    rows.axes.set_xlabel("main metric with its 95 % interval")
+    style.set_score_axis(axes, values, share=True)
+    axes.set_xlabel("main metric with its 95 % interval")
     mark = Line2D([], [], color=style.GREY, marker="|", markersize=10, linestyle="", label=_BASELINES)
-    rows.finish({rule: looks[rule] for rule in rules}, [mark] if any(map(_baselines, tasks)) else [])
+    style.add_rule_legend(figure, {rule: looks[rule] for rule in rules}, [mark] if any(map(_baselines, tasks)) else [])
     others = [task.name for task in report.tasks if task not in tasks]
     left_out = [f"Not shown, because their main metric is no share: {', '.join(others)}."] if others else []
-    return style.Drawing(rows.figure, title, " ".join([*sentences, *left_out]))
+    return style.Drawing(figure, title, " ".join([*sentences, *left_out]))
 
 
-def group_figures(task: TaskReport, looks: Looks) -> dict[str, style.Drawing]:
-    """Draw the main metric by group, a figure per column, the group with the most questions on top."""
-    drawn = {}
-    for column, names in task.group_names.items():
-        rules = [rule for rule in task.rules if rule.groups.get(column)]
-        mains = [group.scores[0] for rule in rules for group in rule.groups[column] if group.scores]
-        if any(math.isfinite(score.value) for score in mains):
-            sizes = {name: task.group_size(column, name) for name in names}
-            ordered = dict(sorted(sizes.items(), key=lambda entry: -entry[1]))
-            drawn[column] = _group_figure(task, rules, looks, column, ordered, mains[0])
-    return drawn
-
-
-def _group_figure(
-    task: TaskReport, rules: Sequence[RuleScores], looks: Looks, column: str, sizes: Mapping[str, int], main: Score
-) -> style.Drawing:
-    metric = main.metric
+def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing | None:
+    """Draw the main metric by group of a column, the group with the most questions on top."""
+    rules = [rule for rule in task.rules if rule.groups.get(column)]
+    mains = [group.scores[0] for rule in rules for group in rule.groups[column] if group.scores]
+    if not any(math.isfinite(score.value) for score in mains):
+        return None
+    sizes = {name: task.group_size(column, name) for name in task.group_names[column]}
+    sizes = dict(sorted(sizes.items(), key=lambda entry: -entry[1]))
+    metric = mains[0].metric
     title = f"{task.name}: {metric} by {column}"
     level: list[tuple[float, str]] = []  # of the best baseline, under the first rule that has one
     for rule in rules:
@@ -178,23 +147,23 @@ def _group_figure(
     text_lines = 1 if len(sizes) > _DENSE else 2
     names = [style.row_name(name, f"(n = {count(size)})", lines=text_lines) for name, size in sizes.items()]
     legend = [rule.name for rule in rules] + [text for _, text in level]
-    rows = style.new_rows(title, task_warnings(task), names, len(rules), legend)
+    figure, axes = style.score_rows(title, task_warnings(task), names, len(rules), legend)
     values = [value for value, _ in level]
     sentences = [f"Dashed line: {text}." for _, text in level]
     for position, rule in enumerate(rules):
         scores = {name: rule.group_score(column, name, metric) for name in sizes}
         for row, score in enumerate(scores.values()):
             if score:
-                rows.draw(score, row, position, len(rules), looks[rule.name])
+                style.draw_score(axes, score, row, position, len(rules), looks[rule.name])
                 values += [score.value, score.low, score.high]
         texts = "; ".join(f"{name} {scored(score)}" for name, score in scores.items())
         sentences.append(f"{rule.name}: {texts}.")
     grey: dict[str, Any] = {"color": style.GREY, "linewidth": 1, "linestyle": "--"}
-    lines = [rows.axes.axvline(value, label=text, **grey) for value, text in level]
-    style.set_score_axis(rows.axes, values, main.share)
-    rows.axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
-    rows.finish({rule.name: looks[rule.name] for rule in rules}, lines)
-    return style.Drawing(rows.figure, title, " ".join([*task_warnings(task), *sentences]))
+    lines = [axes.axvline(value, label=text, **grey) for value, text in level]
+    style.set_score_axis(axes, values, mains[0].share)
+    axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
+    style.add_rule_legend(figure, {rule.name: looks[rule.name] for rule in rules}, lines)
+    return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
 
 
 def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
@@ -212,29 +181,30 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     title = f"{task.name}: difference from its sanity variants"
     rules = list(dict.fromkeys(gain.rule for gain in gains))
     variants = list(dict.fromkeys(gain.variant for gain in gains))
-    rows = style.new_rows(
+    figure, axes = style.score_rows(
         title, task_warnings(task), [style.row_name(variant) for variant in variants], len(rules), rules
     )
     for gain in gains:
         score = Score(gain.metric, gain.difference, math.nan, gain.low, gain.high, share, higher_is_better=True)
-        rows.draw(score, variants.index(gain.variant), rules.index(gain.rule), len(rules), looks[gain.rule])
+        row, position = variants.index(gain.variant), rules.index(gain.rule)
+        style.draw_score(axes, score, row, position, len(rules), looks[gain.rule])
     ends = [end for gain in gains for end in (gain.difference, gain.low, gain.high) if math.isfinite(end)]
     low, high = min([-0.02, *ends]), max([0.02, *ends])
     room = 0.05 * (high - low)
-    rows.axes.axvline(0, color="black", linewidth=0.8)
-    rows.axes.set_xlim(low - room, high + room)
-    rows.axes.xaxis.set_major_formatter(
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_xlim(low - room, high + room)
+    axes.xaxis.set_major_formatter(
         FuncFormatter(lambda value, _: signed(round(value, 9), share).removesuffix(" pts").removesuffix(".0"))
     )
     unit = "percentage points, with their" if share else "with its"
-    rows.axes.set_xlabel(f"{style.shown_text(metric)} minus that of the variant, {unit} 95 % interval")
-    rows.finish({rule: looks[rule] for rule in rules})
+    axes.set_xlabel(f"{style.shown_text(metric)} minus that of the variant, {unit} 95 % interval")
+    style.add_rule_legend(figure, {rule: looks[rule] for rule in rules})
     sentences = [
         f"{gain.metric} under {gain.rule} is {number(gain.score, share)}, "
         f"{number(gain.variant_score, share)} for {gain.variant}."
         for gain in gains
     ]
-    return style.Drawing(rows.figure, title, " ".join([*task_warnings(task), *sentences]))
+    return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
 
 
 def _main(task: TaskReport) -> Score | None:
@@ -259,10 +229,7 @@ def pair_figure(task: TaskReport) -> style.Drawing | None:
         return None
     title, totals = f"{task.name}: outcomes of pairs", [sum(numbers) for numbers in zip(*parts.values(), strict=True)]
     names = [style.row_name(rule, f"({count(total)} pairs)") for rule, total in zip(outcomes, totals, strict=True)]
-    below = style.AXIS + style.legend_height(list(parts))
-    figure, axes = style.new_figure(
-        title, task_warnings(task), height=_ROW * len(names), left=style.name_margin(names), bottom=below
-    )
+    figure, axes = style.new_rows(title, task_warnings(task), names, _ROW, list(parts))
     starts, widest = [0] * len(names), max(totals)
     same = [name for name in parts if name not in _OUTCOMES]  # blue, violet or orange, in order of the options
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}  # so that hatches hide no number
@@ -274,7 +241,6 @@ def pair_figure(task: TaskReport) -> style.Drawing | None:
             if length > _NARROW * widest:
                 axes.text(start + length / 2, row, count(length), ha="center", va="center", bbox=ground)
         starts = [start + length for start, length in zip(starts, numbers, strict=True)]
-    style.name_rows(axes, names)
     axes.set_xlim(0, widest)
     axes.set_xlabel("pairs")
     style.add_legend(figure, axes.get_legend_handles_labels()[0])
@@ -294,27 +260,22 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
     below = figure.add_axes((box.x0, style.AXIS / height, box.width, (_BELOW - 0.2) / height), sharex=axes)
     for part in filled:
         center, width = (part.low + part.high) / 2, 0.94 * (part.high - part.low)
-        axes.bar(center, part.accuracy, width=width, color=_FILL, edgecolor=style.LOOKS[0].colour, linewidth=0.8)
-        below.bar(center, part.samples, width=width, color=style.LOOKS[0].colour)
+        axes.bar(center, part.accuracy, width=width, color=_FILL, edgecolor=_BLUE, linewidth=0.8)
+        below.bar(center, part.samples, width=width, color=_BLUE)
     axes.tick_params(labelbottom=False)
     below.set_ylabel("questions")
     below.set_xlabel("confidence: probability of the chosen option")
     axes.plot([0, 1], [0, 1], color=style.GREY, linestyle="--", linewidth=1, label="perfect calibration")
     confidences, rates = [part.confidence for part in filled], [part.accuracy for part in filled]
-    axes.plot(
-        confidences, rates, color=style.LOOKS[0].colour, marker="o", markersize=4, linewidth=1, label="this model"
-    )
+    axes.plot(confidences, rates, color=_BLUE, marker="o", markersize=4, linewidth=1, label="this model")
     axes.set_ylabel("right answers")
     facts = [
         f"{count(measured.samples)} questions",
         f"expected calibration error\n{_measured(measured.ece)}; {number(measured.debiased_ece, False)} debiased",
         f"Brier score\n{_measured(measured.brier)}",
     ]
-    _write_facts(axes, facts)
     sentences = [f"Confidence {number(part.confidence)}: {number(part.accuracy)} right." for part in filled]
-    return style.Drawing(
-        figure, title, " ".join([*task_warnings(task), f"{', '.join(facts)}.", *sentences, measured.note])
-    )
+    return style.Drawing(figure, title, _with_facts(axes, task, facts, [*sentences, measured.note]))
 
 
 def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
@@ -325,20 +286,14 @@ def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
     coverages, rates = [point.coverage for point in points], [point.accuracy for point in points]
     text = f"all answers: {number(measured.accuracy.value)} right"
     axes.axhline(measured.accuracy.value, color=style.GREY, linestyle="--", linewidth=1, label=text)
-    axes.plot(
-        coverages, rates, color=style.LOOKS[0].colour, linewidth=1.4, label="the most confident answers", clip_on=False
-    )
+    axes.plot(coverages, rates, color=_BLUE, linewidth=1.4, label="the most confident answers", clip_on=False)
     axes.grid(color=style.GRID, linewidth=0.5)
     axes.set_xlabel("coverage: questions answered")
     axes.set_ylabel("right answers among them")
     facts = [f"{count(measured.samples)} questions", f"area under the risk-coverage curve\n{_measured(measured.aurc)}"]
-    _write_facts(axes, facts)
-    sentences = [
-        f"{number(point.coverage)} answered: {number(point.accuracy)} right." for point in coverage_rows(measured)
-    ]
-    return style.Drawing(
-        figure, title, " ".join([*task_warnings(task), f"{', '.join(facts)}.", *sentences, measured.note])
-    )
+    shown = coverage_rows(measured)
+    sentences = [f"{number(point.coverage)} answered: {number(point.accuracy)} right." for point in shown]
+    return style.Drawing(figure, title, _with_facts(axes, task, facts, [*sentences, measured.note]))
 
 
 def _square(title: str, about: Sequence[str], below: float = 0.0) -> tuple["Figure", "Axes"]:
@@ -351,9 +306,10 @@ def _square(title: str, about: Sequence[str], below: float = 0.0) -> tuple["Figu
     return figure, axes
 
 
-def _write_facts(axes: "Axes", facts: Sequence[str]) -> None:
+def _with_facts(axes: "Axes", task: TaskReport, facts: Sequence[str], sentences: Sequence[str]) -> str:
     axes.legend(loc="upper left", bbox_to_anchor=(1.03, 1.02))
     axes.text(1.05, 0, "\n\n".join(facts), transform=axes.transAxes, va="bottom")
+    return " ".join([*task_warnings(task), f"{', '.join(facts)}.", *sentences])
 
 
 def _measured(measure: Measure) -> str:

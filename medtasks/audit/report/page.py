@@ -9,10 +9,12 @@ import io
 import json
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -92,16 +94,16 @@ def rendered(name: str, **values: Any) -> str:
     from markupsafe import Markup
 
     loader = PackageLoader("medtasks.audit.report", _TEMPLATES)
-    strict: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined}
-    environment = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **strict)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters.update({function.__name__: function for function in _FILTERS})
     script = own_text(f"{name}.js")
     # Only our own script runs, and nothing is loaded.
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     rules = ("default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:")
-    own: dict[str, Any] = {"version": __version__, "script": Markup(script)}
-    own["policy"] = "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
-    return str(environment.get_template(f"{name}.html").render(**own, **values))
+    policy = "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
+    template = environment.get_template(f"{name}.html")
+    return str(template.render(version=__version__, script=Markup(script), policy=policy, **values))
 
 
 def own_text(name: str) -> str:
@@ -242,23 +244,16 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
     prompt. Items of a withheld task have ids, answers, losses and groups only. Answers and groups of ``items`` are in
     the order of the task's ``rules`` and ``columns``.
     """
-    texts = _Numbered()
+    texts: defaultdict[str, int] = defaultdict(count().__next__)  # numbers in the order of first use
     position = {file: number for number, file in enumerate(images.by_file)}
     tasks: list[dict[str, Any]] = []
     items: list[dict[str, Any]] = []
     for number, task in enumerate(report.tasks):
         columns = list(dict.fromkeys(column for item in task.items for column in item.groups))
         items += _items(number, task, columns, texts, position)
-        tasks.append(
-            {
-                "name": task.name,
-                "anchor": wording.anchor(task.name),
-                "withheld": task.withheld,
-                "sample": task.sample_data,
-                "rules": [rule.name for rule in task.rules],
-                "columns": columns,
-            }
-        )
+        facts = {"name": task.name, "anchor": wording.anchor(task.name), "withheld": task.withheld}
+        rules = [rule.name for rule in task.rules]
+        tasks.append({**facts, "sample": task.sample_data, "rules": rules, "columns": columns})
     sizes = [[image.width, image.height, image.remark] for image in images.by_file.values()]
     return {
         "texts": list(texts),
@@ -268,14 +263,6 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
         "tasks": tasks,
         "items": items,
     }
-
-
-class _Numbered(dict[str, int]):
-    """Texts by the order in which they were first asked for."""
-
-    def __missing__(self, text: str) -> int:
-        self[text] = len(self)
-        return self[text]
 
 
 def _items(

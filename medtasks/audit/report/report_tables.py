@@ -52,9 +52,8 @@ def summary_table(report: RunReport) -> Table:
         for rule in task.rules:
             score = rule.scores[0] if rule.scores else None
             share, metric = bool(score and score.share), score.metric if score else NOT_DEFINED
-            better = Cell(
-                metric, code=True, remark="lower is better" if score and score.higher_is_better is False else ""
-            )
+            direction = "lower is better" if score and score.higher_is_better is False else ""
+            better = Cell(metric, code=True, remark=direction)
             best = task.best_baseline(rule) if score else None
             baseline = f"{wording.number(best[1], share)} ({best[0].name})" if best else NOT_DEFINED
             gained = _image_gain(task, rule.name, metric)
@@ -66,21 +65,14 @@ def summary_table(report: RunReport) -> Table:
             rows.append(cells(name, name_cell(rule.name), better, main, invalid_share, baseline, gained, answered))
             if rule.pairs and (counts := wording.decided(rule.pairs)):
                 pairs.append(f"{task.name}, {rule.name}: pairs solved : wrong on both sides {counts}.")
-    return Table(
-        label=label("summary"),
-        caption=f"Main scores: {report.title}.",
-        columns="lllrrrrr",
-        headings=cells("Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions"),
-        rows=rows,
-        warnings=_warnings(report.tasks),
-        notes=(
-            INTERVALS,
-            "Image gain: the score minus that of the same model without the image, where that was run. Of pairs it is "
-            "that of single answers, or of pairs over those with swapped images: set accuracy without images is 0 by "
-            "construction.",
-            *pairs,
-        ),
+    gains = (
+        "Image gain: the score minus that of the same model without the image, where that was run. Of pairs it is "
+        "that of single answers, or of pairs over those with swapped images: set accuracy without images is 0 by "
+        "construction."
     )
+    headings = cells("Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions")
+    caption, notes = f"Main scores: {report.title}.", (INTERVALS, gains, *pairs)
+    return Table(label("summary"), caption, "lllrrrrr", headings, rows, _warnings(report.tasks), notes)
 
 
 def _image_gain(task: TaskReport, rule: str, metric: str) -> str:
@@ -107,7 +99,7 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
     """Return the tests between a run and another one."""
     tasks = {task.name: task for task in report.tasks}
     rows = []
-    for score in [score for score in other.scores if not score.same_as]:
+    for score in (score for score in other.scores if not score.same_as):
         share = score.task in tasks and tasks[score.task].is_share(score.metric, score.first, score.second)
         alike = [
             twin.rule
@@ -116,33 +108,23 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
         ]
         names = map(name_cell, (score.task, ", ".join([score.rule, *alike]), score.metric))
         values = (wording.number(score.first, share), wording.number(score.second, share))
-        test = (
-            wording.difference(score.difference, score.low, score.high, share),
-            score.test,
-            wording.p_value(score.p),
-            wording.p_value(score.p_holm),
-        )
+        difference = wording.difference(score.difference, score.low, score.high, share)
+        test = (difference, score.test, wording.p_value(score.p), wording.p_value(score.p_holm))
         higher = "the other run is higher" if score.difference > 0 else "this run is higher"
         verdict = "no test" if math.isnan(score.p_holm) else higher if score.p_holm < ALPHA else "no difference shown"
         samples = f"{wording.count(score.samples)} ({wording.count(score.units)})"
         rows.append(cells(*names, samples, *values, *test, verdict, wording.points(score.detectable, share)))
-    return Table(
-        label=label("comparison", str(position)),
-        caption=f"{other.name} compared with this run, {report.title}.",
-        columns="lllrrrrlrrlr",
-        headings=cells(
-            *("Task", "Rule", "Metric", "Questions (units)", "This run", "Other run", "Other minus this"),
-            *("Test", "p", "p, Holm", "Finding", "Detectable"),
-        ),
-        rows=rows or [cells("nothing could be compared", *[""] * 11)],
-        warnings=_warnings([task for task in report.tasks if task.name in {score.task for score in other.scores}]),
-        notes=(
-            INTERVALS,
-            "p, Holm: corrected for all tests against other runs.",
-            "Detectable: the smallest true difference found with 80 % power at the level that the correction leaves.",
-            *other.notes,
-        ),
+    headings = cells(
+        *("Task", "Rule", "Metric", "Questions (units)", "This run", "Other run", "Other minus this"),
+        *("Test", "p", "p, Holm", "Finding", "Detectable"),
     )
+    rows = rows or [cells("nothing could be compared", *[""] * 11)]
+    warnings = _warnings([task for task in report.tasks if task.name in {score.task for score in other.scores}])
+    caption = f"{other.name} compared with this run, {report.title}."
+    holm = "p, Holm: corrected for all tests against other runs."
+    smallest = "the smallest true difference found with 80 % power at the level that the correction leaves."
+    notes = (INTERVALS, holm, f"Detectable: {smallest}", *other.notes)
+    return Table(label("comparison", str(position)), caption, "lllrrrrlrrlr", headings, rows, warnings, notes)
 
 
 def facts_table(report: RunReport) -> Table:

@@ -1,4 +1,4 @@
-"""Reading of one recorded task: its questions and replies, and its recorded scores next to those computed again.
+"""Reading of one recorded task: its questions, replies and scores, and every question with its reply and answers.
 
 Scores are computed again from the replies, or from the scores that a run recorded; no model is loaded, no judge asked
 and no file written. A damaged samples file is read as far as possible: a report lists what is missing.
@@ -6,25 +6,33 @@ and no file written. A damaged samples file is read as far as possible: a report
 
 import contextlib
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from medtasks.audit.error_classes import count_kinds, wrong_answers
-from medtasks.audit.report.contents import RuleScores, Score
+from medtasks.audit.error_classes import count_kinds, image_names, own_columns, wrong_answers
+from medtasks.audit.report.contents import Item, RuleScores, Score
 from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores, with_interval
 from medtasks.data.catalogue import Access
-from medtasks.errors import MedTasksError, UnknownName
+from medtasks.data.images.volume_files import is_volume
+from medtasks.data.privacy import hidden_id
+from medtasks.data.samples import Sample
+from medtasks.data.selecting import SELECTABLE, values
+from medtasks.data.variants import BLANK
+from medtasks.errors import MedTasksError, SourceError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
-from medtasks.families.family import FENCED, Reply
+from medtasks.families.family import FENCED, NO_OPTION, ReadAnswer, Reply, without_its_reasoning
 from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import CorpusMetric, Estimate, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.report_metrics import metric_info
+from medtasks.prompts.images import image_path
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
-from medtasks.tasks.documents import access_of_task, is_private_task, task_documents, task_provenance
+from medtasks.tasks.documents import access_of_task, image_settings, is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option
 
@@ -33,9 +41,13 @@ Document = Mapping[str, Any]
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
 NOT_COMPUTED = "It was not computed in the run."
 _UNMATCHED = "Replies cannot be matched to questions"
-_NEEDS = "its metrics need a judge, a labeler or another model"
+_NEEDS = "Scores are not computed here, because its metrics need a judge, a labeler or another model"
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # written by the harness with --predict_only
+_AS_LOGGED = re.compile(rf"[A-Z]|\d{{1,3}}|{NO_OPTION}")
+_MOST_GROUPS = 60  # a column with more values is no grouping one could choose from
+_NO_REPLY = Reply()
+_TEXTS = ("context", "indication", "details", "hint", "question")  # in the order of prompts
 _OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # of records that another version wrote
 
 
@@ -86,11 +98,6 @@ def scores_by_id(
 def without_metrics(rule: str, by_id: Mapping[str, SampleScore]) -> Computed:
     """Count replies by reason, and compute nothing else."""
     return Computed(by_id, RuleScores("", rule, "", (), count_reasons(by_id.values())))
-
-
-def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], columns: Documents) -> Computed:
-    """Aggregate scores by document id, see :func:`~medtasks.audit.scoring.rule_scores`."""
-    return Computed(by_id, rule_scores(task, rule, list(by_id.values()), columns))
 
 
 def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
@@ -212,7 +219,7 @@ def read_task(recorded: TaskRun, task: TaskFile) -> TaskReading:
     if reading.samples.answered:
         _compute(reading)
     if reading.computed and not (task.is_computed or recorded_values(recorded)):
-        reading.missing.append(f"Scores are not computed here, because {_NEEDS}; run: {reading.score_command}")
+        reading.missing.append(f"{_NEEDS}; run: {reading.score_command}")
     return reading
 
 
@@ -229,9 +236,7 @@ def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mappin
             groups = _aggregated(task, computed.report.rule, (), computed.samples).report.groups
             reading.computed[name] = replace(computed, report=replace(computed.report, groups=groups))
     if not task.is_computed:
-        reading.missing.append(
-            f"Scores are not computed here, because {_NEEDS}; use 'medtasks score' on these replies."
-        )
+        reading.missing.append(f"{_NEEDS}; use 'medtasks score' on these replies.")
     return reading
 
 
@@ -240,7 +245,16 @@ def _compute(reading: TaskReading) -> None:
     task = reading.task
     try:
         if reading.withheld or not (reading.samples.replies and _is_read(task)):
-            reading.computed = _from_scores(reading)
+            rules = {name: reading.recorded.rules.get(name, row.extractor or "") for name, row in task.rows.items()}
+            rules = {name: rule + FENCED * task.rows[name].fenced for name, rule in rules.items()}
+            if task.family.extractor is None:  # a judge reads the replies, in the order of the task's rows
+                rules = dict(zip(task.rows, reading.samples.scores, strict=False))
+            for name, rule in rules.items():
+                scores = reading.samples.scores.get(rule, {})
+                if documents := [document for document in reading.answered if document["doc_id"] in scores]:
+                    by_id = {str(document["doc_id"]): scores[document["doc_id"]] for document in documents}
+                    columns = () if reading.withheld else documents
+                    reading.computed[name] = _aggregated(task, rule, columns, by_id)
             if not (reading.withheld or reading.samples.replies):
                 reading.missing.append(
                     f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
@@ -284,24 +298,102 @@ def _read_replies(reading: TaskReading) -> None:
     reading.computed = computed
 
 
-def _from_scores(reading: TaskReading) -> dict[str, Computed]:
-    """Aggregate the scores that the run recorded, its judge's included, by name of the row."""
-    task = reading.task
-    rules = {name: reading.recorded.rules.get(name, row.extractor or "") for name, row in task.rows.items()}
-    rules = {name: rule + FENCED * task.rows[name].fenced for name, rule in rules.items()}
-    if task.family.extractor is None:  # a judge reads the replies, in the order of the task's rows
-        rules = dict(zip(task.rows, reading.samples.scores, strict=False))
-    result = {}
-    for name, rule in rules.items():
-        scores = reading.samples.scores.get(rule, {})
-        if documents := [document for document in reading.answered if document["doc_id"] in scores]:
-            by_id = {str(document["doc_id"]): scores[document["doc_id"]] for document in documents}
-            result[name] = _aggregated(task, rule, () if reading.withheld else documents, by_id)
-    return result
-
-
 def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id: Mapping[str, SampleScore]) -> Computed:
     """Aggregate recorded scores; without documents they are grouped by the columns of the scores."""
     if task.family.scores_suffice:
-        return of_scores(task, rule, by_id, documents or list(by_id.values()))
+        scores = list(by_id.values())
+        return Computed(by_id, rule_scores(task, rule, scores, documents or scores))
     return without_metrics(rule, by_id)
+
+
+def audit_items(reading: TaskReading) -> tuple[Item, ...]:
+    """Return every question answered, in the order of the dataset."""
+    task, answered = reading.task, reading.answered
+    if reading.withheld:
+        return tuple(_withheld_item(reading, document) for document in answered)
+    columns = dict.fromkeys(task.breakdown)
+    for column in SELECTABLE:
+        if 0 < len({value for document in answered for value in values(document, column)}) <= _MOST_GROUPS:
+            columns[column] = None
+    items = []
+    for document in answered:
+        doc_id = str(document["doc_id"])
+        reply = reading.samples.replies.get(doc_id, _NO_REPLY)
+        item = Item(
+            doc_id=doc_id,
+            unit=_unit(document),
+            images=_image_keys(task, document),
+            question="\n\n".join(str(document[name]) for name in _TEXTS if document.get(name)),
+            options=tuple(document.get("options") or ()),
+            prompt=reading.samples.prompts.get(doc_id, ""),
+            key=task.family.target_text(Sample(document)),
+            reply=reply.text or "",
+            losses=reply.losses or (),
+            answers=_answers(reading, document, reply),
+            groups={column: tuple(groups) for column in columns if (groups := values(document, column))},
+            facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
+        )
+        items.append(item)
+    return tuple(items)
+
+
+def image_files(reading: TaskReading) -> dict[str, Path]:
+    """Return the image files of the questions, by the keys of the items; none if withheld, missing or a volume."""
+    files: dict[str, Path] = {}
+    settings = image_settings(reading.task)
+    for document in () if reading.withheld else reading.answered:
+        for key, file in zip(_image_keys(reading.task, document), _files(document), strict=False):
+            if key not in files:
+                with contextlib.suppress(SourceError):  # a relative path without a known base
+                    files[key] = image_path(file, document, settings)
+    return {key: path for key, path in files.items() if path.is_file()}
+
+
+def _withheld_item(reading: TaskReading, document: Document) -> Item:
+    """Return a question without its text: digests, numbers, and letters that were logged."""
+    doc_id = str(document["doc_id"])
+    reply = Reply(losses=reading.samples.replies.get(doc_id, _NO_REPLY).losses)
+    records = [computed.samples[doc_id] for computed in reading.computed.values() if doc_id in computed.samples]
+    logged = {name: record[name] for record in records for name in reading.task.breakdown if record.get(name)}
+    return Item(
+        doc_id=hidden_id("doc", doc_id),
+        unit=hidden_id("pair" if reading.task.family.paired else "doc", _unit(document)),
+        losses=reply.losses or (),
+        answers={name: as_logged(answer) for name, answer in _answers(reading, document, reply).items()},
+        groups={name: (str(value),) for name, value in logged.items()},
+    )
+
+
+def _answers(reading: TaskReading, document: Document, reply: Reply) -> dict[str, ReadAnswer]:
+    doc_id = str(document["doc_id"])
+    answers = {}
+    for name, computed in reading.computed.items():
+        value = reading.values.get(name, {}).get(doc_id, math.nan)
+        # A score that another version wrote may lack something; the question is shown anyway.
+        with contextlib.suppress(KeyError, TypeError):
+            score = computed.samples[doc_id]
+            row = reading.task.rows.get(name)
+            answered = without_its_reasoning(reply) if row is not None and row.reasoned else reply
+            answers[name] = reading.task.family.describe(score, answered, None if math.isnan(value) else value)
+    return answers
+
+
+def as_logged(answer: ReadAnswer) -> ReadAnswer:
+    """Remove an answer's value if it is more than letters and numbers of options."""
+    parts = [] if answer.value is None else answer.value.split(", ")
+    return answer if all(_AS_LOGGED.fullmatch(part) for part in parts) else replace(answer, value="")
+
+
+def _unit(document: Document) -> str:
+    return str(document.get("pair_id") or document.get("rotation_of") or document["doc_id"])
+
+
+def _files(document: Document) -> list[str]:
+    return [file for file in Sample(document).images if not is_volume(Path(file))]
+
+
+def _image_keys(task: TaskFile, document: Document) -> tuple[str, ...]:
+    """Return a key for each image; it reveals no absolute path of this machine."""
+    if task.variant == BLANK:
+        return ()
+    return tuple(hidden_id("image", file) if Path(file).is_absolute() else file for file in _files(document))

@@ -29,7 +29,6 @@ from medtasks.stats.calibration import Calibration, ClassArea, CoveragePoint
 
 _COVERAGE_ROWS = 10
 _GAINS = "p, Holm: corrected for all gains of the report; rules that read the same answers are one test."
-_MEASURES = ("ECE", "Debiased ECE", "Brier", "AUROC", "AURC")
 _DIRECTIONS = {True: "↑ higher is better", False: "↓ lower is better", None: ""}
 
 
@@ -78,20 +77,15 @@ def scores_table(task: TaskReport) -> Table:
             constructed |= {metric} if score and score.by_construction else set()
         rows.append(cells(name, *map(score_cell, scores, remarks)))
     rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules]
-    causes = names_by(
-        (metric, (rule.name, why.rstrip("."))) for rule in task.rules for metric, why in rule.failures.items()
-    )
+    failed = [(metric, rule.name, why) for rule in task.rules for metric, why in rule.failures.items()]
+    causes = names_by((metric, (rule, why.rstrip("."))) for metric, rule, why in failed)
     zeros = (f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed))
     failures = (f"{metrics} under {rule} has no value: {why}." for (rule, why), metrics in causes.items())
     remarks_of_metrics = dict.fromkeys(remark for rule in task.rules for remark in rule.remarks)
-    return Table(
-        label=label(task.name, "scores"),
-        caption="Scores.",
-        columns="l" + "r" * width,
-        headings=cells("Metric", *(name_cell(rule.name) for rule in task.rules), *["no scores"] * (not task.rules)),
-        rows=[cells("questions", *[questions(task)] * width), *rows],
-        notes=(INTERVALS, *zeros, *rules, *failures, *remarks_of_metrics),
-    )
+    headings = cells("Metric", *(name_cell(rule.name) for rule in task.rules), *["no scores"] * (not task.rules))
+    rows.insert(0, cells("questions", *[questions(task)] * width))
+    notes = (INTERVALS, *zeros, *rules, *failures, *remarks_of_metrics)
+    return Table(label(task.name, "scores"), "Scores.", "l" + "r" * width, headings, rows, notes=notes)
 
 
 def baselines_table(task: TaskReport) -> Table:
@@ -111,18 +105,11 @@ def baselines_table(task: TaskReport) -> Table:
         for baseline in task.baselines
         for rule, (metric, result) in baseline.tests.items()
     ]
-    return Table(
-        label=label(task.name, "baselines"),
-        caption="Baselines that see no image.",
-        columns="llr" + "r" * len(task.baselines),
-        headings=cells("Metric", "Rule", "This run", *(baseline.name for baseline in task.baselines)),
-        rows=rows,
-        notes=(
-            INTERVALS,
-            *tests,
-            *(f"{baseline.name}: {baseline.describes}" for baseline in task.baselines if baseline.describes),
-        ),
-    )
+    columns = "llr" + "r" * len(task.baselines)
+    headings = cells("Metric", "Rule", "This run", *(baseline.name for baseline in task.baselines))
+    described = (f"{baseline.name}: {baseline.describes}" for baseline in task.baselines if baseline.describes)
+    notes = (INTERVALS, *tests, *described)
+    return Table(label(task.name, "baselines"), "Baselines that see no image.", columns, headings, rows, notes=notes)
 
 
 def _gain_rows(task: TaskReport, gains: Sequence[Gain]) -> Iterator[tuple[Gain, tuple[Cell, ...]]]:
@@ -144,27 +131,20 @@ def gains_table(task: TaskReport) -> Table:
     """Return the differences of a task from its sanity variants."""
     variants = {gain.variant for gain in task.gains}
     zero = [BY_CONSTRUCTION] if any(gain.by_construction for gain in task.gains) else []
-    return Table(
-        label=label(task.name, "gains"),
-        caption="Score minus that of a sanity variant on the same questions.",
-        columns="lllrrrrrr",
-        headings=cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm"),
-        rows=[(Cell(gain.variant), *row) for gain, row in _gain_rows(task, task.gains)],
-        notes=(INTERVALS, _GAINS, *zero, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants)),
-    )
+    notes = (INTERVALS, _GAINS, *zero, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants))
+    headings = cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm")
+    rows = [(Cell(gain.variant), *row) for gain, row in _gain_rows(task, task.gains)]
+    caption = "Score minus that of a sanity variant on the same questions."
+    return Table(label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=notes)
 
 
 def thinking_table(task: TaskReport) -> Table:
     """Return the differences of a thinking variant from its direct form."""
     thinking = task.thinking
-    return Table(
-        label=label(task.name, "thinking"),
-        caption=f"Thinking against the direct form ({thinking.base if thinking else ''}), on the same questions.",
-        columns="llrrrrrr",
-        headings=cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm"),
-        rows=[row for _, row in _gain_rows(task, thinking.gains if thinking else ())],
-        notes=(INTERVALS, _GAINS),
-    )
+    caption = f"Thinking against the direct form ({thinking.base if thinking else ''}), on the same questions."
+    headings = cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm")
+    rows = [row for _, row in _gain_rows(task, thinking.gains if thinking else ())]
+    return Table(label(task.name, "thinking"), caption, "llrrrrrr", headings, rows, notes=(INTERVALS, _GAINS))
 
 
 def lengths_table(task: TaskReport) -> Table:
@@ -175,14 +155,9 @@ def lengths_table(task: TaskReport) -> Table:
         for part in (thinking.bins if thinking else ())
     ]
     sentences = [f"Reasoning never ended: {scored(thinking.truncated)}.", reply_lengths(thinking)] if thinking else []
-    return Table(
-        label=label(task.name, "lengths"),
-        caption=f"{thinking.bins[0].score.metric} by length of the reply." if thinking and thinking.bins else "",
-        columns="lrr",
-        headings=cells(f"Length, {thinking.unit}" if thinking else "", "Questions", "Score"),
-        rows=rows,
-        notes=(INTERVALS, *sentences),
-    )
+    caption = f"{thinking.bins[0].score.metric} by length of the reply." if thinking and thinking.bins else ""
+    headings = cells(f"Length, {thinking.unit}" if thinking else "", "Questions", "Score")
+    return Table(label(task.name, "lengths"), caption, "lrr", headings, rows, notes=(INTERVALS, *sentences))
 
 
 def repeats_table(repeated: RepeatedTask) -> Table:
@@ -195,26 +170,20 @@ def repeats_table(repeated: RepeatedTask) -> Table:
             mean = estimate(score.mean, score.low, score.high, score.share)
             numbers = (mean, points(score.spread, score.share), *ends)
             rows.append(cells(name_cell(row.name), name_cell(score.metric), *numbers, scored(score.majority)))
-    return Table(
-        label=label(repeated.task, "repeats"),
-        caption=f"{repeated.repeats} repeats with other seeds.",
-        columns="llrrrrr",
-        headings=cells("Rule", "Metric", "Mean of repeats", "Spread", "Lowest", "Highest", "Majority"),
-        rows=rows,
-        notes=(
-            INTERVALS,
-            f"Seeds: {', '.join(map(str, repeated.seeds))}. Interval of the mean: over questions and replies, "
-            f"each question averaged first. Spread: standard deviation over repeats, of replies to the same questions "
-            f"alone. Majority: score of the answer that most repeats gave, without failed replies and replies without "
-            f"an answer; another quantity than the mean.",
-            *repeated.notes,
-            *(
-                f"{row.name}: {row.samples} samples, {row.ties} ties, {row.failed_replies} failed replies, "
-                f"{row.failed_samples} failed samples."
-                for row in repeated.rows
-            ),
-        ),
+    method = (
+        f"Seeds: {', '.join(map(str, repeated.seeds))}. Interval of the mean: over questions and replies, each "
+        f"question averaged first. Spread: standard deviation over repeats, of replies to the same questions alone. "
+        f"Majority: score of the answer that most repeats gave, without failed replies and replies without an answer; "
+        f"another quantity than the mean."
     )
+    counts = (
+        f"{row.name}: {row.samples} samples, {row.ties} ties, {row.failed_replies} failed replies, "
+        f"{row.failed_samples} failed samples."
+        for row in repeated.rows
+    )
+    headings = cells("Rule", "Metric", "Mean of repeats", "Spread", "Lowest", "Highest", "Majority")
+    caption, notes = f"{repeated.repeats} repeats with other seeds.", (INTERVALS, method, *repeated.notes, *counts)
+    return Table(label(repeated.task, "repeats"), caption, "llrrrrr", headings, rows, notes=notes)
 
 
 def published_table(task: TaskReport) -> Table:
@@ -231,15 +200,9 @@ def published_table(task: TaskReport) -> Table:
         printed = (_as_printed(task, by_model.get((model, source, metric)), remarks) for metric in metrics)
         theirs.append(cells(f"{model} (this model)" if same else model, *printed))
     sources = "; ".join(dict.fromkeys(result.source for result in task.published))
-    return Table(
-        label=label(task.name, "published"),
-        caption=f"Published results ({sources}) and this run.",
-        columns="l" + "r" * len(metrics),
-        headings=cells("Model", *map(name_cell, metrics)),
-        rows=[*ours, *theirs] if metrics else [],
-        notes=tuple(remarks),
-        split=len(ours),
-    )
+    caption, columns = f"Published results ({sources}) and this run.", "l" + "r" * len(metrics)
+    headings, rows = cells("Model", *map(name_cell, metrics)), [*ours, *theirs] if metrics else []
+    return Table(label(task.name, "published"), caption, columns, headings, rows, notes=tuple(remarks), split=len(ours))
 
 
 def _as_printed(task: TaskReport, score: PublishedScore | None, remarks: Sequence[str]) -> Cell:
@@ -271,15 +234,11 @@ def pairs_table(task: TaskReport) -> Table:
     if any(solved):
         meaning = "Pairs with one image right say nothing of this; guessing gives 50% with two options."
         rows.append(cells(Cell("Solved : both wrong, share solved", remark=meaning), *solved))
+    rows = [*rows, cells("All complete pairs", *map(count, totals))] if outcomes else []
     cut = max((pairs.incomplete for pairs in outcomes.values()), default=0)
-    return Table(
-        label=label(task.name, "pairs"),
-        caption="Outcomes of pairs.",
-        columns="l" + "r" * len(outcomes),
-        headings=cells("Outcome", *map(name_cell, outcomes)),
-        rows=[*rows, cells("All complete pairs", *map(count, totals))] if outcomes else [],
-        notes=(f"Of {count(cut)} more pairs only one image was asked; they are in no score of pairs.",) if cut else (),
-    )
+    notes = (f"Of {count(cut)} more pairs only one image was asked; they are in no score of pairs.",) if cut else ()
+    columns, headings = "l" + "r" * len(outcomes), cells("Outcome", *map(name_cell, outcomes))
+    return Table(label(task.name, "pairs"), "Outcomes of pairs.", columns, headings, rows, notes=notes)
 
 
 def calibration_table(task: TaskReport) -> Table:
@@ -293,22 +252,15 @@ def calibration_table(task: TaskReport) -> Table:
         accuracy = estimate(calibration.accuracy.value, calibration.accuracy.low, calibration.accuracy.high, True)
         measures = (accuracy, number(calibration.confidence), ece, number(calibration.debiased_ece, False), *others)
         rows.append(cells(name_cell(name), count(calibration.samples), *measures))
-    return Table(
-        label=label(task.name, "calibration"),
-        caption="Calibration of the likelihoods.",
-        columns="lrrrrrrrr",
-        headings=cells("Rule", "Questions", "Accuracy", "Confidence", *_MEASURES),
-        rows=rows,
-        notes=(
-            INTERVALS,
-            *dict.fromkeys(calibration.note for calibration in task.calibration.values()),
-            *dict.fromkeys(
-                f"Left out, as they had no likelihoods that could be read: {counted(calibration.left_out, 'question')}."
-                for calibration in task.calibration.values()
-                if calibration.left_out
-            ),
-        ),
+    methods = dict.fromkeys(calibration.note for calibration in task.calibration.values())
+    left_out = dict.fromkeys(
+        f"Left out, as they had no likelihoods that could be read: {counted(calibration.left_out, 'question')}."
+        for calibration in task.calibration.values()
+        if calibration.left_out
     )
+    headings = cells("Rule", "Questions", "Accuracy", "Confidence", "ECE", "Debiased ECE", "Brier", "AUROC", "AURC")
+    caption, notes = "Calibration of the likelihoods.", (INTERVALS, *methods, *left_out)
+    return Table(label(task.name, "calibration"), caption, "lrrrrrrrr", headings, rows, notes=notes)
 
 
 def coverage_rows(calibration: Calibration) -> list[CoveragePoint]:
@@ -323,17 +275,13 @@ def coverage_rows(calibration: Calibration) -> list[CoveragePoint]:
 
 def class_table(name: str, classes: Sequence[ClassArea]) -> Table:
     """Return the AUROC of each class from the likelihoods of a task, which are the same under all rules."""
-    return Table(
-        label=label(name, "classes"),
-        caption="AUROC of each class against all others, from the likelihoods.",
-        columns="lrr",
-        headings=cells("Class", "Questions", "Likelihood AUROC"),
-        rows=[
-            cells(area.name, count(area.samples), estimate(area.auroc.value, area.auroc.low, area.auroc.high, False))
-            for area in classes
-        ],
-        notes=(INTERVALS,),
-    )
+    rows = [
+        cells(area.name, count(area.samples), estimate(area.auroc.value, area.auroc.low, area.auroc.high, False))
+        for area in classes
+    ]
+    caption = "AUROC of each class against all others, from the likelihoods."
+    headings = cells("Class", "Questions", "Likelihood AUROC")
+    return Table(label(name, "classes"), caption, "lrr", headings, rows, notes=(INTERVALS,))
 
 
 def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
@@ -358,11 +306,6 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
         if small:
             names = ", ".join(small)
             notes.append(f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {names}.")
-        yield Table(
-            label=label(task.name, column, metric),
-            caption=f"{metric} by {column}.",
-            columns="lr" + "r" * len(rules),
-            headings=cells(column, "Questions", *(name_cell(rule.name) for rule in rules)),
-            rows=rows,
-            notes=tuple(notes),
-        )
+        caption, columns = f"{metric} by {column}.", "lr" + "r" * len(rules)
+        headings = cells(column, "Questions", *(name_cell(rule.name) for rule in rules))
+        yield Table(label(task.name, column, metric), caption, columns, headings, rows, notes=tuple(notes))

@@ -30,7 +30,7 @@ TASK = TaskReport(
 REPORT = RunReport("t", "m", "now", "", {"a": "b"}, (TASK,), {"u": "why"}, notes=("one",))
 
 
-def test_everything_is_json_and_paths_are_not_in_it() -> None:
+def test_everything_is_json_and_paths_are_not_in_it():
     found = report_as_dict(REPORT)
     written = json.dumps(found, allow_nan=False)
     assert json.loads(written) == found

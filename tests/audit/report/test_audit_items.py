@@ -2,20 +2,19 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
-from medtasks.audit.report.audit_items import as_logged
 from medtasks.audit.report.collecting import collect_replies, collect_run
-from medtasks.audit.report.contents import Item, TaskReport, report_as_dict
+from medtasks.audit.report.contents import report_as_dict
+from medtasks.audit.report.task_reading import as_logged
 from medtasks.data.document_store import load_documents
 from medtasks.data.privacy import hidden_id
-from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION, Columns
+from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION
 from medtasks.families.family import NO_OPTION, ReadAnswer, Reply
 from medtasks.runs.run import read_run
 from medtasks.tasks.documents import task_documents
@@ -29,24 +28,24 @@ CANARY = "zyzzyva"
 CLASSES = "multimedeval_mimic_cxr_classification"
 
 
-def task_of(folder: Path, task_name: str, replies: Mapping[str, Reply]) -> TaskReport:
+def task_of(folder, task_name, replies):
     write_run(folder, {task_name: replies})
     (task,) = collect_run(read_run(folder)).tasks
     return task
 
 
-def items_of(folder: Path, task_name: str, say: Callable[[dict[str, Any]], str]) -> dict[str, Item]:
+def items_of(folder, task_name, say):
     documents = task_documents(task_file(task_name))
     task = task_of(folder, task_name, texts({one["doc_id"]: say(one) for one in documents}))
     return {item.doc_id: item for item in task.items}
 
 
 @pytest.fixture
-def multimedeval(multimedeval_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def multimedeval(multimedeval_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
 
 
-def test_a_pair(sample: Path, tmp_path: Path) -> None:
+def test_a_pair(sample, tmp_path):
     documents = load_documents("mediconfusion")
     items = items_of(tmp_path, "mediconfusion", lambda one: "A")
     first = items[documents[0]["doc_id"]]
@@ -65,7 +64,7 @@ def test_a_pair(sample: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("multimedeval")
-def test_classes_have_letters(tmp_path: Path) -> None:
+def test_classes_have_letters(tmp_path):
     items = items_of(tmp_path, "multimedeval_octmnist", lambda one: one["options"][1])
     for one in load_documents("multimedeval_octmnist"):
         item = items[one["doc_id"]]
@@ -87,7 +86,7 @@ def test_classes_have_letters(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("multimedeval")
-def test_findings_have_the_share_of_right_decisions(tmp_path: Path) -> None:
+def test_findings_have_the_share_of_right_decisions(tmp_path):
     documents = load_documents("multimedeval_chestxray14")
     items = items_of(tmp_path, "multimedeval_chestxray14", lambda one: f"There is {one['options'][0].lower()}.")
     keys = set()
@@ -104,7 +103,7 @@ def test_findings_have_the_share_of_right_decisions(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("multimedeval")
-def test_open_questions_are_right_or_wrong_where_they_ask_yes_or_no(tmp_path: Path) -> None:
+def test_open_questions_are_right_or_wrong_where_they_ask_yes_or_no(tmp_path):
     documents = load_documents("multimedeval_vqa_rad")
     items = items_of(tmp_path, "multimedeval_vqa_rad", lambda one: f"  {one['answer']}\n")
     closed = [one for one in documents if one["answer"].lower() in ("yes", "no")]
@@ -118,7 +117,7 @@ def test_open_questions_are_right_or_wrong_where_they_ask_yes_or_no(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("multimedeval")
-def test_a_volume_is_no_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_volume_is_no_picture(tmp_path, monkeypatch):
     documents = load_documents("multimedeval_ct_rate_report")
     assert documents[0]["image_files"]
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", "multimedeval_ct_rate_report")
@@ -127,7 +126,7 @@ def test_a_volume_is_no_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (task.items[0].images, task.pictures) == ((), {})
 
 
-def test_rotated_options_have_the_letters_that_the_model_was_shown(sample: Path, tmp_path: Path) -> None:
+def test_rotated_options_have_the_letters_that_the_model_was_shown(sample, tmp_path):
     documents = {one["doc_id"]: one for one in task_documents(task_file("mediconfusion_rotated"))}
     items = items_of(tmp_path, "mediconfusion_rotated", lambda one: "B" if one["rotation"] else one["answer"])
     assert len(items) == 64
@@ -143,7 +142,7 @@ def test_rotated_options_have_the_letters_that_the_model_was_shown(sample: Path,
 # Datasets of one's own, with a task file each
 
 
-def test_several_right_options(tmp_path: Path) -> None:
+def test_several_right_options(tmp_path):
     rows = [{"question": "Which?", "options": ["one", "two", "three"], "answers": ["A", "C"], "department": "Eyes"}]
     publish_own("own_lists", MULTI_ANSWER, rows * 2)
     write_task("own_lists", "multi_answer", {"robust": "listed_options"})
@@ -155,7 +154,7 @@ def test_several_right_options(tmp_path: Path) -> None:
     assert items["d0"].groups == {"department": ("Eyes",)}
 
 
-def test_columns_with_too_many_values_are_no_groups(tmp_path: Path) -> None:
+def test_columns_with_too_many_values_are_no_groups(tmp_path):
     same = {"question": "?", "options": ["a", "b"], "answer": "A"}
     rows = [{**same, "subject": f"subject {n % 7}", "context": str(n)} for n in range(70)]
     publish_own("own_few", CHOICE, rows)
@@ -166,7 +165,7 @@ def test_columns_with_too_many_values_are_no_groups(tmp_path: Path) -> None:
     assert items_of(tmp_path / "many", "own_many", lambda _: "A")["d3"].groups == {}
 
 
-def test_a_picture_with_an_absolute_path_is_found_and_its_path_is_not_told(tmp_path: Path) -> None:
+def test_a_picture_with_an_absolute_path_is_found_and_its_path_is_not_told(tmp_path):
     picture = tmp_path / "elsewhere" / "scan.png"
     picture.parent.mkdir()
     Image.new("L", (4, 4)).save(picture)
@@ -182,7 +181,7 @@ def test_a_picture_with_an_absolute_path_is_found_and_its_path_is_not_told(tmp_p
     assert task.pictures == {}
 
 
-def test_groups_of_the_task_have_accuracy_with_its_own_units(tmp_path: Path) -> None:
+def test_groups_of_the_task_have_accuracy_with_its_own_units(tmp_path):
     same = {"options": ["a", "b"], "answer": "A"}
     rows = [{**same, "question": f"{n}?", "subject": "yx"[n < 6], "image_id": f"i{n // 2}"} for n in range(20)]
     publish_own("own_groups", CHOICE, rows)
@@ -198,7 +197,7 @@ def test_groups_of_the_task_have_accuracy_with_its_own_units(tmp_path: Path) -> 
     assert kinds == {"perception or knowledge, for a human to tell": sum(n >= 6 and n % 3 == 0 for n in range(20))}
 
 
-def test_a_score_of_few_questions_has_the_interval_of_few_questions(tmp_path: Path) -> None:
+def test_a_score_of_few_questions_has_the_interval_of_few_questions(tmp_path):
     rows = [{"question": f"{n}?", "answer": "yes" if n < 3 else f"word{n}", "image_id": f"i{n}"} for n in range(60)]
     publish_own("own_open", OPEN_QUESTION, rows)
     write_task("own_open", "open_questions", {"robust": "robust_vqa"})
@@ -208,7 +207,7 @@ def test_a_score_of_few_questions_has_the_interval_of_few_questions(tmp_path: Pa
     assert low["open_accuracy"] > 0.9
 
 
-def test_answers_that_a_judge_called_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_that_a_judge_called_right(tmp_path, monkeypatch):
     rows = [{"question": f"{n}?", "answer": "a mass", "image_id": f"i{n}"} for n in range(4)]
     publish_own("own_judged", OPEN_QUESTION, rows)
     write_task("own_judged", "knowledge_hallucination", {"strict": "medheval_open_strict"})
@@ -238,7 +237,7 @@ def test_answers_that_a_judge_called_right(tmp_path: Path, monkeypatch: pytest.M
 # Nothing of a credentialed record
 
 
-def strings(value: Any) -> Iterator[str]:
+def strings(value):
     if is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield from strings(getattr(value, field.name))
@@ -252,7 +251,7 @@ def strings(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def planted(columns: Columns, row: int) -> dict[str, Any]:
+def planted(columns, row):
     made = {name: f"{CANARY} {name} {row}" for name, kind in columns.items() if kind == "string" and name != "dataset"}
     options = [f"{CANARY} effusion {row // 9}", f"{CANARY} no effusion {row // 9}"]
     key: dict[str, Any] = {"options": options} if "options" in columns else {}
@@ -277,9 +276,7 @@ FAMILIES = {
     ("name", "logged_in_clear"),
     [("secret_choice", True), ("secret_open", False), ("secret_class", True), ("secret_labels", False)],
 )
-def test_no_word_of_a_credentialed_record(
-    name: str, logged_in_clear: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_word_of_a_credentialed_record(name, logged_in_clear, tmp_path, monkeypatch):
     columns, hook, rule = FAMILIES[name]
     publish_own(name, columns, [planted(columns, row) for row in range(8)], "credentialed")
     write_task(name, hook, {"robust": rule}, breakdown=["subject"])
@@ -315,7 +312,7 @@ def test_no_word_of_a_credentialed_record(
     assert again.tasks[0].withheld
 
 
-def test_the_user_may_ask_for_text_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_may_ask_for_text_by_name(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", "secret_choice")
     publish_own("secret_choice", CHOICE, [planted(CHOICE, row) for row in range(4)], "credentialed")
     write_task("secret_choice", "choice", {"robust": "robust_choice"})
@@ -340,7 +337,7 @@ def test_the_user_may_ask_for_text_by_name(tmp_path: Path, monkeypatch: pytest.M
 # One answer
 
 
-def test_only_letters_and_numbers_of_options_are_logged_anyway() -> None:
+def test_only_letters_and_numbers_of_options_are_logged_anyway():
     for value in (None, "A", "A, C", "12", "none"):
         assert as_logged(ReadAnswer(value, "ok", right=True)).value == value
     for value in ("pneumonia", "AB", "A, mass", "2019-03-01", ""):
@@ -361,5 +358,5 @@ def test_only_letters_and_numbers_of_options_are_logged_anyway() -> None:
         (CLASSES, {"target": [1, 0], "value": [1, 1]}, ("A, B", "ok", None, 0.5)),
     ],
 )
-def test_what_is_right_or_wrong(task: str, score: dict[str, Any], expected: tuple[Any, ...]) -> None:
+def test_what_is_right_or_wrong(task, score, expected):
     assert task_file(task).family.describe({"reason": "ok", **score}, Reply(), None) == ReadAnswer(*expected)

@@ -1,18 +1,14 @@
 import json
 import math
 import random
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from medtasks.audit.report.collecting import collect_replies, collect_run
-from medtasks.audit.report.contents import RuleScores, RunReport, TaskReport, report_as_dict
+from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.report_tables import summary_table
-from medtasks.audit.report.task_reading import of_scores
-from medtasks.audit.run_values import main_metrics
-from medtasks.audit.scoring import PAIR_METRICS, score_replies, with_interval
+from medtasks.audit.scoring import PAIR_METRICS, rule_scores, score_replies, with_interval
 from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
 from medtasks.data.schema import OPEN_QUESTION, REPORT
@@ -34,49 +30,47 @@ WAYS = ("A", "B", "The answer is (B)", "I cannot tell", "", "both A and B")
 
 
 @pytest.fixture(autouse=True)
-def _sample_and_no_judge(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _sample_and_no_judge(sample, monkeypatch):
     monkeypatch.setattr("medtasks.judges.judge_client._judge", lambda *_: pytest.fail("a judge was asked"))
 
 
-def paired_scores(
-    records: Mapping[tuple[Any, int], tuple[str, str, str]], categories: Callable[[Any], list[str]] = lambda _: []
-) -> RuleScores:
+def paired_scores(records, categories=lambda _: []):
     """Return what follows from image, target and value by pair and position."""
     by_id = {}
     for (pair, position), record in records.items():
         score = dict(zip(("image_id", "target", "value"), record, strict=True))
         own = {"pair_id": str(pair), "position": position, "reason": "ok", "categories": categories(pair)}
         by_id[f"{pair}/{position}"] = {**own, **score}
-    return of_scores(task_file("mediconfusion"), "rule v1", by_id, list(by_id.values())).report
+    return rule_scores(task_file("mediconfusion"), "rule v1", list(by_id.values()), list(by_id.values()))
 
 
-def made_up(dataset: str, seed: int = 1) -> dict[str, Reply]:
+def made_up(dataset, seed=1):
     """Return replies of a model that answers in many ways, mostly by letters."""
     draw = random.Random(seed)
     return texts({one["doc_id"]: draw.choice(WAYS) for one in load_documents(dataset)})
 
 
-def collected(folder: Path, **replies: Mapping[str, Reply]) -> RunReport:
+def collected(folder, **replies):
     write_run(folder, replies)
     return collect_run(read_run(folder))
 
 
-def only(report: RunReport) -> TaskReport:
+def only(report):
     (task,) = report.tasks
     return task
 
 
-def by_metric(rule: RuleScores) -> dict[str, float]:
+def by_metric(rule):
     return {one.metric: one.value for one in rule.scores}
 
 
-def edit_row(results: Path, task: str, **changes: Any) -> None:
+def edit_row(results, task, **changes):
     content = json.loads(results.read_text())
     content["results"][task] |= {key.replace("__", ","): value for key, value in changes.items()}
     results.write_text(json.dumps(content))
 
 
-def test_scores_of_pairs_are_those_of_medtasks_score(tmp_path: Path) -> None:
+def test_scores_of_pairs_are_those_of_medtasks_score(tmp_path):
     replies = made_up("mediconfusion")
     report = collected(tmp_path, mediconfusion=replies)
     task = only(report)
@@ -107,7 +101,7 @@ def test_scores_of_pairs_are_those_of_medtasks_score(tmp_path: Path) -> None:
     json.dumps(report_as_dict(report), allow_nan=False)
 
 
-def test_outcomes_and_areas_of_pairs(tmp_path: Path) -> None:
+def test_outcomes_and_areas_of_pairs(tmp_path):
     documents = load_documents("mediconfusion")
     pairs = list(dict.fromkeys(one["pair_id"] for one in documents))
     keys = {one["doc_id"]: one["answer"] for one in documents}
@@ -143,7 +137,7 @@ def test_outcomes_and_areas_of_pairs(tmp_path: Path) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path: Path) -> None:
+def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path):
     draw = random.Random(3)
     places = [(pair, position) for pair in range(25) for position in (1, 2)]
     records = {place: (f"i{draw.randrange(30)}", "AB"[place[1] - 1], draw.choice("AB")) for place in places}
@@ -163,7 +157,7 @@ def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path: Pat
     assert (outcomes.both_right, dict(outcomes.same), outcomes.swapped) == (1, {"B": 1}, 0)
 
 
-def test_a_score_that_the_replies_do_not_give_is_shown_as_recorded_and_said(tmp_path: Path) -> None:
+def test_a_score_that_the_replies_do_not_give_is_shown_as_recorded_and_said(tmp_path):
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
     honest = by_metric(only(collect_run(read_run(tmp_path))).rules[0])["individual_accuracy"]
     edit_row(results, "mediconfusion", individual_accuracy__reference=honest + 1e-6)
@@ -177,7 +171,7 @@ def test_a_score_that_the_replies_do_not_give_is_shown_as_recorded_and_said(tmp_
     assert collect_run(read_run(tmp_path)).notes == ()
 
 
-def test_a_run_without_samples(tmp_path: Path) -> None:
+def test_a_run_without_samples(tmp_path):
     write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
     task = only(collect_run(read_run(tmp_path)))
     assert "--log_samples" in task.missing[0]
@@ -189,7 +183,7 @@ def test_a_run_without_samples(tmp_path: Path) -> None:
     assert (task.answered, len(task.baselines)) == (32, 4)
 
 
-def test_a_limited_run(tmp_path: Path) -> None:
+def test_a_limited_run(tmp_path):
     first = dict(list(made_up("mediconfusion").items())[:7])
     write_run(tmp_path / "logged", {"mediconfusion": first}, limit=7)
     write_run(tmp_path / "unlogged", {"mediconfusion": first}, limit=7, log_samples=False)
@@ -209,9 +203,7 @@ def test_a_limited_run(tmp_path: Path) -> None:
         assert always.scores["reference"]["individual_accuracy"] == asked.count("A") / len(asked)
 
 
-def test_reports_that_were_only_collected_say_how_to_score_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_that_were_only_collected_say_how_to_score_them(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     rows = [{"report": "A mass.", "indication": "cough"} for _ in range(3)]
     publish_own("own_reports", REPORT, rows)
@@ -229,7 +221,7 @@ def test_reports_that_were_only_collected_say_how_to_score_them(
     assert task.items[0].question == "cough"
 
 
-def test_torn_lines_are_counted_and_the_recorded_scores_stand(tmp_path: Path) -> None:
+def test_torn_lines_are_counted_and_the_recorded_scores_stand(tmp_path):
     write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
     whole = only(collect_run(read_run(tmp_path)))
     samples = tmp_path / f"{STAMP}_samples_mediconfusion.jsonl"
@@ -251,7 +243,7 @@ def test_torn_lines_are_counted_and_the_recorded_scores_stand(tmp_path: Path) ->
     assert (task.items, bool(task.rules)) == ((), True)
 
 
-def test_data_that_are_other_or_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_are_other_or_gone(tmp_path, monkeypatch):
     results = write_run(tmp_path / "run", {"mediconfusion": made_up("mediconfusion")})
     recorded = by_metric(only(collect_run(read_run(tmp_path / "run"))).rules[1])
     content = json.loads(results.read_text())
@@ -269,7 +261,7 @@ def test_data_that_are_other_or_gone(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert task.sample_data
 
 
-def test_samples_that_no_results_file_names(tmp_path: Path) -> None:
+def test_samples_that_no_results_file_names(tmp_path):
     replies = made_up("mediconfusion")
     results = write_run(tmp_path, {"mediconfusion": replies})
     whole = only(collect_run(read_run(tmp_path)))
@@ -289,7 +281,7 @@ def test_samples_that_no_results_file_names(tmp_path: Path) -> None:
     assert [by_metric(rule) for rule in task.rules] == [by_metric(rule) for rule in whole.rules]
 
 
-def test_tasks_of_others_and_groups(tmp_path: Path) -> None:
+def test_tasks_of_others_and_groups(tmp_path):
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
     content = json.loads(results.read_text())
     content["results"]["mme"] = {"alias": "mme", "score,none": 1400.0, "score_stderr,none": 12.5, "words,none": "many"}
@@ -314,7 +306,7 @@ def test_tasks_of_others_and_groups(tmp_path: Path) -> None:
     assert (tasks["mediconfusion_all"].documents, tasks["mediconfusion_all"].answered) == (32, 32)
 
 
-def test_likelihoods_have_calibration_and_losses(tmp_path: Path) -> None:
+def test_likelihoods_have_calibration_and_losses(tmp_path):
     draw = random.Random(5)
     documents = load_documents("mediconfusion")
     replies = {one["doc_id"]: Reply(losses=(draw.random(), draw.random())) for one in documents}
@@ -327,7 +319,7 @@ def test_likelihoods_have_calibration_and_losses(tmp_path: Path) -> None:
     json.dumps(report_as_dict(report), allow_nan=False)
 
 
-def test_gains_over_the_variants_of_the_same_run(tmp_path: Path) -> None:
+def test_gains_over_the_variants_of_the_same_run(tmp_path):
     documents = load_documents("mediconfusion")
     right = texts({one["doc_id"]: one["answer"] for one in documents})
     always = texts({one["doc_id"]: "A" for one in documents})
@@ -368,7 +360,7 @@ def test_gains_over_the_variants_of_the_same_run(tmp_path: Path) -> None:
     assert tasks["mediconfusion_swapped"].items[0].images != tasks["mediconfusion"].items[0].images
 
 
-def test_gains_without_samples_are_the_differences_of_the_recorded_scores(tmp_path: Path) -> None:
+def test_gains_without_samples_are_the_differences_of_the_recorded_scores(tmp_path):
     replies = {"mediconfusion": made_up("mediconfusion"), "mediconfusion_blind": made_up("mediconfusion", 2)}
     write_run(tmp_path, replies, log_samples=False)
     base, blind = collect_run(read_run(tmp_path)).tasks
@@ -383,9 +375,7 @@ def test_gains_without_samples_are_the_differences_of_the_recorded_scores(tmp_pa
     assert collect_run(read_run(tmp_path / "a")).tasks[0].gains == ()  # of another size
 
 
-def test_scores_of_other_families_are_those_of_medtasks_score(
-    multimedeval_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_of_other_families_are_those_of_medtasks_score(multimedeval_home, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
     tasks = [f"multimedeval_{name}" for name in ("medqa", "path_vqa", "octmnist", "chestxray14", "octmnist_blank")]
     replies = {name: made_up(str(task_file(name).dataset), number) for number, name in enumerate(tasks)}
@@ -406,9 +396,7 @@ def test_scores_of_other_families_are_those_of_medtasks_score(
     json.dumps(report_as_dict(report), allow_nan=False)
 
 
-def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
-    multimedeval_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_have_the_recorded_scores_and_no_model_is_loaded(multimedeval_home, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", "multimedeval_mimic_cxr_report")
     task_name = "multimedeval_mimic_cxr_report"
@@ -446,7 +434,7 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
     assert first.answers["reference"].score == 0.0
 
 
-def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path: Path) -> None:
+def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path):
     documents = load_documents("mediconfusion")
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
     content = json.loads(results.read_text())
@@ -475,9 +463,7 @@ def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path: Path) -> No
 
 
 @each_row("access, named", [("public", True), ("credentialed", False)])
-def test_a_row_says_where_the_published_code_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, access: str, named: bool
-) -> None:
+def test_a_row_says_where_the_published_code_stops(tmp_path, monkeypatch, access, named):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     rows = [{"question": "Is it?", "answer": answer} for answer in ("yes", "a mass")]
     name = f"own_{access}"
@@ -492,7 +478,7 @@ def test_a_row_says_where_the_published_code_stops(
     assert sound.failures == {}
 
 
-def test_recorded_replies_without_a_run(tmp_path: Path) -> None:
+def test_recorded_replies_without_a_run(tmp_path):
     replies = made_up("mediconfusion")
     file = tmp_path / "replies.jsonl"
     lines = [json.dumps({"doc_id": doc_id, "reply": reply.text}) for doc_id, reply in replies.items()]
@@ -518,31 +504,7 @@ def test_recorded_replies_without_a_run(tmp_path: Path) -> None:
     assert all(item.answers["reference"].right for item in task.items)
 
 
-def test_gains_of_classes_are_paired_by_right_answers(
-    multimedeval_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-    documents = load_documents("multimedeval_octmnist")
-    right = texts({one["doc_id"]: one["options"][one["label"]] for one in documents})
-    wrong = texts({one["doc_id"]: one["options"][one["label"] - 1] for one in documents})
-    report = collected(tmp_path, multimedeval_octmnist=right, multimedeval_octmnist_blank=wrong)
-    gains = {gain.rule: gain for gain in report.tasks[0].gains}
-    assert set(gains) == {"reference", "reference_head", "robust"}
-    robust = gains["robust"]
-    assert (robust.variant, robust.metric, robust.samples) == ("blank", "right_answers", len(documents))
-    assert (robust.score, robust.variant_score, robust.difference) == (1.0, 0.0, 1.0)
-
-
-def test_main_metrics_say_how_good_the_answers_are_as_a_whole() -> None:
-    def of(name: str) -> list[str]:
-        return [metric.name for metric in main_metrics(task_file(name))]
-
-    assert of("multimedeval_vqa_rad") == ["closed_accuracy", "open_recall"]
-    assert of("multimedeval_medqa") == ["accuracy"]
-    assert of("multimedeval_mimic_cxr_report") == ["bleu_1"]
-
-
-def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path: Path) -> None:
+def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path):
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
     content = json.loads(results.read_text())
     for name, value in (("mediconfusion_ff", 0.75), ("mediconfusion_ff_blind", 0.5)):
@@ -569,14 +531,14 @@ def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path: Path) 
         (Scale.RAW, 0.5, False),
     ],
 )
-def test_the_scale_of_a_metric_decides_what_is_a_share(scale: Scale, value: float, share: bool) -> None:
+def test_the_scale_of_a_metric_decides_what_is_a_share(scale, value, share):
     assert with_interval(Declaration("bleu", scale=scale), Estimate(value)).share is share
     beyond = with_interval(undeclared("accuracy", higher_is_better=False), Estimate(0.1, 0.2))
     assert beyond.low < 0 < beyond.high  # no share, so that it may
     assert not beyond.higher_is_better
 
 
-def test_what_asks_a_judge_or_a_model_is_not_computed() -> None:
+def test_what_asks_a_judge_or_a_model_is_not_computed():
     computed = {name for name, task in task_files().items() if task.has_family and task.is_computed}
     assert {"mediconfusion", "mediconfusion_gd", "gmai_mmbench_val", "multimedeval_chestxray14"} <= computed
     others = {"mediconfusion_ff", "mediconfusion_all", "gmai_mmbench_val_judged", "medheval_knowledge_open"}

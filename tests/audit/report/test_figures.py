@@ -1,7 +1,6 @@
 import re
 import warnings
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from dataclasses import replace
 
 import matplotlib
@@ -15,11 +14,10 @@ from medtasks.audit.report.figures import (
     coverage_figure,
     figures,
     gain_figure,
-    group_figures,
+    group_figure,
     pair_figure,
     reliability_figure,
     summary_figure,
-    write_figures,
 )
 from medtasks.errors import MedTasksError
 
@@ -47,17 +45,17 @@ SIZED = re.compile(r"(.*) \(n = ([\d,]+)\)", re.DOTALL)
 
 
 @pytest.fixture
-def style() -> Iterator[None]:
+def style():
     with matplotlib.rc_context(RC_PARAMS):
         yield
 
 
 @pytest.fixture(scope="module")
-def drawn() -> dict[str, str]:
+def drawn():
     return figures(REPORT)
 
 
-def texts(svg: str) -> list[str]:
+def texts(svg):
     return ["".join(element.itertext()) for element in ET.fromstring(svg).iter(f"{SVG}text")]
 
 
@@ -99,9 +97,11 @@ def test_figures_do_not_share_ids_and_refer_to_their_own(drawn):
 def test_the_same_report_gives_the_same_figures(drawn, tmp_path):
     before = dict(matplotlib.rcParams)
     report = replace(REPORT, tasks=(TASKS["mediconfusion_gd"],))
-    first, second = write_figures(report, tmp_path / "a"), write_figures(report, tmp_path / "b")
+    elements = [figures(report, tmp_path / folder) for folder in ("a", "b")]
+    first, second = ({file.name: file.read_bytes() for file in (tmp_path / folder).iterdir()} for folder in ("a", "b"))
+    assert elements[0] == elements[1] == figures(report)
+    assert first == second
     assert len(first) == 2 * 5
-    assert {file.name: file.read_bytes() for file in first} == {file.name: file.read_bytes() for file in second}
     key = "mediconfusion_gd/reliability/reference"
     assert (tmp_path / "a" / "mediconfusion_gd.reliability.reference.svg").read_text() == drawn[key]
     assert dict(matplotlib.rcParams) == before
@@ -109,21 +109,26 @@ def test_the_same_report_gives_the_same_figures(drawn, tmp_path):
 
 def test_files_are_called_after_keys(tmp_path):
     task = replace(TASKS["mediconfusion"], name="a task/../b")
-    files = write_figures(replace(REPORT, tasks=(task,)), tmp_path / "new" / "folder")
-    named = "a-20-task.-2e--2e-.b.groups.categories"
-    assert [file.name for file in files[:4]] == ["summary.svg", "summary.png", f"{named}.svg", f"{named}.png"]
-    assert all(file.parent == tmp_path / "new" / "folder" and file.stat().st_size for file in files)
-    with Image.open(files[1]) as picture:
+    figures(replace(REPORT, tasks=(task,)), tmp_path / "new" / "folder")
+    files = sorted((tmp_path / "new" / "folder").iterdir(), key=lambda file: (file.stem != "summary", file.name))
+    named = [f"a-20-task.-2e--2e-.b.{figure}" for figure in ("gains", "groups.categories", "pairs")]
+    assert [file.name for file in files] == [
+        "summary.png",
+        "summary.svg",
+        *(f"{name}.{form}" for name in named for form in ("png", "svg")),
+    ]
+    assert all(file.stat().st_size for file in files)
+    with Image.open(files[0]) as picture:
         assert picture.width == 1400
         assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.1)
     (tmp_path / "file").write_text("")
     with pytest.raises(MedTasksError, match=r"cannot write figures into .*file"):
-        write_figures(REPORT, tmp_path / "file")
+        figures(REPORT, tmp_path / "file")
 
 
 def test_points_are_at_scores_with_the_largest_group_on_top():
     task = TASKS["gmai_mmbench_val"]
-    axes = group_figures(task, rule_looks(REPORT))["department"].figure.axes[0]
+    axes = group_figure(task, rule_looks(REPORT), "department").figure.axes[0]
     sizes = [int(SIZED.fullmatch(label.get_text()).group(2).replace(",", "")) for label in axes.get_yticklabels()]
     assert sizes == sorted(sizes, reverse=True)
     assert len(sizes) == 18
@@ -144,7 +149,7 @@ def test_an_undefined_score_is_named():
     drawn = zip(small_reports.groups(["zero", "n/a", "more"], 30, 0.1), (0.0, NAN, 0.5), strict=True)
     groups = tuple(replace(group, scores=(replace(none, value=value),)) for group, value in drawn)
     rule = replace(TASKS["mediconfusion"].rules[0], groups={"x": groups})
-    axes = group_figures(replace(TASKS["mediconfusion"], rules=(rule,)), rule_looks(REPORT))["x"].figure.axes[0]
+    axes = group_figure(replace(TASKS["mediconfusion"], rules=(rule,)), rule_looks(REPORT), "x").figure.axes[0]
     assert [(text.get_text().strip(), text.get_position()[1]) for text in axes.texts] == [("n/a", 1)]
     assert not axes.collections
 
@@ -154,7 +159,7 @@ def test_names_do_not_leave_the_figure():
     name = "An invented " + "department with a name beyond all measure " * 5
     group = replace(small_reports.groups([name, name + "!", ""], 30, 0.1)[0], name=name)
     rule = replace(TASKS["mediconfusion"].rules[0], groups={"x": (group, replace(group, name=""))})
-    drawing = group_figures(replace(TASKS["mediconfusion"], rules=(rule,)), rule_looks(REPORT))["x"]
+    drawing = group_figure(replace(TASKS["mediconfusion"], rules=(rule,)), rule_looks(REPORT), "x")
     axes = drawing.figure.axes[0]
     drawing.figure.draw_without_rendering()
     for label in axes.get_yticklabels():
@@ -172,7 +177,7 @@ def test_all_words_are_inside_the_picture(key):
     task = TASKS.get(key.partition("/")[0])
     drawings = {
         "summary": lambda: summary_figure(REPORT, looks),
-        "groups": lambda: group_figures(task, looks)[key.rpartition("/")[2]],
+        "groups": lambda: group_figure(task, looks, key.rpartition("/")[2]),
         "pairs": lambda: pair_figure(task),
         "gains": lambda: gain_figure(task, looks),
         "reliability": lambda: reliability_figure(task, "reference"),
@@ -190,7 +195,7 @@ def test_all_words_are_inside_the_picture(key):
 def test_rules_look_the_same_in_all_figures():
     looks = rule_looks(REPORT)
     assert [looks[name] for name in ("reference", "robust", "reference_2026")] == list(LOOKS[:3])
-    lines = group_figures(TASKS["mediconfusion"], looks)["categories"].figure.axes[0].lines
+    lines = group_figure(TASKS["mediconfusion"], looks, "categories").figure.axes[0].lines
     shown = [line.get_marker() for line in lines if line.get_marker() in MARKERS]
     assert shown == [LOOKS[0].marker] * 3 + [LOOKS[1].marker] * 3
     assert len({(look.colour, look.hatch, look.marker) for look in LOOKS}) == 6

@@ -5,7 +5,6 @@ import pytest
 import yaml
 
 import medtasks.audit.report
-from medtasks.audit.report.contents import PublishedScore
 from medtasks.audit.report.published import _fits as fits
 from medtasks.audit.report.published import _rows as rows
 from medtasks.audit.report.published import published_scores
@@ -16,16 +15,15 @@ from ...conftest import reference_folder
 FOLDER = Path(medtasks.audit.report.__file__).parent / "published_results"
 MAPPING = yaml.safe_load((FOLDER / "mapping.yaml").read_text())
 FILES = sorted(file.name for file in FOLDER.glob("*.csv"))
-PAIRS, QUESTIONS = 176, 352
 
 
-def one(task: str, model: str, metric: str) -> PublishedScore:
+def one(task, model, metric):
     (score,) = [score for score in published_scores(task) if (score.model, score.metric) == (model, metric)]
     return score
 
 
 @pytest.fixture(scope="module")
-def everything() -> dict[str, list[PublishedScore]]:
+def everything():
     """All published scores of each task."""
     return {task: list(published_scores(task)) for task in task_files()}
 
@@ -81,13 +79,6 @@ def test_metrics_are_the_tasks_own_and_values_are_on_its_scale_best_first():
             assert metric.startswith("radcliq") or all(0 <= value <= 1 for value in values), (task, metric)
         for score in scores:
             assert float(score.printed) in (pytest.approx(score.value), pytest.approx(100 * score.value)), score
-
-
-def test_values_are_exactly_the_printed_ones():
-    assert one("mediconfusion_ps", "Llama 3.2", "confusion").value == 0.8239
-    assert one("medheval_knowledge_open", "GPT-4o", "knowledge_rate").value == 0.051
-    assert one("multimedeval_mimic_cxr_report", "RadFM", "radcliq_v1_multimedeval").value == 1.994
-    assert one("gmai_mmbench_val", "GPT-4o", "accuracy").printed == "53.53"
 
 
 def test_every_remark_is_one_sentence_and_is_shown(everything):
@@ -149,12 +140,6 @@ def test_every_figure_taken_over_from_another_paper_is_called_not_comparable():
     assert all("Not comparable" in score.remark for score in reported)
 
 
-def test_headings_are_no_models():
-    models = {score.model for score in published_scores("gmai_mmbench_val")}
-    assert len(models) == 51
-    assert not models & {"Medical Special Model", "Open-Source LVLMs", "Proprietary LVLMs"}
-
-
 WITHOUT = (
     *("mediconfusion_blind", "mediconfusion_all", "multimedeval_octmnist_5shot", "multimedeval_pad_ufes_20_head"),
     *("multimedeval_pad_ufes_20_disjoint", "multimedeval_mimic_iii_summary_head", "gmai_mmbench_val_ll"),
@@ -165,54 +150,3 @@ WITHOUT = (
 
 def test_variants_other_protocols_and_foreign_tasks_have_none():
     assert {task: published_scores(task) for task in WITHOUT} == dict.fromkeys(WITHOUT, ())
-
-
-def counts(printed: str, total: int) -> list[int]:
-    """Whole numbers out of ``total`` that a percentage can stand for."""
-    digits = len(printed.partition(".")[2])
-    return [count for count in range(total + 1) if f"{100 * count / total:.{digits}f}" == printed]
-
-
-def test_no_misprint_of_mediconfusion_is_missed():
-    """Right answers are pairs confused, twice the pairs solved, and at most one of each pair with an invalid answer."""
-    for task in ("mediconfusion", "mediconfusion_gd", "mediconfusion_ff", "mediconfusion_ps"):
-        cells: dict[str, dict[str, PublishedScore]] = {}
-        for score in published_scores(task):
-            cells.setdefault(score.model, {})[score.metric] = score
-        for model, scores in cells.items():
-            possible = any(
-                solved + confused <= valid and 0 <= right - confused - 2 * solved <= PAIRS - valid
-                for valid in ([PAIRS] if task in ("mediconfusion_gd", "mediconfusion_ps") else range(1, PAIRS + 1))
-                for solved in counts(scores["set_accuracy"].printed, PAIRS)
-                for right in counts(scores["individual_accuracy"].printed, QUESTIONS)
-                for confused in counts(scores["confusion"].printed, valid)
-            )
-            marked = any("Misprint" in score.remark for score in scores.values())
-            assert possible != marked, (task, model)
-
-
-def test_the_validation_set_of_gmai_mmbench_is_not_the_released_one():
-    printed = [score.printed for score in published_scores("gmai_mmbench_val") if score.model != "Random"]
-    assert len(printed) == 50
-    assert sum(bool(counts(text, 4405)) for text in printed) == 48
-    assert sum(bool(counts(text, 4550)) for text in printed) < 30
-
-
-def test_box_level_figures_of_gmai_mmbench_are_over_validation_and_test_together():
-    printed = [
-        row["percent"]
-        for row in rows("gmai_mmbench_table12.csv")
-        if row["column"] == "box (2D Det)" and row["percent"] and row["model"] != "Random"
-    ]
-    assert all(counts(text, 1715) for text in printed)
-
-
-def test_totals_of_medheval_follow_from_their_types_but_where_remarked():
-    sizes = {"medheval_visual_mm": (833, 872, 1297, 608), "medheval_visual_cxr": (972, 611, 3493, 511)}
-    for task, questions in sizes.items():
-        for model in {score.model for score in published_scores(task)}:
-            kinds = ("anatomy", "measurement", "symptom", "technique")
-            types = [one(task, model, f"acc_{kind}").value for kind in kinds]
-            mean = sum(value * n for value, n in zip(types, questions, strict=True)) / sum(questions)
-            total = one(task, model, "accuracy")
-            assert (abs(mean - total.value) > 0.001) == ("from its four types" in total.remark), model

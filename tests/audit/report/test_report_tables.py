@@ -21,21 +21,21 @@ SPECIAL = r"a_b\c{d}$e%f&g#h^i~j<k>l|m`n\"o [x] *y* -- é ł ą 肺 α − \end{
 DOCUMENT = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}\input{tables}\end{document}"
 
 
-def markdown_cells(line: str) -> list[str]:
+def markdown_cells(line):
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
-def markdown_tables(text: str) -> list[list[list[str]]]:
+def markdown_tables(text):
     """Rows of every table, its headings first."""
     blocks = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
     return [[markdown_cells(line) for line in block.splitlines()] for block in blocks]
 
 
-def latex_tables(text: str) -> list[str]:
+def latex_tables(text):
     return re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, re.DOTALL)
 
 
-def check_latex(text: str) -> None:
+def check_latex(text):
     """Environments and braces are balanced, every special character is escaped, every row has all its cells."""
     text = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
     assert text.isascii()
@@ -116,7 +116,7 @@ def test_latex_compiles(report, tmp_path):
     assert (tmp_path / "paper.pdf").stat().st_size > 10_000
 
 
-def row(text: str, *starts: str) -> list[str]:
+def row(text, *starts):
     """The one row of all Markdown tables that starts with some cells."""
     found = [row for table in markdown_tables(text) for row in table if tuple(row[: len(starts)]) == starts]
     assert len(found) == 1, found

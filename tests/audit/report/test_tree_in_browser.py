@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from medtasks.audit.report.selection_tree import write_tree_page
+from medtasks.audit.report.dataset_pages import write_tree_page
 from medtasks.cli.data import options, read_criteria
 from medtasks.cli.main import app as command_line
 from medtasks.data.catalogue import CATALOGUE
@@ -261,20 +261,6 @@ def test_a_whole_branch_and_a_part_of_another(chooser, tmp_path):
         chooser.tick("B", "CT")
         assert [criteria_of(command) for command, _ in chooser.commands()[0]] == expected
         assert len(check_commands(chooser, documents)) == 2 + len(others)
-
-
-def test_what_a_pair_brings_along_is_no_reason_for_another_command(chooser, tmp_path):
-    pairs = [("A", "CT"), ("A", "MR"), ("B", "CT"), ("B", "MR"), ("C", "CT"), ("C", "CT")]
-    documents = [
-        {"doc_id": str(n), "pair_id": str(n // 2), "department": one, "modality": two}
-        for n, (one, two) in enumerate(pairs)
-    ]
-    chooser.open(written(tmp_path / "tree.html", documents))
-    chooser.tick("A", "CT")
-    chooser.tick("B", "MR")
-    assert len(chooser.commands()[0]) == 1
-    assert check_commands(chooser, documents) == {"0", "1", "2", "3"}
-    assert chooser.ticked_number() == 4
 
 
 def test_pairs_and_values_in_lists(chooser, tmp_path):

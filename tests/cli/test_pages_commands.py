@@ -1,18 +1,95 @@
-"""``medtasks data duplicates`` as a user sees it: what it prints, writes and returns, and what it keeps to itself."""
+"""``medtasks report``, ``data duplicates`` and ``data tree``: files written, what is said, and what is refused."""
 
 import inspect
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from medtasks.cli import duplicates
+from medtasks.cli import pages
+from medtasks.data.document_store import load_documents
 from medtasks.data.duplicates.image_copies import dataset_images
 from medtasks.data.duplicates.image_hashes import DISTANCE
 from medtasks.data.privacy import hidden_id
+from medtasks.tasks.own_tasks import select_as
 
+from ..made_up_runs import write_run
 from ..picture_sets import jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
+
+
+@pytest.fixture
+def recorded(sample, tmp_path):
+    return write_run(tmp_path / "made_up", ("mediconfusion",), 0.8, 1)
+
+
+def test_page_tables_json_and_figures_say_the_same(medtasks, recorded, tmp_path):
+    files = {name: tmp_path / f"found.{name}" for name in ("md", "tex", "json")}
+    ran = medtasks(
+        *("report", recorded, "--markdown", files["md"], "--latex", files["tex"], "--json", files["json"]),
+        *("--figures", tmp_path / "figures"),
+    )
+    assert (ran.code, ran.err) == (0, "")
+    page = recorded / "report.html"
+    assert f"report: {page} (" in ran.out
+    found = json.loads(files["json"].read_text(), parse_constant=pytest.fail)
+    medtasks("score", "mediconfusion", next(recorded.glob("*.jsonl")), "--json", tmp_path / "score.json")
+    score = json.loads((tmp_path / "score.json").read_text())["rules"]["robust"]["categories"]["total"]
+    (task,) = found["tasks"]
+    robust = next(rule for rule in task["rules"] if rule["name"] == "robust")
+    values = {one["metric"]: one["value"] for one in robust["scores"]}
+    assert values["set_accuracy"] == score["set_accuracy"]
+    assert values["individual_accuracy"] == score["individual_accuracy"]
+    percent = f"{100 * score['individual_accuracy']:.1f}"
+    for text in (page.read_text(), files["md"].read_text(), files["tex"].read_text()):
+        assert percent in text
+        assert "SAMPLE DATA" in text
+    drawn = {path.suffix for path in (tmp_path / "figures").iterdir()}
+    assert drawn == {".svg", ".png"}
+
+
+def test_recorded_replies_of_one_task(medtasks, fails, sample, tmp_path):
+    replies = tmp_path / "replies.jsonl"
+    documents = load_documents("mediconfusion")
+    replies.write_text("".join(json.dumps({"doc_id": d["doc_id"], "reply": "A"}) + "\n" for d in documents[:6]))
+    ran = medtasks("report", replies, "--task", "mediconfusion", "--json", tmp_path / "found.json")
+    assert (ran.code, ran.err) == (0, "")
+    assert (tmp_path / "report.html").is_file()
+    (task,) = json.loads((tmp_path / "found.json").read_text())["tasks"]
+    assert (task["answered"], task["documents"]) == (6, 32)
+    fails(["report", replies], f"{replies} is a file", "--task")
+    fails(["report", replies, "--task", "mediconfusio"], "unknown task 'mediconfusio'; did you mean 'mediconfusion'?")
+
+
+def test_another_run_beside_it(medtasks, recorded, tmp_path):
+    other = write_run(tmp_path / "other", ("mediconfusion",), 0.3, 2)
+    ran = medtasks("report", recorded, "--against", other, "--json", tmp_path / "found.json")
+    assert (ran.code, ran.err) == (0, "")
+    (comparison,) = json.loads((tmp_path / "found.json").read_text())["comparisons"]
+    medtasks("compare", recorded, other, "--json", tmp_path / "compared.json")
+    compared = json.loads((tmp_path / "compared.json").read_text())["tasks"]["mediconfusion"]["comparisons"]
+    assert [one["p_holm"] for one in comparison["scores"]] == [one["p_holm"] for one in compared]
+    assert [one["difference"] for one in comparison["scores"]] == [one["difference"] for one in compared]
+
+
+def test_what_is_missing_is_printed_once(medtasks, recorded, tmp_path):
+    for samples in recorded.glob("*.jsonl"):
+        samples.unlink()
+    ran = medtasks("report", recorded)
+    assert (ran.code, ran.err) == (0, "")
+    (note,) = [line for line in ran.out.splitlines() if "--log_samples" in line]
+    assert note.startswith("note: mediconfusion: ")
+
+
+def test_what_cannot_be_reported(fails, recorded, tmp_path):
+    (tmp_path / "empty").mkdir()
+    fails(["report", tmp_path / "nowhere"], f"there is no {tmp_path / 'nowhere'}")
+    fails(["report", tmp_path / "empty"], str(tmp_path / "empty"))
+    fails(["report", recorded, "--html", tmp_path / "no" / "folder" / "page.html"], "cannot write")
+    fails(["report", recorded, "--json", tmp_path], f"cannot write {tmp_path}")
+
 
 CANARY = "zyzzyva"
 
@@ -93,7 +170,7 @@ def test_the_json_holds_all_and_the_list_the_ids(medtasks, bench):
     assert json.loads(Path("f.json").read_text())["against"]["findings"][0]["kind"] == "same file"
     assert medtasks("data", "duplicates", "bench", "--distance", "65").code == 2
     # The command repeats the default, because it starts without NumPy.
-    assert inspect.signature(duplicates.duplicates).parameters["distance"].default == DISTANCE
+    assert inspect.signature(pages.duplicates).parameters["distance"].default == DISTANCE
     prepare_set("second", [{"doc_id": "r1", "pictures": [texture(3)]}])
     medtasks("data", "duplicates", "bench", "--against", "second", "--json", "f.json")
     (finding,) = json.loads(Path("f.json").read_text())["against"]["findings"]
@@ -168,3 +245,33 @@ def test_a_credentialed_set_on_the_other_side_is_not_shown_either(medtasks, secr
     assert finding["first"]["questions"] == ["p1/1"]
     assert finding["second"]["questions"] == [hidden_id("doc", f"{CANARY}-0")]
     assert files["open_duplicates.html"].count(b"data:image/jpeg") == 1
+
+
+def test_page_of_the_sample_and_what_is_refused(medtasks, fails, sample_home, tmp_path, monkeypatch):
+    shutil.copytree(sample_home / "datasets", tmp_path / "datasets")
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    ran = medtasks("data", "tree", "mediconfusion")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Page: mediconfusion_tree.html (32 questions)" in ran.out
+    page = (tmp_path / "mediconfusion_tree.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="tree-data">(.*?)</script>', page, re.DOTALL)[1])
+    assert sum(number for number, _ in data["units"]) == data["questions"] == 32
+    assert (data["selects"], data["columns"][0]["option"]) == (True, "")
+    assert "SAMPLE DATA" in page
+    assert "The keyword is the right answer" not in page
+
+    fails(["data", "tree", "mediconfusion", "--out", tmp_path / "no" / "t.html"], "cannot write the page", "--out")
+    select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
+    fails(["data", "tree", "mc_head"], "'mc_head' is itself a part of 'mediconfusion'")
+    prepare_set("plain", [{"doc_id": "q1", "pictures": [texture(1)]}])
+    fails(["data", "tree", "plain"], "no column groups the questions of 'plain'")
+
+
+def test_options_of_the_command_are_those_of_select():
+    from medtasks.cli.data import options
+
+    assert options() == {
+        name: f"--{name.replace('_', '-')}"
+        for name in ("department", "modality", "clinical_task", "granularity", "keyword", "original_task")
+    }

@@ -1,16 +1,19 @@
-"""The page of duplicates: complete, loads nothing, and shows markup of names as text."""
+"""Pages about a dataset, without a browser: duplicates and the tree of groups."""
 
 import base64
 import hashlib
+import json
 import re
 
 import pytest
 
-from medtasks.audit.report import duplicates_page
-from medtasks.audit.report.duplicates_page import Names, duplicates_as_dict
+from medtasks.audit.report import dataset_pages
+from medtasks.audit.report.dataset_pages import COLUMNS, Names, duplicates_as_dict, tree_data, write_tree_page
 from medtasks.data.duplicates.image_copies import dataset_images as dataset_pictures
 from medtasks.data.duplicates.image_copies import find_duplicates
 from medtasks.data.duplicates.image_copies import other_images as other_pictures
+from medtasks.data.selecting import SELECTABLE, choose, selectable
+from medtasks.errors import MedTasksError
 
 from ...picture_sets import jpeg_bytes, prepare_set, texture, write_folder
 from .page_structure import Structure
@@ -21,7 +24,7 @@ def written(name, path, other=None, sample=False):
     found = find_duplicates(shown, other and other_pictures(str(other)), 40, turned=False)
     names = Names(name, found)
     contents = duplicates_as_dict(name, found, names, 40, turned=False)
-    duplicates_page.write_duplicates_page(contents, found, names, path, sample=sample)
+    dataset_pages.write_duplicates_page(contents, found, names, path, sample=sample)
     return Structure(path.read_text(encoding="utf-8"))
 
 
@@ -66,7 +69,7 @@ def test_each_finding_is_shown_side_by_side(training, tmp_path):
 
 
 def test_only_the_surest_are_shown_and_it_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(duplicates_page, "MOST_SHOWN", 2)
+    monkeypatch.setattr(dataset_pages, "MOST_SHOWN", 2)
     prepare_set("bench", [{"doc_id": f"q{number}", "pictures": [texture(number)]} for number in range(5)])
     copies = {f"{number}.jpg": jpeg_bytes(texture(number), 60) for number in range(4)} | {"same.bmp": texture(4)}
     page = written("bench", tmp_path / "p.html", write_folder(tmp_path / "training", copies))
@@ -81,11 +84,59 @@ def test_only_the_surest_are_shown_and_it_says_so(tmp_path, monkeypatch):
     assert "34 more" in page.text
 
 
-def test_a_set_without_findings_says_so(tmp_path):
-    prepare_set("clean", [{"doc_id": "q1", "pictures": [texture(1)]}])
-    page = written("clean", tmp_path / "p.html")
-    assert "Within clean no picture is there twice." in page.text
-    assert page.all("article") == page.all("form") == []
-    assert "Compared with" not in page.text
-    assert "Sample data" not in page.text
-    assert "Sample data" in written("clean", tmp_path / "p.html", sample=True).text
+OPTIONS = {"department": "--department", "keyword": "--keyword"}
+
+
+def question(number, **groups):
+    return {"doc_id": f"id{number}", "question": "SECRET", "answer": "A", "options": ["SECRET"], **groups}
+
+
+def pages(tmp_path, documents):
+    write_tree_page("bench", documents, OPTIONS, tmp_path / "tree.html", selects=True, sample=False)
+    page = (tmp_path / "tree.html").read_text(encoding="utf-8")
+    return page, json.loads(re.search(r'id="tree-data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_every_column_to_choose_by_has_its_place():
+    assert sorted(COLUMNS) == sorted(SELECTABLE)
+
+
+def test_the_page_counts_combinations_and_holds_nothing_else_of_a_question(tmp_path):
+    evil = '</script><script>alert("1")</script> & "more"'
+    groups = [("Urology", evil), ("Urology", evil), ("Urology", None), ("Oncology", "polyp")]
+    documents = [question(n, department=one, keyword=two) for n, (one, two) in enumerate(groups)]
+    page, data = pages(tmp_path, documents)
+    assert [column["name"] for column in data["columns"]] == ["department", "keyword"]
+    assert data["columns"][1]["values"] == [evil, "polyp"]
+    assert sorted(data["units"]) == [[1, [[[0], [1]]]], [1, [[[1], []]]], [2, [[[1], [0]]]]]
+    assert evil not in page
+    assert page.count("<script") == 2
+    assert "SECRET" not in page
+    assert "id0" not in page
+    assert not re.search(r"""(src|href)=["'](?!#|data:)""", page)
+    assert "The keyword is the right answer" in page
+
+
+def test_a_pair_is_one_unit_of_two_questions():
+    sides = [("p1", ["Cardiac"]), ("p1", ["Cardiac", "Spinal"]), ("p2", ["Spinal"]), ("p2", ["Spinal"])]
+    documents = [question(n, pair_id=pair, categories=groups) for n, (pair, groups) in enumerate(sides)]
+    assert tree_data("bench", documents, {})["units"] == [[2, (((0,),), ((0, 1),))], [2, (((1,),),)]]
+
+
+def test_values_the_command_takes_for_others_are_known():
+    said = ["Polyp", "polyp", " liver", "x*", "x1", "", "bone"]
+    documents = [question(n, keyword=word, location=word) for n, word in enumerate(said)]
+    data = tree_data("bench", documents, OPTIONS)
+    for column in data["columns"]:
+        for place, value in enumerate(column["values"]):
+            taken = column["says"].get(str(place), [place])
+            if value == "" and not column["option"]:
+                assert taken == []  # --where COLUMN= is refused
+            else:
+                chosen = choose(documents, {column["name"]: [value]})
+                assert set(selectable(chosen)[column["name"]]) == {column["values"][one] for one in taken}
+
+
+def test_a_dataset_without_groups_has_no_tree():
+    with pytest.raises(MedTasksError, match="no column groups the questions of 'bench'"):
+        tree_data("bench", [question(1)], {})

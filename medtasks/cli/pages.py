@@ -1,0 +1,148 @@
+"""``medtasks report`` and ``data duplicates``: a run, and copies of images, as one file that a reviewer can open."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from medtasks import __version__
+from medtasks.audit import tables
+from medtasks.audit.report.wording import counted, names_by, number
+from medtasks.cli.options import IncludePath, JsonFile, ModelName, look_into
+from medtasks.cli.output import out, say, show, write_json, write_text
+from medtasks.data.privacy import LOG_TEXT_VARIABLE
+from medtasks.errors import MedTasksError, RepliesError
+from medtasks.runs.result_files import repeat_folders
+
+_PAGE = "report.html"
+
+
+def report(
+    context: typer.Context,
+    run: Annotated[Path, Argument(help="Folder of a run (--output_path); with --task, a file of replies.")],
+    html: Annotated[Path | None, Option(help=f"Page to write. Default: {_PAGE} in RUN, or next to the file.")] = None,
+    task: Annotated[str | None, Option(help="RUN holds recorded replies to this task of ours.")] = None,
+    model: ModelName = None,
+    against: Annotated[list[Path] | None, Option(help="Compare with another run; repeatable.")] = None,
+    markdown: Annotated[Path | None, Option(help="Also write the tables as Markdown.")] = None,
+    latex: Annotated[Path | None, Option(help="Also write the tables as LaTeX (booktabs).")] = None,
+    figures: Annotated[Path | None, Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
+    json_file: JsonFile = None,
+    include_path: IncludePath = None,
+) -> None:
+    """Write a self-contained page: scores with intervals, published results, why replies are invalid, every reply.
+
+    The page needs no server and no network. For credentialed data it holds only scores and hashed ids.
+    """
+    from medtasks.audit.repeats import collected
+    from medtasks.audit.report.collecting import collect_replies
+    from medtasks.audit.report.contents import report_as_dict
+    from medtasks.audit.report.differences import compare_with
+    from medtasks.audit.report.figures import figures as drawn
+    from medtasks.audit.report.page import write_page
+    from medtasks.audit.report.report_tables import report_tables
+    from medtasks.runs.run import Source
+
+    if not run.exists():
+        raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")
+    if task is None and run.is_file():
+        raise RepliesError(f"{run} is a file; give the folder of the run, or say with --task which task it answers")
+    look_into(context, include_path, [run, *repeat_folders(run), *(against or ())])
+    with out.status("Collecting ..."):
+        content = collected(run, model) if task is None else collect_replies(task, [run])
+        if against:
+            content = replace(content, comparisons=compare_with(Source(run, model), against, task))
+    page = html or (run if run.is_dir() else run.parent) / _PAGE
+    with out.status("Writing ..."):
+        write_page(content, page, drawn(content, figures))
+    if markdown:
+        write_text(markdown, tables.markdown(content.title, report_tables(content)))
+    if latex:
+        write_text(latex, tables.latex(report_tables(content)))
+    if json_file:
+        write_json(json_file, report_as_dict(content))
+    for name, why in content.missing.items():
+        say(f"missing: {name}: {why}")
+    missing = names_by((task.name, sentence) for task in content.tasks for sentence in task.missing)
+    for note in (*(f"{names}: {text}" for text, names in missing.items()), *content.notes):
+        say(f"note: {note}")
+    say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+
+
+def duplicates(
+    name: Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list'.")],
+    against: Annotated[str | None, Option(help="Folder of (training) images, or another prepared dataset.")] = None,
+    distance: Annotated[int, Option(min=0, max=64, help="Differing bits between hashes of duplicates, of 256.")] = 40,
+    turned: Annotated[bool, Option("--turned", help="Also find mirrored and rotated copies (slow).")] = False,
+    html: Annotated[Path | None, Option(help="Page to write. Default: NAME_duplicates.html here.")] = None,
+    json_file: JsonFile = None,
+    list_file: Annotated[
+        Path | None,
+        Option("--list", help="Also write the doc_ids to leave out so that no duplicate remains, one per line."),
+    ] = None,
+    fail_on_found: Annotated[bool, Option("--fail-on-found", help="Exit with 1 if there are duplicates.")] = False,
+) -> None:
+    """Find images of a benchmark that are in it twice, in its few-shot examples, or among other images.
+
+    Copies are found even if re-encoded, resized, brightened, windowed, or given a border or a line of text. Several
+    questions on one image do not count. Only image files are searched, not archives, tables or volumes.
+    """
+    from medtasks.audit.report.dataset_pages import Names, duplicates_as_dict, write_duplicates_page
+    from medtasks.data.duplicates.image_copies import dataset_images, find_duplicates, other_images
+
+    if against == name:
+        raise MedTasksError(f"'{name}' is compared with itself in any case; leave out --against")
+    images = dataset_images(name)
+    other = other_images(against, without=images.folders) if against else None
+    copies = find_duplicates(images, other, distance, turned=turned)
+    names = Names(name, copies)
+    contents = duplicates_as_dict(name, copies, names, distance, turned=turned)
+    page = html or Path(f"{name}_duplicates.html")
+    write_duplicates_page(contents, copies, names, page, sample=contents["data"]["sample"])
+    write_json(json_file, {"medtasks": __version__, **contents})
+    write_text(list_file, "".join(f"{doc_id}\n" for doc_id in contents["left_out"]))
+    _print_duplicates(contents, hidden=names.hidden)
+    say(f"Page: {page}")
+    number = len(contents["within"]) + len(copies.outside)
+    if number and fail_on_found:
+        raise MedTasksError(f"{number} duplicate{'' if number == 1 else 's'} found in '{name}'; look at {page}")
+
+
+def _print_duplicates(contents: Mapping[str, Any], *, hidden: bool) -> None:
+    from medtasks.audit.report.dataset_pages import duplicate_tables, not_compared
+
+    name, against, settings = contents["dataset"], contents["against"], contents["settings"]
+    say(f"{name}: {counted(contents['questions'], 'question')} on {counted(contents['pictures'], 'distinct image')}")
+    if against:
+        say(
+            f"Compared with {counted(against['files'], 'file')} of {against['name']}, "
+            f"{counted(against['pictures'], 'distinct image')}"
+        )
+        if not against["findings"]:
+            say(f"No image of {name} was found there.")
+    if not contents["within"]:
+        say(f"{name} holds no image twice.")
+    for table in duplicate_tables(contents):
+        show(table)
+    for sentence in not_compared(contents):
+        say(sentence)
+    if groups := contents["groups"]:
+        largest = counted(len(groups[0]), "distinct image")
+        out.print(f"Duplicates within the benchmark form {counted(len(groups), 'group')}, the largest of {largest}.")
+    out.print(
+        f"Duplicates: at most {settings['distance']} of {settings['bits']} bits of the hashes differ and details "
+        f"correlate by {settings['likeness']} or more ({settings['likeness_of_small_pictures']} below 56 pixels)"
+        f"{'' if settings['turned'] else '; mirrored and rotated copies are found with --turned'}."
+    )
+    if left_out := contents["left_out"]:
+        out.print(
+            f"To remove all duplicates, leave out {counted(len(left_out), 'question')} "
+            f"({number(len(left_out) / contents['questions'])}), pairs as a whole; --list writes their ids."
+        )
+    if hidden:
+        say(f"Credentialed data: images and names are withheld, ids are hashed; {LOG_TEXT_VARIABLE}={name} shows them.")
+    if contents["data"]["sample"]:
+        out.print("SAMPLE DATA: synthetic images.")

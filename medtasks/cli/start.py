@@ -1,0 +1,330 @@
+"""``medtasks demo``, ``doctor``, ``tasks``, ``path``, ``models`` and ``plan``: all that comes before a run."""
+
+import math
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer import Argument, Option
+
+from medtasks import __version__
+from medtasks.audit.doctor.check_results import State
+from medtasks.audit.planning import Plan, assumptions
+from medtasks.audit.planning import plan as planned
+from medtasks.audit.report.published import published_of
+from medtasks.audit.report.wording import number, with_error
+from medtasks.audit.tables import number_table, plain
+from medtasks.cli.data import write_sample_home
+from medtasks.cli.options import IncludePath, JsonFile, look_into
+from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
+from medtasks.errors import MedTasksError
+from medtasks.home import HOME_VARIABLE
+from medtasks.metrics.metric import undeclared
+from medtasks.running.recipes import Backend, recipe, recipes
+from medtasks.runs.result_files import ResultsFile, read_results, results_files
+from medtasks.runs.run import Source
+from medtasks.stats.paired import POWER
+from medtasks.tasks.documents import task_documents, task_provenance
+from medtasks.tasks.task_files import (
+    INCLUDE,
+    TAG_ENDING,
+    main_metrics_first,
+    scored_task,
+    task_file,
+    task_files,
+    variants_of,
+)
+from medtasks.tasks.task_index import lm_eval_tasks_folder, tasks_folder
+
+_TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
+
+
+def demo(
+    output: Annotated[Path | None, Option(help="Folder for data, log and results. Default: a temporary one.")] = None,
+    device: Annotated[str, Option(help="Torch device of the model.")] = "cpu",
+) -> None:
+    """Run MediConfusion's three automatic modes on synthetic images with a tiny random model, and write a report."""
+    folder = (output or Path(tempfile.mkdtemp(prefix="medtasks-demo-"))).absolute()
+    home, results = folder / "home", folder / "results"
+    write_sample_home(home)
+    arguments = [
+        *("--model", "medtasks_tiny", "--tasks", ",".join(_TASKS), "--device", device),
+        *("--output_path", str(results), "--log_samples", "--timezone", "UTC"),
+    ]
+    say(f"\n{HOME_VARIABLE}={shlex.quote(str(home))} lmms_eval {shlex.join(arguments)}\n")
+    newest = _run(arguments, home, results, folder / "lmms_eval.log")
+    for task, scores in newest.rows().items():
+        metrics = [key.split(",") for key in scores if "," in key and "_stderr" not in key]
+        filters = sorted({name for _, name in metrics})
+        names = main_metrics_first(task, (metric for metric, _ in metrics))
+        rows = []
+        for metric in names:
+            declared, row = task_file(task).family.metric(metric) or undeclared(metric), [metric]
+            for name in filters:
+                value, error = scores.get(f"{metric},{name}"), scores.get(f"{metric}_stderr,{name}")
+                known = error if isinstance(error, float) else math.nan
+                row.append("" if value is None else with_error(value, known, declared.is_share(value)))
+            rows.append(row)
+        show(number_table(scores["alias"], ("score ± standard error", *filters), rows))
+    page = results / "report.html"
+    with out.status("Writing the report ..."):
+        made = _python(
+            *("medtasks.cli.main", "report", str(results), "--html", str(page)),
+            home=home,
+            capture_output=True,
+            text=True,
+        )
+    if made.returncode:
+        raise MedTasksError(f"the report could not be written: {made.stderr.strip()}")
+    say(
+        "Synthetic images and a random model: these scores say nothing about medicine.\n"
+        f"Results: {newest.path}\nReplies: {newest.path.parent}\nLog:     {folder / 'lmms_eval.log'}\n"
+        f"Report:  {page} (open it in a browser)"
+    )
+
+
+def _run(arguments: list[str], home: Path, results: Path, log: Path) -> ResultsFile:
+    """Run the harness and return its results; it exits with 0 after a failure, so only a new file counts."""
+    before = results_files(results)
+    with out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
+        code = _python("lmms_eval", *arguments, home=home, stdout=stream, stderr=subprocess.STDOUT).returncode
+    new = [path for path in results_files(results) if path not in before]
+    newest = read_results(new[-1], say) if new and not code else None
+    if newest is None:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise MedTasksError(f"the harness produced no results (exit code {code}); the end of {log}:\n{tail}")
+    return newest
+
+
+def _python(*arguments: str, home: Path, **options: Any) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, HOME_VARIABLE: str(home)}
+    return subprocess.run([sys.executable, "-m", *arguments], env=environment, check=False, **options)
+
+
+_STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARNING: "yellow", State.PROBLEM: "bold red"}
+_ModelArgs = Annotated[
+    str,
+    Option(
+        "--model-args",
+        "--model_args",
+        metavar="base_url=...,model=...",
+        help="Also ask this served model about synthetic images; arguments as for --model vlm_server.",
+    ),
+]
+
+
+def doctor(
+    context: typer.Context,
+    tasks: Annotated[list[str] | None, Option("--task", help="Only for this task, group or tag; repeatable.")] = None,
+    verify: Annotated[bool, Option("--verify", help="Also read all prepared data.")] = False,
+    model_args: _ModelArgs = "",
+    json_file: Annotated[Path | None, Option("--json", help="Also write the results as JSON.")] = None,
+    include_path: IncludePath = None,
+) -> None:
+    """Check that everything a run needs is in place, and how to fix what is not.
+
+    Checks the harness, torch and GPUs, disk, memory, credentials, names of tasks, your own task files,
+    prepared data, weights of metrics and the judge. Only the judge, and the served model in --model-args, are asked
+    over the network. The exit code is 1 if there is a problem; warnings do not count.
+    """
+    from medtasks.audit.doctor.examining import examine
+
+    look_into(context, include_path)
+    with Console(stderr=True).status("Checking everything, which takes some seconds ..."):
+        findings = examine(tasks or (), verify=verify, model_args=model_args)
+    counts = Counter(finding.state for finding in findings)
+    content = {
+        "medtasks": __version__,
+        "tasks": list(tasks or ()),
+        "verified": verify,
+        "counts": {str(state): counts[state] for state in State},
+        "findings": [asdict(finding) for finding in findings],
+    }
+    write_json(json_file, content)
+    for area, of_area in groupby(findings, key=lambda finding: finding.area):
+        say(area)
+        for each in of_area:
+            state = (f"{each.state:<8}", _STYLES[each.state])
+            out.print(Text.assemble("  ", state, plain(f" {each.name}: {each.found}")))
+            if each.fix:
+                say(f"  {'':<8} fix: {each.fix}")
+    endings = {state: "" if state is State.OK or counts[state] == 1 else "s" for state in State}
+    say(", ".join(f"{counts[state]} {state}{endings[state]}" for state in reversed(State)) + ".")
+    if counts[State.PROBLEM]:
+        raise typer.Exit(1)
+
+
+def list_tasks(
+    context: typer.Context,
+    words: Annotated[list[str] | None, Argument(metavar="[WORD]...", help="Show lines with all these words.")] = None,
+    sanity: Annotated[bool, Option("--sanity", help="List sanity variants, such as _blind.")] = False,
+    thinking: Annotated[bool, Option("--thinking", help="List the tasks that have thinking variants.")] = False,
+    include_path: IncludePath = None,
+) -> None:
+    """List our tasks and groups with a short description, or their variants."""
+    look_into(context, include_path)
+    tasks = task_files()
+    width = max(len(name) for name in tasks)
+    for task in tasks.values():
+        variants = variants_of(task, sanity=sanity, thinking=thinking)
+        if variants:
+            endings = [f"_{variant.variant}" for variant in variants] + [TAG_ENDING] * bool(sanity and task.variants)
+            line = f"{task.name:<{width}}  {' '.join(endings)}"
+        elif sanity or thinking:
+            continue
+        else:
+            line = f"{task.name:<{width}}  {task.kind:<5}  {task.description}"
+        if all(word.lower() in line.lower() for word in words or ()):
+            print(line)  # noqa: T201
+
+
+def plan(
+    context: typer.Context,
+    task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
+    against: Annotated[float | None, Option(help="Score of the first model: 0.70. Default: that of --run.")] = None,
+    difference: Annotated[float | None, Option(help="Difference to detect: 0.03 is three percentage points.")] = None,
+    margin: Annotated[float | None, Option(help="Also plan a non-inferiority test with this margin.")] = None,
+    power: Annotated[float, Option(help="Probability of detecting a true difference.")] = POWER,
+    tests: Annotated[int, Option(help="Number of tests that share the level of 5 %, as in 'compare'.")] = 1,
+    run: Annotated[
+        list[Path] | None,
+        Option(help="Earlier run, for its score and clusters; give two for the share of samples on which they differ."),
+    ] = None,
+    rule: Annotated[str | None, Option(help="Answer rule for the runs. Default: the task's first.")] = None,
+    json_file: JsonFile = None,
+    include_path: IncludePath = None,
+) -> None:
+    """Compute the number of samples that shows a difference between two models, and the smallest detectable one."""
+    look_into(context, include_path, run or ())
+    chosen = scored_task(task)
+    assumed = assumptions(chosen, against, [Source(path) for path in run or ()], rule)
+    result = planned(assumed, difference, margin, power, tests)
+    numbers = {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in asdict(result).items()
+    }
+    write_json(json_file, {"schema_version": 1, "task": task, **numbers})
+    _print_plan(task, result, tests)
+    print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
+
+
+def _print_plan(task: str, plan: Plan, tests: int) -> None:
+    assumed, power = plan.assumptions, number(plan.power)
+    discordance = assumed.discordance_of(plan.difference or 0.0)
+    of_tests = f", as {tests} tests share 5 %" if tests > 1 else ""
+    say(f"{task}, {assumed.metric}: {assumed.samples} samples prepared, in {assumed.clusters} clusters or pairs.")
+    say(f"First model: {number(assumed.score)} ({assumed.score_source}).")
+    say(f"Samples on which the two models differ: {number(discordance)} ({assumed.discordance_source}).")
+    say(f"Design effect: {assumed.design:.2f} ({assumed.design_source}).")
+    say(f"Level: {plan.level:.3g}, two-sided{of_tests}; power: {power}.")
+    if plan.difference is not None and plan.reached is not None:
+        say(
+            f"To show a difference of {number(plan.difference)}: {_samples(plan.needed)}. "
+            f"The prepared ones show it with a power of {number(plan.reached)}."
+        )
+    if math.isnan(plan.detectable):
+        say(f"The prepared data show no difference with a power of {power}.")
+    else:
+        say(f"Smallest difference that the prepared data show: {number(plan.detectable)}.")
+    if plan.margin is not None and plan.reached_for_margin is not None:
+        say(
+            f"To show that the other model is worse by less than {number(plan.margin)}, if it differs by "
+            f"{number(plan.difference or 0.0)}: {_samples(plan.needed_for_margin)}. "
+            f"The prepared ones show it with a power of {number(plan.reached_for_margin)}."
+        )
+
+
+def _samples(count: int | None) -> str:
+    return "no number of samples suffices" if count is None else f"{count} samples"
+
+
+models_app = typer.Typer(help="List published models and show how they are run.", no_args_is_help=True)
+_Include = Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
+Folders = Annotated[list[Path] | None, _Include]
+_WIDTH = 116
+
+
+def show_path(
+    lm_eval: Annotated[bool, Option("--lm-eval", help="The folder with the text-only tasks for lm-eval.")] = False,
+) -> None:
+    """Print the folder to give as --include_path to a harness that cannot find plug-ins by itself."""
+    print(lm_eval_tasks_folder() if lm_eval else tasks_folder())  # noqa: T201
+
+
+@models_app.command("list")
+def list_models(include_path: Folders = None) -> None:
+    """List all recipes: parameters, licence, gate on the Hub, backends, and how to make the model think."""
+    rows: list[tuple[str, ...]] = [("name", "parameters", "licence", "gate", "backends", "thinking")]
+    for each in recipes(include_path or ()).values():
+        licence = each.fact("licence").partition(" (")[0]  # without its source
+        facts = (each.fact("parameters"), licence, each.fact("gated"), ", ".join(each.backends) or "none")
+        rows.append((each.recipe, *facts, each.fact("thinking")))
+    say_columns(rows)
+
+
+@models_app.command("show")
+def show_model(
+    name: Annotated[str, Argument(help="Name, see 'medtasks models list'.")], include_path: Folders = None
+) -> None:
+    """Show one recipe: every fact with its source, traps, unknowns, published scores, and its commands."""
+    chosen = recipe(name, include_path or ())
+    say(f"{chosen.recipe}: {chosen.title} ({chosen.digest})")
+    out.print("\n[bold]Facts[/]")
+    for fact_name, fact in chosen.facts.items():
+        _print_line(f"{fact_name}: {chosen.fact(fact_name)}")
+        _print_line(f"source: {fact.source}", 4)
+        if fact.quotation:
+            _print_line(f'it says: "{fact.quotation}"', 4)
+    _print_section("Known traps", chosen.traps)
+    _print_section("Unknown", chosen.unknown)
+    in_tables = (
+        f"{task} {score.metric}: {score.printed}, as {score.model} in {score.source}"
+        + (f" ({score.remark})" if score.remark else "")
+        for task, score in published_of(chosen.published_as)
+    )
+    _print_section("Published scores, which the report shows next to yours", in_tables)
+    elsewhere = (
+        f"{', '.join(f'{name} {value}' for name, value in scores.values.items())}"
+        f"{f' ({scores.remark})' if scores.remark else ''}; source: {scores.source}"
+        for scores in chosen.scores
+    )
+    _print_section("Published scores under protocols that no task here has", elsewhere)
+    out.print("\n[bold]Commands[/]")
+    backends: tuple[Backend, ...] = ("hf", "server")
+    for backend in backends:
+        if backend not in chosen.backends:
+            without = chosen.hf.without if backend == "hf" else chosen.server.without
+            _print_line(f"{'not in this process' if backend == 'hf' else 'not on a server'}: {without}")
+            continue
+        extra = ""
+        if backend == "server":
+            say(f"  {chosen.serve_command()}")
+            extra = " --backend server --model_args base_url=http://127.0.0.1:8000/v1"
+        say(f"  medtasks run --recipe {chosen.recipe}{extra} --tasks TASKS --output_path FOLDER")
+        say(f"    is: {chosen.command(backend)}")
+
+
+def _print_section(title: str, lines: Iterable[str]) -> None:
+    listed = list(lines)
+    if listed:
+        out.print(f"\n[bold]{title}[/]")
+    for line in listed:
+        _print_line(line)
+
+
+def _print_line(text: str, indent: int = 2) -> None:
+    first, others = " " * indent, " " * (indent + 2)
+    for part in text.splitlines():
+        say(textwrap.fill(part, _WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False))

@@ -1,0 +1,402 @@
+"""``medtasks demo``, ``doctor``, ``tasks``, ``path``, ``models``, ``plan``, and the entry itself."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import medtasks as package
+from medtasks import __version__
+from medtasks.audit.doctor.check_results import CheckResult, State
+from medtasks.cli import start
+from medtasks.errors import MedTasksError
+from medtasks.home import own_tasks_folder
+from medtasks.running.recipes import recipes
+from medtasks.runs.run_manifest import read_manifests
+
+from ..made_up_runs import write_run
+from ..processes import run_fresh
+from ..tables import each_row
+from .conftest import rows_of
+
+MODULE = [sys.executable, "-m", "medtasks.cli.main"]
+
+
+def test_tasks(medtasks):
+    lines = medtasks("tasks").out.splitlines()
+    paired = [line for line in lines if line.startswith("mediconfusion")]
+    assert [line.split()[0].removeprefix("mediconfusion") for line in paired] == ["", "_all", "_ff", "_gd", "_ps"]
+    assert [line.split()[1] for line in paired] == ["task", "group", "task", "task", "task"]
+    assert len({line.index("MediConfusion") for line in paired}) == 1
+    assert ["multimedeval", "group"] in [line.split()[:2] for line in lines]
+    lines = medtasks("tasks", "MediConfusion", "greedy").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["mediconfusion_gd"]
+    assert [line.split()[0] for line in medtasks("tasks", "_ps", "--sanity").out.splitlines()] == ["mediconfusion_ps"]
+
+    lines = [line.split() for line in medtasks("tasks", "--sanity").out.splitlines()]
+    found = {name: endings for name, *endings in lines}
+    assert found["mediconfusion"] == ["_blind", "_blank", "_swapped", "_rotated", "_sanity"]
+    assert found["mediconfusion_ps"] == ["_blind", "_blank", "_swapped", "_sanity"]
+    assert not {"mediconfusion_all", "multimedeval_medqa"} & found.keys()
+    assert "mediconfusion_blind" not in medtasks("tasks").out
+    assert "--sanity" in medtasks("tasks", "--help").out
+
+
+def test_path_and_version(medtasks):
+    folder = Path(medtasks("path").out.removesuffix("\n"))
+    assert (folder / "mediconfusion" / "mediconfusion.yaml").is_file()
+    assert medtasks("--version").out == f"medtasks {package.__version__}\n"
+
+
+@each_row("arguments", [["tasks", "--no-such"], ["no-such"], ["score"], ["data", "prepare"]])
+def test_wrong_usage(medtasks, arguments):
+    ran = medtasks(*arguments)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert "Usage: medtasks" in ran.err
+    assert "Traceback" not in ran.err
+
+
+SENTENCES = ["see [bold]this[/bold] and [/]", "C:\\[x]", "a [link=x]y[/link] \\[z]"]
+LOCKED = PermissionError(13, "Permission denied", "/locked")
+
+
+@each_row(
+    "error, sentence",
+    [*((MedTasksError(sentence), sentence) for sentence in SENTENCES), (LOCKED, "/locked: Permission denied")],
+)
+def test_sentences_are_printed_as_they_are(fails, monkeypatch, error, sentence):
+    def stop():
+        raise error
+
+    monkeypatch.setattr(start, "tasks_folder", stop)
+    assert fails(["path"]).err == f"medtasks: {sentence}\n"
+
+
+def test_bugs_are_not_hidden(monkeypatch):
+    from medtasks.cli.main import main
+
+    def stop():
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(start, "tasks_folder", stop)
+    monkeypatch.setattr(sys, "argv", ["medtasks", "path"])
+    with pytest.raises(ZeroDivisionError):
+        main()
+
+
+def test_exit_code_and_stderr_of_the_process(tmp_path):
+    command, environment = [*MODULE, "score", "mediconfusion", "none"], {**os.environ, "MEDTASKS_HOME": str(tmp_path)}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert "medtasks data prepare mediconfusion" in ran.stderr
+
+
+def test_ctrl_c(tmp_path):
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([*MODULE, "parse", "robust_choice"], **pipes, text=True, bufsize=1) as process:
+        process.stdin.write('{"reply": "A"}\n' * 1000)  # its output outgrows the buffer, so a line arrives here
+        process.stdin.flush()
+        assert process.stdout.readline() == '{"value": "A", "reason": "ok"}\n'
+        process.send_signal(signal.SIGINT)
+        _, printed = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert printed == ("medtasks: interrupted; what was finished is kept, run the same command again to go on\n")
+
+
+ROW = {"alias": "mediconfusion [SAMPLE DATA]", "confusion,robust": float("nan"), "confusion_stderr,robust": "N/A"}
+ROW |= {"confusion,reference": 0.8125, "confusion_stderr,reference": 0.1008}
+ROW |= {"incomplete_pairs,reference": 0, "incomplete_pairs_stderr,reference": "N/A"}
+ROW |= {"set_accuracy,reference": 0.25, "set_accuracy_stderr,reference": 0.125}
+RESULTS = {"results": {"mediconfusion": ROW}}
+
+
+@pytest.fixture
+def harness(monkeypatch):
+    """Play the harness: write these results, or none, and return this exit code."""
+    seen = {}
+
+    def run(results, code=0, report_code=0):
+        def play(command, env, stdout=None, **options):
+            if "report" in command:
+                assert env["MEDTASKS_HOME"] == seen["home"]
+                seen.update(reported=command[command.index("report") + 1])
+                Path(command[command.index("--html") + 1]).write_text("page")
+                return subprocess.CompletedProcess(command, report_code, stderr="medtasks: no page\n")
+            seen.update(command=command, home=env["MEDTASKS_HOME"])
+            stdout.write("\n".join(f"line {number}" for number in range(40)))
+            stdout.flush()
+            if results is not None:
+                folder = Path(command[command.index("--output_path") + 1])
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / "20260101_results.json").write_text(json.dumps(results))
+            return subprocess.CompletedProcess(command, code)
+
+        monkeypatch.setattr(start.subprocess, "run", play)
+        return seen
+
+    return run
+
+
+def test_demo(medtasks, harness, tmp_path):
+    seen = harness(RESULTS)
+    ran = medtasks("demo", "--output", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert seen["home"] == str(tmp_path / "out" / "home")
+    assert (tmp_path / "out/home/datasets/mediconfusion/manifest.json").is_file()
+    assert "mediconfusion [SAMPLE DATA]\n" in ran.out
+    rows = rows_of(ran.out)
+    assert (rows["confusion"], rows["incomplete_pairs"]) == (["81.3% ± 10.1%", "n/a"], ["0", ""])
+    assert list(rows) == ["set_accuracy", "confusion", "incomplete_pairs"]  # the main metric first
+    assert f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --tasks mediconfusion," in ran.out
+    assert str(tmp_path / "out/results/20260101_results.json") in ran.out
+    assert seen["reported"] == str(tmp_path / "out/results")
+    assert f"Report:  {tmp_path / 'out/results/report.html'} (open it in a browser)" in ran.out
+
+
+def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, fails, harness, tmp_path):
+    for number, (results, code) in enumerate([(None, 0), (None, 1), (RESULTS, 1)]):
+        harness(results, code)
+        ran = medtasks("demo", "--output", tmp_path / f"{number}")
+        assert ran.code == 1
+        assert f"the harness produced no results (exit code {code})" in ran.err
+        assert "line 39" in ran.err
+        assert "line 24" not in ran.err
+    harness(RESULTS, report_code=1)
+    fails(["demo", "--output", tmp_path / "out"], "the report could not be written: medtasks: no page")
+
+
+app = typer.Typer()
+app.command("doctor")(start.doctor)
+app.callback()(lambda: None)
+
+FINE = CheckResult("harness", "version", State.OK, "lmms-eval [0.7.3] fits")
+NOTE = CheckResult("harness", "command", State.NOTE, "it is elsewhere", "look there")
+WARNING = CheckResult("machine", "disk", State.WARNING, "4.0 GB are free", "make room")
+PROBLEM = CheckResult("datasets", "mediconfusion", State.PROBLEM, "not prepared", "medtasks data prepare mediconfusion")
+
+
+@pytest.fixture
+def doctor(monkeypatch):
+    """Run the command with these findings; returns what it did and what it asked for."""
+
+    def run(*arguments, findings):
+        asked = []
+
+        def examine(names, *, verify, model_args):
+            asked.append((list(names), verify, *([model_args] if model_args else [])))
+            return list(findings)
+
+        monkeypatch.setattr("medtasks.audit.doctor.examining.examine", examine)
+        return CliRunner().invoke(app, ["doctor", *map(str, arguments)]), asked
+
+    return run
+
+
+@each_row(
+    "findings, code, last",
+    [
+        ([FINE], 0, "0 problems, 0 warnings, 0 notes, 1 ok."),
+        ([FINE, NOTE, WARNING], 0, "0 problems, 1 warning, 1 note, 1 ok."),
+        ([FINE, PROBLEM, PROBLEM], 1, "2 problems, 0 warnings, 0 notes, 1 ok."),
+        ([], 0, "0 problems, 0 warnings, 0 notes, 0 ok."),
+    ],
+)
+def test_exit_code_of_doctor(doctor, findings, code, last):
+    ran, _ = doctor(findings=findings)
+    assert (ran.exit_code, ran.stdout.splitlines()[-1]) == (code, last)
+
+
+def test_plain_where_nobody_reads_a_terminal(doctor):
+    ran, asked = doctor(findings=[FINE, NOTE, PROBLEM])
+    assert ran.stdout.splitlines()[:-1] == [
+        "harness",
+        "  ok       version: lmms-eval [0.7.3] fits",
+        "  note     command: it is elsewhere",
+        "           fix: look there",
+        "datasets",
+        "  problem  mediconfusion: not prepared",
+        "           fix: medtasks data prepare mediconfusion",
+    ]
+    assert asked == [([], False)]
+
+
+def test_served_model_and_json(doctor, tmp_path):
+    for option in ("--model-args", "--model_args"):
+        _, asked = doctor(option, "base_url=http://127.0.0.1:9/v1", findings=[FINE])
+        assert asked == [([], False, "base_url=http://127.0.0.1:9/v1")]
+    ran, _ = doctor("--json", tmp_path / "gone" / "doctor.json", findings=[FINE])
+    assert "cannot write" in str(ran.exception)
+    path = tmp_path / "doctor.json"
+    ran, asked = doctor("--json", path, "--task", "a", "--task", "b", "--verify", findings=[FINE, PROBLEM])
+    assert ran.exit_code == 1
+    assert asked == [(["a", "b"], True)]
+    written = json.loads(path.read_text())
+    assert written.pop("findings") == [{**asdict(finding), "state": str(finding.state)} for finding in (FINE, PROBLEM)]
+    assert written.pop("counts") == {"ok": 1, "note": 0, "warning": 0, "problem": 1}
+    assert written == {"medtasks": __version__, "tasks": ["a", "b"], "verified": True}
+
+
+@pytest.mark.slow
+def test_real_surroundings_with_secrets(tmp_path):
+    key = "sk-canary-0123456789"
+    path = tmp_path / "doctor.json"
+    variables = {
+        "MEDTASKS_HOME": str(tmp_path / "home"),
+        "MEDTASKS_JUDGE_BASE_URL": "http://127.0.0.1:9/v1",
+        "MEDTASKS_JUDGE_MODEL": "judge",
+        "MEDTASKS_JUDGE_API_KEY": key,
+        "HF_TOKEN": "hf_canary0123456789",
+    }
+    program = (
+        "import typer; from medtasks.cli import start; app = typer.Typer(); "
+        "app.command('doctor')(start.doctor); app.callback()(lambda: None); app()"
+    )
+    arguments = ["doctor", "--task", "mediconfusion_ff", "--verify", "--json", str(path)]
+    ran = run_fresh([sys.executable, "-c", program, *arguments], tmp_path, **variables)
+    findings = json.loads(path.read_text())["findings"]
+    assert ran.returncode == 1
+    assert "Traceback" not in ran.stdout + ran.stderr
+    assert key not in ran.stdout + ran.stderr + path.read_text()
+    assert "canary" not in ran.stdout + ran.stderr + path.read_text()
+    assert {one["name"] for one in findings if one["state"] == "problem"} == {"mediconfusion", "reply"}
+    assert {one["name"] for one in findings if one["state"] == "ok"} >= {"version", "torch"}
+    assert not (tmp_path / "home").exists()  # looking changes nothing
+
+
+def test_the_list_has_every_recipe_with_licence_gate_and_backends(medtasks):
+    ran = medtasks("models", "list")
+    rows = {line.split("  ")[0]: line for line in ran.out.splitlines()}
+    assert set(rows) - {"name"} == set(recipes())
+    assert "Health AI Developer Foundations" in rows["medgemma-4b"]
+    assert rows["hulu-med-7b"].split("  ")[-2].strip() == "none" or "  none  " in rows["hulu-med-7b"]
+    assert rows["lingshu-7b"].split()[1:4] == ["7B", "MIT", "no"]
+
+
+def test_a_recipe_shows_sources_traps_scores_and_commands(medtasks):
+    ran = medtasks("models", "show", "lingshu-7b")
+    flat = " ".join(ran.out.split())
+    assert ran.code == 0
+    assert "licence: MIT source: model card of lingshu-medical-mllm/Lingshu-7B" in flat
+    assert ran.out.count("    source: ") >= 10
+    assert "Known traps" in ran.out
+    assert "whether the paper's table used reasoning" in flat
+    assert "medevalkit_pmc_vqa accuracy: 56.3, as Lingshu-7B in Lingshu, arXiv 2506.07044" in flat
+    assert "lmms_eval --model hf_vlm --model_args 'pretrained=lingshu-medical-mllm/Lingshu-7B," in ran.out
+    assert "vllm serve lingshu-medical-mllm/Lingshu-7B --revision b98aecd" in ran.out
+    for name in recipes():
+        assert medtasks("models", "show", name).code == 0
+
+
+def test_a_server_alone_and_no_backend_at_all(medtasks):
+    fleming, hulu = medtasks("models", "show", "fleming-vl-8b").out, medtasks("models", "show", "hulu-med-7b").out
+    assert "not in this process: transformers 5.23 does not know" in fleming
+    assert "(read by eye from a picture of the table)" in " ".join(fleming.split())
+    assert "not on a server: vLLM 0.32 has no class for it" in hulu
+    ran = medtasks("models", "show", "lingshu7b")
+    assert (ran.code, "did you mean 'lingshu-7b'" in ran.err.replace("\n", " ")) == (1, True)
+
+
+@pytest.fixture
+def launched(tmp_path):
+    """A stand-in for the harness that writes down what it is told."""
+    own_tasks_folder().mkdir()
+    (own_tasks_folder() / "one.yaml").write_text("task: one\ngeneration_kwargs: {until: []}\n")
+    code = "import json, sys; json.dump(sys.argv, open(sys.argv[1], 'w'))"
+    launcher = shlex.join([sys.executable, "-c", code, str(tmp_path / "told.json")])
+    return [f"--launcher={launcher}", "--tasks", "one", "--output_path", str(tmp_path / "out")]
+
+
+def test_a_run_passes_on_what_the_recipe_stands_for(medtasks, launched, tmp_path):
+    medtasks("run", *launched, "--recipe", "qoq-med-7b", "--model_args", "dtype=float16,hf_token=planted")
+    told = json.loads((tmp_path / "told.json").read_text())
+    last = max(place for place, word in enumerate(told) if word == "--model_args")
+    assert told[last + 1].startswith("pretrained=ddvd233/QoQ-Med-VL-7B,dtype=float16,revision=aedfc4")
+    assert told[told.index("--model") + 1] == "hf_vlm"
+    (manifest,) = read_manifests(tmp_path / "out")
+    assert manifest.recipe.name == "qoq-med-7b"
+    assert manifest.recipe.given == {"dtype": "float16", "hf_token": "***"}
+    assert manifest.command[-4:-2] == ("--recipe", "qoq-med-7b")
+    assert "planted" not in manifest.path.read_text()
+
+
+def test_a_run_without_what_its_backend_needs(medtasks, launched):
+    ran = medtasks("run", *launched, "--recipe", "lingshu-7b", "--backend", "server")
+    assert ran.code == 1
+    assert "needs the server's address: give --model_args base_url=" in " ".join(ran.err.split())
+
+
+def test_from_the_data_alone(medtasks, sample, tmp_path):
+    options = ("--against", "0.25", "--difference", "0.3", "--json", tmp_path / "plan.json")
+    ran = medtasks("plan", "mediconfusion", *options)
+    assert (ran.code, ran.err) == (0, "")
+    found = json.loads((tmp_path / "plan.json").read_text(), parse_constant=pytest.fail)
+    known = found["assumptions"]
+    assert (found["task"], known["metric"], known["samples"]) == ("mediconfusion", "set_accuracy", 16)  # pairs
+    assert (known["score"], known["discordance"], found["margin"]) == (0.25, None, None)
+    assert f"To show a difference of 30.0%: {found['needed']} samples." in ran.out
+    assert found["needed"] > 16
+    assert "Samples on which the two models differ: 52.5% (if both models answer independently" in ran.out
+    assert "SAMPLE DATA" in ran.out
+
+
+def test_more_tests_and_more_power_take_more_samples(medtasks, sample, tmp_path):
+    def needed(*further):
+        arguments = ("--against", "0.5", "--difference", "0.2", "--json", tmp_path / "plan.json", *further)
+        assert medtasks("plan", "mediconfusion", *arguments).code == 0
+        return json.loads((tmp_path / "plan.json").read_text())["needed"]
+
+    assert needed() < needed("--tests", "4") < needed("--tests", "4", "--power", "0.9")
+
+
+def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
+    first = write_run(tmp_path / "a", ("mediconfusion",), 0.9, 1)
+    second = write_run(tmp_path / "b", ("mediconfusion",), 0.5, 1)
+    options = ("--run", first, "--run", second, "--margin", "0.2", "--json", tmp_path / "plan.json")
+    ran = medtasks("plan", "mediconfusion", *options)
+    assert (ran.code, ran.err) == (0, "")
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    compared = medtasks("compare", "mediconfusion", first, second, "--json", tmp_path / "compared.json")
+    assert compared.code == 0
+    known = plan["assumptions"]
+    assert known["score_source"] == "of the first run"
+    assert "(of the two runs)" in ran.out
+    comparisons = json.loads((tmp_path / "compared.json").read_text())["comparisons"]
+    test = next(one for one in comparisons if (one["rule"], one["metric"]) == ("reference", "set_accuracy"))
+    assert (known["score"], known["samples"]) == (test["first"], test["samples"])
+    assert abs(test["difference"]) <= known["discordance"] <= 1
+    gained_or_lost = known["discordance"] * known["samples"]
+    assert gained_or_lost == pytest.approx(round(gained_or_lost))
+    assert plan["reached_for_margin"] is not None
+    assert "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: " in ran.out
+
+
+@each_row(
+    "options, message",
+    [
+        (("--against", "0.9", "--difference", "0.2"), "cannot differ by 0.2"),
+        (("--difference", "0"), "cannot differ by 0"),
+        (("--against", "1.5"), "--against is between 0 and 1"),
+        (("--power", "1"), "--power and --margin"),
+        (("--tests", "0"), "--tests at least 1"),
+    ],
+)
+def test_numbers_out_of_range(medtasks, sample, options, message):
+    ran = medtasks("plan", "mediconfusion", *options)
+    assert ran.code == 1
+    assert message in ran.err
+
+
+def test_likelihoods_have_the_same_pairs_and_other_scores_are_refused(medtasks, sample):
+    assert medtasks("plan", "iu_xray_report", "--difference", "0.1").code == 1
+    ran = medtasks("plan", "mediconfusion_gd", "--against", "0.25")
+    assert ran.out.startswith("mediconfusion_gd, set_accuracy: 16 samples prepared, in 16 clusters or pairs.")
+    assert "a judge reads replies" in medtasks("plan", "mediconfusion_ff").err
