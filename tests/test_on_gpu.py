@@ -61,37 +61,6 @@ def test_without_a_gpu_the_command_says_so(on_gpu, monkeypatch):
         on_gpu.main()
 
 
-def test_a_part_that_fails_or_hangs_costs_that_part_alone(on_gpu, tmp_path, monkeypatch):
-    monkeypatch.setattr(on_gpu, "SECONDS", {"llava_med": 0.5, "radfm": 600.0, "radgraph": 600.0, "radcliq": 600.0})
-    measure = {"dtype": "float32", "pairs": 3000, "seconds": 61.0}
-    written = {"status": "begun", "measures": [measure]}
-    scripts = {
-        "llava_med": "import time; time.sleep(600)",
-        "radfm": "import os; os.kill(os.getpid(), 9)",
-        "radgraph": "raise SystemExit(3)",
-        "radcliq": f"open(r'{tmp_path}/radcliq.json', 'w').write('''{json.dumps(written | {'status': 'done'})}''')",
-    }
-    options = on_gpu.Options(on_gpu.Scale(True, "cpu"), tmp_path)
-    results = on_gpu.run_all(list(scripts), options, lambda name: [sys.executable, "-S", "-c", scripts[name]])
-    statuses = [part["status"] for part in results.values()]
-    assert statuses == ["out of time after 0 s", "ended by signal 9", "ended without a result", "done"]
-    table = (tmp_path / "table.md").read_text()
-    assert "radfm: ended by signal 9" in table
-    assert "RadCliQ of 3000 pairs: seconds 61.00 (goal: at most 60) MISSED" in table
-
-
-def test_what_a_part_had_measured_stays_when_it_fails(on_gpu, tmp_path, monkeypatch):
-    def measure(name, scale, report):
-        report({"dtype": "float32", "texts": 8, "seconds": 1.0})
-        raise torch.OutOfMemoryError("no room")
-
-    monkeypatch.setattr(on_gpu, "measure_part", measure)
-    assert not on_gpu.run_part("chexbert", on_gpu.Options(on_gpu.Scale(True, "cpu"), tmp_path))
-    part = json.loads((tmp_path / "chexbert.json").read_text())
-    assert part["status"] == "failed: OutOfMemoryError: no room"
-    assert [measured["texts"] for measured in part["measures"]] == [8]
-
-
 def test_checkpoints_have_the_published_numbers_of_parameters(load, tmp_path):
     published = {"llava_med": 7553.6, "radfm": 13123.8, "med_flamingo": 8220.4, "hf_vlm": 8292.2}  # millions
     for name, build in load("drawn_checkpoints").BUILDERS.items():
@@ -102,39 +71,3 @@ def test_checkpoints_have_the_published_numbers_of_parameters(load, tmp_path):
             published[name], abs=0.1
         )
         assert sum(file.stat().st_size for file in (tmp_path / name).rglob("*") if file.is_file()) < 2e6
-
-
-def test_the_work_without_caches_is_that_of_the_published_shapes(load, tmp_path):
-    """One request at a time, so nothing is padded; products are observed, attention is by its formula."""
-    models, checkpoints, work_of = load("gpu_models"), load("drawn_checkpoints"), load("least_work")
-    questions = models.Questions(models.Scale(True, "cpu"), "llava_med")
-    arguments = {"device": "cpu", "dtype": "float32", "journal": False, "batch_size": 1, "prefix_cache": False}
-    model = checkpoints.llava_med(tmp_path, questions.texts, True, feature_cache_mb=0, **arguments)
-    checkpoints.draw(model)
-    model.task_dict = {task: {models.SPLIT: questions.docs} for task in models.MODES.values()}
-    work = work_of.Work(model)
-    work.note()
-    asked = questions.requests("GD", range(2))
-    products = 0
-
-    def multiply(module, inputs, result):
-        nonlocal products
-        if isinstance(module, torch.nn.Linear | torch.nn.Conv2d):
-            products += 2 * result.numel() * module.weight[0].numel()
-
-    with torch.nn.modules.module.register_module_forward_hook(multiply):
-        model.loglikelihood(asked)
-    work.forget()
-    text, vision = checkpoints.TINY_TEXT, checkpoints.TINY_CLIP
-    width, layers = text["hidden_size"], text["num_hidden_layers"]
-    patches = (vision["image_size"] // vision["patch_size"]) ** 2
-    looking = 4 * (patches + 1) ** 2 * vision["hidden_size"] * (vision["num_hidden_layers"] - 1)  # not the last layer
-    lengths = [len(item.sequence.ids) - 1 for item in work.scored]  # the last token predicts nothing
-    reading = 4 * width * layers * sum(length * (length + 1) // 2 for length in lengths)
-    # Two matrices of attention are as wide as its 4 heads and two as the 2 of keys and values; the MLP has three.
-    token = 2 * layers * (2 * width**2 + 2 * width * width // 2 + 3 * width * text["intermediate_size"])
-    logits = 2 * width * checkpoints.MISTRAL_7B["vocab_size"]
-    spare = len(asked) * (token + logits)  # of the last token
-    needed = work.operations(shared_texts=False, shared_images=False)
-    assert needed == products - spare + reading + len(asked) * looking
-    assert work.operations(shared_texts=True, shared_images=True) < needed / 1.9  # two options on one prompt
