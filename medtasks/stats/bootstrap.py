@@ -1,5 +1,6 @@
 """Standard errors and intervals of statistics without a formula, by resampling the units that were sampled."""
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np

@@ -5,6 +5,8 @@ import math
 
 import pytest
 
+from medtasks.cli.data import write_sample_home
+from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError
 from medtasks.runs.replies import read_replies
@@ -12,18 +14,46 @@ from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
 from .. import tiny_multimedeval
-from ..model_adapters.test_two_processes import checkpoints, home_with_demonstrations
+from ..model_adapters import llava_med_toy, med_flamingo_toy, radfm_toy, tiny_hf_models
 from ..tables import each_row
 from .conftest import PAIRED
 from .whole_runs import evaluate
-
-__all__ = ["checkpoints", "home_with_demonstrations"]  # fixtures
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prepared")]
 
 MC, GD = "mediconfusion", "mediconfusion_gd"
 QUESTIONS = 32
 FEW = {"gen_kwargs": "max_new_tokens=4", "log_samples": True}
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    """Per adapter its arguments for a small random checkpoint in the published format."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    (folder / "radfm").mkdir()
+    llava_med_toy.write_tower(folder / "clip")
+    llava = llava_med_toy.write_v15(folder / "llava")
+    radfm = radfm_toy.write_toy(folder / "radfm")
+    flamingo = med_flamingo_toy.write_toy(folder / "flamingo")
+    exact = "dtype=float32,journal=false"
+    return {
+        "llava_med": f"pretrained={llava},vision_tower={folder / 'clip'},max_length=512,{exact}",
+        "radfm": f"pretrained={radfm},{exact}",
+        "med_flamingo": f"pretrained={flamingo},llama={flamingo / 'llama'},clip={flamingo / 'clip'},{exact}",
+        "hf_vlm": f"pretrained={tiny_hf_models.build('llava', folder / 'vlm')},{exact}",
+    }
+
+
+@pytest.fixture(scope="module")
+def home_with_demonstrations(tmp_path_factory):
+    """The drawn sample, with pictures for the demonstrations of Med-Flamingo's prompts, which it does without."""
+    home = tmp_path_factory.mktemp("data")
+    write_sample_home(home)
+    folder = home / "datasets" / "mediconfusion" / DEMONSTRATIONS_FOLDER
+    folder.mkdir(exist_ok=True)
+    for seed, name in enumerate(("PMC1064097_F2.jpg", "PMC1065025_F1.jpg", "PMC1087855_F3.jpg")):
+        med_flamingo_toy.scan(seed).save(folder / name)
+    return home
 
 
 @pytest.fixture(scope="module")
