@@ -152,20 +152,21 @@ def _markdown_table(table: Table, number: int) -> Iterator[str]:
 
 
 def _markdown_row(row: tuple[Cell, ...]) -> str:
-    texts = (_code(cell.text) if cell.code and cell.text != NOT_DEFINED else _plain(cell.text) for cell in row)
-    marked = (text + "".join(map(_mark, cell.marks)) for text, cell in zip(texts, row, strict=True))
-    return "| " + " | ".join(marked) + " |"
+    texts = []
+    for cell in row:
+        if cell.code and cell.text != NOT_DEFINED:
+            fence = "`" * (max(map(len, re.findall("`+", cell.text)), default=0) + 1)
+            pad = " " if cell.text.startswith("`") or cell.text.endswith("`") else ""
+            code = f"{fence}{pad}{' '.join(cell.text.split())}{pad}{fence}"
+            text = code.replace("|", r"\|")  # a bar would end the cell even there
+        else:
+            text = _plain(cell.text)
+        texts.append(text + "".join(map(_mark, cell.marks)))
+    return "| " + " | ".join(texts) + " |"
 
 
 def _mark(number: int) -> str:
     return f"<sup>{number}</sup>"
-
-
-def _code(text: str) -> str:
-    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
-    pad = " " if text.startswith("`") or text.endswith("`") else ""
-    code = f"{fence}{pad}{' '.join(text.split())}{pad}{fence}"
-    return code.replace("|", r"\|")  # a bar would end the cell even there
 
 
 def _plain(text: str) -> str:

@@ -115,7 +115,10 @@ def mean_recall_posterior(
     if len(set(clusters)) < 2:
         return math.nan, math.nan, math.nan
     shapes = []
-    for indices in _positions(targets).values():
+    positions: dict[Hashable, list[int]] = {}
+    for position, target in enumerate(targets):
+        positions.setdefault(target, []).append(position)
+    for indices in positions.values():
         values, of_class = [right[index] for index in indices], [clusters[index] for index in indices]
         error = clustered_error(values, of_class)
         size = 1.0 if error.clusters < 2 else error.effective
@@ -127,10 +130,3 @@ def mean_recall_posterior(
     drawn = np.mean([random.beta(*shape, size=POSTERIOR_DRAWS) for shape in sorted(shapes)], axis=0)
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(drawn.std(ddof=1)), float(low), float(high)
-
-
-def _positions(names: Sequence[Hashable]) -> dict[Hashable, list[int]]:
-    positions: dict[Hashable, list[int]] = {}
-    for position, name in enumerate(names):
-        positions.setdefault(name, []).append(position)
-    return positions

@@ -85,11 +85,17 @@ def _recipe(options: Options) -> SourceRecipe:
         published = file_sha256(question_file) == MEDICONFUSION.sha256[question_file.name]
         return "sample" if options.sample else MEDICONFUSION.revision if published else "local"
 
+    def download_questions(folder: Path) -> Path:  # without the images
+        base = os.environ.get(QUESTIONS_VARIABLE, _QUESTIONS_URL)
+        for name, digest in MEDICONFUSION.sha256.items():
+            download(Published(f"{base}/{name}", sha256=digest), folder / name)
+        return folder
+
     return SourceRecipe(
         columns=PAIRED_CHOICE,
         test=functools.partial(_rows, options),
         layout="dataset.json and images/<number>.jpg",
-        download=_download_questions,
+        download=download_questions,
         revision=revision,
         counted=False,  # missing pairs are reported together with missing images
     )
@@ -159,14 +165,6 @@ def _stored_images(
         except UnreadableImage as error:
             causes[name] = f"{name}.jpg is broken ({error})"
     return stored, causes
-
-
-def _download_questions(folder: Path) -> Path:
-    """Download the published files without the images."""
-    base = os.environ.get(QUESTIONS_VARIABLE, _QUESTIONS_URL)
-    for name, digest in MEDICONFUSION.sha256.items():
-        download(Published(f"{base}/{name}", sha256=digest), folder / name)
-    return folder
 
 
 def find_question_file(folder: Path) -> Path:
