@@ -9,7 +9,7 @@ the n-th mask and the n-th contour question with the same texts, answer and grou
 import binascii
 import functools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -107,24 +107,29 @@ def with_images(rows: Sequence[PublishedRow]) -> Iterator[PublishedRow]:
     """Give rows without an image that of the row they name, and each row the id of the case it shows."""
     by_id = {row.document["doc_id"]: row for row in rows if row.document}
     broken = {row.place.partition(" (index ")[2].removesuffix(")") for row in rows if row.cause.startswith("its image")}
-    images: list[StoredImage | str] = []
-    for row in rows:
-        shown = row.document["image_id"] if row.document else ""
-        target = row if row.images else by_id.get(shown)
-        if row.document is None:
-            images.append(row.cause)
-        elif target and target.images:
-            images.append(target.images[0])
-        elif shown in broken:
-            images.append("the row whose image it shows has a broken one")
-        else:
-            images.append(f"its image is that of row index {shown}, which {'has none' if target else 'is not there'}")
+    images = [_image(row, by_id, broken) if row.document else row.cause for row in rows]
     for row, image, case in zip(rows, images, _cases(rows, images), strict=True):
         if row.document is None or isinstance(image, str):
             yield PublishedRow(row.place, None, cause=str(image))
         else:
             columns = {name: value for name, value in row.document.items() if name != "image_id"}
             yield PublishedRow(row.place, {**columns, "image_id": case}, [image])
+
+
+def _image(row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]) -> StoredImage | str:
+    """Return the image of a row, its own or that of the row it names, which may name a third; else what is missing."""
+    followed = set()
+    target: PublishedRow | None = row
+    while target and target.document and not target.images:
+        index = target.document["image_id"]
+        followed.add(target.document["doc_id"])
+        target = by_id.get(index)
+        if target is None and index in broken:
+            return "the row whose image it shows has a broken one"
+        if target is None or index in followed:
+            return f"its image is that of row index {index}, which {'has none' if target else 'is not there'}"
+    assert target is not None
+    return target.images[0]
 
 
 def _cases(rows: Sequence[PublishedRow], images: Sequence[StoredImage | str]) -> list[str]:

@@ -23,7 +23,7 @@ from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_sco
 _VERSION = 1  # of the code, to be raised when annotations change
 
 _SEPARATORS = re.compile(r"([/,:.!?()])")
-# NLTK's wordpunct_tokenize, which uses this engine since 3.10. With Python's own, the ² of cm² and the ½ of 2½ were not
+# NLTK's wordpunct_tokenize, which uses this engine since 3.10.3. With Python's own, the ² of cm² and ½ of 2½ were not
 # separate words, and combining accents were.
 _RUNS = regex.compile(r"\w+|[^\w\s]+")
 # The package replaces these literal escapes, backslash and letters, which a careless export leaves in a text.
