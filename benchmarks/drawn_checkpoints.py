@@ -75,6 +75,7 @@ QWEN_TEMPLATE = (
     "{% if part['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part['text'] }}{% endif %}"
     "{% endfor %}{% endif %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+OWN_TOWER = "model.vision_tower.vision_tower.vision_model."
 Tensors = dict[str, torch.Tensor]
 
 
@@ -120,7 +121,8 @@ def llava_med(folder: Path, texts: Sequence[str], tiny: bool, **given: Any) -> M
     (folder / "config.json").write_text(json.dumps(text | multimodal))
     language = repeated(lambda: hf.MistralForCausalLM(hf.MistralConfig(**text)))
     projector = nn.Sequential(nn.Linear(seen, width), nn.GELU(), nn.Linear(width, width))
-    torch.save(language | repeated(lambda: projector, "model.mm_projector."), folder / "pytorch_model.bin")
+    own_tower = repeated(lambda: hf.CLIPVisionModel(hf.CLIPVisionConfig(**vision)), OWN_TOWER)
+    torch.save(language | repeated(lambda: projector, "model.mm_projector.") | own_tower, folder / "pytorch_model.bin")
     return LlavaMed(pretrained=str(folder), vision_tower=str(folder / "clip"), **given)
 
 
@@ -136,6 +138,9 @@ def radfm(folder: Path, texts: Sequence[str], tiny: bool, **given: Any) -> Medic
 
     state = repeated(build)
     state["embedding_layer.weight"] = state["lang_model.model.embed_tokens.weight"]
+    frequencies = torch.zeros(()).expand(text["hidden_size"] // text["num_attention_heads"] // 2)
+    for layer in range(text["num_hidden_layers"]):
+        state[f"lang_model.model.layers.{layer}.self_attn.rotary_emb.inv_freq"] = frequencies
     torch.save(state, folder / "pytorch_model.bin")
     write_sentencepiece(folder, texts)
     (folder / "config.json").write_text(json.dumps(text))
