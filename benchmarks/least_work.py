@@ -45,7 +45,7 @@ class Operations(TorchFunctionMode):
             query, key, value = args[:3]
             self.count += 2 * math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
         elif name in ("einsum", "addmm", "baddbmm"):
-            raise NotImplementedError(f"operations of {name}")
+            raise NotImplementedError(f"the operations of {name} are not counted; add its formula here")
         return result
 
 

@@ -117,7 +117,7 @@ FORMS: Mapping[StudyKind, Form] = {
 
 @dataclass(frozen=True)
 class Publication:
-    """What of a study is published as which dataset, and the settings for that."""
+    """Part of a study that becomes one dataset, and the settings of its publication."""
 
     folder: Path
     study: Study

@@ -117,7 +117,7 @@ def with_images(rows: Sequence[PublishedRow]) -> Iterator[PublishedRow]:
 
 
 def _image(row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]) -> StoredImage | str:
-    """Return the image of a row, its own or that of the row it names, which may name a third; else what is missing."""
+    """Return a row's image: its own, or that of the row it names, if need be through others; else what is missing."""
     followed = set()
     target: PublishedRow | None = row
     while target and target.document and not target.images:
