@@ -17,6 +17,7 @@ import medtasks as package
 from medtasks import __version__
 from medtasks.audit.doctor.check_results import CheckResult, State
 from medtasks.cli import start
+from medtasks.cli.output import say
 from medtasks.errors import MedTasksError
 from medtasks.home import own_tasks_folder
 from medtasks.running.recipes import recipes
@@ -79,6 +80,12 @@ def test_sentences_are_printed_as_they_are(fails, monkeypatch, error, sentence):
 
     monkeypatch.setattr(start, "tasks_folder", stop)
     assert fails(["path"]).err == f"medtasks: {sentence}\n"
+
+
+def test_texts_on_standard_output_are_printed_as_they_are(capsys):
+    for sentence in SENTENCES:
+        say(f"{sentence}\x1b[2J")
+    assert capsys.readouterr().out == "".join(f"{sentence}?[2J\n" for sentence in SENTENCES)
 
 
 def test_bugs_are_not_hidden(monkeypatch):
