@@ -9,12 +9,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Console scripts are those of this environment, activated or not.
 os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
 if "PYTEST_XDIST_WORKER" not in os.environ:  # which has the folder of the process that started it
     os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="medtasks-tests-")
     atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
+# Python imports this folder's `sitecustomize` when it starts: processes of tests read YAML quickly, too.
+START_UP = str(Path(__file__).with_name("start_up"))
+if START_UP not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [START_UP, os.environ.get("PYTHONPATH")]))
 # Before anything imports torch: tests run side by side, and threads that wait for each other cost half of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -30,13 +35,21 @@ from medtasks.metrics.metric import forget_computed
 from medtasks.tasks.task_files import include
 
 from . import tiny_multimedeval
-from .quick_yaml import read_yaml_quickly
+from .start_up import sitecustomize  # noqa: F401 - reads YAML quickly
 
-read_yaml_quickly()
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")  # however slow
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; processes of tests would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the tests of a file in one process, in the order of the files, so that each fixture is built once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
 
 
 def pytest_collection_finish() -> None:

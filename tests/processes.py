@@ -16,6 +16,8 @@ from loguru import logger
 from medtasks.errors import forget_warnings
 from medtasks.tasks.task_files import include
 
+from .waiting import PATIENCE
+
 _OF_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # left by what ran in this process
 _ALWAYS = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 # Modules and functions behind the commands, by console script or by module.
@@ -100,7 +102,7 @@ def run_fresh(command: Sequence[str], folder: Path, **variables: str) -> subproc
     """Run Python or a console script in a process of its own, with this process's environment but for variables."""
     environment = _environment(variables)
     line = [*_python(command)]
-    return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
+    return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def start_fresh(command: Sequence[str], folder: Path, log: Path, **variables: str) -> "subprocess.Popen[bytes]":
@@ -116,7 +118,9 @@ def _python(command: Sequence[str]) -> list[str]:
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    return {**{name: value for name, value in os.environ.items() if name not in _OF_RANKS}, **_ALWAYS, **variables}
+    inherited = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
+    path = [variables.get("PYTHONPATH"), inherited.get("PYTHONPATH")]
+    return {**inherited, **_ALWAYS, **variables, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
 # A rank that ends while another still talks to it is aborted by the communication library now and then.

@@ -2,10 +2,9 @@
 
 import importlib
 import json
-import os
-import subprocess
 import sys
 import warnings
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from medtasks.lmms import plugin
 from medtasks.tasks.task_index import tasks_folder
 
-from .waiting import PATIENCE
+from .processes import run_fresh
 
 MANIFESTS = {
     "hf_vlm": "medtasks.model_adapters.hf_vlm.HfVlm",
@@ -99,9 +98,8 @@ print(json.dumps(report))
 
 
 def in_a_fresh_process(script, *arguments):
-    environment = {name: value for name, value in os.environ.items() if name != "MEDTASKS_AUTOLOAD"}
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    ran = run_fresh(command, Path.cwd(), MEDTASKS_AUTOLOAD="1")
     assert ran.returncode == 0, ran.stderr[-3000:]
     return json.loads(ran.stdout.splitlines()[-1])
 
