@@ -16,10 +16,9 @@ os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.enviro
 if "PYTEST_XDIST_WORKER" not in os.environ:  # which has the folder of the process that started it
     os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="medtasks-tests-")
     atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
-# Python imports this folder's `sitecustomize` when it starts: processes of tests read YAML quickly, too.
-START_UP = str(Path(__file__).with_name("start_up"))
-if START_UP not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [START_UP, os.environ.get("PYTHONPATH")]))
+    # Python imports this folder's `sitecustomize` when it starts: processes of tests read YAML quickly, too.
+    _path = [str(Path(__file__).with_name("start_up")), os.environ.get("PYTHONPATH")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _path))
 # Before anything imports torch: tests run side by side, and threads that wait for each other cost half of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -102,7 +102,9 @@ def run_fresh(command: Sequence[str], folder: Path, **variables: str) -> subproc
     """Run Python or a console script in a process of its own, with this process's environment but for variables."""
     environment = _environment(variables)
     line = [*_python(command)]
-    return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return subprocess.run(
+        line, env=environment, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
 
 
 def start_fresh(command: Sequence[str], folder: Path, log: Path, **variables: str) -> "subprocess.Popen[bytes]":
