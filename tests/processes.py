@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,26 @@ _COMMANDS = {
 }
 
 
+_indexed: dict[str, Any] = {}
+
+
+@contextlib.contextmanager
+def harness_indexed_once() -> Iterator[pytest.MonkeyPatch]:
+    """Let the harness read its own thousands of task files once in this process, and those of others each time."""
+    from lmms_eval import tasks
+
+    read, own = tasks.TaskManager._get_task_and_group, f"{Path(tasks.__file__).parent}/"
+
+    def indexed(manager: Any, folder: str) -> dict[str, Any]:
+        if folder != own or own not in _indexed:
+            _indexed[folder] = read(manager, folder)
+        return dict(_indexed[folder])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks.TaskManager, "_get_task_and_group", indexed)
+        yield patch
+
+
 def run_here(command: Sequence[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command of ours or of the harness in this process, which has imported everything already.
 
@@ -37,7 +57,7 @@ def run_here(command: Sequence[str], folder: Path, **variables: str) -> subproce
     before afterwards. Commands of others, and those of several processes, are for :func:`run_fresh`.
     """
     out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with harness_indexed_once() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         _set_variables(patch, {**_ALWAYS, **variables})
         patch.chdir(folder)
         patch.setattr(subprocess, "Popen", HarnessHere)

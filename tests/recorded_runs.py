@@ -4,37 +4,14 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from medtasks.cli.main import app
 
-from .lmms.whole_runs import harness
-from .processes import HarnessHere
+from .processes import HarnessHere, harness_indexed_once
 
 TINY = ("--model", "medtasks_tiny", "--device", "cpu")
-
-
-_indexed: dict[str, Any] = {}
-
-
-@contextmanager
-def harness_indexed_once() -> Iterator[pytest.MonkeyPatch]:
-    """Let the harness read its own thousands of task files once in this process, and those of others each time."""
-    harness()
-    from lmms_eval import tasks
-
-    read, own = tasks.TaskManager._get_task_and_group, f"{Path(tasks.__file__).parent}/"
-
-    def indexed(manager: Any, folder: str) -> dict[str, Any]:
-        if folder != own or own not in _indexed:
-            _indexed[folder] = read(manager, folder)
-        return dict(_indexed[folder])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks.TaskManager, "_get_task_and_group", indexed)
-        yield patch
 
 
 @contextmanager
