@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -27,7 +27,6 @@ from medtasks.metrics.metric import Metric, Role
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.run import Source, model_of
 from medtasks.stats.paired import compare_paired, corrected
-from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import mapping_in
 
@@ -43,12 +42,27 @@ def gains_over(
     """Return the gains of a task over a variant of it, or of a thinking variant over its direct form, uncorrected.
 
     They are tested sample by sample if the replies are here, with the mean over the repeats of each, at least one; else
-    they are the differences of the recorded scores.
+    they are the differences of the recorded scores, if both were asked the same number of questions, without an error.
     """
     if not (repeats and variant_repeats):
         return []
-    recorded = _recorded(repeats[0].task, report, variant_repeats[0].task, variant_report)
-    return _paired(repeats, variant_repeats) or list(recorded)
+    gains = _paired(repeats, variant_repeats)
+    if gains or not report.answered or report.answered != variant_report.answered:
+        return gains
+    task, variant = repeats[0].task, variant_repeats[0].task.variant
+    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in variant_report.rules}
+    main = {metric.name for metric in task.metrics if metric.role is Role.MAIN}
+    zero_if_blind = {metric.name for metric in task.metrics if metric.zero_if_blind}
+    for rule in report.rules:
+        variant_scores = reduced.get(rule.name, {})
+        shared = [score for score in rule.scores if score.metric in variant_scores]
+        for score in [score for score in shared if score.metric in main] or shared[:1]:
+            value = variant_scores[score.metric]
+            numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan)
+            zero = not value and score.metric in zero_if_blind and variant in WITHOUT_IMAGE
+            of = (str(variant or _DIRECT), variant_report.name, rule.name, score.metric)
+            gains.append(Gain(*of, *numbers, samples=report.answered, by_construction=zero))
+    return gains
 
 
 def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReading]) -> list[Gain]:
@@ -90,24 +104,6 @@ def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReadin
             scores = (result.second, result.first, result.difference, result.low, result.high, result.p)
             gains.append(Gain(*of, *scores, samples=result.samples, same_as=same, test=(result, paired)))
     return gains
-
-
-def _recorded(task: TaskFile, base: TaskReport, variant: TaskFile, other: TaskReport) -> Iterator[Gain]:
-    """Yield the differences of recorded scores, if both were asked the same number of questions; they have no error."""
-    if not base.answered or base.answered != other.answered:
-        return
-    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in other.rules}
-    main = {metric.name for metric in task.metrics if metric.role is Role.MAIN}
-    zero_if_blind = {metric.name for metric in task.metrics if metric.zero_if_blind}
-    for rule in base.rules:
-        others = reduced.get(rule.name, {})
-        shared = [score for score in rule.scores if score.metric in others]
-        for score in [score for score in shared if score.metric in main] or shared[:1]:
-            value = others[score.metric]
-            numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan)
-            zero = not value and score.metric in zero_if_blind and variant.variant in WITHOUT_IMAGE
-            of = (str(variant.variant or _DIRECT), other.name, rule.name, score.metric)
-            yield Gain(*of, *numbers, samples=base.answered, by_construction=zero)
 
 
 def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
