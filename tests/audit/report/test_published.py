@@ -1,3 +1,4 @@
+import csv
 from collections import Counter
 from pathlib import Path
 
@@ -6,7 +7,6 @@ import yaml
 
 import medtasks.audit.report
 from medtasks.audit.report.published import _fits as fits
-from medtasks.audit.report.published import _rows as rows
 from medtasks.audit.report.published import published_scores
 from medtasks.tasks.task_files import task_files
 
@@ -15,6 +15,7 @@ from ...conftest import reference_folder
 FOLDER = Path(medtasks.audit.report.__file__).parent / "published_results"
 MAPPING = yaml.safe_load((FOLDER / "mapping.yaml").read_text())
 FILES = sorted(file.name for file in FOLDER.glob("*.csv"))
+ROWS = {file: list(csv.DictReader((FOLDER / file).read_text(encoding="utf-8").splitlines())) for file in FILES}
 
 
 def one(task, model, metric):
@@ -37,10 +38,10 @@ def test_every_row_is_of_a_task_or_left_out_with_a_reason():
     for file in FILES:
         uses: Counter[tuple[str, ...]] = Counter()
         for entry in MAPPING["tables"]:
-            for row in rows(file):
+            for row in ROWS[file]:
                 of_task = row.get(entry["by"]) in entry["tasks"] and row.get(entry["metric"]) in entry["metrics"]
                 uses[tuple(row.values())] += fits(entry, file, row) and of_task
-        for row in rows(file):
+        for row in ROWS[file]:
             left_out = [entry for entry in MAPPING["left_out"] if fits(entry, file, row)]
             assert uses[tuple(row.values())] == 1 or left_out, (file, row)
             assert uses[tuple(row.values())] <= 1, (file, row)
@@ -55,7 +56,7 @@ def test_every_used_row_is_shown_once_for_each_of_its_tasks():
     )
     expected: Counter[tuple[str, ...]] = Counter()
     for entry in MAPPING["tables"]:
-        for row in rows(entry["file"]):
+        for row in ROWS[entry["file"]]:
             if any(fits(out, entry["file"], row) for out in MAPPING["left_out"]) or not fits(entry, entry["file"], row):
                 continue
             if row[entry["metric"]] in entry["metrics"]:
@@ -92,7 +93,7 @@ def test_every_remark_is_one_sentence_and_is_shown(everything):
             if entry["remark"] in score.remark and entry.get("task", task) == task
         ]
         out = [left for left in MAPPING["left_out"] if left["file"] == entry["file"]]
-        fitting = [row for row in rows(entry["file"]) if fits(entry, entry["file"], row)]
+        fitting = [row for row in ROWS[entry["file"]] if fits(entry, entry["file"], row)]
         used = {row["model"] for row in fitting if not any(fits(left, entry["file"], row) for left in out)}
         assert {score.model for score in shown} >= used, entry
         assert shown, entry
