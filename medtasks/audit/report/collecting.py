@@ -202,7 +202,7 @@ def reading_section(reading: TaskReading) -> Section:
     decoding = None  # as the dataset says
     with contextlib.suppress(MedTasksError):  # of which the run died
         decoding = Decoding.of_settings(settings.get("default", settings))
-    baselines, calibration, lacking = _baselines_and_calibration(reading)
+    baselines, calibration, missing = _computed_and_missing(reading, rules)
     report = TaskReport(
         name=task.name,
         describes=task.description,
@@ -224,9 +224,7 @@ def reading_section(reading: TaskReading) -> Section:
         pictures=image_files(reading),
         missing=(
             *_not_asked(answered, documents),
-            *_not_recorded(reading, rules),
-            *reading.missing,
-            *lacking,
+            *missing,
             *dict.fromkeys(note for computed in reading.computed.values() for note in computed.report.few_clusters),
         ),
     )
@@ -246,63 +244,60 @@ def _declared(task: TaskFile) -> dict[str, Declaration]:
     return {metric.name: metric for metric in (*task.metrics, *task.family.compared_only)}
 
 
-def _baselines_and_calibration(
-    reading: TaskReading,
-) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
-    """Return baselines and calibration of a task whose questions are here, and reasons why one is missing."""
-    from medtasks.audit.baselines import baselines
-    from medtasks.audit.task_calibration import task_calibration
-
-    of_task: tuple[Baseline, ...] = ()
-    calibration: Mapping[str, Calibration] = {}
-    lacking = []
-    if reading.documents:
-        if not reading.answered and 0 < reading.recorded.asked < len(reading.documents):
-            lacking.append("The baselines are those of all questions, as no samples say which were asked.")
-        try:
-            run = {} if reading.withheld else {name: computed.samples for name, computed in reading.computed.items()}
-            of_task = baselines(reading.task, reading.answered or reading.documents, run)
-        except MedTasksError as error:
-            lacking.append(f"There are no baselines: {str(error).rstrip('.')}.")
-    if reading.samples.replies:
-        try:
-            calibration = task_calibration(reading.task, reading.documents, reading.samples.replies)
-        except MedTasksError as error:
-            lacking.append(f"There is no calibration: {str(error).rstrip('.')}.")
-    return of_task, calibration, lacking
-
-
 def _not_asked(answered: int, documents: int) -> list[str]:
     if not 0 < answered < documents:
         return []
     return [f"Only {answered} of {documents} questions were answered; the others are in no score."]
 
 
-def _not_recorded(reading: TaskReading, rules: Sequence[RuleScores]) -> list[str]:
-    sentences = []
+def _computed_and_missing(
+    reading: TaskReading, rules: Sequence[RuleScores]
+) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
+    """Return baselines and calibration of a task, and a sentence on everything else that its section lacks."""
+    from medtasks.audit.baselines import baselines
+    from medtasks.audit.task_calibration import task_calibration
+
+    # Parts that the run did not record.
+    missing = []
     here = "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""
     answered, questions = len(reading.samples.answered), reading.recorded.asked
     if reading.recorded.scores and not recorded_values(reading.recorded):
-        sentences.append(f"The run only collected replies (--predict_only){here}.")
+        missing.append(f"The run only collected replies (--predict_only){here}.")
     elif reading.recorded.samples and not reading.recorded.scores:
-        sentences.append(f"{NO_RESULTS.rstrip('.')}{here}.")
-    lost = dict.fromkeys(name for rule in rules for name, why in rule.failures.items() if why == NOT_COMPUTED)
-    if lost:
+        missing.append(f"{NO_RESULTS.rstrip('.')}{here}.")
+    if lost := dict.fromkeys(name for rule in rules for name, why in rule.failures.items() if why == NOT_COMPUTED):
         steps = filter(None, (fetch_command(lost), reading.score_command))
-        sentences.append(
+        missing.append(
             f"Not computed in the run, as a model, its weights or a judge was missing or failed: {', '.join(lost)}. To "
             f"compute them now: {'; then: '.join(steps)}"
         )
     if 0 < answered < questions:
         which = f"only {answered} of the {questions} questions that were asked"
-        sentences.append(f"The samples file holds replies to {which}.")
+        missing.append(f"The samples file holds replies to {which}.")
     if reading.withheld:
         names = ",".join(private_datasets(reading.task, reading.documents))
-        sentences.append(
+        missing.append(
             f"'{names}' is credentialed, so that questions, images and replies are withheld; "
             f"{LOG_TEXT_VARIABLE}={names} shows them to those who may see them."
         )
-    return sentences
+    missing += reading.missing
+    # Parts computed from the questions here.
+    of_task: tuple[Baseline, ...] = ()
+    calibration: Mapping[str, Calibration] = {}
+    if reading.documents:
+        if not reading.answered and 0 < questions < len(reading.documents):
+            missing.append("The baselines are those of all questions, as no samples say which were asked.")
+        try:
+            run = {} if reading.withheld else {name: computed.samples for name, computed in reading.computed.items()}
+            of_task = baselines(reading.task, reading.answered or reading.documents, run)
+        except MedTasksError as error:
+            missing.append(f"There are no baselines: {str(error).rstrip('.')}.")
+    if reading.samples.replies:
+        try:
+            calibration = task_calibration(reading.task, reading.documents, reading.samples.replies)
+        except MedTasksError as error:
+            missing.append(f"There is no calibration: {str(error).rstrip('.')}.")
+    return of_task, calibration, missing
 
 
 def facts(run: Run) -> dict[str, str]:

@@ -223,24 +223,24 @@ def write_duplicates_page(
     """Write the page of a search and its contents (:func:`duplicates_as_dict`); MedTasksError: it cannot be written."""
     against = contents["against"]
     within, outside = search.within[:MOST_SHOWN], search.outside[:MOST_SHOWN]
-    files: dict[int, tuple[Path | None, Path | None]] = {}  # of both images; None for one that must not be shown
+    files: list[tuple[Path | None, Path | None]] = []  # of both images; None for one that must not be shown
     for finding in (*within, *outside):
         hidden = names.hidden if finding.concern else names.other_is_hidden
         second = None if hidden else finding.second.files[_second_file(finding)]
-        files[id(finding)] = (None if names.hidden else finding.first.files[0], second)
-    small = thumbnails(file for pair in files.values() for file in pair if file).by_file
-
-    def cards(described: Sequence[Mapping[str, Any]], findings: Sequence[DuplicatePair]) -> list[dict[str, Any]]:
-        shown = ([small[file] if file else _HIDDEN for file in files[id(finding)]] for finding in findings)
-        return [{**texts, "thumbnails": images} for texts, images in zip(described, shown, strict=False)]
-
+        files.append((None if names.hidden else finding.first.files[0], second))
+    small = thumbnails(file for pair in files for file in pair if file).by_file
+    described = [*contents["within"][:MOST_SHOWN], *(against["findings"][:MOST_SHOWN] if against else [])]
+    cards = [
+        {**texts, "thumbnails": [small[file] if file else _HIDDEN for file in pair]}
+        for texts, pair in zip(described, files, strict=True)
+    ]
     write_rendered(
         "duplicates",
         path,
         contents=contents,
         against=against,
-        within=cards(contents["within"], within),
-        outside=cards(against["findings"] if against else [], outside),
+        within=cards[: len(within)],
+        outside=cards[len(within) :],
         not_compared=not_compared(contents),
         wording=wording,
         counts=duplicate_tables(contents),

@@ -1,5 +1,6 @@
 """Gains of tasks over their variants in the same run, costs of thinking, and differences from other runs."""
 
+import contextlib
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
-from medtasks.metrics.metric import Metric, Role
+from medtasks.metrics.metric import AnyMetric, Metric, Role
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.run import Source, model_of
 from medtasks.stats.paired import compare_paired, corrected
@@ -185,7 +186,26 @@ def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
     limits = (mapping_in(config, "generation_kwargs").get("max_new_tokens") for config in configs)
     limit_text = str(next(filter(None, limits), ""))
     limit = int(limit_text) if limit_text.isdecimal() else None
-    counted = unit == TOKENS and limit is not None
+    # Scores by reply length, in up to four parts; of the first main metric with values of single samples.
+    by_id = {str(document["doc_id"]): document for document in reading.documents}
+    clusters = [(doc_id, Sample(by_id[doc_id]).cluster_id) for doc_id in answered_scores]
+    metrics: Sequence[AnyMetric] = ()
+    with contextlib.suppress(MedTasksError):
+        metrics = main_metrics(reading.task)
+    bins = []
+    for metric in metrics:
+        values = reading.task.family.sample_values(metric, list(answered_scores.values()), clusters)
+        if values and values.keys() <= answered_scores.keys():
+            order = sorted(lengths, key=lambda doc_id: (lengths[doc_id], doc_id))
+            parts = max(1, min(_BINS, len(order) // _LEAST_IN_BIN))
+            edges = sorted({lengths[order[len(order) * part // parts]] for part in range(1, parts)})
+            members_by_bin: dict[int, list[str]] = {}
+            for doc_id in order:  # equal lengths share a bin
+                members_by_bin.setdefault(sum(lengths[doc_id] >= edge for edge in edges), []).append(doc_id)
+            for members in members_by_bin.values():
+                score = with_interval(metric, metric.estimate([answered_scores[doc_id] for doc_id in members]))
+                bins.append(LengthBin(lengths[members[0]], lengths[members[-1]], len(members), score))
+            break
     return Thinking(
         base=str(reading.task.base),
         gains=tuple(gains),
@@ -197,33 +217,6 @@ def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
         median=statistics.median(ordered) if ordered else math.nan,
         most=ordered[-1] if ordered else math.nan,
         limit=limit,
-        at_limit=sum(length >= (limit or 0) for length in ordered) if counted else None,
-        bins=_bins(reading, answered_scores, lengths),
+        at_limit=None if unit != TOKENS or limit is None else sum(length >= limit for length in ordered),
+        bins=tuple(bins),
     )
-
-
-def _bins(reading: TaskReading, scores: Mapping[str, SampleScore], lengths: Mapping[str, int]) -> tuple[LengthBin, ...]:
-    """Return scores by reply length, in up to four parts; of the first main metric with values of single samples."""
-    by_id = {str(document["doc_id"]): document for document in reading.documents}
-    clusters = [(doc_id, Sample(by_id[doc_id]).cluster_id) for doc_id in scores]
-    try:
-        metrics = main_metrics(reading.task)
-    except MedTasksError:
-        return ()
-    for metric in metrics:
-        values = reading.task.family.sample_values(metric, list(scores.values()), clusters)
-        if values and values.keys() <= scores.keys():
-            break
-    else:
-        return ()
-    order = sorted(lengths, key=lambda doc_id: (lengths[doc_id], doc_id))
-    parts = max(1, min(_BINS, len(order) // _LEAST_IN_BIN))
-    edges = sorted({lengths[order[len(order) * part // parts]] for part in range(1, parts)})
-    members_by_bin: dict[int, list[str]] = {}
-    for doc_id in order:  # equal lengths share a bin
-        members_by_bin.setdefault(sum(lengths[doc_id] >= edge for edge in edges), []).append(doc_id)
-    bins = []
-    for _, members in sorted(members_by_bin.items()):
-        score = with_interval(metric, metric.estimate([scores[doc_id] for doc_id in members]))
-        bins.append(LengthBin(lengths[members[0]], lengths[members[-1]], len(members), score))
-    return tuple(bins)

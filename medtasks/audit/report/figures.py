@@ -10,7 +10,8 @@ that many fit on one page. Figures show scores and names of groups, and nothing 
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,13 +53,28 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
     """
     import matplotlib
 
+    # All figures with their keys, drawn one at a time to save memory.
+    looks = style.rule_looks(report)
+    draw: dict[str, Callable[[], style.Drawing | None]] = {"summary": partial(summary_figure, report, looks)}
+    for task in report.tasks:
+        for column in task.group_sizes:
+            draw[f"{task.name}/groups/{column}"] = partial(group_figure, task, looks, column)
+        draw[f"{task.name}/pairs"] = partial(pair_figure, task)
+        draw[f"{task.name}/gains"] = partial(gain_figure, task, looks)
+        for rule, calibration in task.calibration.items():
+            if calibration.bins:
+                draw[f"{task.name}/reliability/{rule}"] = partial(reliability_figure, task, rule)
+            draw[f"{task.name}/coverage/{rule}"] = partial(coverage_figure, task, rule)
     elements = {}
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         with matplotlib.rc_context(style.RC_PARAMS), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a viewer's font may well have it
-            for key, drawing in _drawings(report):
+            for key, drawn in draw.items():
+                drawing = drawn()
+                if drawing is None:
+                    continue
                 elements[key] = style.svg_element(drawing, key)
                 if folder is not None:
                     name = ".".join(coded(part, "-", also="-") for part in key.split("/"))
@@ -71,22 +87,6 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
             f"cannot write figures into {folder}: {error.strerror or error}; name another folder"
         ) from error
     return elements
-
-
-def _drawings(report: RunReport) -> Iterator[tuple[str, style.Drawing]]:
-    """Yield all figures with their keys, one at a time to save memory."""
-    looks = style.rule_looks(report)
-    if summary := summary_figure(report, looks):
-        yield "summary", summary
-    for task in report.tasks:
-        of_groups = [(f"groups/{column}", group_figure(task, looks, column)) for column in task.group_sizes]
-        for kind, drawing in (*of_groups, ("pairs", pair_figure(task)), ("gains", gain_figure(task, looks))):
-            if drawing:
-                yield f"{task.name}/{kind}", drawing
-        for rule in task.calibration:
-            if task.calibration[rule].bins:
-                yield f"{task.name}/reliability/{rule}", reliability_figure(task, rule)
-            yield f"{task.name}/coverage/{rule}", coverage_figure(task, rule)
 
 
 def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:

@@ -220,7 +220,10 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
             answers: list[list[Any] | None] = []
             for answer in map(item.answers.get, rules):
                 named = named_options(answer.value or "", item.options) if answer else []
-                answers.append(answer and [answer.value, answer.reason, answer.right, as_json(answer.score), named])
+                facts_read = (
+                    [answer.value, answer.reason, answer.right, as_json(answer.score), named] if answer else None
+                )
+                answers.append(facts_read)
             entry: dict[str, Any] = {
                 "t": number,
                 "id": item.doc_id,

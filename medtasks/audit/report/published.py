@@ -57,8 +57,9 @@ def _scores(task_name: str) -> Iterator[tuple[str, PublishedScore]]:
         name, metrics = table["file"], table["metrics"]
         for row in table["rows"]:
             of_task = task_name in table["tasks"].get(row[table["by"]], ()) and row[table["metric"]] in metrics
-            left_out = any(_fits(rows, name, row) for rows in published["left_out"])
-            if not of_task or not _fits(table, name, row) or left_out:
+            if not of_task or not _fits(table, name, row):
+                continue
+            if any(_fits(rows, name, row) for rows in published["left_out"]):
                 continue
             remarks = (remark for remark in published["remarks"] if remark.get("task") in (None, task_name))
             score = PublishedScore(

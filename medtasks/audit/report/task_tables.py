@@ -203,7 +203,7 @@ def published_table(task: TaskReport) -> Table:
         row = [Cell(f"{model} (this model)" if same else model)]
         for metric in metrics:
             score = by_model.get((model, source, metric))
-            text, bar = score.printed if score else "", ()
+            text, bar = score.printed if score else "", tuple[float, ...]()
             if score and task.is_share(metric, score.value):
                 digits = len(text.partition(".")[2])
                 in_percent = abs(float(text) - score.value) > 1e-9 or digits <= 2
