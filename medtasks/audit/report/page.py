@@ -219,11 +219,11 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
         for item in task.items:
             answers: list[list[Any] | None] = []
             for answer in map(item.answers.get, rules):
-                named = named_options(answer.value or "", item.options) if answer else []
-                facts_read = (
-                    [answer.value, answer.reason, answer.right, as_json(answer.score), named] if answer else None
-                )
-                answers.append(facts_read)
+                if answer is None:
+                    answers.append(None)
+                    continue
+                named = named_options(answer.value or "", item.options)
+                answers.append([answer.value, answer.reason, answer.right, as_json(answer.score), named])
             entry: dict[str, Any] = {
                 "t": number,
                 "id": item.doc_id,

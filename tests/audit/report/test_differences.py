@@ -13,7 +13,7 @@ from medtasks.data.dataset_lookup import provenance
 from medtasks.data.document_store import load_documents
 from medtasks.runs.run import read_run
 
-from .small_reports import latex, markdown
+from .made_up_report import latex, markdown
 
 BASE, THINK = "mediconfusion", "mediconfusion_think"
 CUT = 4  # questions whose reasoning never ends

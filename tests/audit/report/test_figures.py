@@ -22,14 +22,11 @@ from medtasks.audit.report.figures import (
 from medtasks.errors import MedTasksError
 
 from ...tables import each_row
-from . import small_reports
-from .small_reports import NAN, SECRET, full_report, nasty
+from .made_up_report import NAN, SECRET, full_report, groups, nasty, share
 
 SVG = "{http://www.w3.org/2000/svg}"
 KEYS = [
     "summary",
-    "gmai_mmbench_val/groups/department",
-    "gmai_mmbench_val/groups/modality",
     "mediconfusion/groups/categories",
     "mediconfusion/pairs",
     "mediconfusion/gains",
@@ -37,6 +34,8 @@ KEYS = [
     "mediconfusion_gd/pairs",
     "mediconfusion_gd/reliability/reference",
     "mediconfusion_gd/coverage/reference",
+    "gmai_mmbench_val/groups/department",
+    "gmai_mmbench_val/groups/modality",
 ]
 REPORT = full_report()
 TASKS = {task.name: task for task in REPORT.tasks}
@@ -145,8 +144,8 @@ def test_points_are_at_scores_with_the_largest_group_on_top():
 
 
 def test_an_undefined_score_is_named():
-    none = replace(small_reports.share("accuracy", 0.0), low=NAN, high=NAN)
-    drawn = zip(small_reports.groups(["zero", "n/a", "more"], 30, 0.1), (0.0, NAN, 0.5), strict=True)
+    none = replace(share("accuracy", 0.0), low=NAN, high=NAN)
+    drawn = zip(groups(["zero", "n/a", "more"], 30, 0.1), (0.0, NAN, 0.5), strict=True)
     groups = tuple(replace(group, scores=(replace(none, value=value),)) for group, value in drawn)
     rule = replace(TASKS["mediconfusion"].rules[0], groups={"x": groups})
     axes = group_figure(replace(TASKS["mediconfusion"], rules=(rule,)), rule_looks(REPORT), "x").figure.axes[0]
@@ -157,7 +156,7 @@ def test_an_undefined_score_is_named():
 @pytest.mark.usefixtures("style")
 def test_names_do_not_leave_the_figure():
     name = "An invented " + "department with a name beyond all measure " * 5
-    group = replace(small_reports.groups([name, name + "!", ""], 30, 0.1)[0], name=name)
+    group = replace(groups([name, name + "!", ""], 30, 0.1)[0], name=name)
     rule = replace(TASKS["mediconfusion"].rules[0], groups={"x": (group, replace(group, name=""))})
     drawing = group_figure(replace(TASKS["mediconfusion"], rules=(rule,)), rule_looks(REPORT), "x")
     axes = drawing.figure.axes[0]

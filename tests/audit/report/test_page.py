@@ -68,19 +68,17 @@ def test_every_table_has_a_caption_and_headings_with_a_scope(full):
 
 PARTS = (
     *("made_up_model: size=<small> & cheap", "2026-01-01 00:00:00 UTC", "2026-01-02 03:04:05 UTC"),
-    *(f"medtasks {__version__}", "lmms_eval --tasks 'a&b' <x>", "The run was killed half-way."),
-    *("made_up_failure", "it raised an error after 10 minutes."),  # a task that is missing
-    *("16.7% 6.7 to 26.7", "16.7% 6.7 to 26.7 standard error 5.0 pts", "12.500 9.500 to 15.500", "lower is better"),
-    "25.0% (a coin)",  # the best baseline is not the first one
-    *("+16.7 pts −5.0 to +38.0", "<0.0001"),
-    "n/a none of them counts.",
-    *("Other Model 5.00% 1", "1 Misprint: should be 50.00.", "Nobody et al., Table 1"),
-    *("3 25.0%", REASONS["no_match"][1]),  # reasons of invalid replies
-    "Both answered A The two images were not told apart. 1 16.7%",
+    *(f"medtasks {__version__}", "lmms_eval --model x --tasks a,b", "The run was stopped once and went on."),
+    "medheval_visual_mm : Failed: the dataset is not prepared.",  # a task that is missing
+    *("12.5% 7.5 to 17.5", "12.5% 7.5 to 17.5 standard error 2.5 pts", "12.500 9.500 to 15.500", "lower is better"),
+    *("25.0% (guessing)", "+2.5 pts −2.0 to +10.0", "n/a no question of this level"),
+    *("RadFM 0.57% 4", "5 Misprint for 35.80", "Sepehri et al., MediConfusion, arXiv 2409.15477, Table 1"),
+    *("12 3.4%", REASONS["refused"][1]),  # reasons of invalid replies
+    "Both answered A The two images were not told apart. 80 45.5%",
     "refusal The model said that it cannot or will not answer. 1",
-    *("0.200 0.050 to 0.500", "0.050 to 0.500 0.125 0.410 0.550"),  # calibration; of the Brier score no interval
+    "0.200 0.150 to 0.260 0.120 0.500 0.600 0.500 to 0.700",  # calibration; of the Brier score no interval
     "no likelihoods that could be read: 1 question.",
-    *("the other run is higher", "no difference shown", "12 (6)"),
+    *("the other run is higher", "no difference shown", "352 (176)"),
 )
 
 
@@ -93,10 +91,9 @@ def test_numbers_and_words_are_on_the_page(full):
 
 def test_results_of_this_run_stand_before_published_ones(full):
     pattern = r"<table[^>]*>\s*<caption>Published results(?:(?!</table>).)*set_accuracy.*?</table>"
-    (table,) = re.findall(pattern, full, re.DOTALL)
-    rows = re.findall(r'<tr( class="ours")?>\s*<th scope="row"[^>]*>(.*?)</th>', table)
-    ours = [(' class="ours"', "This run, reference"), (' class="ours"', "This run, robust")]
-    assert rows == [*ours, ("", "Made-up Model"), ("", "Other Model"), ("", "Third Model")]
+    rows = re.findall(r'<tr( class="ours")?>\s*<th scope="row"[^>]*>(.*?)</th>', re.search(pattern, full, re.DOTALL)[0])
+    assert rows[:2] == [(' class="ours"', "This run, reference"), (' class="ours"', "This run, robust")]
+    assert ("", "RadFM") in rows[2:]
 
 
 def test_a_sample_has_a_banner_and_an_incomplete_set_another_one(tmp_path):
@@ -109,8 +106,8 @@ def test_a_sample_has_a_banner_and_an_incomplete_set_another_one(tmp_path):
     partial = Structure(written(made_up.report_of(replace(task, complete_data=False)), tmp_path)).text
     assert "Incomplete data: a part of the published set is not there." in partial
     assert "the two must not be compared" in partial
-    cut = Structure(written(made_up.report_of(replace(task, documents=20, image_conversions="linear")), tmp_path)).text
-    assert "12 of 20 not all" in cut
+    cut = Structure(written(made_up.report_of(replace(task, documents=400, image_conversions="linear")), tmp_path)).text
+    assert "352 of 400 not all" in cut
     assert "the two must not be compared" in cut
     assert "Images as models see them linear" in cut
     assert "Images as models see them" not in whole
@@ -122,14 +119,14 @@ def test_a_report_without_anything_is_still_a_page(tmp_path):
     assert "No single replies can be shown" in text
     assert "Nothing is recorded about how this run was made." in text
     missing = ("There are no samples; add --log_samples.",)
-    bare = replace(made_up.paired_task_without_items("bare"), rules=(), missing=missing)
+    bare = replace(made_up.bare_task("bare"), rules=(), missing=missing)
     text = Structure(written(made_up.report_of(bare), tmp_path)).text
     assert missing[0] in text
     assert "no score: see its section" in text
 
 
 def test_text_and_pictures_of_a_withheld_task_are_nowhere_even_if_the_report_holds_them(full, tmp_path):
-    assert "CANARY" not in full
+    assert made_up.SECRET not in full
     items = [item for item in data_of(full)["items"] if item["t"] == 3]
     assert len(items) == 12
     assert all(item.keys() == {"t", "id", "u", "l", "a", "g"} for item in items)
@@ -149,9 +146,9 @@ def test_items_survive_the_way_into_the_page_whatever_is_in_them(full):
 
 def test_names_of_tasks_and_groups_are_escaped(tmp_path):
     name = "<b>bold</b> & 'quoted' \ud800"
-    rule = made_up.paired_rule("reference", 0.5)
-    groups = {name: tuple(replace(group, name=name) for group in rule.groups["area"])}
-    task = replace(made_up.paired_task_without_items(name), rules=(replace(rule, groups=groups),), describes=name)
+    rule = made_up.paired_rule("reference")
+    groups = {name: tuple(replace(group, name=name) for group in rule.groups["categories"])}
+    task = replace(made_up.bare_task(name), rules=(replace(rule, groups=groups),), describes=name)
     report = made_up.report_of(task, title=name, missing={name: name}, notes=(name,))
     text = written(report, tmp_path)
     assert "<b>bold" not in text
@@ -160,14 +157,14 @@ def test_names_of_tasks_and_groups_are_escaped(tmp_path):
 
 def test_figures_stand_where_they_belong_and_tables_beside_them(tmp_path):
     task = made_up.paired_task(tmp_path)
-    keys = ("summary", "made_up_pairs/groups/area", "made_up_pairs/pairs", "made_up_pairs/gains")
+    keys = ("summary", "mediconfusion/groups/categories", "mediconfusion/pairs", "mediconfusion/gains")
     figures = {key: f'<svg role="img"><title>{key}</title></svg>' for key in keys}
     text = written(made_up.report_of(task, made_up.likelihood_task()), tmp_path, figures=figures)
     for figure in figures.values():
         assert text.count(figure) == 1
-    places = [text.index(part) for part in (figures["summary"], 'id="task-made_up_pairs"', figures[keys[2]])]
+    places = [text.index(part) for part in (figures["summary"], 'id="task-mediconfusion"', figures[keys[2]])]
     assert places == sorted(places)
-    assert "Imaginary heart" in Structure(text).text
+    assert "Nuclear Medicine" in Structure(text).text
 
 
 def test_each_picture_is_there_once_however_many_tasks_show_it(tmp_path):
@@ -178,7 +175,7 @@ def test_each_picture_is_there_once_however_many_tasks_show_it(tmp_path):
     assert len(uris) == 12
     assert [item["i"] for item in data["items"][:12]] == [item["i"] for item in data["items"][12:]]
     assert data["pictures"][0][:2] == [320, 240]
-    other = made_up.paired_task(tmp_path / "b", "other")  # with equal keys
+    other = replace(made_up.paired_task(tmp_path / "b"), name="other")  # with equal keys
     assert len(data_of(written(made_up.report_of(first, other), tmp_path), "audit-pictures")) == 24
 
 
@@ -255,7 +252,7 @@ def test_json_in_html_reads_back():
 
 
 def test_a_section_opens_with_what_is_in_no_score(tmp_path):
-    task = made_up.paired_task_without_items("made_up_pairs")
+    task = made_up.bare_task("made_up_pairs")
     rule = replace(task.rules[0], reasons={"ok": 2, "judge_failed": 3, "adapter_failed": 1})
     lost = replace(task, rules=(rule,))
     assert (str(lost.lost), task.lost) == ("1 failed and 3 unjudged of 6 samples", None)
@@ -267,9 +264,9 @@ def test_a_section_opens_with_what_is_in_no_score(tmp_path):
 
 
 def test_what_has_no_better_direction_has_no_arrow(tmp_path):
-    rule = made_up.paired_rule("reference", 0.5)
-    shares = [replace(made_up.score("yes_rate", 0.5), higher_is_better=None), made_up.score("accuracy", 0.5)]
-    task = replace(made_up.paired_task_without_items("made_up_pairs"), rules=(replace(rule, scores=tuple(shares)),))
+    rule = made_up.paired_rule("reference")
+    shares = [made_up.share("yes_rate", 0.5, higher_is_better=None), made_up.share("accuracy", 0.5)]
+    task = replace(made_up.bare_task("made_up_pairs"), rules=(replace(rule, scores=tuple(shares)),))
     text = Structure(written(made_up.report_of(task), tmp_path)).text
     assert "yes_rate 50.0%" in text
     assert "↑ higher is better" in text.partition("yes_rate 50.0%")[2]
@@ -277,6 +274,6 @@ def test_what_has_no_better_direction_has_no_arrow(tmp_path):
 
 
 def test_counts_of_the_run_go_before_reasons():
-    rule = made_up.paired_rule("reference", 0.5)
+    rule = made_up.paired_rule("reference")
     counted = [made_up.score("scored_samples", 4), made_up.score("failed_samples", 2)]
     assert replace(rule, scores=(*rule.scores, *counted)).counts.failed == 2

@@ -163,7 +163,7 @@ def test_nothing_sticks_out_of_the_window(reader, full, folder):
         assert reader.run("document.documentElement.scrollWidth") <= size[0]
         assert reader.run("innerWidth") == size[0]
     name = "_".join(["medevalkit", "omnimedvqa", "vlmevalkit", "reasoning"] * 2)
-    task = replace(made_up.paired_task_without_items(name), rules=(made_up.paired_rule("reference", 0.5),))
+    task = made_up.bare_task(name)
     why = f"Left out: run --tasks {','.join([name] * 3)}"
     write_page(made_up.report_of(task, missing={f"{name}_ll": why}), folder / "long.html")
     reader.open(folder / "long.html", size=WIDE)
@@ -219,7 +219,7 @@ def test_filters_are_combined_for_single_questions_and_cleared_together(reader, 
     reader.one('[data-outcome="right"]').click()
     reader.choose("group", made_up.AREAS[0])
     reader.type("question")
-    in_area = [item for item in report.tasks[0].items if item.groups["area"] == (made_up.AREAS[0],)]
+    in_area = [item for item in report.tasks[0].items if item.groups["categories"] == (made_up.AREAS[0],)]
     expected = [item.doc_id for item in in_area if item.answers["reference"].right]
     assert reader.tally == f"{len(expected)} of 12 questions, in 2 of 6 pairs"
     assert reader.units == ["p2", "p4"]
@@ -272,11 +272,11 @@ def test_the_address_restores_the_view(reader, full, pairs):
     assert reader.state == "#disagree=1&id=p3"
     reader.open(full, "#audit")
     assert reader.tally.startswith("31 of 31 questions, in ")
-    reader.choose("task", "made_up_likelihoods")
+    reader.choose("task", "mediconfusion_gd")
     assert (reader.units, reader.tally) == (["q0", "q1", "q2", "q3"], "4 of 4 questions")
     assert not reader.one("#rule").is_displayed()
     assert not reader.one("#group").is_displayed()
-    reader.choose("task", "made_up_pairs")
+    reader.choose("task", "mediconfusion")
     reader.choose("rule", "robust")
     reader.one('[data-outcome="right"]').click()
     reader.choose("group", made_up.AREAS[1])
@@ -284,7 +284,7 @@ def test_the_address_restores_the_view(reader, full, pairs):
     reader.run("document.activeElement.blur()")
     reader.press("j")
     before = reader.state, reader.units, reader.at
-    assert before[1:] == (["p1", "p3"], "Pair p3 · made_up_pairs · 2 of 2")
+    assert before[1:] == (["p1", "p3"], "Pair p3 · mediconfusion · 2 of 2")
     reader.open(full, before[0])
     assert (reader.state, reader.units, reader.at) == before
     assert reader.run("document.getElementById('audit').getBoundingClientRect().top < innerHeight")
@@ -292,8 +292,8 @@ def test_the_address_restores_the_view(reader, full, pairs):
 
 def test_an_address_with_an_id_shows_it_even_outside_of_the_filters(reader, full, pairs):
     for chosen in ("p4", "p4/2"):
-        reader.open(full, "#" + urlencode({"task": "made_up_pairs", "id": chosen, "show": "wrong"}))
-        assert reader.at == "Pair p4 · made_up_pairs · not in the filtered list"
+        reader.open(full, "#" + urlencode({"task": "mediconfusion", "id": chosen, "show": "wrong"}))
+        assert reader.at == "Pair p4 · mediconfusion · not in the filtered list"
         assert reader.units == ["p2", "p6"]
     reader.open(pairs, "#task=<b>&rule=x&show=constructor,toString&column=x&group=y&id=z&reason=q")
     assert reader.errors() == []
@@ -304,9 +304,9 @@ def test_an_address_with_an_id_shows_it_even_outside_of_the_filters(reader, full
 
 def test_numbers_of_the_validity_table_and_names_of_groups_lead_to_their_questions(reader, full):
     reader.open(full)
-    links = reader.all("#task-made_up_pairs .counts a")
+    links = reader.all("#task-mediconfusion .counts a")
     (link,) = [link for link in links if "rule=robust&reason=refused" in link.get_attribute("href")]
-    assert link.text == "1"
+    assert link.text == "12"
     link.click()
     assert reader.units == ["p5"]
     reader.open(full)
@@ -341,14 +341,14 @@ def test_a_detail_says_what_was_asked_said_and_read(reader, pairs):
     assert rows[0].startswith("reference none: no match The reply has text")
     assert rows[0].endswith("∅ invalid")
     assert rows[1] == "robust A ✓ right"
-    assert "area: Invented lung" in card.text
+    assert "categories: Head and Neck" in card.text
     card.find_element("css selector", "summary").click()
     assert "Look & answer with a letter: made-up question 3?" in card.text
     assert "(nothing: the reply is empty)" in reader.open(pairs, "#id=p4").texts
 
 
 def test_likelihoods_and_scores_are_shown(reader, full):
-    reader.open(full, "#task=made_up_likelihoods&id=q3")
+    reader.open(full, "#task=mediconfusion_gd&id=q3")
     lines = [line.text for line in reader.all(".losses span")]
     assert lines == ["A", "1.5000", "B", "n/a", "C", "2.5000"]
     widths = [reader.run("parseFloat(arguments[0].style.width)", fill) for fill in reader.all(".losses .fill")]
@@ -360,7 +360,7 @@ def test_likelihoods_and_scores_are_shown(reader, full):
 
 
 def test_a_withheld_question_says_why_there_is_nothing(reader, full):
-    reader.open(full, "#task=made_up_secrets")
+    reader.open(full, "#task=multimedeval_mimic_cxr_report")
     assert "Withheld: this dataset holds patients' data" in reader.texts
     assert len(reader.units) == 6
     assert "CANARY" not in reader.run("document.documentElement.outerHTML")
@@ -428,7 +428,7 @@ def test_the_page_prints_its_tables_on_a4_without_the_browser_of_questions(reade
     pdf = printed(reader.open(full))
     assert pdf.startswith(b"%PDF")
     text = text_of(pdf, tmp_path)
-    for part in ("Made-up model on", "Both answered A", "lmms_eval --tasks", "Misprint: should be 50.00."):
+    for part in ("Made-up model on", "Both answered A", "lmms_eval --model", "Misprint for 35.80"):
         assert part in text
     assert "Clear filters" not in text
     assert "Made-up question" not in text

@@ -12,8 +12,7 @@ from medtasks.audit.report.contents import PublishedScore
 from medtasks.audit.tables import latex_text
 
 from ...tables import each_row
-from . import small_reports
-from .small_reports import NAN, SECRET, full_report, latex, markdown, nasty
+from .made_up_report import NAN, SECRET, full_report, grouped_task, latex, markdown, nasty, paired_task, share
 
 REPORT = full_report()
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
@@ -147,7 +146,7 @@ def test_scores_stand_with_their_intervals_rules_baselines_and_gains():
 
 
 def test_every_caption_names_task_and_model_and_no_more():
-    task = replace(small_reports.paired_task(), describes="Which side is it?")
+    task = replace(paired_task(), describes="Which side is it?")
     captions = re.findall(r"\*\*Table \d+.\*\* (.*)", markdown(replace(REPORT, tasks=(task,), comparisons=())))
     assert len(captions) > 4
     assert captions[1] == (
@@ -175,7 +174,7 @@ def test_published_results_are_below_ours_with_their_remarks():
 
 
 def test_two_tables_that_print_a_model_have_a_row_each():
-    task = small_reports.paired_task()
+    task = paired_task()
     printed = [(0.232, "23.2", "Theirs, Table 2"), (0.216, "21.6", "Others, Table 1")]
     published = [PublishedScore("One Model", "set_accuracy", value, text, source) for value, text, source in printed]
     text = markdown(replace(REPORT, tasks=(replace(task, published=tuple(published)),)))
@@ -297,14 +296,14 @@ def test_a_report_without_results_says_why():
     assert "dataset is not prepared" in text
     assert "## Summary" not in text
     check_latex(latex(replace(REPORT, tasks=(), comparisons=())))
-    task = replace(small_reports.grouped_task(), rules=(), baselines=(), published=())
+    task = replace(grouped_task(), rules=(), baselines=(), published=())
     report = replace(REPORT, tasks=(task,), comparisons=())
     assert row(markdown(report), "questions") == ["questions", "1,000 of 4,550"]
     check_latex(latex(report))
 
 
 def test_a_score_without_an_interval_stands_alone():
-    score = replace(small_reports.share("accuracy", 0.25), low=NAN)
-    task = small_reports.grouped_task()
+    score = replace(share("accuracy", 0.25), low=NAN)
+    task = grouped_task()
     task = replace(task, rules=(replace(task.rules[0], scores=(score,)),), published=(), baselines=())
     assert row(markdown(replace(REPORT, tasks=(task,))), "`accuracy`") == ["`accuracy`", "25.0%"]
