@@ -209,37 +209,24 @@ def scored_task() -> TaskReport:
         ReadAnswer(None, "ok", None, NAN),
         ReadAnswer(None, "judge_failed", None),
     )
+    texts: dict[str, Any] = {
+        "question": "Describe the drawn picture.",
+        "prompt": "Describe it.",
+        "key": "A long invented description.",
+    }
     items = tuple(
-        Item(
-            doc_id=f"r{number}",
-            unit=f"r{number}",
-            question="Describe the drawn picture.",
-            prompt="Describe it.",
-            key="A long invented description.",
-            reply=f"Reply {number}.",
-            answers={"reference": answer},
-            groups={"kind": ("drawn",)},
-        )
-        for number, answer in enumerate(read)
+        Item(f"r{n}", f"r{n}", reply=f"Reply {n}.", answers={"reference": answer}, groups={"kind": ("drawn",)}, **texts)
+        for n, answer in enumerate(read)
     )
     return TaskReport("made_up_reports", "", documents=3, answered=3, rules=rules, items=items)
 
 
 def withheld_task() -> TaskReport:
     """A credentialed task whose collector forgot to leave the text out: nothing may show it."""
+    texts: dict[str, Any] = dict.fromkeys(("question", "prompt", "reply", "key"), SECRET)
     items = tuple(
-        replace(
-            item,
-            doc_id=f"doc-{number:016x}",
-            unit=f"pair-{item.unit}",
-            options=(SECRET, SECRET),
-            groups={},
-            question=SECRET,
-            prompt=SECRET,
-            reply=SECRET,
-            key=SECRET,
-        )
-        for number, item in enumerate(paired_items())
+        replace(item, doc_id=f"doc-{n:016x}", unit=f"pair-{item.unit}", options=(SECRET, SECRET), groups={}, **texts)
+        for n, item in enumerate(paired_items())
     )
     scores = (
         Score("bleu_1", 0.127, 0.01, 0.107, 0.147, True, True),

@@ -69,15 +69,11 @@ def test_gain_truncation_and_tokens(tmp_path):
     assert all(one.thinking is None for one in report.tasks if one.name == BASE)
 
 
-def test_without_tokens_words_of_the_reasoning_are_counted(tmp_path):
-    found = thinking(collect_run(read_run(write(tmp_path / "run", tokens=False))))
-    assert (found.unit, found.at_limit) == ("words", None)
+def test_without_tokens_words_are_counted_and_without_the_direct_form_there_is_no_gain(tmp_path):
+    report = collect_run(read_run(write(tmp_path / "run", tokens=False, tasks=(THINK,))))
+    found = thinking(report)
+    assert (found.unit, found.at_limit, found.gains) == ("words", None, ())
     assert (found.bins[0].least, found.bins[-1].most) == (1, 311)
-
-
-def test_without_the_direct_form_there_is_no_gain(tmp_path):
-    report = collect_run(read_run(write(tmp_path / "run", tokens=True, tasks=(THINK,))))
-    assert thinking(report).gains == ()
     write_page(report, tmp_path / "page.html")
     assert f"The direct form, {BASE}, was not run beside it." in (tmp_path / "page.html").read_text()
 
@@ -91,14 +87,10 @@ def test_equal_lengths_are_in_one_part(tmp_path):
     assert (part.least, part.most, part.questions) == (7, 7, 32)
 
 
-@pytest.fixture
-def repeated(tmp_path):
+def test_page_and_tables_show_them(tmp_path):
     for number, wrong in ((1, 8), (2, 16), (3, 32)):
         write(tmp_path / f"repeat_{number}", tokens=True, wrong=wrong)
-    return collected(tmp_path)
-
-
-def test_page_and_tables_show_them(repeated, tmp_path):
+    repeated = collected(tmp_path)
     assert "repeat_1" in repeated.notes[0]
     written = json.loads(json.dumps(report_as_dict(repeated), allow_nan=False))
     assert next(task for task in written["tasks"] if task["name"] == THINK)["repeats"]["repeats"] == 3

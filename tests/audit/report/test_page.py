@@ -1,17 +1,21 @@
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from medtasks import __version__
 from medtasks.audit.report import page
-from medtasks.audit.report.page import json_in_html, named_options, write_page
+from medtasks.audit.report.contents import Score, report_as_dict
+from medtasks.audit.report.page import named_options, write_page
 from medtasks.audit.report.wording import REASONS
 from medtasks.data.images.decoding import REFERENCE
 from medtasks.errors import MedTasksError
+from medtasks.extract.extractor_registry import Reason
 
 from ...tables import each_row
 from . import made_up_report as made_up
@@ -37,28 +41,19 @@ def full(tmp_path_factory):
     return written(made_up.full_report(folder / "pictures"), folder)
 
 
-def test_nothing_is_loaded_from_anywhere(full):
-    for tag, attributes in Structure(full).elements:
+def test_the_page_loads_nothing_and_is_whole(full):
+    structure = Structure(full)
+    for tag, attributes in structure.elements:
         for name in LOADING & attributes.keys():
             assert attributes[name].startswith(("#", "data:")), (tag, name, attributes[name])
     outside_of_data = re.sub(r'<script type="application/json".*?</script>', "", full, flags=re.DOTALL)
-    assert "http:" not in outside_of_data
-    assert "https:" not in outside_of_data
-    assert not re.search(r"@import|url\(", outside_of_data)
-    policy = Structure(full).policy
-    assert policy.startswith("default-src 'none'; script-src 'sha256-")
-    assert policy.count("'unsafe-inline'") == 1
-    assert "style-src 'unsafe-inline'" in policy
-
-
-def test_ids_are_unique_and_links_within_the_page_lead_somewhere(full):
-    structure = Structure(full)
+    assert not re.search(r"https?:|@import|url\(", outside_of_data)
+    assert structure.policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert structure.policy.count("'unsafe-inline'") == 1
+    assert "style-src 'unsafe-inline'" in structure.policy
     assert len(structure.ids) == len(set(structure.ids))
     links = {a["href"] for t, a in structure.elements if t == "a" and "=" not in a["href"]}
     assert {link.removeprefix("#") for link in links} <= set(structure.ids)
-
-
-def test_every_table_has_a_caption_and_headings_with_a_scope(full):
     tables = re.findall(r"<table.*?</table>", full, flags=re.DOTALL)
     assert len(tables) > 20
     for table in tables:
@@ -106,10 +101,12 @@ def test_a_sample_has_a_banner_and_an_incomplete_set_another_one(tmp_path):
     partial = Structure(written(made_up.report_of(replace(task, complete_data=False)), tmp_path)).text
     assert "Incomplete data: a part of the published set is not there." in partial
     assert "the two must not be compared" in partial
-    cut = Structure(written(made_up.report_of(replace(task, documents=400, image_conversions="linear")), tmp_path)).text
-    assert "352 of 400 not all" in cut
-    assert "the two must not be compared" in cut
-    assert "Images as models see them linear" in cut
+    text = Structure(
+        written(made_up.report_of(replace(task, documents=400, image_conversions="linear")), tmp_path)
+    ).text
+    assert "352 of 400 not all" in text
+    assert "the two must not be compared" in text
+    assert "Images as models see them linear" in text
     assert "Images as models see them" not in whole
 
 
@@ -244,18 +241,13 @@ def test_options_that_an_answer_names(answer, options, expected):
     assert named_options(answer, options) == expected
 
 
-def test_json_in_html_reads_back():
-    value = {"a": ["</script><!--", "\u2028", "\ud800", "é", 0.1, None, True]}
-    assert json.loads(json_in_html(value)) == value
-    with pytest.raises(ValueError):
-        json_in_html(float("nan"))
-
-
 def test_a_section_opens_with_what_is_in_no_score(tmp_path):
     task = made_up.bare_task("made_up_pairs")
     rule = replace(task.rules[0], reasons={"ok": 2, "judge_failed": 3, "adapter_failed": 1})
     lost = replace(task, rules=(rule,))
     assert (str(lost.lost), task.lost) == ("1 failed and 3 unjudged of 6 samples", None)
+    counted = [made_up.share("scored_samples", 4), made_up.share("failed_samples", 2)]
+    assert replace(rule, scores=(*rule.scores, *counted)).counts.failed == 2  # counts of the run go before reasons
     page = Structure(written(made_up.report_of(lost), tmp_path)).text
     assert "1 failed and 3 unjudged of 6 samples: they are in no score here" in page
     assert "medtasks score made_up_pairs SAMPLES_FILE" in page
@@ -264,16 +256,35 @@ def test_a_section_opens_with_what_is_in_no_score(tmp_path):
 
 
 def test_what_has_no_better_direction_has_no_arrow(tmp_path):
-    rule = made_up.paired_rule("reference")
-    shares = [made_up.share("yes_rate", 0.5, higher_is_better=None), made_up.share("accuracy", 0.5)]
-    task = replace(made_up.bare_task("made_up_pairs"), rules=(replace(rule, scores=tuple(shares)),))
-    text = Structure(written(made_up.report_of(task), tmp_path)).text
-    assert "yes_rate 50.0%" in text
+    shares = (made_up.share("yes_rate", 0.5, higher_is_better=None), made_up.share("accuracy", 0.5))
+    task = made_up.bare_task("made_up_pairs")
+    text = Structure(
+        written(made_up.report_of(replace(task, rules=(replace(task.rules[0], scores=shares),))), tmp_path)
+    ).text
     assert "↑ higher is better" in text.partition("yes_rate 50.0%")[2]
     assert text.count("higher is better") == 1
 
 
-def test_counts_of_the_run_go_before_reasons():
-    rule = made_up.paired_rule("reference")
-    counted = [made_up.score("scored_samples", 4), made_up.score("failed_samples", 2)]
-    assert replace(rule, scores=(*rule.scores, *counted)).counts.failed == 2
+def test_everything_is_json_and_paths_are_not_in_it(tmp_path):
+    report = made_up.full_report(tmp_path)
+    score = Score("accuracy", np.float64(0.5), math.nan, math.inf, -math.inf, share=True, higher_is_better=True)
+    rule = replace(report.tasks[0].rules[0], scores=(score,), reasons={Reason.EMPTY: np.int64(3)})
+    item = replace(report.tasks[0].items[0], reply="half a surrogate \ud83d", losses=(np.float32(0.25), math.nan))
+    task = replace(report.tasks[0], rules=(rule,), items=(item,))
+    content = report_as_dict(replace(report, tasks=(task,)))
+    text = json.dumps(content, allow_nan=False)
+    assert json.loads(text) == content
+    assert str(tmp_path) not in text
+    (task,) = content["tasks"]
+    undefined = dict.fromkeys(("error", "low", "high"))
+    flags = {"share": True, "higher_is_better": True, "by_construction": False}
+    assert task["rules"][0]["scores"] == [{"metric": "accuracy", "value": 0.5, **undefined, **flags}]
+    assert task["rules"][0]["reasons"] == {"empty": 3}
+    (item,) = task["items"]
+    assert item["losses"] == [0.25, None]
+    assert item["answers"]["robust"] == {"value": "A", "reason": "ok", "right": True, "score": None}
+    assert (task["withheld"], item["groups"], content["notes"]) == (
+        False,
+        {"categories": ["Head and Neck"]},
+        ["The run was stopped once and went on."],
+    )
