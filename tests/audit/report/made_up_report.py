@@ -116,7 +116,8 @@ def paired_rule(name: str, shift: float = 0.0, invalid: float = 0.25) -> RuleSco
 
 def paired_task(folder: Path | None = None) -> TaskReport:
     """Pairs with all sections; with a folder for pictures, single questions as well."""
-    items, pictures = (), {}
+    items: tuple[Item, ...] = ()
+    pictures: dict[str, Path] = {}
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
         items = paired_items()

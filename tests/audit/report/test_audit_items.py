@@ -20,12 +20,11 @@ from medtasks.runs.run import read_run
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
-from ...tables import each_row
+from ...tables import each_row, tables_of
 from .harness_output import texts, write_run
 from .own_tasks import publish_own, write_task
 
 CANARY = "zyzzyva"
-CLASSES = "multimedeval_mimic_cxr_classification"
 
 
 def task_of(folder, task_name, replies):
@@ -320,19 +319,6 @@ def test_only_letters_and_numbers_of_options_are_logged_anyway():
         assert as_logged(ReadAnswer(value, "ok", right=True)) == ReadAnswer("", "ok", right=True)
 
 
-@each_row(
-    "task, score, expected",
-    [
-        ("medheval_visual_mm", {"value": "A", "correct": 1.0, "counted": "scored"}, ("A", "ok", True, None)),
-        ("medheval_visual_mm", {"value": "A", "correct": 0.0, "counted": "scored"}, ("A", "ok", False, None)),
-        ("medheval_visual_mm", {"value": "A", "correct": 1.0, "counted": "averaged"}, ("A", "ok", None, None)),
-        ("gmai_mmbench_val_judged", {"target": "A", "reason": "judge_failed"}, (None, "judge_failed", None, None)),
-        ("gmai_mmbench_val_judged", {"target": "A", "value": None}, (None, "ok", False, None)),
-        ("gmai_mmbench_test", {"value": "B"}, ("B", "ok", None, None)),  # without a published key
-        (CLASSES, {"target": [1, 0], "value": None, "reason": "judge_failed"}, (None, "judge_failed", None, None)),
-        (CLASSES, {"target": [1, 0], "value": None, "reason": "empty"}, (None, "empty", None, 0.0)),
-        (CLASSES, {"target": [1, 0], "value": [1, 1]}, ("A, B", "ok", None, 0.5)),
-    ],
-)
+@each_row("task, score, expected", tables_of(__file__)["what_is_right_or_wrong"])
 def test_what_is_right_or_wrong(task, score, expected):
     assert task_file(task).family.describe({"reason": "ok", **score}, Reply(), None) == ReadAnswer(*expected)

@@ -205,27 +205,31 @@ def test_a_limited_run_and_one_without_samples(tmp_path):
     assert unlogged.rules[0].rule == "mediconfusion_reference"  # its version at that time is not known
 
 
-def test_reports_that_were_only_collected_say_how_to_score_them(tmp_path, monkeypatch):
+def test_runs_that_only_collected_replies_say_how_to_score_them(tmp_path, monkeypatch):
+    replies = made_up("mediconfusion")
+    write_run(tmp_path / "scored", {"mediconfusion": replies})
+    write_run(tmp_path / "collected", {"mediconfusion": replies}, predict_only=True)
+    scored, task = (only(collect_run(read_run(tmp_path / name))) for name in ("scored", "collected"))
+    assert "--predict_only" in task.missing[0]
+    assert [by_metric(rule) for rule in task.rules] == [by_metric(rule) for rule in scored.rules]
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
-    rows = [{"report": "A mass.", "indication": "cough"} for _ in range(3)]
-    publish_own("own_reports", REPORT, rows)
+    publish_own("own_reports", REPORT, [{"report": "A mass.", "indication": "cough"} for _ in range(3)])
     write_task("own_reports", "reports", {"reference": "report_text"}, metrics="REPORT_METRICS")
     write_run(tmp_path, {"own_reports": texts({f"d{n}": "a mass" for n in range(3)})}, predict_only=True)
     task = only(collect_run(read_run(tmp_path)))
-    samples = tmp_path / f"{STAMP}_samples_own_reports.jsonl"
     assert task.missing == (
         "The run only collected replies (--predict_only).",
         "Scores are not computed here, because its metrics need a judge, a labeler or another model; run: medtasks "
-        f"score own_reports {samples}",
+        f"score own_reports {tmp_path / f'{STAMP}_samples_own_reports.jsonl'}",
     )
-    assert task.rules[0].scores == ()
-    assert task.rules[0].reasons == {"ok": 3}
+    assert (task.rules[0].scores, task.rules[0].reasons) == ((), {"ok": 3})
     assert task.items[0].question == "cough"
 
 
-def test_torn_lines_are_counted_and_the_recorded_scores_stand(tmp_path):
-    write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
-    whole = only(collect_run(read_run(tmp_path)))
+def test_damaged_runs_show_what_is_left(tmp_path, monkeypatch):
+    results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
+    whole = [by_metric(rule) for rule in only(collect_run(read_run(tmp_path))).rules]
+    # Torn lines are counted, and the recorded scores stand.
     samples = tmp_path / f"{STAMP}_samples_mediconfusion.jsonl"
     lines = samples.read_text().splitlines(keepends=True)
     samples.write_text("".join([*lines[:20], lines[20][:80]]))
@@ -235,7 +239,7 @@ def test_torn_lines_are_counted_and_the_recorded_scores_stand(tmp_path):
         "The samples file holds replies to only 20 of the 32 questions that were asked.",
         f"Torn lines, left out: 1 of {samples}.",
     )
-    assert [by_metric(rule) for rule in task.rules] == [by_metric(rule) for rule in whole.rules]
+    assert [by_metric(rule) for rule in task.rules] == whole
     assert report.notes == ("mediconfusion: torn lines are missing, so that its scores cannot be checked.",)
     assert (len(task.items), task.answered) == (20, 32)
     contradicting = json.dumps({**json.loads(lines[0]), "resps": ["something else"]})
@@ -245,29 +249,10 @@ def test_torn_lines_are_counted_and_the_recorded_scores_stand(tmp_path):
     task = only(collect_run(read_run(tmp_path)))
     assert "line 4 answers document" in task.missing[0]
     assert (task.items, bool(task.rules)) == ((), True)
-
-
-def test_data_that_are_other_or_gone(tmp_path, monkeypatch):
-    results = write_run(tmp_path / "run", {"mediconfusion": made_up("mediconfusion")})
-    recorded = by_metric(only(collect_run(read_run(tmp_path / "run"))).rules[1])
-    content = json.loads(results.read_text())
-    content["configs"]["mediconfusion"]["metadata"]["data"]["fingerprint"] = "000000000000"
-    results.write_text(json.dumps(content))
-    other = only(collect_run(read_run(tmp_path / "run")))
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "empty"))
-    gone = only(collect_run(read_run(tmp_path / "run")))
-    assert "fingerprint 000000000000" in other.missing[0]
-    assert "medtasks data prepare mediconfusion" in gone.missing[0]
-    for task in (other, gone):
-        assert (task.items, task.fingerprint, task.sample_data) == ((), "000000000000", True)
-        assert by_metric(task.rules[1]) == pytest.approx(recorded, nan_ok=True)
-
-
-def test_samples_that_no_results_file_names(tmp_path):
-    replies = made_up("mediconfusion")
-    results = write_run(tmp_path, {"mediconfusion": replies})
-    whole = only(collect_run(read_run(tmp_path)))
-    results.write_text(results.read_text()[:100])
+    samples.write_text("".join(lines))
+    # A results file that is cut off: scores are those of the samples.
+    text = results.read_text()
+    results.write_text(text[:100])
     report = collect_run(read_run(tmp_path))
     task = only(report)
     assert task.missing == (
@@ -275,12 +260,18 @@ def test_samples_that_no_results_file_names(tmp_path):
         "computed from them here.",
     )
     assert "cut off" in report.notes[0]
-    assert [by_metric(rule) for rule in task.rules] == [by_metric(rule) for rule in whole.rules]
-    assert len(task.items) == 32
-    write_run(tmp_path / "collected", {"mediconfusion": replies}, predict_only=True)
-    task = only(collect_run(read_run(tmp_path / "collected")))
-    assert "--predict_only" in task.missing[0]
-    assert [by_metric(rule) for rule in task.rules] == [by_metric(rule) for rule in whole.rules]
+    assert ([by_metric(rule) for rule in task.rules], len(task.items)) == (whole, 32)
+    # Data that are other, or gone.
+    fingerprint = json.loads(text)["configs"]["mediconfusion"]["metadata"]["data"]["fingerprint"]
+    results.write_text(text.replace(fingerprint, "000000000000"))
+    changed = only(collect_run(read_run(tmp_path)))
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "empty"))
+    gone = only(collect_run(read_run(tmp_path)))
+    assert "fingerprint 000000000000" in changed.missing[0]
+    assert "medtasks data prepare mediconfusion" in gone.missing[0]
+    for task in (changed, gone):
+        assert (task.items, task.fingerprint, task.sample_data) == ((), "000000000000", True)
+        assert by_metric(task.rules[1]) == pytest.approx(whole[1], nan_ok=True)
 
 
 def test_tasks_of_others_and_groups(tmp_path):
@@ -389,27 +380,22 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(multimedeval_ho
     task_name = "multimedeval_mimic_cxr_report"
     documents = load_documents("multimedeval_mimic_cxr_report")
     replies = texts({one["doc_id"]: one["report"] if row % 2 else "" for row, one in enumerate(documents)})
-    row = {"bleu_1,reference": 0.5, "bleu_4,reference": math.nan, "chexbert_similarity,reference": 0.75}
-    row |= {"chexbert_similarity_stderr,reference": 0.125}
-    write_run(tmp_path, {task_name: replies}, rows={task_name: row})
+    row = {"bleu_1": 0.5, "bleu_4": math.nan, "radgraph_partial": math.nan}
+    row |= {"chexbert_similarity": 0.75, "chexbert_similarity_stderr": 0.125}
+    write_run(tmp_path, {task_name: replies}, rows={task_name: {f"{name},reference": row[name] for name in row}})
     monkeypatch.setattr("medtasks.families.text_metrics.compare_texts", lambda *_: pytest.fail("a model was loaded"))
     task = only(collect_run(read_run(tmp_path)))
     (rule,) = task.rules
     score = rule.estimates["chexbert_similarity"]
     assert (score.value, score.error, score.share) == (0.75, 0.125, False)
     assert rule.reasons == {"empty": len(documents) - len(documents) // 2, "ok": len(documents) // 2}
-    assert [one.metric for one in rule.scores] == ["bleu_1", "bleu_4", "chexbert_similarity"]
-    assert rule.failures == {"bleu_4": "It was not computed in the run."}
-    (lacking,) = [one for one in task.missing if one.startswith("Not computed in the run")]
+    assert by_metric(rule).keys() == {"bleu_1", "bleu_4", "radgraph_partial", "chexbert_similarity"}
+    assert rule.failures == dict.fromkeys(("bleu_4", "radgraph_partial"), "It was not computed in the run.")
     samples = next(tmp_path.rglob("*_samples_*.jsonl"))
-    assert lacking.endswith(f"failed: bleu_4. To compute them now: medtasks score {task_name} {samples}")
-    lost = dict.fromkeys(("chexbert_similarity,reference", "radgraph_partial,reference"), math.nan)
-    write_run(tmp_path, {task_name: replies}, rows={task_name: {"bleu_1,reference": 0.5, **lost}})
-    assert [one for one in only(collect_run(read_run(tmp_path))).missing if one.startswith("Not computed")] == [
-        "Not computed in the run, as a model, its weights or a judge was missing or failed: chexbert_similarity, "
-        "radgraph_partial. To compute them now: medtasks weights fetch chexbert bert-base-uncased radgraph pubmedbert; "
-        f"then: medtasks score {task_name} {samples}"
-    ]
+    assert (
+        "Not computed in the run, as a model, its weights or a judge was missing or failed: bleu_4, radgraph_partial. "
+        f"To compute them now: medtasks weights fetch radgraph pubmedbert; then: medtasks score {task_name} {samples}"
+    ) in task.missing
     first, second = (item.answers["reference"] for item in task.items[:2])
     assert (first.reason, first.value, first.score) == ("empty", None, 0.0)
     assert second.value == task.items[1].key == documents[1]["report"]

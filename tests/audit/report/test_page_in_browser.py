@@ -41,10 +41,10 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(folder):
     """The report of ``full.html``; ``pairs.html`` has its pairs only."""
-    found = made_up.full_report(folder / "pictures")
-    write_page(found, folder / "full.html")
-    write_page(made_up.report_of(found.tasks[0]), folder / "pairs.html")
-    return found
+    content = made_up.full_report(folder / "pictures")
+    write_page(content, folder / "full.html")
+    write_page(made_up.report_of(content.tasks[0]), folder / "pairs.html")
+    return content
 
 
 @pytest.fixture
@@ -195,16 +195,16 @@ def test_results_are_filtered_as_the_chosen_reading_has_them(reader, pairs, full
 
 
 def test_search_finds_text_and_filters_are_combined_and_cleared_together(reader, pairs):
-    found = {"question 4": ["p4"], "**a": ["p3"], "onerror=": ["p6"], "p2/2": ["p2"], "A or  B": ["p5"], "A or B": []}
-    found["LOWER HALF"] = ["p1", "p2", "p3", "p4", "p5", "p6"]
+    units = {"question 4": ["p4"], "**a": ["p3"], "onerror=": ["p6"], "p2/2": ["p2"], "A or  B": ["p5"], "A or B": []}
+    units["LOWER HALF"] = ["p1", "p2", "p3", "p4", "p5", "p6"]
     reader.open(pairs, "#audit")
-    for text, expected in found.items():
+    for text, expected in units.items():
         reader.type(text)
         assert reader.units == expected, text
     reader.type("question")
     reader.one('[data-outcome="right"]').click()
     reader.choose("group", made_up.AREAS[0])
-    assert (reader.tally, reader.units) == ("3 of 12 questions, in 2 of 6 pairs", ["p2", "p4"])
+    assert (reader.tally, reader.units) == ("2 of 12 questions, in 2 of 6 pairs", ["p2", "p4"])
     assert "(not in the filter)" in reader.one('.card[data-id="p2/2"]').text
     reader.one("#clear").click()
     assert reader.units == [f"p{number}" for number in range(1, 7)]
@@ -386,24 +386,20 @@ def test_many_questions_are_drawn_a_few_at_a_time(reader, folder):
     assert reader.errors() == []
 
 
-def printed(reader):
+def printed(reader, folder):
+    """The text of the page as it is printed."""
     options = {"preferCSSPageSize": True, "printBackground": True}
-    return base64.b64decode(reader.browser.execute_cdp_cmd("Page.printToPDF", options)["data"])
-
-
-def text_of(pdf, folder):
+    pdf = base64.b64decode(reader.browser.execute_cdp_cmd("Page.printToPDF", options)["data"])
+    assert pdf.startswith(b"%PDF")
     if shutil.which("pdftotext") is None:
         pytest.skip("pdftotext is not installed: apt-get install poppler-utils")
-    path = folder / "printed.pdf"
-    path.write_bytes(pdf)
-    command = ["pdftotext", "-layout", str(path), "-"]
+    (folder / "printed.pdf").write_bytes(pdf)
+    command = ["pdftotext", "-layout", str(folder / "printed.pdf"), "-"]
     return " ".join(subprocess.run(command, capture_output=True, check=True, text=True).stdout.split())
 
 
-def test_the_page_prints_its_tables_on_a4_without_the_browser_of_questions(reader, full, tmp_path):
-    pdf = printed(reader.open(full))
-    assert pdf.startswith(b"%PDF")
-    text = text_of(pdf, tmp_path)
+def test_the_page_prints_its_tables_on_a4_or_one_question(reader, full, pairs, tmp_path):
+    text = printed(reader.open(full), tmp_path)
     for part in ("Made-up model on", "Both answered A", "lmms_eval --model", "Misprint for 35.80"):
         assert part in text
     assert "Clear filters" not in text
@@ -411,14 +407,11 @@ def test_the_page_prints_its_tables_on_a4_without_the_browser_of_questions(reade
     size = subprocess.run(["pdfinfo", str(tmp_path / "printed.pdf")], capture_output=True, text=True, check=True).stdout
     assert "(A4)" in size
     assert not reader.run("document.querySelector('#facts details').open")
-
-
-def test_the_selected_question_can_be_printed_alone(reader, pairs, tmp_path):
-    reader.open(pairs, "#id=p3")
+    reader.open(pairs, "#id=p3")  # the selected question alone
     reader.run("window.print = () => {}")
     (button,) = [one for one in reader.all(".detail .plain") if one.text == "Print this"]
     button.click()
-    text = text_of(printed(reader), tmp_path)
+    text = printed(reader, tmp_path)
     assert "Made-up question 3" in text
     assert "**A**" in text
     assert "Made-up question 2" not in text

@@ -11,6 +11,7 @@ from medtasks.audit.report.published import published_scores
 from medtasks.tasks.task_files import task_files
 
 from ...conftest import reference_folder
+from ...tables import tables_of
 
 FOLDER = Path(medtasks.audit.report.__file__).parent / "published_results"
 MAPPING = yaml.safe_load((FOLDER / "mapping.yaml").read_text())
@@ -101,33 +102,9 @@ def test_every_remark_is_one_sentence_and_is_shown(everything):
             assert named == with_remark
 
 
-REMARKS = [
-    ("mediconfusion", "RadFM", "individual_accuracy", "Misprint for 35.80"),
-    ("mediconfusion_gd", "LLaVA", "individual_accuracy", "Misprint by one answer"),
-    ("mediconfusion_ff", "Med-Flamingo", "confusion", "Misprint, swapped with PS; 98.30"),
-    ("mediconfusion_ps", "Med-Flamingo", "confusion", "Misprint, swapped with FF; 94.89"),
-    ("mediconfusion", "Claude 3 Opus", "confusion", "44 pairs"),
-    ("mediconfusion", "Gemini 1.5 Pro", "set_accuracy", "41 pairs"),
-    ("multimedeval_mimic_cxr_report", "MAIRA-1 (reported)", "radcliq_v1_multimedeval", "RadCliQ-v0"),
-    ("multimedeval_pneumoniamnist", "RadFM", "macro_f1", "0.2727"),
-    ("multimedeval_pad_ufes_20", "LLaVA-Med", "macro_auroc", "0.857"),
-    ("multimedeval_vindr_mammo", "RadFM", "macro_auroc", "0.600"),
-    ("multimedeval_bloodmnist", "BiomedGPT (reported)", "macro_accuracy", "mean over classes"),
-    ("multimedeval_vqa_rad", "BiomedGPT (reported)", "open_accuracy", "same figure"),
-    ("medheval_visual_mm", "GPT-4o", "accuracy", "0.744"),
-    ("medheval_visual_cxr", "CheXagent", "acc_symptom", "scorer is not known"),
-    ("medheval_visual_report", "GPT-4o", "chair_judge_measurement", "not defined"),
-    ("medheval_knowledge_open", "GPT-4o", "roberta_large_f1", "BERTScore"),
-    ("gmai_mmbench_val", "GPT-4o", "accuracy", "1/4405"),
-    ("gmai_mmbench_val_judged", "Random", "accuracy", "Guessing"),
-    ("medevalkit_mmmu_med", "BiomedGPT", "accuracy", "1752"),
-    ("medevalkit_vqa_rad_judged", "MedGemma-4B-IT", "acc_open", "twice"),
-]
-
-
 def test_known_misprints_and_what_is_not_comparable_are_marked(everything):
     remarks = {(task, score.model, score.metric): score.remark for task in everything for score in everything[task]}
-    assert [row for row in REMARKS if row[-1] not in remarks[row[:3]]] == []
+    assert [row for row in tables_of(__file__)["remarks"] if row[-1] not in remarks[tuple(row[:3])]] == []
 
 
 WITHOUT = (

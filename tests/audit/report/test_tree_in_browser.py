@@ -26,8 +26,6 @@ KEYWORD = "diabetic retinopathy"
 
 
 class Chooser(Reader):
-    """Somebody who ticks groups."""
-
     def item(self, *path):
         item = self.one("#tree")
         for label in path:
@@ -47,9 +45,6 @@ class Chooser(Reader):
             if label.text.split("\n")[0] in values:
                 label.click()
         self.press("\ue00c")
-
-    def labels(self):
-        return self.run("[...document.querySelectorAll('#tree .label')].map((one) => one.textContent)")
 
     def commands(self):
         """The commands, and how many questions the page says each chooses; the wider one apart."""
@@ -96,14 +91,13 @@ def written(path, documents, name="bench"):
 
 
 def check_commands(chooser, documents):
-    commands, wider = chooser.commands()
-    chosen = [{one["doc_id"] for one in choose(documents, criteria_of(command))} for command, _ in commands]
-    assert [len(one) for one in chosen] == [number for _, number in commands]
-    together = set().union(*chosen)
-    for command, number in wider:
-        choice = {one["doc_id"] for one in choose(documents, criteria_of(command))}
-        assert len(choice) == number
-        assert choice >= together
+    commands, wider = (
+        [({one["doc_id"] for one in choose(documents, criteria_of(command))}, number) for command, number in listed]
+        for listed in chooser.commands()
+    )
+    assert [len(ids) for ids, _ in [*commands, *wider]] == [number for _, number in [*commands, *wider]]
+    together = set().union(*(ids for ids, _ in commands))
+    assert all(ids >= together for ids, _ in wider)
     return together
 
 
