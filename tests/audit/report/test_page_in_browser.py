@@ -80,7 +80,6 @@ class Reader:
         return self.browser.find_element("css selector", css)
 
     def press(self, *keys):
-        """Press keys where the focus is."""
         from selenium.webdriver import ActionChains
 
         for key in keys:
@@ -111,7 +110,6 @@ class Reader:
 
     @property
     def at(self):
-        """What the detail shows."""
         return self.one(".detail h3").text
 
     @property
@@ -239,7 +237,7 @@ def test_keys_move_filter_and_search(reader, pairs):
     reader.press(Keys.END)
     assert "p6" in reader.at
     selected = reader.one('[aria-selected="true"]').get_attribute("id")
-    assert reader.one("#list").get_attribute("aria-activedescendant") == selected
+    assert selected == reader.one("#list").get_attribute("aria-activedescendant")
     reader.press("?")
     assert "only wrong answers" in reader.one("#help").text
     reader.press("k")  # rests meanwhile
@@ -270,9 +268,7 @@ def test_the_address_restores_the_view(reader, full, pairs):
     reader.open(full, before[0])
     assert (reader.state, reader.units, reader.at) == before
     assert reader.run("document.getElementById('audit').getBoundingClientRect().top < innerHeight")
-
-
-def test_an_address_with_an_id_shows_it_even_outside_of_the_filters(reader, full, pairs):
+    # An id is shown even outside of the filters.
     for chosen in ("p4", "p4/2"):
         reader.open(full, "#" + urlencode({"task": "mediconfusion", "id": chosen, "show": "wrong"}))
         assert reader.at == "Pair p4 · mediconfusion · not in the filtered list"

@@ -20,14 +20,11 @@ SPECIAL = r"a_b\c{d}$e%f&g#h^i~j<k>l|m`n\"o [x] *y* -- é ł ą 肺 α − \end{
 DOCUMENT = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}\input{tables}\end{document}"
 
 
-def markdown_cells(line):
-    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-
-
 def markdown_tables(text):
     """Rows of every table, its headings first."""
     blocks = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
-    return [[markdown_cells(line) for line in block.splitlines()] for block in blocks]
+    lines = [[re.split(r"(?<!\\)\|", line)[1:-1] for line in block.splitlines()] for block in blocks]
+    return [[[cell.strip() for cell in line] for line in table] for table in lines]
 
 
 def latex_tables(text):
@@ -115,9 +112,8 @@ def test_latex_compiles(report, tmp_path):
 
 def row(text, *starts):
     """The one row of all Markdown tables that starts with some cells."""
-    found = [row for table in markdown_tables(text) for row in table if tuple(row[: len(starts)]) == starts]
-    assert len(found) == 1, found
-    return found[0]
+    (found,) = [row for table in markdown_tables(text) for row in table if tuple(row[: len(starts)]) == starts]
+    return found
 
 
 def test_scores_stand_with_their_intervals_rules_baselines_and_gains():

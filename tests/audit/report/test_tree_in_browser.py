@@ -71,7 +71,6 @@ def chooser(browser):
 
 
 def criteria_of(command):
-    """What the command line reads of a command, as a shell would split it."""
     words = shlex.split(command)
     names = {option: name for name, option in OPTIONS.items()}
     chosen, where = {}, []
@@ -213,9 +212,9 @@ def test_random_ticks_give_commands_that_choose_just_that(chooser, tmp_path):
         if len(ticked) == len(documents):
             assert "nothing to choose" in chooser.one("#why").text
             continue
-        said = chooser.one("#notes").text
-        lost = re.search(r"(\d+) questions? of the ticked ones cannot", said)
-        more = re.search(r"(\d+) questions? more than ticked: the command", said)
+        notes = chooser.one("#notes").text
+        lost = re.search(r"(\d+) questions? of the ticked ones cannot", notes)
+        more = re.search(r"(\d+) questions? more than ticked: the command", notes)
         assert len(ticked - chosen) == (int(lost[1]) if lost else 0)
         assert len(chosen - ticked) == (int(more[1]) if more else 0)
         kinds.add((bool(lost), bool(more), len(chooser.commands()[0]) > 1))
@@ -300,8 +299,7 @@ def test_the_tree_is_walked_by_keys(chooser, tmp_path):
     first = chooser.run("document.querySelector('#tree li').focus() || document.activeElement.getAttribute('role')")
     assert first == "treeitem"
     chooser.press("\ue014", "\ue014", " ")
-    focused = chooser.run("document.activeElement.getAttribute('aria-level')")
-    assert focused == "2"
+    assert chooser.run("document.activeElement.getAttribute('aria-level')") == "2"
     assert chooser.run("document.activeElement.getAttribute('aria-checked')") == "true"
     assert chooser.item("None").get_attribute("aria-checked") == "mixed"
     chooser.press("\ue012", "\ue012")
