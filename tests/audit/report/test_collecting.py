@@ -210,12 +210,12 @@ def test_runs_that_only_collected_replies_say_how_to_score_them(tmp_path, monkey
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     publish_own("own_reports", REPORT, [{"report": "A mass.", "indication": "cough"} for _ in range(3)])
     write_task("own_reports", "reports", {"reference": "report_text"}, metrics="REPORT_METRICS")
-    write_run(tmp_path, {"own_reports": texts({f"d{n}": "a mass" for n in range(3)})}, predict_only=True)
-    task = only(collect_run(read_run(tmp_path)))
+    write_run(tmp_path / "own", {"own_reports": texts({f"d{n}": "a mass" for n in range(3)})}, predict_only=True)
+    task = only(collect_run(read_run(tmp_path / "own")))
     assert task.missing == (
         "The run only collected replies (--predict_only).",
         "Scores are not computed here, because its metrics need a judge, a labeler or another model; run: medtasks "
-        f"score own_reports {tmp_path / f'{STAMP}_samples_own_reports.jsonl'}",
+        f"score own_reports {tmp_path / 'own' / f'{STAMP}_samples_own_reports.jsonl'}",
     )
     assert (task.rules[0].scores, task.rules[0].reasons) == ((), {"ok": 3})
     assert task.items[0].question == "cough"
