@@ -70,12 +70,7 @@ class Section:
     reading: TaskReading | None = None  # its source; None for a group and for a task that is not ours
     notes: Sequence[str] = ()  # disagreements, one sentence each
     members: Sequence[str] = ()  # names of a group's members
-    repeats: Sequence[TaskReading] = ()  # readings of all repeats of a repeated run
-
-    @property
-    def readings(self) -> Sequence[TaskReading]:
-        """Readings of all repeats; none for a task that is not ours."""
-        return self.repeats or ([self.reading] if self.reading else [])
+    readings: Sequence[TaskReading] = ()  # of all repeats of the run; none without a source
 
 
 def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({})) -> RunReport:
@@ -85,20 +80,42 @@ def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = Ma
     names both and the recorded ones are shown. Nothing here loads a model or asks a judge.
     """
     sections = [section(recorded, repeats.get(recorded.name, {})) for recorded in run.tasks.values()]
+    by_name = {part.report.name: part for part in sections}
     of_same_model = set(published_of(run.published_as))
     reports = []
-    for report in finished(sections):
-        marked = (replace(score, same_model=(report.name, score) in of_same_model) for score in report.published)
-        reports.append(replace(report, published=tuple(marked)))
+    for part in sections:
+        marked = (
+            replace(score, same_model=(part.report.name, score) in of_same_model) for score in part.report.published
+        )
+        changes: dict[str, Any] = {"published": tuple(marked)}
+        if members := [by_name[name].report for name in part.members if name in by_name]:
+            # Facts that a group's members share.
+            changes["sample_data"] = any(member.sample_data for member in members)
+            changes["complete_data"] = all(member.complete_data for member in members)
+            for name in ("documents", "answered"):  # 0, for unknown, if they differ
+                numbers = {getattr(member, name) for member in members}
+                changes[name] = numbers.pop() if len(numbers) == 1 else 0
+        elif part.reading is not None and (task := part.reading.task).variant in THINKING:
+            base = by_name.get(str(task.base))
+            over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
+            changes["thinking"] = thinking_of(part.reading, over_direct)
+        elif part.reading is not None:
+            gains: list[Gain] = []
+            for variant in OF_IMAGES:
+                variant_part = by_name.get(f"{task.name}_{variant}")
+                if variant_part and variant_part.reading and variant_part.reading.task.base == task.name:
+                    gains += gains_over(part.readings, part.report, variant_part.readings, variant_part.report)
+            changes["gains"] = tuple(gains)
+        reports.append(replace(part.report, **changes))
     return RunReport(
         title=model_title(run.model) or run.folder.resolve().name,
         model=run.model,
-        created=_now(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
         run_at=run.made,
         facts=facts(run),
-        tasks=tuple(reports),
+        tasks=corrected_gains(reports),
         missing=missing_tasks(run),
-        notes=(*run_notes(run), *(note for report in sections for note in report.notes)),
+        notes=(*run_notes(run), *(note for part in sections for note in part.notes)),
     )
 
 
@@ -112,29 +129,47 @@ def collect_replies(task_name: str, paths: Sequence[Path]) -> RunReport:
     """
     task = scored_task(task_name)
     documents = task_documents(task)
-    task_section = reading_section(given_replies(task, documents, read_replies(paths, documents)))
+    part = reading_section(given_replies(task, documents, read_replies(paths, documents)))
     return RunReport(
         title=f"Recorded replies to {task_name}",
         model="",
-        created=_now(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
         run_at="",
         facts={"replies": ", ".join(map(str, paths))},
-        tasks=(task_section.report,),
+        tasks=(part.report,),
         missing={},
-        notes=("Made from recorded replies: which model gave them, and how, is not recorded.", *task_section.notes),
+        notes=("Made from recorded replies: which model gave them, and how, is not recorded.", *part.notes),
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def section(recorded: TaskRun, repeats: Mapping[Path, TaskReading] = MappingProxyType({})) -> Section:
     """Return the section of a task or group of a run, with its readings in all repeats."""
-    try:
+    task = None
+    with contextlib.suppress(UnknownName):
         task = task_file(recorded.name)
-    except UnknownName:
-        return _foreign(recorded)
+    if task is None or (task.only_harness and task.kind != "group"):
+        # The recorded scores of a task that is not ours, or that only the harness can score.
+        dataset = str(recorded.metadata.get("dataset") or "") if recorded.data else ""
+        cause = (
+            f"Its task or its dataset '{dataset}' is not here any more, so that only the recorded scores are shown."
+            if dataset
+            else f"It {task.only_harness if task else 'is no task of medtasks'}: scores and standard errors are as the "
+            "harness recorded them."
+        )
+        report = TaskReport(
+            name=recorded.name,
+            describes=str(recorded.metadata.get("description") or ""),
+            protocol=str(recorded.metadata.get("protocol") or ""),
+            dataset=dataset,
+            access=str(recorded.data.get("access") or ""),
+            **_facts_of(recorded.data),
+            withheld=bool(dataset) and is_private(dataset),
+            documents=recorded.documents,
+            answered=recorded.asked,
+            rules=rule_reports(recorded, None, {})[0],
+            missing=(cause, *_not_asked(recorded.asked, recorded.documents)),
+        )
+        return Section(report)
     if task.kind == "group":
         members = recorded.members or task.members
         entries = (task_files().get(name) for name in task.members)
@@ -148,10 +183,9 @@ def section(recorded: TaskRun, repeats: Mapping[Path, TaskReading] = MappingProx
             missing=(f"It is a group: its scores summarise {', '.join(members)}.",),
         )
         return Section(report, members=members)
-    if task.only_harness:
-        return _foreign(recorded, task.only_harness)
     reading = next((repeat for repeat in repeats.values() if repeat.recorded is recorded), None)
-    return replace(reading_section(reading or read_task(recorded, task)), repeats=list(repeats.values()))
+    part = reading_section(reading or read_task(recorded, task))
+    return replace(part, readings=list(repeats.values())) if repeats else part
 
 
 def reading_section(reading: TaskReading) -> Section:
@@ -168,7 +202,7 @@ def reading_section(reading: TaskReading) -> Section:
     decoding = None  # as the dataset says
     with contextlib.suppress(MedTasksError):  # of which the run died
         decoding = Decoding.of_settings(settings.get("default", settings))
-    baselines, calibration, lacking = _baselines_and_calibration(reading)
+    baselines, calibration, missing = _computed_and_missing(reading, rules)
     report = TaskReport(
         name=task.name,
         describes=task.description,
@@ -190,38 +224,11 @@ def reading_section(reading: TaskReading) -> Section:
         pictures=image_files(reading),
         missing=(
             *_not_asked(answered, documents),
-            *_not_recorded(reading, rules),
-            *reading.missing,
-            *lacking,
+            *missing,
             *dict.fromkeys(note for computed in reading.computed.values() for note in computed.report.few_clusters),
         ),
     )
-    return Section(report, reading, notes)
-
-
-def _foreign(recorded: TaskRun, cause: str = "") -> Section:
-    """Return the recorded scores of a task that is not ours, or that only the harness can score."""
-    rules, _ = rule_reports(recorded, None, {})
-    dataset = str(recorded.metadata.get("dataset") or "") if recorded.data else ""
-    what = (
-        f"Its task or its dataset '{dataset}' is not here any more, so that only the recorded scores are shown."
-        if dataset
-        else f"It {cause or 'is no task of medtasks'}: scores and standard errors are as the harness recorded them."
-    )
-    report = TaskReport(
-        name=recorded.name,
-        describes=str(recorded.metadata.get("description") or ""),
-        protocol=str(recorded.metadata.get("protocol") or ""),
-        dataset=dataset,
-        access=str(recorded.data.get("access") or ""),
-        **_facts_of(recorded.data),
-        withheld=bool(dataset) and is_private(dataset),
-        documents=recorded.documents,
-        answered=recorded.asked,
-        rules=rules,
-        missing=(what, *_not_asked(recorded.asked, recorded.documents)),
-    )
-    return Section(report)
+    return Section(report, reading, notes, readings=[reading])
 
 
 def _facts_of(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,97 +244,91 @@ def _declared(task: TaskFile) -> dict[str, Declaration]:
     return {metric.name: metric for metric in (*task.metrics, *task.family.compared_only)}
 
 
-def _baselines_and_calibration(
-    reading: TaskReading,
-) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
-    """Return baselines and calibration of a task whose questions are here, and reasons why one is missing."""
-    from medtasks.audit.baselines import baselines
-    from medtasks.audit.task_calibration import task_calibration
-
-    of_task: tuple[Baseline, ...] = ()
-    calibration: Mapping[str, Calibration] = {}
-    lacking = []
-    if reading.documents:
-        if not reading.answered and 0 < reading.recorded.asked < len(reading.documents):
-            lacking.append("The baselines are those of all questions, as no samples say which were asked.")
-        try:
-            run = {} if reading.withheld else {name: computed.samples for name, computed in reading.computed.items()}
-            of_task = baselines(reading.task, reading.answered or reading.documents, run)
-        except MedTasksError as error:
-            lacking.append(f"There are no baselines: {str(error).rstrip('.')}.")
-    if reading.samples.replies:
-        try:
-            calibration = task_calibration(reading.task, reading.documents, reading.samples.replies)
-        except MedTasksError as error:
-            lacking.append(f"There is no calibration: {str(error).rstrip('.')}.")
-    return of_task, calibration, lacking
-
-
 def _not_asked(answered: int, documents: int) -> list[str]:
     if not 0 < answered < documents:
         return []
     return [f"Only {answered} of {documents} questions were answered; the others are in no score."]
 
 
-def _not_recorded(reading: TaskReading, rules: Sequence[RuleScores]) -> list[str]:
-    sentences = []
+def _computed_and_missing(
+    reading: TaskReading, rules: Sequence[RuleScores]
+) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
+    """Return baselines and calibration of a task, and a sentence on everything else that its section lacks."""
+    from medtasks.audit.baselines import baselines
+    from medtasks.audit.task_calibration import task_calibration
+
+    # Parts that the run did not record.
+    missing = []
     here = "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""
     answered, questions = len(reading.samples.answered), reading.recorded.asked
     if reading.recorded.scores and not recorded_values(reading.recorded):
-        sentences.append(f"The run only collected replies (--predict_only){here}.")
+        missing.append(f"The run only collected replies (--predict_only){here}.")
     elif reading.recorded.samples and not reading.recorded.scores:
-        sentences.append(f"{NO_RESULTS.rstrip('.')}{here}.")
-    lost = dict.fromkeys(name for rule in rules for name, why in rule.failures.items() if why == NOT_COMPUTED)
-    if lost:
+        missing.append(f"{NO_RESULTS.rstrip('.')}{here}.")
+    if lost := dict.fromkeys(name for rule in rules for name, why in rule.failures.items() if why == NOT_COMPUTED):
         steps = filter(None, (fetch_command(lost), reading.score_command))
-        sentences.append(
+        missing.append(
             f"Not computed in the run, as a model, its weights or a judge was missing or failed: {', '.join(lost)}. To "
             f"compute them now: {'; then: '.join(steps)}"
         )
     if 0 < answered < questions:
         which = f"only {answered} of the {questions} questions that were asked"
-        sentences.append(f"The samples file holds replies to {which}.")
+        missing.append(f"The samples file holds replies to {which}.")
     if reading.withheld:
         names = ",".join(private_datasets(reading.task, reading.documents))
-        sentences.append(
+        missing.append(
             f"'{names}' is credentialed, so that questions, images and replies are withheld; "
             f"{LOG_TEXT_VARIABLE}={names} shows them to those who may see them."
         )
-    return sentences
-
-
-def finished(sections: Sequence[Section]) -> tuple[TaskReport, ...]:
-    """Complete the reports of a run: gains over sanity variants, and facts that a group's members share."""
-    others = {part.report.name: part for part in sections}
-    reports = []
-    for part in sections:
-        changes: dict[str, Any] = {}
-        if members := [others[name].report for name in part.members if name in others]:
-            changes["sample_data"] = any(member.sample_data for member in members)
-            changes["complete_data"] = all(member.complete_data for member in members)
-            for name in ("documents", "answered"):  # 0, for unknown, if they differ
-                numbers = {getattr(member, name) for member in members}
-                changes[name] = numbers.pop() if len(numbers) == 1 else 0
-        elif part.reading is not None and (task := part.reading.task).variant in THINKING:
-            base = others.get(str(task.base))
-            over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
-            changes["thinking"] = thinking_of(part.reading, over_direct)
-        elif part.reading is not None:
-            gains: list[Gain] = []
-            for variant in OF_IMAGES:
-                other = others.get(f"{task.name}_{variant}")
-                if other and other.reading and other.reading.task.base == task.name:
-                    gains += gains_over(part.readings, part.report, other.readings, other.report)
-            changes["gains"] = tuple(gains)
-        reports.append(replace(part.report, **changes))
-    return corrected_gains(reports)
+    missing += reading.missing
+    # Parts computed from the questions here.
+    of_task: tuple[Baseline, ...] = ()
+    calibration: Mapping[str, Calibration] = {}
+    if reading.documents:
+        if not reading.answered and 0 < questions < len(reading.documents):
+            missing.append("The baselines are those of all questions, as no samples say which were asked.")
+        try:
+            run = {} if reading.withheld else {name: computed.samples for name, computed in reading.computed.items()}
+            of_task = baselines(reading.task, reading.answered or reading.documents, run)
+        except MedTasksError as error:
+            missing.append(f"There are no baselines: {str(error).rstrip('.')}.")
+    if reading.samples.replies:
+        try:
+            calibration = task_calibration(reading.task, reading.documents, reading.samples.replies)
+        except MedTasksError as error:
+            missing.append(f"There is no calibration: {str(error).rstrip('.')}.")
+    return of_task, calibration, missing
 
 
 def facts(run: Run) -> dict[str, str]:
     """Return recorded versions, fingerprints, seeds, hardware, times and the command, by name."""
     results = run.results[-1].content if run.results else {}
     config = mapping_in(results, "config")
-    recorded: dict[str, Any] = _of_manifest(run.manifests[-1]) if run.manifests else {}
+    recorded: dict[str, Any] = {}
+    if run.manifests:
+        manifest = run.manifests[-1]
+        machine, recipe = manifest.hardware, manifest.recipe
+        gpus = [f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus]
+        known = {record.dataset: record.fingerprint for record in manifest.tasks.values() if record.dataset}
+        recorded = {
+            "command": shlex.join(manifest.command),
+            "started": moment(manifest.started),
+            "ended": moment(manifest.ended) if manifest.ended else f"not recorded: {manifest.standing}",
+            "wall time, s": manifest.seconds,
+            "recipe": recipe and f"{recipe.name}, backend {recipe.backend}, {recipe.digest}",
+            "model arguments": manifest.model.arguments,
+            "weights": manifest.model.weights,
+            "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
+            "fingerprints of the data": ", ".join(f"{name} {value or 'not known'}" for name, value in known.items()),
+            "versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version),
+            "commit of medtasks": manifest.commit,
+            "seeds": ", ".join(f"{name} {seed}" for name, seed in manifest.seeds.model_dump().items()),
+            "system": machine.system,
+            "processor": f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
+            "memory, GB": machine.memory and f"{machine.memory / 1e9:.1f}",
+            "graphics processors": "; ".join(gpus),
+            "settings": ", ".join(f"{name}={value}" for name, value in manifest.settings.items()),
+        }
     if config.get("model_args"):
         recorded["model arguments"] = config["model_args"]
     if served := mapping_in(results, SERVED_MODEL):
@@ -344,33 +345,6 @@ def facts(run: Run) -> dict[str, str]:
     return {name: without_home(redacted(text.replace("[REDACTED]", HIDDEN))) for name, text in texts.items()}
 
 
-def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
-    machine, recipe = manifest.hardware, manifest.recipe
-    gpus = [f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus]
-    known = {record.dataset: record.fingerprint for record in manifest.tasks.values() if record.dataset}
-    data = (f"{name} {fingerprint or 'not known'}" for name, fingerprint in known.items())
-    seeds = manifest.seeds.model_dump()
-    return {
-        "command": shlex.join(manifest.command),
-        "started": moment(manifest.started),
-        "ended": moment(manifest.ended) if manifest.ended else f"not recorded: {manifest.standing}",
-        "wall time, s": manifest.seconds,
-        "recipe": recipe and f"{recipe.name}, backend {recipe.backend}, {recipe.digest}",
-        "model arguments": manifest.model.arguments,
-        "weights": manifest.model.weights,
-        "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
-        "fingerprints of the data": ", ".join(data),
-        "versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version),
-        "commit of medtasks": manifest.commit,
-        "seeds": ", ".join(f"{name} {seed}" for name, seed in seeds.items()),
-        "system": machine.system,
-        "processor": f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
-        "memory, GB": machine.memory and f"{machine.memory / 1e9:.1f}",
-        "graphics processors": "; ".join(gpus),
-        "settings": ", ".join(f"{name}={value}" for name, value in manifest.settings.items()),
-    }
-
-
 def missing_tasks(run: Run) -> dict[str, str]:
     """Return why tasks of the call have no results, and how to get them, by name."""
     last = {name: (manifest, record) for manifest in run.manifests for name, record in manifest.tasks.items()}
@@ -378,26 +352,25 @@ def missing_tasks(run: Run) -> dict[str, str]:
 
 
 def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
+    """Say why a task has no results, and which command gives them: scoring its saved replies, or running again."""
     if record.rows == 0:
         return f"Shard {manifest.shard} has none of its rows."
+    begun = datetime.fromisoformat(manifest.started).timestamp()
+    saved = [file for file in sorted(replies_folder(name).glob("*.jsonl")) if file.stat().st_mtime >= begun]
+    ours = manifest.model.name.startswith(_OURS) and "journal=false" not in manifest.model.arguments.lower()
+    if saved:
+        files = f"{shlex.join(map(str, saved))}{included_option(name)}"
+        command = f"replies are kept, score them with: medtasks score {name} {files}"
+    else:
+        command = f"go on with: {shlex.join(manifest.command)}"
+        if ours or "--journal" in manifest.command:
+            command += " (answers in the model's journal are not computed again)"
     if record.outcome is TaskOutcome.DONE:
-        return f"It had results ({record.results}), which are gone or damaged; {_go_on(name, manifest)}."
+        return f"It had results ({record.results}), which are gone or damaged; {command}."
     cause = record.reason.strip().rstrip(".")
     if not cause:
         cause = f"the run is {manifest.standing}" if manifest.standing not in _ENDED else "it left no results"
-    return f"{record.outcome.capitalize()}: {cause}; {_go_on(name, manifest)}."
-
-
-def _go_on(name: str, manifest: RunManifest) -> str:
-    """Return the command that gives a lost task its results: score its saved replies, or run again."""
-    begun = datetime.fromisoformat(manifest.started).timestamp()
-    saved = [file for file in sorted(replies_folder(name).glob("*.jsonl")) if file.stat().st_mtime >= begun]
-    if saved:
-        files = f"{shlex.join(map(str, saved))}{included_option(name)}"
-        return f"replies are kept, score them with: medtasks score {name} {files}"
-    ours = manifest.model.name.startswith(_OURS) and "journal=false" not in manifest.model.arguments.lower()
-    kept = " (answers in the model's journal are not computed again)" if ours or "--journal" in manifest.command else ""
-    return f"go on with: {shlex.join(manifest.command)}{kept}"
+    return f"{record.outcome.capitalize()}: {cause}; {command}."
 
 
 def run_notes(run: Run) -> tuple[str, ...]:

@@ -91,18 +91,10 @@ class RuleScores:
         recorded = counts_of({f"{score.metric},": score.value for score in self.scores})
         return counts_of_reasons(self.reasons) if recorded is None else recorded
 
-    def group(self, column: str, name: str) -> Group | None:
-        """Return a group of a column."""
-        return next((group for group in self.groups.get(column, ()) if group.name == name), None)
-
     def group_score(self, column: str, name: str, metric: str) -> Score | None:
         """Return one metric of one group."""
-        group = self.group(column, name)
-        return next((score for score in group.scores if score.metric == metric), None) if group else None
-
-    def why_undefined(self, score: Score | None) -> str:
-        """Return the reason why a score has no value; empty if it has one."""
-        return self.failures.get(score.metric, "") if score and math.isnan(score.value) else ""
+        named = (group for group in self.groups.get(column, ()) if group.name == name)
+        return next((score for group in named for score in group.scores if score.metric == metric), None)
 
 
 @dataclass(frozen=True)
@@ -278,13 +270,14 @@ class TaskReport:
         return list(dict.fromkeys(score.metric for rule in self.rules for score in rule.scores))
 
     @property
-    def group_names(self) -> dict[str, list[str]]:
-        """Names of all groups by column, in the order of the rules."""
-        names: dict[str, dict[str, None]] = {}
+    def group_sizes(self) -> dict[str, dict[str, int]]:
+        """Numbers of answered questions of all groups by column and name, in the order of the rules."""
+        sizes: dict[str, dict[str, int]] = {}
         for rule in self.rules:
             for column, groups in rule.groups.items():
-                names.setdefault(column, {}).update(dict.fromkeys(group.name for group in groups))
-        return {column: list(groups) for column, groups in names.items()}
+                of_column = sizes.setdefault(column, {})
+                of_column |= {group.name: max(group.questions, of_column.get(group.name, 0)) for group in groups}
+        return sizes
 
     def most_frequent(self, counts: str) -> list[str]:
         """Return the names in ``reasons`` or ``wrong_kinds`` of any rule, the most frequent first."""
@@ -302,11 +295,6 @@ class TaskReport:
     def is_share(self, metric: str, *values: float) -> bool:
         """Return whether values of a metric are fractions; False for a metric that is not ours."""
         return metric in self.metrics and self.metrics[metric].is_share(*values)
-
-    def group_size(self, column: str, name: str) -> int:
-        """Return the number of answered questions of a group."""
-        groups = (rule.group(column, name) for rule in self.rules)
-        return max((group.questions for group in groups if group), default=0)
 
     def best_baseline(self, rule: RuleScores) -> tuple[Baseline, float] | None:
         """Return the baseline that does best at the main metric of a rule, and its value."""
@@ -361,11 +349,6 @@ class RunReport:
     missing: Mapping[str, str]  # why a task of the call is not in tasks, by name
     notes: tuple[str, ...] = ()  # one sentence each
     comparisons: tuple[RunComparison, ...] = ()  # with other runs
-
-    @property
-    def shows_thinking(self) -> bool:
-        """Whether anything is known of thinking variants or repeats."""
-        return any(task.thinking or task.repeats for task in self.tasks)
 
 
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {

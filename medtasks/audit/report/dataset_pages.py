@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.audit.report import wording
-from medtasks.audit.report.page import Thumbnail, json_in_html, own_text, rendered, thumbnails, write_whole
+from medtasks.audit.report.page import TEMPLATES, Thumbnail, json_in_html, thumbnails, write_rendered
 from medtasks.audit.report.wording import count, counted, part_of
 from medtasks.audit.tables import Table, number_table
 from medtasks.data.dataset_lookup import provenance
@@ -54,10 +54,6 @@ class Names:
         self.other_is_hidden = search.other is not None and (self.hidden or search.other.private)
         self._folders: Sequence[Path] = search.shown.folders
         self._other_folders = [search.other.folder] if search.other and search.other.folder else []
-
-    def question(self, doc_id: str) -> str:
-        """Return the name of a question of the dataset."""
-        return hidden_id("doc", doc_id) if self.hidden else _printable(doc_id)
 
     def described(self, image: DistinctImage, *, own: bool = True, file: int = 0) -> dict[str, Any]:
         """Describe an image, of the dataset (``own``) or not; ``file`` is the index of the file named first."""
@@ -141,7 +137,7 @@ def duplicates_as_dict(
         "within_counts": within_counts,
         "groups": [[names.described(image)["picture"] for image in group] for group in search.groups],
         "against": _against(search.other, search, names) if search.other else None,
-        "left_out": [names.question(doc_id) for doc_id in search.left_out],
+        "left_out": [hidden_id("doc", doc_id) if names.hidden else _printable(doc_id) for doc_id in search.left_out],
     }
 
 
@@ -227,23 +223,24 @@ def write_duplicates_page(
     """Write the page of a search and its contents (:func:`duplicates_as_dict`); MedTasksError: it cannot be written."""
     against = contents["against"]
     within, outside = search.within[:MOST_SHOWN], search.outside[:MOST_SHOWN]
-    files: dict[int, tuple[Path | None, Path | None]] = {}  # of both images; None for one that must not be shown
+    files: list[tuple[Path | None, Path | None]] = []  # of both images; None for one that must not be shown
     for finding in (*within, *outside):
         hidden = names.hidden if finding.concern else names.other_is_hidden
         second = None if hidden else finding.second.files[_second_file(finding)]
-        files[id(finding)] = (None if names.hidden else finding.first.files[0], second)
-    small = thumbnails(file for pair in files.values() for file in pair if file).by_file
-
-    def cards(described: Sequence[Mapping[str, Any]], findings: Sequence[DuplicatePair]) -> list[dict[str, Any]]:
-        shown = ([small[file] if file else _HIDDEN for file in files[id(finding)]] for finding in findings)
-        return [{**texts, "thumbnails": images} for texts, images in zip(described, shown, strict=False)]
-
-    page = rendered(
+        files.append((None if names.hidden else finding.first.files[0], second))
+    small = thumbnails(file for pair in files for file in pair if file).by_file
+    described = [*contents["within"][:MOST_SHOWN], *(against["findings"][:MOST_SHOWN] if against else [])]
+    cards = [
+        {**texts, "thumbnails": [small[file] if file else _HIDDEN for file in pair]}
+        for texts, pair in zip(described, files, strict=True)
+    ]
+    write_rendered(
         "duplicates",
+        path,
         contents=contents,
         against=against,
-        within=cards(contents["within"], within),
-        outside=cards(against["findings"] if against else [], outside),
+        within=cards[: len(within)],
+        outside=cards[len(within) :],
         not_compared=not_compared(contents),
         wording=wording,
         counts=duplicate_tables(contents),
@@ -253,7 +250,6 @@ def write_duplicates_page(
         hidden=names.hidden,
         sample=sample,
     )
-    write_whole(path, page)
 
 
 def tree_data(
@@ -274,7 +270,18 @@ def tree_data(
     for column in columns:
         ordered = sorted(counts[column], key=lambda value: (value.casefold(), value))
         positions = {value: position for position, value in enumerate(ordered)}
-        says = _says(column, positions, counts[column], by_where=column not in options)
+        # Values that may select more or less than themselves: blanks and case do not count on the command line.
+        plain = Counter(value.strip().casefold() for value in ordered)
+        says: dict[str, list[int]] = {}
+        for value in ordered:
+            if value != value.strip() or plain[value.strip().casefold()] > 1:
+                selected: set[str] = set()
+                with contextlib.suppress(MedTasksError):
+                    selected = resolved(column, [value], {column: counts[column]})
+                says[value] = sorted(positions[name] for name in selected)
+        if column not in options and "" in positions:
+            says[""] = []
+        says = {str(positions[value]): where for value, where in says.items() if where != [positions[value]]}
         described.append({"name": column, "option": options.get(column, ""), "values": ordered, "says": says})
         places.append(positions)
     single = counter()
@@ -306,32 +313,17 @@ def write_tree_page(
 
     data = tree_data(dataset, documents, options, selects=selects)
     names = [column["name"] for column in data["columns"]]
-    page = rendered(
+    style = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "tree.css"))
+    write_rendered(
         "tree",
+        path,
+        "--out",
         dataset=dataset,
         questions=len(documents),
         levels=names[: data["levels"]],
         names=names,
         pairs="pair_id" in documents[0],
         sample=sample,
-        style=Markup(own_text("page.css") + own_text("tree.css")),
+        style=Markup(style),
         data=Markup(json_in_html(data)),
     )
-    write_whole(path, page, "--out")
-
-
-def _says(
-    column: str, positions_of: Mapping[str, int], counts: Mapping[str, int], *, by_where: bool
-) -> dict[str, list[int]]:
-    """Return the positions that a value selects on the command line, where that is not just the value itself."""
-    plain = Counter(value.strip().casefold() for value in positions_of)
-    odd = [value for value in positions_of if value != value.strip() or plain[value.strip().casefold()] > 1]
-    says: dict[str, list[int]] = {}
-    for value in odd:
-        taken: set[str] = set()
-        with contextlib.suppress(MedTasksError):
-            taken = resolved(column, [value], {column: counts})
-        says[value] = sorted(positions_of[name] for name in taken)
-    if by_where and "" in positions_of:
-        says[""] = []
-    return {str(positions_of[value]): places for value, places in says.items() if places != [positions_of[value]]}

@@ -1,8 +1,9 @@
 """Gains of tasks over their variants in the same run, costs of thinking, and differences from other runs."""
 
+import contextlib
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -23,11 +24,10 @@ from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
-from medtasks.metrics.metric import Metric, Role
+from medtasks.metrics.metric import AnyMetric, Metric, Role
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.run import Source, model_of
 from medtasks.stats.paired import compare_paired, corrected
-from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import mapping_in
 
@@ -43,12 +43,27 @@ def gains_over(
     """Return the gains of a task over a variant of it, or of a thinking variant over its direct form, uncorrected.
 
     They are tested sample by sample if the replies are here, with the mean over the repeats of each, at least one; else
-    they are the differences of the recorded scores.
+    they are the differences of the recorded scores, if both were asked the same number of questions, without an error.
     """
     if not (repeats and variant_repeats):
         return []
-    recorded = _recorded(repeats[0].task, report, variant_repeats[0].task, variant_report)
-    return _paired(repeats, variant_repeats) or list(recorded)
+    gains = _paired(repeats, variant_repeats)
+    if gains or not report.answered or report.answered != variant_report.answered:
+        return gains
+    task, variant = repeats[0].task, variant_repeats[0].task.variant
+    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in variant_report.rules}
+    main = {metric.name for metric in task.metrics if metric.role is Role.MAIN}
+    zero_if_blind = {metric.name for metric in task.metrics if metric.zero_if_blind}
+    for rule in report.rules:
+        variant_scores = reduced.get(rule.name, {})
+        shared = [score for score in rule.scores if score.metric in variant_scores]
+        for score in [score for score in shared if score.metric in main] or shared[:1]:
+            value = variant_scores[score.metric]
+            numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan)
+            zero = not value and score.metric in zero_if_blind and variant in WITHOUT_IMAGE
+            of = (str(variant or _DIRECT), variant_report.name, rule.name, score.metric)
+            gains.append(Gain(*of, *numbers, samples=report.answered, by_construction=zero))
+    return gains
 
 
 def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReading]) -> list[Gain]:
@@ -90,24 +105,6 @@ def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReadin
             scores = (result.second, result.first, result.difference, result.low, result.high, result.p)
             gains.append(Gain(*of, *scores, samples=result.samples, same_as=same, test=(result, paired)))
     return gains
-
-
-def _recorded(task: TaskFile, base: TaskReport, variant: TaskFile, other: TaskReport) -> Iterator[Gain]:
-    """Yield the differences of recorded scores, if both were asked the same number of questions; they have no error."""
-    if not base.answered or base.answered != other.answered:
-        return
-    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in other.rules}
-    main = {metric.name for metric in task.metrics if metric.role is Role.MAIN}
-    zero_if_blind = {metric.name for metric in task.metrics if metric.zero_if_blind}
-    for rule in base.rules:
-        others = reduced.get(rule.name, {})
-        shared = [score for score in rule.scores if score.metric in others]
-        for score in [score for score in shared if score.metric in main] or shared[:1]:
-            value = others[score.metric]
-            numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan)
-            zero = not value and score.metric in zero_if_blind and variant.variant in WITHOUT_IMAGE
-            of = (str(variant.variant or _DIRECT), other.name, rule.name, score.metric)
-            yield Gain(*of, *numbers, samples=base.answered, by_construction=zero)
 
 
 def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
@@ -189,7 +186,26 @@ def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
     limits = (mapping_in(config, "generation_kwargs").get("max_new_tokens") for config in configs)
     limit_text = str(next(filter(None, limits), ""))
     limit = int(limit_text) if limit_text.isdecimal() else None
-    counted = unit == TOKENS and limit is not None
+    # Scores by reply length, in up to four parts; of the first main metric with values of single samples.
+    by_id = {str(document["doc_id"]): document for document in reading.documents}
+    clusters = [(doc_id, Sample(by_id[doc_id]).cluster_id) for doc_id in answered_scores]
+    metrics: Sequence[AnyMetric] = ()
+    with contextlib.suppress(MedTasksError):
+        metrics = main_metrics(reading.task)
+    bins = []
+    for metric in metrics:
+        values = reading.task.family.sample_values(metric, list(answered_scores.values()), clusters)
+        if values and values.keys() <= answered_scores.keys():
+            order = sorted(lengths, key=lambda doc_id: (lengths[doc_id], doc_id))
+            parts = max(1, min(_BINS, len(order) // _LEAST_IN_BIN))
+            edges = sorted({lengths[order[len(order) * part // parts]] for part in range(1, parts)})
+            members_by_bin: dict[int, list[str]] = {}
+            for doc_id in order:  # equal lengths share a bin
+                members_by_bin.setdefault(sum(lengths[doc_id] >= edge for edge in edges), []).append(doc_id)
+            for members in members_by_bin.values():
+                score = with_interval(metric, metric.estimate([answered_scores[doc_id] for doc_id in members]))
+                bins.append(LengthBin(lengths[members[0]], lengths[members[-1]], len(members), score))
+            break
     return Thinking(
         base=str(reading.task.base),
         gains=tuple(gains),
@@ -201,33 +217,6 @@ def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
         median=statistics.median(ordered) if ordered else math.nan,
         most=ordered[-1] if ordered else math.nan,
         limit=limit,
-        at_limit=sum(length >= (limit or 0) for length in ordered) if counted else None,
-        bins=_bins(reading, answered_scores, lengths),
+        at_limit=None if unit != TOKENS or limit is None else sum(length >= limit for length in ordered),
+        bins=tuple(bins),
     )
-
-
-def _bins(reading: TaskReading, scores: Mapping[str, SampleScore], lengths: Mapping[str, int]) -> tuple[LengthBin, ...]:
-    """Return scores by reply length, in up to four parts; of the first main metric with values of single samples."""
-    by_id = {str(document["doc_id"]): document for document in reading.documents}
-    clusters = [(doc_id, Sample(by_id[doc_id]).cluster_id) for doc_id in scores]
-    try:
-        metrics = main_metrics(reading.task)
-    except MedTasksError:
-        return ()
-    for metric in metrics:
-        values = reading.task.family.sample_values(metric, list(scores.values()), clusters)
-        if values and values.keys() <= scores.keys():
-            break
-    else:
-        return ()
-    order = sorted(lengths, key=lambda doc_id: (lengths[doc_id], doc_id))
-    parts = max(1, min(_BINS, len(order) // _LEAST_IN_BIN))
-    edges = sorted({lengths[order[len(order) * part // parts]] for part in range(1, parts)})
-    members_by_bin: dict[int, list[str]] = {}
-    for doc_id in order:  # equal lengths share a bin
-        members_by_bin.setdefault(sum(lengths[doc_id] >= edge for edge in edges), []).append(doc_id)
-    bins = []
-    for _, members in sorted(members_by_bin.items()):
-        score = with_interval(metric, metric.estimate([scores[doc_id] for doc_id in members]))
-        bins.append(LengthBin(lengths[members[0]], lengths[members[-1]], len(members), score))
-    return tuple(bins)

@@ -9,6 +9,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
@@ -44,6 +45,7 @@ RC_PARAMS: dict[Any, Any] = {  # of matplotlib, under which figures are drawn an
 
 WIDTH = 7.0  # inches, a page's text
 AXIS, LINE = 0.45, 0.14  # inches: an axis with its label; a line of text
+PERCENT = "{x:.0%}"  # labels of shares at an axis
 GREY, RED, GRID = "#444444", "#A00000", "#DDDDDD"
 _EDGE = 0.1
 _POINTS = 72
@@ -51,7 +53,7 @@ _TITLE_CHARACTERS, _LEGEND_CHARACTERS = 76, 70
 _LEGEND_LINE, _LEGEND_HANDLE = 0.19, 0.6
 _MOST_COLUMNS = 4
 _FIRST = ("reference", "robust", "strict")
-_SERIES, _GAP, _LEAST = 0.055, 0.055, 0.22  # inches
+_SERIES, _GAP, _LEAST, _ROW = 0.055, 0.055, 0.22, 0.36  # inches
 _NAME_LINE = 34  # characters
 
 
@@ -166,12 +168,6 @@ def legend_text(text: str) -> str:
     return textwrap.shorten(shown_text(text), _LEGEND_CHARACTERS, placeholder=" …") or "…"
 
 
-def add_legend(figure: "Figure", handles: Sequence["Artist"]) -> None:
-    """Write a legend at the bottom of a figure of :func:`new_rows`, whose margin has room for it."""
-    texts = [str(handle.get_label()) for handle in handles]
-    figure.legend(handles=list(handles), loc="lower center", ncols=_columns(texts), borderaxespad=0.2)
-
-
 def _columns(texts: Sequence[str]) -> int:
     """Return the largest number of legend columns that fit into the figure; columns are filled one by one."""
     for columns in range(min(_MOST_COLUMNS, len(texts)), 1, -1):
@@ -182,36 +178,24 @@ def _columns(texts: Sequence[str]) -> int:
     return 1
 
 
-def in_percent(axes: "Axes", directions: str) -> None:
-    """Write the shares at one or both axes, ``"x"``, ``"y"`` or ``"xy"``, in percent."""
-    from matplotlib.ticker import PercentFormatter
-
-    for axis in (getattr(axes, f"{direction}axis") for direction in directions):
-        axis.set_major_formatter(PercentFormatter(1, decimals=0))
-
-
 def new_rows(
-    title: str, warnings: Sequence[str], names: Sequence[str], step: float, legend: Sequence[str]
+    title: str, warnings: Sequence[str], names: Sequence[str], legend: Sequence[str], series: int = 0
 ) -> tuple["Figure", "Axes"]:
-    """Return a figure with a row per name (at least one), each 1 high, from the top; ``step`` is in inches."""
+    """Return a figure with a row per name (at least one), each 1 high, from the top.
+
+    Rows are high enough for their lines of text and their ``series`` of scores, if these are drawn.
+    """
+    lines = 1 + max(name.count("\n") for name in names)
+    step = max(_SERIES * series + _GAP, _LEAST, LINE * lines + 0.06) if series else _ROW
     legend_height = _LEGEND_LINE * math.ceil(len(legend) / _columns(legend)) + 0.1
     left = max(map(text_width, names)) + 0.25
     figure, axes = new_figure(title, warnings, height=step * len(names), left=left, bottom=AXIS + legend_height)
     axes.set_yticks(range(len(names)), labels=list(names))
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
-    return figure, axes
-
-
-def score_rows(
-    title: str, warnings: Sequence[str], names: Sequence[str], series: int, legend: Sequence[str]
-) -> tuple["Figure", "Axes"]:
-    """Return a figure with a row per name, high enough for its series of scores and its lines of text."""
-    lines = 1 + max(name.count("\n") for name in names)
-    step = max(_SERIES * series + _GAP, _LEAST, LINE * lines + 0.06)
-    figure, axes = new_rows(title, warnings, names, step, legend)
-    axes.grid(axis="x", color=GRID, linewidth=0.5)
-    axes.set_axisbelow(True)
+    if series:
+        axes.grid(axis="x", color=GRID, linewidth=0.5)
+        axes.set_axisbelow(True)
     return figure, axes
 
 
@@ -227,11 +211,13 @@ def draw_score(axes: "Axes", score: Score, row: int, position: int, series: int,
     axes.plot([score.value], [y], clip_on=False, **_point(look))
 
 
-def add_rule_legend(figure: "Figure", rules: Mapping[str, Look], others: Sequence["Artist"] = ()) -> None:
-    """Write the legend of rules and of everything else that was drawn."""
+def add_legend(figure: "Figure", handles: Sequence["Artist"], rules: Mapping[str, Look] = MappingProxyType({})) -> None:
+    """Write the legend of rules and of everything else that was drawn at the bottom of a figure of :func:`new_rows`."""
     from matplotlib.lines import Line2D
 
-    add_legend(figure, [*(Line2D([], [], label=legend_text(rule), **_point(rules[rule])) for rule in rules), *others])
+    marks = [Line2D([], [], label=legend_text(rule), **_point(look)) for rule, look in rules.items()]
+    texts = [str(handle.get_label()) for handle in (*marks, *handles)]
+    figure.legend(handles=[*marks, *handles], loc="lower center", ncols=_columns(texts), borderaxespad=0.2)
 
 
 def row_name(name: str, addition: str = "", *, lines: int = 2) -> str:
@@ -246,7 +232,7 @@ def set_score_axis(axes: "Axes", values: Sequence[float], share: bool) -> None:
     finite = [value for value in values if math.isfinite(value)]
     low, high = min([0.0, *finite]), max([0.0, *finite])
     if share:
-        in_percent(axes, "x")
+        axes.xaxis.set_major_formatter(PERCENT)
         axes.set_xlim(0, min(1.0, math.floor(10 * high + 1.2) / 10))
     else:
         axes.set_xlim(1.05 * low, 1.05 * high or 1)

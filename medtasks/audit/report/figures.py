@@ -10,7 +10,8 @@ that many fit on one page. Figures show scores and names of groups, and nothing 
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,9 @@ from medtasks.stats.calibration import Measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-_ROW, _LEFT, _SQUARE, _BELOW = 0.36, 0.9, 3.3, 0.9  # inches
+_BELOW = 0.9  # inches
+_SQUARE = {"height": 3.3, "left": 0.9, "right": style.WIDTH - 0.9 - 3.3}
 _NARROW = 0.03  # share of the axis; a number has no room in less
 _FILL, _BLUE = "#E8E8E8", style.LOOKS[0].colour
 _DENSE = 20  # groups; with more of them names have one line
@@ -52,13 +53,28 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
     """
     import matplotlib
 
+    # All figures with their keys, drawn one at a time to save memory.
+    looks = style.rule_looks(report)
+    draw: dict[str, Callable[[], style.Drawing | None]] = {"summary": partial(summary_figure, report, looks)}
+    for task in report.tasks:
+        for column in task.group_sizes:
+            draw[f"{task.name}/groups/{column}"] = partial(group_figure, task, looks, column)
+        draw[f"{task.name}/pairs"] = partial(pair_figure, task)
+        draw[f"{task.name}/gains"] = partial(gain_figure, task, looks)
+        for rule, calibration in task.calibration.items():
+            if calibration.bins:
+                draw[f"{task.name}/reliability/{rule}"] = partial(reliability_figure, task, rule)
+            draw[f"{task.name}/coverage/{rule}"] = partial(coverage_figure, task, rule)
     elements = {}
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         with matplotlib.rc_context(style.RC_PARAMS), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a viewer's font may well have it
-            for key, drawing in _drawings(report):
+            for key, drawn in draw.items():
+                drawing = drawn()
+                if drawing is None:
+                    continue
                 elements[key] = style.svg_element(drawing, key)
                 if folder is not None:
                     name = ".".join(coded(part, "-", also="-") for part in key.split("/"))
@@ -73,27 +89,12 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
     return elements
 
 
-def _drawings(report: RunReport) -> Iterator[tuple[str, style.Drawing]]:
-    """Yield all figures with their keys, one at a time to save memory."""
-    looks = style.rule_looks(report)
-    if summary := summary_figure(report, looks):
-        yield "summary", summary
-    for task in report.tasks:
-        of_groups = [(f"groups/{column}", group_figure(task, looks, column)) for column in task.group_names]
-        for kind, drawing in (*of_groups, ("pairs", pair_figure(task)), ("gains", gain_figure(task, looks))):
-            if drawing:
-                yield f"{task.name}/{kind}", drawing
-        for rule in task.calibration:
-            if task.calibration[rule].bins:
-                yield f"{task.name}/reliability/{rule}", reliability_figure(task, rule)
-            yield f"{task.name}/coverage/{rule}", coverage_figure(task, rule)
-
-
 def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     """Draw the main metric of every task, if it is a share, with its interval under every rule, and all baselines."""
     from matplotlib.lines import Line2D
 
-    tasks = [task for task in report.tasks if (main := _main(task)) and main.share]
+    mains = {task.name: [(rule.name, rule.scores[0]) for rule in task.rules if rule.scores] for task in report.tasks}
+    tasks = [task for task in report.tasks if mains[task.name] and mains[task.name][0][1].share]
     if not tasks:
         return None
     title = "Main metric of all tasks"
@@ -101,29 +102,34 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     most = max(len(task.rules) for task in tasks)
     names = []  # with the main metric and what must not be overlooked, a line each
     for task in tasks:
-        main = next(rule.scores[0] for rule in task.rules if rule.scores)
+        main = mains[task.name][0][1]
         metric = style.row_name(main.metric, "(lower is better)" if main.higher_is_better is False else "")
         about = [text.partition(":")[0] for text in task_warnings(task)]
         names.append("\n".join([style.row_name(task.name), metric, *about]))
-    figure, axes = style.score_rows(title, (), names, most, [*rules, _BASELINES])
+    figure, axes = style.new_rows(title, (), names, [*rules, _BASELINES], most)
     values: list[float] = []
+    baselines: list[float] = []
     sentences = []
     for row, task in enumerate(tasks):
-        levels = _baselines(task)
+        of_baselines = (
+            baseline.scores.get(rule, {}).get(score.metric, math.nan)
+            for baseline in task.baselines
+            for rule, score in mains[task.name]
+        )
+        levels = sorted({level for level in of_baselines if math.isfinite(level)})
         axes.scatter(
             levels, [row] * len(levels), marker="|", s=260, color=style.GREY, linewidth=1.2, zorder=3, clip_on=False
         )
-        mains = [(rule.name, rule.scores[0]) for rule in task.rules if rule.scores]
-        for position, (rule, score) in enumerate(mains):
-            style.draw_score(axes, score, row, position, len(mains), looks[rule])
+        for position, (rule, score) in enumerate(mains[task.name]):
+            style.draw_score(axes, score, row, position, len(mains[task.name]), looks[rule])
             values += [score.value, score.high]
-        values += levels
-        text = "; ".join(f"{score.metric} {scored(score)} under {rule}" for rule, score in mains)
+        baselines += levels
+        text = "; ".join(f"{score.metric} {scored(score)} under {rule}" for rule, score in mains[task.name])
         sentences.append(f"{task.name}: {'; '.join([*task_warnings(task), text])}.")
-    style.set_score_axis(axes, values, share=True)
+    style.set_score_axis(axes, [*values, *baselines], share=True)
     axes.set_xlabel("main metric with its 95 % interval")
     mark = Line2D([], [], color=style.GREY, marker="|", markersize=10, linestyle="", label=_BASELINES)
-    style.add_rule_legend(figure, {rule: looks[rule] for rule in rules}, [mark] if any(map(_baselines, tasks)) else [])
+    style.add_legend(figure, [mark] if baselines else [], {rule: looks[rule] for rule in rules})
     others = [task.name for task in report.tasks if task not in tasks]
     left_out = [f"Not shown, because their main metric is no share: {', '.join(others)}."] if others else []
     return style.Drawing(figure, title, " ".join([*sentences, *left_out]))
@@ -135,8 +141,7 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
     mains = [group.scores[0] for rule in rules for group in rule.groups[column] if group.scores]
     if not any(math.isfinite(score.value) for score in mains):
         return None
-    sizes = {name: task.group_size(column, name) for name in task.group_names[column]}
-    sizes = dict(sorted(sizes.items(), key=lambda entry: -entry[1]))
+    sizes = dict(sorted(task.group_sizes[column].items(), key=lambda entry: -entry[1]))
     metric = mains[0].metric
     title = f"{task.name}: {metric} by {column}"
     level: list[tuple[float, str]] = []  # of the best baseline, under the first rule that has one
@@ -147,7 +152,7 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
     text_lines = 1 if len(sizes) > _DENSE else 2
     names = [style.row_name(name, f"(n = {count(size)})", lines=text_lines) for name, size in sizes.items()]
     legend = [rule.name for rule in rules] + [text for _, text in level]
-    figure, axes = style.score_rows(title, task_warnings(task), names, len(rules), legend)
+    figure, axes = style.new_rows(title, task_warnings(task), names, legend, len(rules))
     values = [value for value, _ in level]
     sentences = [f"Dashed line: {text}." for _, text in level]
     for position, rule in enumerate(rules):
@@ -162,7 +167,7 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
     lines = [axes.axvline(value, label=text, **grey) for value, text in level]
     style.set_score_axis(axes, values, mains[0].share)
     axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
-    style.add_rule_legend(figure, {rule.name: looks[rule.name] for rule in rules}, lines)
+    style.add_legend(figure, lines, {rule.name: looks[rule.name] for rule in rules})
     return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
 
 
@@ -174,16 +179,14 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     if not defined:
         return None
     constructed = {gain.metric for gain in defined if gain.by_construction}
-    main, metrics = _main(task), [gain.metric for gain in defined if gain.metric not in constructed]
-    metrics = metrics or [defined[0].metric]
-    metric = main.metric if main and main.metric in metrics else metrics[0]
+    metrics = [gain.metric for gain in defined if gain.metric not in constructed] or [defined[0].metric]
+    main = next((rule.scores[0].metric for rule in task.rules if rule.scores), "")
+    metric = main if main in metrics else metrics[0]
     gains, share = [gain for gain in defined if gain.metric == metric], task.is_share(metric)
     title = f"{task.name}: difference from its sanity variants"
     rules = list(dict.fromkeys(gain.rule for gain in gains))
     variants = list(dict.fromkeys(gain.variant for gain in gains))
-    figure, axes = style.score_rows(
-        title, task_warnings(task), [style.row_name(variant) for variant in variants], len(rules), rules
-    )
+    figure, axes = style.new_rows(title, task_warnings(task), [*map(style.row_name, variants)], rules, len(rules))
     for gain in gains:
         score = Score(gain.metric, gain.difference, math.nan, gain.low, gain.high, share, higher_is_better=True)
         row, position = variants.index(gain.variant), rules.index(gain.rule)
@@ -198,27 +201,13 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     )
     unit = "percentage points, with their" if share else "with its"
     axes.set_xlabel(f"{style.shown_text(metric)} minus that of the variant, {unit} 95 % interval")
-    style.add_rule_legend(figure, {rule: looks[rule] for rule in rules})
+    style.add_legend(figure, [], {rule: looks[rule] for rule in rules})
     sentences = [
         f"{gain.metric} under {gain.rule} is {number(gain.score, share)}, "
         f"{number(gain.variant_score, share)} for {gain.variant}."
         for gain in gains
     ]
     return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
-
-
-def _main(task: TaskReport) -> Score | None:
-    return next((rule.scores[0] for rule in task.rules if rule.scores), None)
-
-
-def _baselines(task: TaskReport) -> list[float]:
-    levels = [
-        baseline.scores.get(rule.name, {}).get(rule.scores[0].metric, math.nan)
-        for baseline in task.baselines
-        for rule in task.rules
-        if rule.scores
-    ]
-    return sorted({level for level in levels if math.isfinite(level)})
 
 
 def pair_figure(task: TaskReport) -> style.Drawing | None:
@@ -229,7 +218,7 @@ def pair_figure(task: TaskReport) -> style.Drawing | None:
         return None
     title, totals = f"{task.name}: outcomes of pairs", [sum(numbers) for numbers in zip(*parts.values(), strict=True)]
     names = [style.row_name(rule, f"({count(total)} pairs)") for rule, total in zip(outcomes, totals, strict=True)]
-    figure, axes = style.new_rows(title, task_warnings(task), names, _ROW, list(parts))
+    figure, axes = style.new_rows(title, task_warnings(task), names, list(parts))
     starts, widest = [0] * len(names), max(totals)
     same = [name for name in parts if name not in _OUTCOMES]  # blue, violet or orange, in order of the options
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}  # so that hatches hide no number
@@ -255,7 +244,7 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
     """Draw the reliability diagram: share of right answers and number of answers by confidence."""
     measured, title = task.calibration[rule], f"{task.name}: reliability under {rule}"
     filled = [part for part in measured.bins if part.samples]
-    figure, axes = _square(title, task_warnings(task), below=_BELOW)
+    figure, axes = style.new_figure(title, task_warnings(task), bottom=style.AXIS + _BELOW, **_SQUARE)
     height, box = figure.get_size_inches()[1], axes.get_position()
     below = figure.add_axes((box.x0, style.AXIS / height, box.width, (_BELOW - 0.2) / height), sharex=axes)
     for part in filled:
@@ -275,14 +264,14 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
         f"Brier score\n{_measured(measured.brier)}",
     ]
     sentences = [f"Confidence {number(part.confidence)}: {number(part.accuracy)} right." for part in filled]
-    return style.Drawing(figure, title, _with_facts(axes, task, facts, [*sentences, measured.note]))
+    return style.Drawing(figure, title, _finish_square(axes, task, facts, [*sentences, measured.note]))
 
 
 def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
     """Draw accuracy against coverage: the share of right answers among the most confident ones."""
     measured, title = task.calibration[rule], f"{task.name}: accuracy against coverage under {rule}"
     points = sorted(measured.coverage, key=lambda point: point.coverage)
-    figure, axes = _square(title, task_warnings(task))
+    figure, axes = style.new_figure(title, task_warnings(task), bottom=style.AXIS, **_SQUARE)
     coverages, rates = [point.coverage for point in points], [point.accuracy for point in points]
     text = f"all answers: {number(measured.accuracy.value)} right"
     axes.axhline(measured.accuracy.value, color=style.GREY, linestyle="--", linewidth=1, label=text)
@@ -293,20 +282,15 @@ def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
     facts = [f"{count(measured.samples)} questions", f"area under the risk-coverage curve\n{_measured(measured.aurc)}"]
     shown = coverage_rows(measured)
     sentences = [f"{number(point.coverage)} answered: {number(point.accuracy)} right." for point in shown]
-    return style.Drawing(figure, title, _with_facts(axes, task, facts, [*sentences, measured.note]))
+    return style.Drawing(figure, title, _finish_square(axes, task, facts, [*sentences, measured.note]))
 
 
-def _square(title: str, about: Sequence[str], below: float = 0.0) -> tuple["Figure", "Axes"]:
-    figure, axes = style.new_figure(
-        title, about, height=_SQUARE, left=_LEFT, right=style.WIDTH - _LEFT - _SQUARE, bottom=style.AXIS + below
-    )
-    style.in_percent(axes, "xy")
+def _finish_square(axes: "Axes", task: TaskReport, facts: Sequence[str], sentences: Sequence[str]) -> str:
+    """Set the axes of a figure of shares, write legend and facts next to it, and return its description."""
+    axes.xaxis.set_major_formatter(style.PERCENT)
+    axes.yaxis.set_major_formatter(style.PERCENT)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
-    return figure, axes
-
-
-def _with_facts(axes: "Axes", task: TaskReport, facts: Sequence[str], sentences: Sequence[str]) -> str:
     axes.legend(loc="upper left", bbox_to_anchor=(1.03, 1.02))
     axes.text(1.05, 0, "\n\n".join(facts), transform=axes.transAxes, va="bottom")
     return " ".join([*task_warnings(task), f"{', '.join(facts)}.", *sentences])

@@ -10,11 +10,10 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from importlib.resources import files
-from itertools import count
+from dataclasses import dataclass
+from itertools import chain, count, dropwhile, repeat
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,15 +22,14 @@ from PIL import Image
 
 from medtasks import __version__
 from medtasks.audit.report import report_tables, task_tables, wording
-from medtasks.audit.report.contents import RunReport, TaskReport, as_json
+from medtasks.audit.report.contents import RunReport, as_json
 from medtasks.data.dataset_manifest import decoding_of_file
 from medtasks.data.images.decoding import Decoding, decoded_somehow
 from medtasks.data.images.strict_pillow import strict_decoding
 from medtasks.errors import MedTasksError
-from medtasks.families.family import ReadAnswer
 from medtasks.home import written_whole
 
-_TEMPLATES = "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 _FILTERS = (wording.number, wording.count, wording.counted, wording.moment, wording.anchor)
 _INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
@@ -68,51 +66,44 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
             else:
                 without_file.add((task.name, key))
     images = thumbnails(shown, decodings=decodings)
-    page = rendered(
+    without_picture = [image.remark for image in images.by_file.values() if not image.uri]
+    left_out = without_picture.count(LEFT_OUT)
+    write_rendered(
         "page",
+        path,
         report=report,
         figures={key: Markup(figure) for key, figure in (figures or {}).items()},
         pictures=images,
-        unreadable=images.unreadable + len(without_file),
-        style=Markup(own_text("page.css")),
+        left_out=left_out,
+        unreadable=len(without_picture) - left_out + len(without_file),
+        style=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
         data=Markup(json_in_html(audit_data(report, images))),
         uris=Markup(json_in_html([image.uri for image in images.by_file.values()])),
         report_tables=report_tables,
         task_tables=task_tables,
         wording=wording,
     )
-    write_whole(path, page)
 
 
-def rendered(name: str, **values: Any) -> str:
-    """Return a page of our templates, which escape every value and take no undefined one.
+def write_rendered(name: str, path: Path, option: str = "--html", **values: Any) -> None:
+    """Write a page of our templates whole or not at all; they escape every value and take no undefined one.
 
     The template and the page's only script have the same name; the template may use ``version``, ``script`` and
-    ``policy`` besides the values.
+    ``policy`` besides the values. MedTasksError: the page cannot be written, ``option`` names another file.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    loader = PackageLoader("medtasks.audit.report", _TEMPLATES)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters.update({function.__name__: function for function in _FILTERS})
-    script = own_text(f"{name}.js")
+    script = (TEMPLATES / f"{name}.js").read_text(encoding="utf-8")
     # Only our own script runs, and nothing is loaded.
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     rules = ("default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:")
     policy = "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
     template = environment.get_template(f"{name}.html")
-    return str(template.render(version=__version__, script=Markup(script), policy=policy, **values))
-
-
-def own_text(name: str) -> str:
-    """Return the text of a file in the folder of the templates."""
-    return files("medtasks.audit.report").joinpath(_TEMPLATES, name).read_text(encoding="utf-8")
-
-
-def write_whole(path: Path, text: str, option: str = "--html") -> None:
-    """Write a page whole or not at all; MedTasksError: it cannot be written, ``option`` names another file."""
+    text = template.render(version=__version__, script=Markup(script), policy=policy, **values)
     try:
         path.parent.stat()  # a missing folder is more likely a slip than to be created
         with written_whole(path) as page:
@@ -148,16 +139,6 @@ class Thumbnails:
     side: int  # their longer side at most, in pixels
     by_file: Mapping[Path, Thumbnail]  # one for every file asked for
 
-    @property
-    def left_out(self) -> int:
-        """Number of images that had no room."""
-        return sum(image.remark == LEFT_OUT for image in self.by_file.values())
-
-    @property
-    def unreadable(self) -> int:
-        """Number of files that are missing or damaged."""
-        return sum(not image.uri for image in self.by_file.values()) - self.left_out
-
 
 def thumbnails(
     paths: Iterable[Path], budget: int = BUDGET, decodings: Mapping[Path, Decoding] = MappingProxyType({})
@@ -169,52 +150,32 @@ def thumbnails(
     damaged get a remark. All together take no more characters than the budget. Files that ``decodings`` names are
     decoded otherwise than the prepared dataset says in which they lie.
     """
-    distinct = {file: decodings.get(file) or decoding_of_file(file) for file in dict.fromkeys(paths)}
+    listed = [(file, decodings.get(file) or decoding_of_file(file)) for file in dict.fromkeys(paths)]
+    sides: Sequence[int] = SIDES
     with strict_decoding(), ThreadPoolExecutor(_WORKERS) as workers:
-        listed = list(distinct.items())
-        sides = SIDES[SIDES.index(_likely_side(listed, budget, workers)) :]
-        for side in sides:
-            made = _made(listed, side, budget, workers)
+        if len(listed) > _PROBED:  # begin with the largest side at which all are likely to fit, from the sizes of some
+            probed = [listed[number * len(listed) // _PROBED] for number in range(_PROBED)]
+            images = [image for image, _ in workers.map(_seen, probed, repeat(SIDES[0])) if image]
+            most = budget / _HEADROOM / len(listed) * _PROBED
+            sides = [*dropwhile(lambda side: sum(len(_uri(image, side)) for image in images) > most, SIDES)]
+        for side in sides or SIDES[-1:]:
+            room, made = budget, list[Thumbnail]()
+            # In blocks, because an executor would work on all files although the room ends with one of the first.
+            blocks = (listed[start : start + _BLOCK] for start in range(0, len(listed), _BLOCK))
+            for _, image in chain.from_iterable(workers.map(_seen, block, repeat(side)) for block in blocks):
+                room -= len(image.uri)
+                if room < 0:
+                    break
+                made.append(image)
             if len(made) == len(listed):
                 break
     made += [Thumbnail("", remark=LEFT_OUT)] * (len(listed) - len(made))
-    return Thumbnails(side, dict(zip(distinct, made, strict=True)))
+    return Thumbnails(side, dict(zip((file for file, _ in listed), made, strict=True)))
 
 
-def _likely_side(listed: Sequence[tuple[Path, Decoding]], budget: int, workers: ThreadPoolExecutor) -> int:
-    """Return the largest side at which all are likely to fit, from the sizes of some."""
-    if len(listed) <= _PROBED:
-        return SIDES[0]
-    probed = [listed[number * len(listed) // _PROBED] for number in range(_PROBED)]
-    images = [image for image, _ in workers.map(lambda file: _seen(file[0], file[1], SIDES[0]), probed) if image]
-    for side in SIDES:
-        size = sum(len(_uri(image, side)) for image in images)
-        if size / _PROBED * len(listed) * _HEADROOM <= budget:
-            return side
-    return SIDES[-1]
-
-
-def _made(
-    listed: Sequence[tuple[Path, Decoding]], side: int, budget: int, workers: ThreadPoolExecutor
-) -> list[Thumbnail]:
-
-    def thumbnail(file: tuple[Path, Decoding]) -> Thumbnail:
-        image, seen = _seen(*file, side)
-        return replace(seen, uri=_uri(image, side)) if image else seen
-
-    made: list[Thumbnail] = []
-    # In blocks, because an executor would work on all files although the room ends with one of the first.
-    for start in range(0, len(listed), _BLOCK):
-        for image in workers.map(thumbnail, listed[start : start + _BLOCK]):
-            budget -= len(image.uri)
-            if budget < 0:
-                return made
-            made.append(image)
-    return made
-
-
-def _seen(path: Path, decoding: Decoding, side: int) -> tuple[Image.Image | None, Thumbnail]:
-    """Return an image of about the size, if it can be read, and its facts."""
+def _seen(file: tuple[Path, Decoding], side: int) -> tuple[Image.Image | None, Thumbnail]:
+    """Return an image of about the size, if it can be read, and its small copy."""
+    path, decoding = file
     try:
         seen = decoded_somehow(path, decoding, side)
     except FileNotFoundError:
@@ -226,7 +187,7 @@ def _seen(path: Path, decoding: Decoding, side: int) -> tuple[Image.Image | None
     red, *others = (band.tobytes() for band in seen.pixels.split())
     is_grey = all(band == red for band in others)  # which takes a third of the bytes
     image = seen.pixels.getchannel("R") if is_grey else seen.pixels
-    return image, Thumbnail("", *seen.size, "; ".join(seen.conversions))
+    return image, Thumbnail(_uri(image, side), *seen.size, "; ".join(seen.conversions))
 
 
 def _uri(image: Image.Image, side: int) -> str:
@@ -246,14 +207,43 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
     """
     texts: defaultdict[str, int] = defaultdict(count().__next__)  # numbers in the order of first use
     position = {file: number for number, file in enumerate(images.by_file)}
+    missing = len(position)
     tasks: list[dict[str, Any]] = []
     items: list[dict[str, Any]] = []
     for number, task in enumerate(report.tasks):
         columns = list(dict.fromkeys(column for item in task.items for column in item.groups))
-        items += _items(number, task, columns, texts, position)
-        facts = {"name": task.name, "anchor": wording.anchor(task.name), "withheld": task.withheld}
         rules = [rule.name for rule in task.rules]
+        facts = {"name": task.name, "anchor": wording.anchor(task.name), "withheld": task.withheld}
         tasks.append({**facts, "sample": task.sample_data, "rules": rules, "columns": columns})
+        pictures = {key: position.get(file, missing) for key, file in task.pictures.items()}
+        for item in task.items:
+            answers: list[list[Any] | None] = []
+            for answer in map(item.answers.get, rules):
+                if answer is None:
+                    answers.append(None)
+                    continue
+                named = named_options(answer.value or "", item.options)
+                answers.append([answer.value, answer.reason, answer.right, as_json(answer.score), named])
+            entry: dict[str, Any] = {
+                "t": number,
+                "id": item.doc_id,
+                "u": item.unit,
+                "l": [as_json(loss) for loss in item.losses],
+                "a": answers,
+                "g": [list(item.groups.get(column, ())) for column in columns],
+            }
+            if not task.withheld:
+                entry |= {
+                    "i": [pictures.get(key, missing) for key in item.images],
+                    "q": texts[item.question],
+                    "o": [texts[option] for option in item.options],
+                    "p": texts[item.prompt],
+                    "k": item.key,
+                    "c": named_options(item.key, item.options),
+                    "r": texts[item.reply],
+                    "f": list(item.facts),
+                }
+            items.append(entry)
     sizes = [[image.width, image.height, image.remark] for image in images.by_file.values()]
     return {
         "texts": list(texts),
@@ -263,40 +253,6 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
         "tasks": tasks,
         "items": items,
     }
-
-
-def _items(
-    number: int, task: TaskReport, columns: Sequence[str], texts: Mapping[str, int], position: Mapping[Path, int]
-) -> Iterator[dict[str, Any]]:
-    pictures = {key: position.get(file, len(position)) for key, file in task.pictures.items()}
-    for item in task.items:
-        entry: dict[str, Any] = {
-            "t": number,
-            "id": item.doc_id,
-            "u": item.unit,
-            "l": [as_json(loss) for loss in item.losses],
-            "a": [_answer(item.answers.get(rule.name), item.options) for rule in task.rules],
-            "g": [list(item.groups.get(column, ())) for column in columns],
-        }
-        if not task.withheld:
-            entry |= {
-                "i": [pictures.get(key, len(position)) for key in item.images],
-                "q": texts[item.question],
-                "o": [texts[option] for option in item.options],
-                "p": texts[item.prompt],
-                "k": item.key,
-                "c": named_options(item.key, item.options),
-                "r": texts[item.reply],
-                "f": list(item.facts),
-            }
-        yield entry
-
-
-def _answer(answer: ReadAnswer | None, options: Sequence[str]) -> list[Any] | None:
-    if answer is None:
-        return None
-    named = named_options(answer.value or "", options)
-    return [answer.value, answer.reason, answer.right, as_json(answer.score), named]
 
 
 def named_options(answer: str, options: Sequence[str]) -> list[int]:

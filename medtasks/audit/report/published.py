@@ -18,8 +18,6 @@ from medtasks.audit.report.contents import PublishedScore
 from medtasks.tasks.task_files import task_file
 
 _FOLDER = Path(__file__).parent / "published_results"
-_Row = Mapping[str, str]
-_Entry = Mapping[str, Any]  # as mapping.yaml explains
 
 
 def published_scores(task_name: str) -> tuple[PublishedScore, ...]:
@@ -42,7 +40,7 @@ def published_scores(task_name: str) -> tuple[PublishedScore, ...]:
 
 def published_of(names: Mapping[str, str]) -> tuple[tuple[str, PublishedScore], ...]:
     """Return a model's published results over all questions, with our task, by the model's name in each file."""
-    tasks = (task for table in _mapping()["tables"] for some in table["tasks"].values() for task in some)
+    tasks = (task for table in _published()["tables"] for some in table["tasks"].values() for task in some)
     return tuple(
         (task, score)
         for task in dict.fromkeys(tasks)
@@ -54,29 +52,29 @@ def published_of(names: Mapping[str, str]) -> tuple[tuple[str, PublishedScore], 
 
 def _scores(task_name: str) -> Iterator[tuple[str, PublishedScore]]:
     """Yield a task's scores over all questions, with their files."""
-    for table in _mapping()["tables"]:
+    published = _published()
+    for table in published["tables"]:
         name, metrics = table["file"], table["metrics"]
-        for row in _rows(name):
+        for row in table["rows"]:
             of_task = task_name in table["tasks"].get(row[table["by"]], ()) and row[table["metric"]] in metrics
-            left_out = any(_fits(rows, name, row) for rows in _mapping()["left_out"])
-            if not of_task or not _fits(table, name, row) or left_out:
+            if not of_task or not _fits(table, name, row):
                 continue
-            remarks = (remark for remark in _mapping()["remarks"] if remark.get("task") in (None, task_name))
-            yield (
-                name,
-                PublishedScore(
-                    model=row["model"],
-                    metric=metrics[row[table["metric"]]],
-                    value=float(Decimal(row[table["value"]]) / table["divided_by"]),
-                    printed=row[table["value"]],
-                    source=table["source"],
-                    remark=" ".join(remark["remark"] for remark in remarks if _fits(remark, name, row)),
-                ),
+            if any(_fits(rows, name, row) for rows in published["left_out"]):
+                continue
+            remarks = (remark for remark in published["remarks"] if remark.get("task") in (None, task_name))
+            score = PublishedScore(
+                model=row["model"],
+                metric=metrics[row[table["metric"]]],
+                value=float(Decimal(row[table["value"]]) / table["divided_by"]),
+                printed=row[table["value"]],
+                source=table["source"],
+                remark=" ".join(remark["remark"] for remark in remarks if _fits(remark, name, row)),
             )
+            yield name, score
 
 
-def _fits(rows: _Entry, file: str, row: _Row) -> bool:
-    """Return whether an entry is about a row: one pattern of each column fits."""
+def _fits(rows: Mapping[str, Any], file: str, row: Mapping[str, str]) -> bool:
+    """Return whether an entry of the mapping is about a row: one pattern of each column fits."""
     return rows["file"] == file and all(
         any(fnmatchcase(row[column], pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns))
         for column, patterns in rows.get("where", {}).items()
@@ -84,12 +82,10 @@ def _fits(rows: _Entry, file: str, row: _Row) -> bool:
 
 
 @cache
-def _mapping() -> Mapping[str, Sequence[_Entry]]:
-    mapping: Mapping[str, Sequence[_Entry]] = yaml.safe_load((_FOLDER / "mapping.yaml").read_text(encoding="utf-8"))
-    return mapping
-
-
-@cache
-def _rows(file: str) -> tuple[_Row, ...]:
-    with (_FOLDER / file).open(encoding="utf-8", newline="") as lines:
-        return tuple(csv.DictReader(lines))
+def _published() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Return ``mapping.yaml``, which explains itself, each table with its ``rows``."""
+    published: dict[str, Any] = yaml.safe_load((_FOLDER / "mapping.yaml").read_text(encoding="utf-8"))
+    for table in published["tables"]:
+        with (_FOLDER / table["file"]).open(encoding="utf-8", newline="") as lines:
+            table["rows"] = list(csv.DictReader(lines))
+    return published

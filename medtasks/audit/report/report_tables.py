@@ -1,11 +1,10 @@
 """Tables of a whole report: summary, comparisons with other runs, tasks, and facts about the run."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 
 from medtasks.audit.report import wording
-from medtasks.audit.report.contents import RunComparison, RunReport, TaskReport
+from medtasks.audit.report.contents import RunComparison, RunReport
 from medtasks.audit.report.task_tables import label, score_cell, task_tables
 from medtasks.audit.report.wording import INTERVALS
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
@@ -56,8 +55,18 @@ def summary_table(report: RunReport) -> Table:
             better = Cell(metric, code=True, remark=direction)
             best = task.best_baseline(rule) if score else None
             baseline = f"{wording.number(best[1], share)} ({best[0].name})" if best else NOT_DEFINED
-            gained = _image_gain(task, rule.name, metric)
-            main = score_cell(score, rule.why_undefined(score), best[1] if best else math.nan)
+            # The gain over the blind variant; if the metric is 0 there by construction, of another metric or variant.
+            gains = {(gain.variant, gain.metric): gain for gain in task.gains if gain.rule == rule.name}
+            gain, remark = gains.get((BLIND, metric)), ""
+            if metric in task.metrics and task.metrics[metric].zero_if_blind:
+                gain, remark = gains.get((BLIND, "individual_accuracy")), " (individual_accuracy)"
+                if gain is None:
+                    gain, remark = gains.get((SWAPPED, metric)), " (over swapped)"
+            gained = NOT_DEFINED
+            if gain:
+                gain_share = task.is_share(gain.metric, gain.score, gain.variant_score)
+                gained = wording.difference(gain.difference, gain.low, gain.high, gain_share) + remark
+            main = score_cell(score, rule.failures.get(metric, ""), best[1] if best else math.nan)
             replies = sum(rule.reasons.values())
             invalid = rule.estimates.get("invalid_rate")
             share_invalid = 1 - rule.reasons.get("ok", 0) / replies if replies else math.nan
@@ -65,34 +74,15 @@ def summary_table(report: RunReport) -> Table:
             rows.append(cells(name, name_cell(rule.name), better, main, invalid_share, baseline, gained, answered))
             if rule.pairs and (counts := wording.decided(rule.pairs)):
                 pairs.append(f"{task.name}, {rule.name}: pairs solved : wrong on both sides {counts}.")
-    gains = (
+    image_gain = (
         "Image gain: the score minus that of the same model without the image, where that was run. Of pairs it is "
         "that of single answers, or of pairs over those with swapped images: set accuracy without images is 0 by "
         "construction."
     )
     headings = cells("Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions")
-    caption, notes = f"Main scores: {report.title}.", (INTERVALS, gains, *pairs)
-    return Table(label("summary"), caption, "lllrrrrr", headings, rows, _warnings(report.tasks), notes)
-
-
-def _image_gain(task: TaskReport, rule: str, metric: str) -> str:
-    """Return the gain of a task's main metric over the blind variant; if the metric is 0 there, of another one."""
-    gains = {(gain.variant, gain.metric): gain for gain in task.gains if gain.rule == rule}
-    declared = task.metrics.get(metric)
-    if declared is None or not declared.zero_if_blind:
-        gain, named = gains.get((BLIND, metric)), ""
-    elif (gain := gains.get((BLIND, "individual_accuracy"))) is not None:
-        named = " (individual_accuracy)"
-    else:
-        gain, named = gains.get((SWAPPED, metric)), " (over swapped)"
-    if gain is None:
-        return NOT_DEFINED
-    share = task.is_share(gain.metric, gain.score, gain.variant_score)
-    return f"{wording.difference(gain.difference, gain.low, gain.high, share)}{named}"
-
-
-def _warnings(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
-    return tuple(f"{task.name}: {text}" for task in tasks for text in wording.warnings(task))
+    caption, notes = f"Main scores: {report.title}.", (INTERVALS, image_gain, *pairs)
+    warnings = tuple(f"{task.name}: {text}" for task in report.tasks for text in wording.warnings(task))
+    return Table(label("summary"), caption, "lllrrrrr", headings, rows, warnings, notes)
 
 
 def comparison_table(report: RunReport, other: RunComparison, position: int) -> Table:
@@ -119,7 +109,8 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
         *("Test", "p", "p, Holm", "Finding", "Detectable"),
     )
     rows = rows or [cells("nothing could be compared", *[""] * 11)]
-    warnings = _warnings([task for task in report.tasks if task.name in {score.task for score in other.scores}])
+    compared = [task for task in report.tasks if task.name in {score.task for score in other.scores}]
+    warnings = tuple(f"{task.name}: {text}" for task in compared for text in wording.warnings(task))
     caption = f"{other.name} compared with this run, {report.title}."
     holm = "p, Holm: corrected for all tests against other runs."
     smallest = "the smallest true difference found with 80 % power at the level that the correction leaves."

@@ -7,7 +7,7 @@ and no file written. A damaged samples file is read as far as possible: a report
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -102,16 +102,16 @@ def without_metrics(rule: str, by_id: Mapping[str, SampleScore]) -> Computed:
 
 def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
     """Return recorded values and standard errors by row and metric, without the harness's own additions."""
-
-    def is_number(value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-
+    numbers = {
+        key: value
+        for key, value in task.scores.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
     by_row: dict[str, dict[str, tuple[float, float]]] = {}
-    for key, value in task.scores.items():
+    for key, value in numbers.items():
         metric, _, name = key.rpartition(",")
-        if metric and _ERROR not in metric and metric != _BYPASS and is_number(value):
-            error: Any = task.scores.get(f"{metric}{_ERROR},{name}")
-            by_row.setdefault(name, {})[metric] = (value, float(error) if is_number(error) else math.nan)
+        if metric and _ERROR not in metric and metric != _BYPASS:
+            by_row.setdefault(name, {})[metric] = (value, float(numbers.get(f"{metric}{_ERROR},{name}", math.nan)))
     return by_row
 
 
@@ -122,11 +122,8 @@ def rule_reports(
 
     Recorded values count. Where they differ from those computed from the recorded replies, a sentence says so.
     """
-
-    def written(value: float, error: float) -> str:
-        return f"{value:.12g}" if math.isnan(error) else f"{value:.12g} (standard error {error:.12g})"
-
     values = recorded_values(recorded)
+    declared = {metric.name: metric for metric in task.metrics} if task else {}
     notes: list[str] = []
     reports = []
     for name in dict.fromkeys([*(task.rows if task else ()), *values, *computed]):
@@ -141,34 +138,31 @@ def rule_reports(
         if task and task_row and extractor and not recorded.rules:  # a recorded rule's version is unknown
             rule = task.versioned_rule(task_row)
         recomputed = (computed.get(name) or without_metrics(rule, {})).report
-        row = values.get(name, {})
-        scores = tuple(_scores(recorded, task, row, recomputed))
+        row, estimates = values.get(name, {}), recomputed.estimates
+        scores = []
+        for metric in dict.fromkeys([*declared, *row, *estimates]):
+            score = estimates.get(metric)
+            if score is not None and (metric not in row or _agrees(row[metric], score)):
+                scores.append(score)  # with an interval from its number of clusters
+            elif metric in row:
+                declaration = declared.get(metric) or undeclared(metric, recorded.higher_is_better.get(metric))
+                scores.append(with_interval(declaration, Estimate(*row[metric])))
+                if score is not None:
+                    both = (row[metric], (score.value, score.error))
+                    texts = [
+                        f"{value:.12g}" + ("" if math.isnan(error) else f" (standard error {error:.12g})")
+                        for value, error in both
+                    ]
+                    notes.append(
+                        f"{recorded.name}, {name}, {metric}: the run recorded {texts[0]}, its recorded replies give "
+                        f"{texts[1]} under today's rule; the recorded score is shown."
+                    )
         default = NOT_DEFINED if task is None or task.is_computed else NOT_COMPUTED
         undefined = [score.metric for score in scores if math.isnan(score.value)]
         failures = {metric: recomputed.failures.get(metric) or default for metric in undefined}
-        notes += [
-            f"{recorded.name}, {name}, {score.metric}: the run recorded {written(*row[score.metric])}, its recorded "
-            f"replies give {written(score.value, score.error)} under today's rule; the recorded score is shown."
-            for score in recomputed.scores
-            if score.metric in row and not _agrees(row[score.metric], score)
-        ]
-        reports.append(replace(recomputed, name=name, describes=describes, scores=scores, failures=failures))
+        shown = replace(recomputed, name=name, describes=describes, scores=tuple(scores), failures=failures)
+        reports.append(shown)
     return tuple(reports), notes
-
-
-def _scores(
-    recorded: TaskRun, task: TaskFile | None, values: Mapping[str, tuple[float, float]], recomputed: RuleScores
-) -> Iterator[Score]:
-    """Yield the recorded values; a value that the replies confirm has an interval from its number of clusters."""
-    computed = recomputed.estimates
-    declared = {metric.name: metric for metric in task.metrics} if task else {}
-    for name in dict.fromkeys([*declared, *values, *computed]):
-        score = computed.get(name)
-        if score is not None and (name not in values or _agrees(values[name], score)):
-            yield score
-        elif name in values:
-            metric = declared.get(name) or undeclared(name, recorded.higher_is_better.get(name))
-            yield with_interval(metric, Estimate(*values[name]))
 
 
 def _agrees(recorded: tuple[float, float], computed: Score) -> bool:
@@ -229,7 +223,7 @@ def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mappin
     samples = Samples(replies=dict(replies), answered=dict.fromkeys(replies, ""))
     data = task_provenance(task, documents)
     reading = TaskReading(TaskRun(task.name), task, withheld, data, documents, samples)
-    if _is_read(task):
+    if task.is_computed or task.family.kind is AnswerKind.REPORT:  # read without a judge or a labeler
         _read_replies(reading)
     if withheld:  # values of columns that no record holds are text of the dataset
         for name, computed in reading.computed.items():
@@ -244,7 +238,8 @@ def _compute(reading: TaskReading) -> None:
     """Score the replies, or aggregate the run's own records if these hold no reply."""
     task = reading.task
     try:
-        if reading.withheld or not (reading.samples.replies and _is_read(task)):
+        is_read = task.is_computed or task.family.kind is AnswerKind.REPORT  # without a judge or a labeler
+        if reading.withheld or not (reading.samples.replies and is_read):
             rules = {name: reading.recorded.rules.get(name, row.extractor or "") for name, row in task.rows.items()}
             rules = {name: rule + FENCED * task.rows[name].fenced for name, rule in rules.items()}
             if task.family.extractor is None:  # a judge reads the replies, in the order of the task's rows
@@ -271,11 +266,6 @@ def _compute(reading: TaskReading) -> None:
             f"Scores are not computed here, because the samples file holds neither replies nor what was read from "
             f"them; run: {reading.score_command}"
         )
-
-
-def _is_read(task: TaskFile) -> bool:
-    """Return whether replies can be read without a judge or a labeler."""
-    return task.is_computed or task.family.kind is AnswerKind.REPORT
 
 
 def _read_replies(reading: TaskReading) -> None:
@@ -307,32 +297,55 @@ def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id:
 
 
 def audit_items(reading: TaskReading) -> tuple[Item, ...]:
-    """Return every question answered, in the order of the dataset."""
-    task, answered = reading.task, reading.answered
-    if reading.withheld:
-        return tuple(_withheld_item(reading, document) for document in answered)
+    """Return every question answered, in the order of the dataset.
+
+    If the task is withheld, it is without its text: digests, numbers, and letters that were logged.
+    """
+    task = reading.task
     columns = dict.fromkeys(task.breakdown)
     for column in SELECTABLE:
-        if 0 < len({value for document in answered for value in values(document, column)}) <= _MOST_GROUPS:
+        if 0 < len({value for document in reading.answered for value in values(document, column)}) <= _MOST_GROUPS:
             columns[column] = None
     items = []
-    for document in answered:
+    for document in reading.answered:
         doc_id = str(document["doc_id"])
+        unit = str(document.get("pair_id") or document.get("rotation_of") or doc_id)
         reply = reading.samples.replies.get(doc_id, _NO_REPLY)
-        item = Item(
-            doc_id=doc_id,
-            unit=_unit(document),
-            images=_image_keys(task, document),
-            question="\n\n".join(str(document[name]) for name in _TEXTS if document.get(name)),
-            options=tuple(document.get("options") or ()),
-            prompt=reading.samples.prompts.get(doc_id, ""),
-            key=task.family.target_text(Sample(document)),
-            reply=reply.text or "",
-            losses=reply.losses or (),
-            answers=_answers(reading, document, reply),
-            groups={column: tuple(groups) for column in columns if (groups := values(document, column))},
-            facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
-        )
+        read_reply = Reply(losses=reply.losses) if reading.withheld else reply
+        answers = {}
+        for name, computed in reading.computed.items():
+            value = reading.values.get(name, {}).get(doc_id, math.nan)
+            # A score that another version wrote may lack something; the question is shown anyway.
+            with contextlib.suppress(KeyError, TypeError):
+                score = computed.samples[doc_id]
+                row = task.rows.get(name)
+                answered = without_its_reasoning(read_reply) if row is not None and row.reasoned else read_reply
+                answers[name] = task.family.describe(score, answered, None if math.isnan(value) else value)
+        if reading.withheld:
+            records = [computed.samples[doc_id] for computed in reading.computed.values() if doc_id in computed.samples]
+            logged = {name: record[name] for record in records for name in task.breakdown if record.get(name)}
+            item = Item(
+                doc_id=hidden_id("doc", doc_id),
+                unit=hidden_id("pair" if task.family.paired else "doc", unit),
+                losses=reply.losses or (),
+                answers={name: as_logged(answer) for name, answer in answers.items()},
+                groups={name: (str(value),) for name, value in logged.items()},
+            )
+        else:
+            item = Item(
+                doc_id=doc_id,
+                unit=unit,
+                images=tuple(key for key, _ in _keyed_images(task, document)),
+                question="\n\n".join(str(document[name]) for name in _TEXTS if document.get(name)),
+                options=tuple(document.get("options") or ()),
+                prompt=reading.samples.prompts.get(doc_id, ""),
+                key=task.family.target_text(Sample(document)),
+                reply=reply.text or "",
+                losses=reply.losses or (),
+                answers=answers,
+                groups={column: tuple(groups) for column in columns if (groups := values(document, column))},
+                facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
+            )
         items.append(item)
     return tuple(items)
 
@@ -342,40 +355,11 @@ def image_files(reading: TaskReading) -> dict[str, Path]:
     files: dict[str, Path] = {}
     settings = image_settings(reading.task)
     for document in () if reading.withheld else reading.answered:
-        for key, file in zip(_image_keys(reading.task, document), _files(document), strict=False):
+        for key, file in _keyed_images(reading.task, document):
             if key not in files:
                 with contextlib.suppress(SourceError):  # a relative path without a known base
                     files[key] = image_path(file, document, settings)
     return {key: path for key, path in files.items() if path.is_file()}
-
-
-def _withheld_item(reading: TaskReading, document: Document) -> Item:
-    """Return a question without its text: digests, numbers, and letters that were logged."""
-    doc_id = str(document["doc_id"])
-    reply = Reply(losses=reading.samples.replies.get(doc_id, _NO_REPLY).losses)
-    records = [computed.samples[doc_id] for computed in reading.computed.values() if doc_id in computed.samples]
-    logged = {name: record[name] for record in records for name in reading.task.breakdown if record.get(name)}
-    return Item(
-        doc_id=hidden_id("doc", doc_id),
-        unit=hidden_id("pair" if reading.task.family.paired else "doc", _unit(document)),
-        losses=reply.losses or (),
-        answers={name: as_logged(answer) for name, answer in _answers(reading, document, reply).items()},
-        groups={name: (str(value),) for name, value in logged.items()},
-    )
-
-
-def _answers(reading: TaskReading, document: Document, reply: Reply) -> dict[str, ReadAnswer]:
-    doc_id = str(document["doc_id"])
-    answers = {}
-    for name, computed in reading.computed.items():
-        value = reading.values.get(name, {}).get(doc_id, math.nan)
-        # A score that another version wrote may lack something; the question is shown anyway.
-        with contextlib.suppress(KeyError, TypeError):
-            score = computed.samples[doc_id]
-            row = reading.task.rows.get(name)
-            answered = without_its_reasoning(reply) if row is not None and row.reasoned else reply
-            answers[name] = reading.task.family.describe(score, answered, None if math.isnan(value) else value)
-    return answers
 
 
 def as_logged(answer: ReadAnswer) -> ReadAnswer:
@@ -384,16 +368,11 @@ def as_logged(answer: ReadAnswer) -> ReadAnswer:
     return answer if all(_AS_LOGGED.fullmatch(part) for part in parts) else replace(answer, value="")
 
 
-def _unit(document: Document) -> str:
-    return str(document.get("pair_id") or document.get("rotation_of") or document["doc_id"])
-
-
-def _files(document: Document) -> list[str]:
-    return [file for file in Sample(document).images if not is_volume(Path(file))]
-
-
-def _image_keys(task: TaskFile, document: Document) -> tuple[str, ...]:
-    """Return a key for each image; it reveals no absolute path of this machine."""
-    if task.variant == BLANK:
-        return ()
-    return tuple(hidden_id("image", file) if Path(file).is_absolute() else file for file in _files(document))
+def _keyed_images(task: TaskFile, document: Document) -> list[tuple[str, str]]:
+    """Return each image's key, which reveals no absolute path of this machine, and its file; volumes are left out."""
+    files = () if task.variant == BLANK else Sample(document).images
+    return [
+        (hidden_id("image", file) if Path(file).is_absolute() else file, file)
+        for file in files
+        if not is_volume(Path(file))
+    ]

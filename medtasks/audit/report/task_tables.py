@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlencode
 
-from medtasks.audit.report.contents import Gain, PublishedScore, RepeatedTask, Score, TaskReport
+from medtasks.audit.report.contents import RepeatedTask, Score, TaskReport
 from medtasks.audit.report.wording import (
     BY_CONSTRUCTION,
     INTERVALS,
@@ -21,14 +21,12 @@ from medtasks.audit.report.wording import (
     pair_rows,
     points,
     questions,
-    reply_lengths,
     scored,
 )
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.stats.calibration import Calibration, ClassArea, CoveragePoint
 
 _COVERAGE_ROWS = 10
-_GAINS = "p, Holm: corrected for all gains of the report; rules that read the same answers are one test."
 _DIRECTIONS = {True: "↑ higher is better", False: "↓ lower is better", None: ""}
 
 
@@ -49,7 +47,7 @@ def task_tables(task: TaskReport) -> list[Table]:
         scores_table(task),
         baselines_table(task),
         gains_table(task),
-        thinking_table(task),
+        gains_table(task, thinking=True),
         lengths_table(task),
         *([repeats_table(task.repeats)] if task.repeats else []),
         published_table(task),
@@ -57,7 +55,7 @@ def task_tables(task: TaskReport) -> list[Table]:
         calibration_table(task),
         class_table(task.name, next((calibration.classes for calibration in task.calibration.values()), ())),
     ]
-    return [*tables, *(table for column in task.group_names for table in group_tables(task, column))]
+    return [*tables, *(table for column in task.group_sizes for table in group_tables(task, column))]
 
 
 def scores_table(task: TaskReport) -> Table:
@@ -72,7 +70,7 @@ def scores_table(task: TaskReport) -> Table:
         remarks = []
         for rule, score in zip(task.rules, scores, strict=True):
             error = points(score.error, score.share) if score else NOT_DEFINED
-            why = rule.why_undefined(score)
+            why = rule.failures.get(metric, "")
             remarks.append(why or (f"standard error {error}" if error != NOT_DEFINED else ""))
             constructed |= {metric} if score and score.by_construction else set()
         rows.append(cells(name, *map(score_cell, scores, remarks)))
@@ -112,51 +110,53 @@ def baselines_table(task: TaskReport) -> Table:
     return Table(label(task.name, "baselines"), "Baselines that see no image.", columns, headings, rows, notes=notes)
 
 
-def _gain_rows(task: TaskReport, gains: Sequence[Gain]) -> Iterator[tuple[Gain, tuple[Cell, ...]]]:
-    """Yield each test of gains with its row: rules, metric, questions, scores, difference, p-values."""
-    for gain in gains:
-        if not gain.same_as:
-            share = task.is_share(gain.metric, gain.score, gain.variant_score)
-            of_test = (gain.task, gain.metric, gain.rule)
-            alike = [other.rule for other in gains if (other.task, other.metric, other.same_as) == of_test]
-            names = (name_cell(", ".join([gain.rule, *alike])), name_cell(gain.metric))
-            zero = f"{number(gain.variant_score, share)} by construction"
-            values = (number(gain.score, share), zero if gain.by_construction else number(gain.variant_score, share))
-            gained = difference(gain.difference, gain.low, gain.high, share)
-            numbers = (*values, gained, p_value(gain.p), p_value(gain.p_holm))
-            yield gain, cells(*names, count(gain.samples), *numbers)
-
-
-def gains_table(task: TaskReport) -> Table:
-    """Return the differences of a task from its sanity variants."""
-    variants = {gain.variant for gain in task.gains}
-    zero = [BY_CONSTRUCTION] if any(gain.by_construction for gain in task.gains) else []
-    notes = (INTERVALS, _GAINS, *zero, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants))
+def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
+    """Return the differences of a task from its sanity variants, or of a thinking variant from its direct form."""
+    gains = task.gains if not thinking else task.thinking.gains if task.thinking else ()
+    rows = []
+    for gain in (gain for gain in gains if not gain.same_as):
+        share = task.is_share(gain.metric, gain.score, gain.variant_score)
+        of_test = (gain.task, gain.metric, gain.rule)
+        alike = [twin.rule for twin in gains if (twin.task, twin.metric, twin.same_as) == of_test]
+        names = (name_cell(", ".join([gain.rule, *alike])), name_cell(gain.metric), count(gain.samples))
+        reduced = f"{number(gain.variant_score, share)}{' by construction' * gain.by_construction}"
+        gained = difference(gain.difference, gain.low, gain.high, share)
+        numbers = (number(gain.score, share), reduced, gained, p_value(gain.p), p_value(gain.p_holm))
+        rows.append(cells(*[gain.variant] * (not thinking), *names, *numbers))
+    corrected = "p, Holm: corrected for all gains of the report; rules that read the same answers are one test."
+    if thinking:
+        headings = cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm")
+        base = task.thinking.base if task.thinking else ""
+        caption = f"Thinking against the direct form ({base}), on the same questions."
+        return Table(label(task.name, "thinking"), caption, "llrrrrrr", headings, rows, notes=(INTERVALS, corrected))
+    variants = {gain.variant for gain in gains}
+    zero = [BY_CONSTRUCTION] if any(gain.by_construction for gain in gains) else []
+    notes = (INTERVALS, corrected, *zero, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants))
     headings = cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm")
-    rows = [(Cell(gain.variant), *row) for gain, row in _gain_rows(task, task.gains)]
     caption = "Score minus that of a sanity variant on the same questions."
     return Table(label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=notes)
-
-
-def thinking_table(task: TaskReport) -> Table:
-    """Return the differences of a thinking variant from its direct form."""
-    thinking = task.thinking
-    caption = f"Thinking against the direct form ({thinking.base if thinking else ''}), on the same questions."
-    headings = cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm")
-    rows = [row for _, row in _gain_rows(task, thinking.gains if thinking else ())]
-    return Table(label(task.name, "thinking"), caption, "llrrrrrr", headings, rows, notes=(INTERVALS, _GAINS))
 
 
 def lengths_table(task: TaskReport) -> Table:
     """Return the score of a thinking variant by the length of its replies."""
     thinking = task.thinking
+    if thinking is None:
+        return Table(label(task.name, "lengths"), "", "lrr", cells("", "Questions", "Score"), [])
     rows = [
         cells(f"{count(part.least)} to {count(part.most)}", count(part.questions), scored(part.score))
-        for part in (thinking.bins if thinking else ())
+        for part in thinking.bins
     ]
-    sentences = [f"Reasoning never ended: {scored(thinking.truncated)}.", reply_lengths(thinking)] if thinking else []
-    caption = f"{thinking.bins[0].score.metric} by length of the reply." if thinking and thinking.bins else ""
-    headings = cells(f"Length, {thinking.unit}" if thinking else "", "Questions", "Score")
+    sentences = [f"Reasoning never ended: {scored(thinking.truncated)}."]
+    if not math.isnan(thinking.mean):
+        words = "Words of reasoning per reply (tokens were not counted)"
+        unit = "Tokens per reply" if thinking.unit == "tokens" else words
+        lengths = f"{unit}: mean {thinking.mean:,.0f}, median {thinking.median:,.0f}, longest {thinking.most:,.0f}"
+        if thinking.at_limit is not None:
+            at_limit = f"{thinking.at_limit:,} of {thinking.answered:,}"
+            lengths = f"{lengths}; {at_limit} used up the {thinking.limit:,} new tokens"
+        sentences.append(f"{lengths}.")
+    caption = f"{thinking.bins[0].score.metric} by length of the reply." if thinking.bins else ""
+    headings = cells(f"Length, {thinking.unit}", "Questions", "Score")
     return Table(label(task.name, "lengths"), caption, "lrr", headings, rows, notes=(INTERVALS, *sentences))
 
 
@@ -187,7 +187,10 @@ def repeats_table(repeated: RepeatedTask) -> Table:
 
 
 def published_table(task: TaskReport) -> Table:
-    """Return published results, a row per model and source, below those of this run."""
+    """Return published results, a row per model and source, below those of this run, with the digits that were printed.
+
+    They are in percent where ours are.
+    """
     metrics = [metric for metric in task.metric_names if any(result.metric == metric for result in task.published)]
     remarks = list(dict.fromkeys(result.remark for result in task.published if result.remark))
     by_model = {(result.model, result.source, result.metric): result for result in task.published}
@@ -197,25 +200,21 @@ def published_table(task: TaskReport) -> Table:
     ]
     theirs = []
     for model, source, same in dict.fromkeys((score.model, score.source, score.same_model) for score in task.published):
-        printed = (_as_printed(task, by_model.get((model, source, metric)), remarks) for metric in metrics)
-        theirs.append(cells(f"{model} (this model)" if same else model, *printed))
+        row = [Cell(f"{model} (this model)" if same else model)]
+        for metric in metrics:
+            score = by_model.get((model, source, metric))
+            text, bar = score.printed if score else "", tuple[float, ...]()
+            if score and task.is_share(metric, score.value):
+                digits = len(text.partition(".")[2])
+                in_percent = abs(float(text) - score.value) > 1e-9 or digits <= 2
+                text, bar = f"{100 * score.value:.{digits if in_percent else digits - 2}f}%", (score.value,)
+            marks = (remarks.index(score.remark) + 1,) if score and score.remark else ()
+            row.append(Cell(text, marks=marks, bar=bar))
+        theirs.append(tuple(row))
     sources = "; ".join(dict.fromkeys(result.source for result in task.published))
     caption, columns = f"Published results ({sources}) and this run.", "l" + "r" * len(metrics)
     headings, rows = cells("Model", *map(name_cell, metrics)), [*ours, *theirs] if metrics else []
     return Table(label(task.name, "published"), caption, columns, headings, rows, notes=tuple(remarks), split=len(ours))
-
-
-def _as_printed(task: TaskReport, score: PublishedScore | None, remarks: Sequence[str]) -> Cell:
-    """Return a published score with as many digits as were printed, in percent where ours is."""
-    if score is None:
-        return Cell("")
-    marks = (remarks.index(score.remark) + 1,) if score.remark else ()
-    if not task.is_share(score.metric, score.value):
-        return Cell(score.printed, marks=marks)
-    digits = len(score.printed.partition(".")[2])
-    in_percent = abs(float(score.printed) - score.value) > 1e-9 or digits <= 2
-    percent = f"{100 * score.value:.{digits if in_percent else digits - 2}f}%"
-    return Cell(percent, marks=marks, bar=(score.value,))
 
 
 def pairs_table(task: TaskReport) -> Table:
@@ -291,12 +290,12 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
     small = dict.fromkeys(group.name for group in groups if not group.compared)
     for metric in dict.fromkeys(score.metric for group in groups for score in group.scores):
         rows = []
-        for name in task.group_names[column]:
+        for name, size in task.group_sizes[column].items():
             query = {"task": task.name, "column": column, "group": name}
             remark = "too few to compare" if name in small else ""
             group = Cell(name, remark=remark, link=urlencode(query, errors="replace") if task.items else "")
             scores = (score_cell(rule.group_score(column, name, metric)) for rule in rules)
-            rows.append(cells(group, count(task.group_size(column, name)), *scores))
+            rows.append(cells(group, count(size), *scores))
         notes = ["Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."]
         for rule in rules:
             tests = [zip(group.scores, group.p_holm, strict=False) for group in rule.groups[column]]

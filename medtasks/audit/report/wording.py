@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import TypeVar
 
 from medtasks.audit.error_classes import ErrorClass
-from medtasks.audit.report.contents import PairOutcomes, Score, TaskReport, Thinking
+from medtasks.audit.report.contents import PairOutcomes, Score, TaskReport
 from medtasks.audit.tables import NOT_DEFINED
 from medtasks.extract.extractor_registry import Reason
 
@@ -144,7 +144,8 @@ def scored(score: Score | None) -> str:
 
 def estimate(value: float, low: float, high: float, share: bool) -> str:
     """Return a value with its interval, if it has one."""
-    return _with_ends(number(value, share), interval(low, high, share).replace("%", ""))
+    text, ends = number(value, share), interval(low, high, share).replace("%", "")
+    return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
 
 
 def with_error(value: float, error: float, share: bool) -> str:
@@ -155,10 +156,7 @@ def with_error(value: float, error: float, share: bool) -> str:
 
 def difference(value: float, low: float, high: float, share: bool) -> str:
     """Return a difference with its interval, if it has one."""
-    return _with_ends(signed(value, share), difference_interval(low, high, share).removesuffix(" pts"))
-
-
-def _with_ends(text: str, ends: str) -> str:
+    text, ends = signed(value, share), difference_interval(low, high, share).removesuffix(" pts")
     return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
 
 
@@ -183,17 +181,6 @@ def _rounded(value: Decimal, digits: int) -> str:
     # Halves upwards as people round: 29.55, as printed in a paper, is 29.6 and not what its binary neighbour is.
     text = str(value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
     return text.lstrip("-") if not text.strip("-0.") else text.replace("-", _MINUS)
-
-
-def reply_lengths(thinking: Thinking) -> str:
-    """Describe reply lengths in one sentence; empty if unknown."""
-    if math.isnan(thinking.mean):
-        return ""
-    unit = "Tokens per reply" if thinking.unit == "tokens" else "Words of reasoning per reply (tokens were not counted)"
-    lengths = f"{unit}: mean {thinking.mean:,.0f}, median {thinking.median:,.0f}, longest {thinking.most:,.0f}"
-    if thinking.at_limit is None:
-        return f"{lengths}."
-    return f"{lengths}; {thinking.at_limit:,} of {thinking.answered:,} used up the {thinking.limit:,} new tokens."
 
 
 def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int]]]:

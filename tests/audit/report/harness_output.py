@@ -69,7 +69,8 @@ def write_run(
         shown = {name: config[name] for name in ("task", "output_type", "filter_list", "metadata") if name in config}
         metrics = resolved(config["metric_list"])
         total = len(task_documents(task_file(task)))
-        content["results"][task] = (rows or {}).get(task) or (bypassed(task) if predict_only else scores(task, given))
+        bypassed = {"alias": task, **{f"bypass,{name}": 999 for name in task_file(task).rows}}
+        content["results"][task] = (rows or {}).get(task) or (bypassed if predict_only else scores(task, given))
         content["configs"][task] = json.loads(
             json.dumps({**shown, "metadata": {**shown["metadata"], "data": provenance(config["metadata"]["dataset"])}})
         )
@@ -96,10 +97,6 @@ def scores(task_name: str, replies: Replies) -> dict[str, Any]:
     return shown
 
 
-def bypassed(task_name: str) -> dict[str, Any]:
-    return {"alias": task_name, **{f"bypass,{name}": 999 for name in task_file(task_name).rows}}
-
-
 def sample_lines(task_name: str, replies: Replies, *, predict_only: bool = False) -> list[str]:
     """Return the lines of a samples file: every document once per filter."""
     return [
@@ -116,14 +113,10 @@ def _logged_samples(
     hook = resolved(task_config(task_name)["process_results"])
     for number, document in enumerate(task_documents(task_file(task_name))):
         if (reply := replies.get(document["doc_id"])) is not None:
-            results = _filtered(reply, row)
+            results: list[Any] = [enveloped(_said(reply), row)]
+            if reply.losses is not None:
+                results = [{"rule": row.extractor, "loss": loss, "is_greedy": False} for loss in reply.losses]
             yield number, document, results, hook(document, results)
-
-
-def _filtered(reply: Reply, row: Row) -> list[Any]:
-    if reply.losses is None:
-        return [enveloped(_said(reply), row)]
-    return [{"rule": row.extractor, "loss": loss, "is_greedy": False} for loss in reply.losses]
 
 
 def _said(reply: Reply) -> str:

@@ -1,4 +1,4 @@
-"""Reports of all shapes, with invented text, for tests of what they look like."""
+"""Reports made by hand, with everything that a page, a table or a figure has to cope with."""
 
 import math
 from dataclasses import replace
@@ -7,6 +7,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
+from medtasks.audit import tables
 from medtasks.audit.report.contents import (
     Baseline,
     ComparedScore,
@@ -21,16 +22,23 @@ from medtasks.audit.report.contents import (
     Score,
     TaskReport,
 )
+from medtasks.audit.report.published import published_scores
+from medtasks.audit.report.report_tables import report_tables
+from medtasks.families.choice import GROUPED_CHOICE
 from medtasks.families.family import ReadAnswer
+from medtasks.families.free_texts import MULTIMEDEVAL_REPORTS
 from medtasks.families.paired_choice import PAIRED_CHOICE
 from medtasks.stats.calibration import Bin, Calibration, CoveragePoint, Measure
 
 NAN = math.nan
+SECRET = "CANARY"
 HOSTILE = (
     "<script>document.title = 'taken over'</script></script><!--"
     "<img src=x onerror=\"document.title='taken over'\">\u2028\ud800 A"
 )
-AREAS = ("Imaginary heart", "Invented lung")
+AREAS = ("Cerebral", "Head and Neck", "Nuclear Medicine")
+FAMILIES = (PAIRED_CHOICE, GROUPED_CHOICE, MULTIMEDEVAL_REPORTS)
+METRICS = {metric.name: metric for family in FAMILIES for metric in family.metrics}
 Reading = tuple[str | None, str]
 ReadReply = tuple[str, Reading, Reading]
 
@@ -48,120 +56,128 @@ PAIRS: tuple[tuple[ReadReply, ReadReply], ...] = (
 )
 
 
-def score(metric: str, value: float, half: float = 0.1, *, share: bool = True, higher: bool = True) -> Score:
-    if math.isnan(value):
-        return Score(metric, NAN, NAN, NAN, NAN, share, higher)
-    low, high = value - half, value + half
-    return Score(
-        metric, value, half / 2, max(0.0, low) if share else low, min(1.0, high) if share else high, share, higher
+def share(metric: str, value: float, width: float = 0.05, higher_is_better: bool | None = True) -> Score:
+    return Score(metric, value, width / 2, max(0, value - width), min(1, value + width), True, higher_is_better)
+
+
+def groups(names: list[str], questions: int, shift: float, metric: str = "accuracy") -> tuple[Group, ...]:
+    return tuple(
+        Group(name, questions // (n + 1), (share(metric, (0.37 * n + shift) % 1, 0.02 * (n % 5 + 1)),))
+        for n, name in enumerate(names)
     )
 
 
-def draw(path: Path, text: str, size: tuple[int, int] = (320, 240)) -> Path:
-    image = Image.new("L", size, 20)
-    pen = ImageDraw.Draw(image)
-    pen.ellipse((size[0] // 5, 20, size[0] * 4 // 5, size[1] - 20), fill=120, outline=230)
-    pen.text((10, 10), text, fill=255)
-    image.save(path)
-    return path
-
-
-def paired_items(pictures: bool = True) -> tuple[Item, ...]:
-    items = []
-    for number, pair in enumerate(PAIRS, start=1):
-        for position, (reply, *read) in enumerate(pair, start=1):
-            key = "AB"[position - 1]
-            answers = {
+def paired_items() -> tuple[Item, ...]:
+    """Twelve images in six pairs, of which every one is another case of the audit browser."""
+    return tuple(
+        Item(
+            doc_id=f"p{number}/{position}",
+            unit=f"p{number}",
+            images=(f"picture{number}{position}",),
+            question=f"Made-up question {number}: which half is bright?",
+            options=("The upper half", "The lower half"),
+            prompt=f"Look & answer with a letter: made-up question {number}?",
+            key=key,
+            reply=reply,
+            answers={
                 rule: ReadAnswer(value, reason, value == key)
                 for rule, (value, reason) in zip(("reference", "robust"), read, strict=True)
-            }
-            items.append(
-                Item(
-                    doc_id=f"p{number}/{position}",
-                    unit=f"p{number}",
-                    images=(f"picture{number}{position}",) if pictures else (),
-                    question=f"Made-up question {number}: which half is bright?",
-                    options=("The upper half", "The lower half"),
-                    prompt=f"Look & answer with a letter: made-up question {number}?",
-                    key=key,
-                    reply=reply,
-                    answers=answers,
-                    groups={"area": (AREAS[number % 2],)},
-                )
-            )
-    return tuple(items)
-
-
-def paired_rule(name: str, value: float) -> RuleScores:
-    groups = tuple(Group(area, 6, (score("set_accuracy", value, 0.3),)) for area in AREAS)
-    invalid = {
-        "reference": {"no_match": 3, "empty": 1, "ambiguous": 1},
-        "robust": {"refused": 1, "empty": 1, "ambiguous": 1},
-    }
-    return RuleScores(
-        name=name,
-        rule=f"made_up_{name} v1",
-        describes="Reads a letter.",
-        scores=(
-            score("set_accuracy", value),
-            score("individual_accuracy", 0.5),
-            score("confusion", NAN, higher=False),
-            score("invalid_rate", sum(invalid[name].values()) / 12, higher=False),
-            Score("incomplete_pairs", 0.0, NAN, NAN, NAN, False, False),
-        ),
-        reasons={"ok": 12 - sum(invalid[name].values()), **invalid[name]},
-        groups={"area": groups},
-        pairs=PairOutcomes(1, 1, {"A": 1, "B": 0}, 1, 2, 0),
-        wrong_kinds={"refusal": 1},
-        failures={"confusion": "none of them counts."},
+            },
+            groups={"categories": (AREAS[number % 2],)},
+        )
+        for number, pair in enumerate(PAIRS, start=1)
+        for position, (key, (reply, *read)) in enumerate(zip("AB", pair, strict=True), start=1)
     )
 
 
-def paired_task(folder: Path, name: str = "made_up_pairs") -> TaskReport:
-    """Twelve images in six pairs, of which every one is another case of the audit browser."""
-    folder.mkdir(parents=True, exist_ok=True)
-    items = paired_items()
-    pictures = {key: draw(folder / f"{key}.png", key) for item in items for key in item.images}
+def paired_rule(name: str, shift: float = 0.0, invalid: float = 0.25) -> RuleScores:
+    scores = (
+        share("set_accuracy", 0.125 + shift),
+        share("individual_accuracy", 0.5 + shift),
+        share("confusion", 0.75 - shift, higher_is_better=False),
+        share("invalid_rate", invalid, 0.02, higher_is_better=False),
+        Score("incomplete_pairs", 3.0, NAN, NAN, NAN, False, False),
+    )
+    by_area = tuple(
+        Group(area, 100 - 40 * n, (share("set_accuracy", 0.1 * n + shift), share("confusion", 0.6)))
+        for n, area in enumerate(AREAS)
+    )
+    return RuleScores(
+        name,
+        f"{name}_rule v1",
+        "Reads the letter of an option",
+        scores,
+        reasons={"ok": 300, "ambiguous": 40, "refused": 12},
+        groups={"categories": by_area},
+        pairs=PairOutcomes(22, 17, {"A": 80, "B": 40}, 12, 5, 3),
+        wrong_kinds={"refusal": 1},
+    )
+
+
+def paired_task(folder: Path | None = None) -> TaskReport:
+    """Pairs with all sections; with a folder for pictures, single questions as well."""
+    items: tuple[Item, ...] = ()
+    pictures: dict[str, Path] = {}
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        items = paired_items()
+        for item in items:
+            image = Image.new("L", (320, 240), 20)
+            pen = ImageDraw.Draw(image)
+            pen.ellipse((64, 20, 256, 220), fill=120, outline=230)
+            pen.text((10, 10), item.images[0], fill=255)
+            pictures[item.images[0]] = folder / f"{item.images[0]}.png"
+            image.save(pictures[item.images[0]])
+    rules = (paired_rule("reference"), paired_rule("robust", 0.1, 0.0))
+    described = (("always A", "Says A to everything.", 0.0, 1.0), ("guessing", "Draws an option.", 0.25, 0.5))
     return TaskReport(
-        name=name,
-        describes="Pairs of drawn pictures that nobody ever saw.",
-        protocol="made-up protocol",
-        dataset="made_up",
+        name="mediconfusion",
+        describes="Pairs of pictures with one question",
+        protocol="MC",
+        dataset="mediconfusion",
         access="public",
-        fingerprint="0123456789ab",
-        documents=12,
-        answered=12,
-        rules=(paired_rule("reference", 1 / 6), paired_rule("robust", 2 / 6)),
-        metrics={metric.name: metric for metric in PAIRED_CHOICE.metrics},
-        baselines=(
+        fingerprint="0123456789abcdef" * 4,
+        documents=352,
+        answered=352,
+        rules=rules,
+        metrics=METRICS,
+        baselines=tuple(
             Baseline(
-                "always A",
-                "Answers A to everything.",
-                {n: {"set_accuracy": 0.0, "individual_accuracy": 0.5} for n in ("reference", "robust")},
-            ),
-            Baseline(
-                "a coin", "Throws a coin.", {"reference": {"set_accuracy": 0.25}, "robust": {"set_accuracy": 0.26}}
-            ),
+                name,
+                describes,
+                {rule.name: {"set_accuracy": both, "individual_accuracy": 0.5, "confusion": same} for rule in rules},
+            )
+            for name, describes, both, same in described
         ),
-        published=(
-            PublishedScore("Made-up Model", "set_accuracy", 0.2955, "29.55", "Nobody et al., Table 1"),
-            PublishedScore(
-                "Other Model", "set_accuracy", 0.05, "5.00", "Nobody et al., Table 1", "Misprint: should be 50.00."
-            ),
-            PublishedScore("Third Model", "confusion", 0.9, "90.0", "Nobody et al., Table 1"),
-        ),
-        gains=(
-            Gain("blind", f"{name}_blind", "reference", "set_accuracy", 1 / 6, 0.0, 1 / 6, -0.05, 0.38, 0.25, 12),
-            Gain("swapped", f"{name}_swapped", "robust", "set_accuracy", 2 / 6, 0.0, 2 / 6, NAN, NAN, 0.00001, 12),
+        published=published_scores("mediconfusion"),
+        gains=tuple(
+            Gain(
+                variant, f"mediconfusion_{variant}", rule.name, "set_accuracy", 0.125, 0.1 - 0.05 * n,
+                0.025 + 0.05 * n, -0.02, 0.1 + 0.05 * n, 0.01 / (n + 1), 352, 0.02 / (n + 1),
+            )
+            for n, variant in enumerate(("blind", "blank", "swapped"))
+            for rule in rules
         ),
         items=items,
         pictures=pictures,
-    )
+    )  # fmt: skip
 
 
-def likelihood_task(name: str = "made_up_likelihoods") -> TaskReport:
+def bare_task(name: str) -> TaskReport:
+    return TaskReport(name, "", documents=12, answered=12, rules=(paired_rule("reference"),))
+
+
+def likelihood_task() -> TaskReport:
     """Four questions answered by likelihood, with calibration."""
-    rules = (RuleScores("reference", "made_up_greedy v1", "", (score("accuracy", 0.5),), {"ok": 4}),)
+    bins = tuple(
+        Bin(n / 10, (n + 1) / 10, n * n, n / 10 + 0.05 if n else NAN, min(1, 0.2 + 0.07 * n) if n else NAN)
+        for n in range(10)
+    )
+    points = tuple(CoveragePoint(n / 100, 0.9 - 0.4 * n / 100, 1 - n / 100) for n in range(100, 0, -1))
+    calibration = Calibration(
+        352, 1, Measure(0.5, 0.45, 0.55), 0.7, Measure(0.2, 0.15, 0.26), 0.12, Measure(0.5, NAN, NAN), bins, points,
+        Measure(0.3, 0.25, 0.4), Measure(0.6, 0.5, 0.7), "Softmax over mean log-likelihoods",
+    )  # fmt: skip
     items = tuple(
         Item(
             f"q{number}", f"q{number}", (), f"Which option, number {number}?", ("One", "Two", "Three"), "", "B", "",
@@ -170,85 +186,103 @@ def likelihood_task(name: str = "made_up_likelihoods") -> TaskReport:
         )
         for number in range(4)
     )  # fmt: skip
-    calibration = Calibration(
-        samples=3,
-        left_out=1,
-        accuracy=Measure(0.5, 0.1, 0.9),
-        confidence=0.7,
-        ece=Measure(0.2, 0.05, 0.5),
-        debiased_ece=0.125,
-        brier=Measure(0.41, NAN, NAN),
-        bins=(Bin(0.0, 0.5, 0, NAN, NAN), Bin(0.5, 1.0, 3, 0.7, 0.5)),
-        coverage=tuple(CoveragePoint(1 - step / 40, 0.5 + step / 100, 0.3 + step / 100) for step in range(40)),
-        aurc=Measure(0.3, 0.1, 0.6),
-        auroc=Measure(0.55, 0.2, 0.8),
-        note="Probabilities are made up.",
+    paired = paired_task()
+    return replace(
+        paired,
+        name="mediconfusion_gd",
+        protocol="GD",
+        rules=paired.rules[:1],
+        published=published_scores("mediconfusion_gd"),
+        gains=(),
+        calibration={"reference": calibration},
+        sample_data=True,
+        complete_data=False,
+        items=items,
     )
-    base = paired_task_without_items(name)
-    return replace(base, rules=rules, items=items, calibration={"reference": calibration}, documents=4, answered=4)
 
 
-def paired_task_without_items(name: str) -> TaskReport:
-    return TaskReport(name, "", documents=12, answered=12, rules=(paired_rule("reference", 0.5),))
-
-
-def scored_task(name: str = "made_up_reports") -> TaskReport:
+def scored_task() -> TaskReport:
     """Two replies that are neither right nor wrong but have a score, and one that nobody read."""
-    scores = (score("overlap", 12.5, 3, share=False),)
-    rules = (RuleScores("reference", "made_up_overlap v2", "", scores, {"ok": 2, "judge_failed": 1}),)
+    overlap = Score("overlap", 12.5, 1.5, 9.5, 15.5, False, True)
+    rules = (RuleScores("reference", "made_up_overlap v2", "", (overlap,), {"ok": 2, "judge_failed": 1}),)
     read = (
         ReadAnswer("some words", "ok", None, 0.125),
         ReadAnswer(None, "ok", None, NAN),
         ReadAnswer(None, "judge_failed", None),
     )
+    texts: dict[str, Any] = {
+        "question": "Describe the drawn picture.",
+        "prompt": "Describe it.",
+        "key": "A long invented description.",
+    }
     items = tuple(
-        Item(
-            doc_id=f"r{number}",
-            unit=f"r{number}",
-            question="Describe the drawn picture.",
-            prompt="Describe it.",
-            key="A long invented description.",
-            reply=f"Reply {number}.",
-            answers={"reference": answer},
-            groups={"kind": ("drawn",)},
-        )
-        for number, answer in enumerate(read)
+        Item(f"r{n}", f"r{n}", reply=f"Reply {n}.", answers={"reference": answer}, groups={"kind": ("drawn",)}, **texts)
+        for n, answer in enumerate(read)
     )
-    base = paired_task_without_items(name)
-    return replace(base, rules=rules, items=items, documents=3, answered=3)
+    return TaskReport("made_up_reports", "", documents=3, answered=3, rules=rules, items=items)
 
 
-def withheld_task(name: str = "made_up_secrets") -> TaskReport:
-    """A credentialed task whose collector forgot to leave the text out: the page must not show it."""
+def withheld_task() -> TaskReport:
+    """A credentialed task whose collector forgot to leave the text out: nothing may show it."""
+    texts: dict[str, Any] = dict.fromkeys(("question", "prompt", "reply", "key"), SECRET)
     items = tuple(
-        replace(
-            item,
-            doc_id=f"doc-{number:016x}",
-            unit=f"pair-{item.unit}",
-            options=("CANARY", "CANARY"),
-            groups={},
-            question="CANARY",
-            prompt="CANARY",
-            reply="CANARY",
-            key="CANARY",
+        replace(item, doc_id=f"doc-{n:016x}", unit=f"pair-{item.unit}", options=(SECRET, SECRET), groups={}, **texts)
+        for n, item in enumerate(paired_items())
+    )
+    scores = (
+        Score("bleu_1", 0.127, 0.01, 0.107, 0.147, True, True),
+        Score("radcliq_v1_multimedeval", 1.994, NAN, NAN, NAN, False, False),
+    )
+    return replace(
+        paired_task(),
+        name="multimedeval_mimic_cxr_report",
+        dataset="multimedeval_mimic_cxr_report",
+        access="credentialed",
+        complete_data=False,
+        withheld=True,
+        documents=2347,
+        answered=2347,
+        rules=(RuleScores("reference", "report_text v1", "", scores),),
+        baselines=(),
+        published=published_scores("multimedeval_mimic_cxr_report"),
+        gains=(),
+        items=items,
+        pictures={"picture11": Path(f"{SECRET}.png")},
+    )
+
+
+def grouped_task() -> TaskReport:
+    """As GMAI-MMBench: 18 departments and 38 modalities, some without an interval, some names long."""
+    departments = [f"Department of Invented Medicine and Surgery {n}" for n in range(17)] + ["None"]
+    modalities = [f"Modality {n}" for n in range(38)]
+    rules = tuple(
+        RuleScores(
+            name,
+            f"vlmevalkit_{name} v2",
+            "",
+            (share("accuracy", 0.31 + shift, 0.014), share("acc_box_level", NAN, NAN), share("invalid_rate", 0.1)),
+            groups={
+                "department": groups(departments, 2122, shift),
+                "modality": groups(modalities, 900, shift),
+                "empty": (Group("nobody", 0, (Score("accuracy", NAN, NAN, NAN, NAN, True, True),)),),
+            },
+            failures={"acc_box_level": "no question of this level"},
         )
-        for number, item in enumerate(paired_items())
+        for name, shift in (("reference", 0.0), ("reference_2026", 0.02), ("robust", 0.07))
     )
-    base = paired_task_without_items(name)
-    pictures = {"picture11": Path("CANARY.png")}
-    return replace(base, access="credentialed", withheld=True, items=items, pictures=pictures)
-
-
-def comparison() -> RunComparison:
-    tests = (
-        ("reference", (1 / 6, 0.9, 0.9 - 1 / 6, 0.4, 0.9), (0.00002, 0.00004, 0.3)),
-        ("robust", (0.5, 0.4, -0.1, NAN, NAN), (0.7, 0.7, NAN)),
+    return replace(
+        paired_task(),
+        name="gmai_mmbench_val",
+        dataset="gmai_mmbench_val",
+        access="gated",
+        documents=4550,
+        answered=1000,
+        rules=rules,
+        baselines=(Baseline("most frequent answer", "", {"reference": {"accuracy": 0.3}}),),
+        published=published_scores("gmai_mmbench_val"),
+        gains=(),
+        missing=("There is no blind variant of this run; run it with: medtasks run --sanity.",),
     )
-    scores = tuple(
-        ComparedScore("made_up_pairs", rule, "set_accuracy", 12, 6, *values, "exact McNemar", *p_values)
-        for rule, values, p_values in tests
-    )
-    return RunComparison("other-model", "runs/other", scores, ("made_up_reports is in one of the runs only.",))
 
 
 def report_of(*tasks: TaskReport, **others: Any) -> RunReport:
@@ -257,34 +291,68 @@ def report_of(*tasks: TaskReport, **others: Any) -> RunReport:
         "model": "made_up_model: size=<small> & cheap",
         "created": "2026-01-02T03:04:05+00:00",
         "run_at": "2026-01-01T00:00:00+00:00",
-        "facts": {"medtasks": "0", "command": "lmms_eval --tasks 'a&b' <x>"},
+        "facts": {"versions": "medtasks 0.8.0, lmms_eval 0.7.3", "command": "lmms_eval --model x --tasks a,b"},
         "missing": {},
         **others,
     }
-    return RunReport(tasks=tuple(tasks), **contents)
+    return RunReport(tasks=tasks, **contents)
 
 
-def full_report(folder: Path) -> RunReport:
+def full_report(folder: Path | None = None) -> RunReport:
     """A report with something in every section."""
+    compared = ComparedScore(
+        "mediconfusion", "reference", "set_accuracy", 352, 176, 0.125, 0.2, 0.075, 0.01, 0.14, "exact McNemar",
+        0.0123, 0.0246, 0.08,
+    )  # fmt: skip
+    alike = replace(compared, rule="robust", p=0.7, p_holm=0.7)
+    unknown = replace(compared, task="mmmu_val", p=NAN, p_holm=NAN, low=NAN, high=NAN, detectable=NAN)
+    notes = ("mmmu_val has no samples.",)
     return report_of(
-        paired_task(folder),
-        likelihood_task(),
-        scored_task(),
-        withheld_task(),
-        missing={"made_up_failure": "it raised an error after 10 minutes."},
-        notes=("The run was killed half-way.",),
-        comparisons=(comparison(),),
+        *(paired_task(folder), likelihood_task(), scored_task(), withheld_task(), grouped_task()),
+        missing={"medheval_visual_mm": "Failed: the dataset is not prepared."},
+        notes=("The run was stopped once and went on.",),
+        comparisons=(RunComparison("other_model v2", "/runs/b", (compared, alike, unknown), notes),),
     )
 
 
 def many_items(number: int) -> TaskReport:
     """A task of many questions in pairs, without pictures."""
-    base = paired_items(pictures=False)
     items = tuple(
-        replace(item, doc_id=f"{copy}/{item.doc_id}", unit=f"{copy}/{item.unit}")
-        for copy in range(math.ceil(number / len(base)))
-        for item in base
+        replace(item, doc_id=f"{copy}/{item.doc_id}", unit=f"{copy}/{item.unit}", images=())
+        for copy in range(math.ceil(number / 12))
+        for item in paired_items()
     )[:number]
-    rules = (paired_rule("reference", 0.2), paired_rule("robust", 0.3))
-    task = paired_task_without_items("made_up_crowd")
-    return replace(task, rules=rules, items=items, documents=number, answered=number)
+    rules = (paired_rule("reference"), paired_rule("robust"))
+    return replace(bare_task("made_up_crowd"), rules=rules, items=items, documents=number, answered=number)
+
+
+def nasty(text: str) -> RunReport:
+    """A report in which everything that is named by somebody is called ``text``."""
+    score = Score(text, 0.5, NAN, 0.4, 0.6, True, True)
+    rule = RuleScores(text, text, text, (score,), groups={text: (Group(text, 3, (score,)),)}, failures={text: text})
+    task = replace(
+        paired_task(),
+        name=text,
+        describes=text,
+        dataset=text,
+        fingerprint=text,
+        rules=(rule,),
+        baselines=(Baseline(text, text, {text: {text: 0.5}}),),
+        published=(PublishedScore(text, text, 0.5, "0.500", text, text),),
+        gains=(Gain(text, text, text, text, 0.5, 0.5, 0.0, NAN, NAN, 1.0, 3),),
+        missing=(text,),
+        sample_data=True,
+    )
+    compared = ComparedScore(text, text, text, 3, 3, 0.5, 0.5, 0.0, NAN, NAN, text, 1.0, 1.0, NAN)
+    return RunReport(
+        text, text, text, text, {"versions": text, text: text}, (task,), {text: text}, (text,),
+        (RunComparison(text, text, (compared,), (text,)),),
+    )  # fmt: skip
+
+
+def markdown(report: RunReport) -> str:
+    return tables.markdown(report.title, report_tables(report))
+
+
+def latex(report: RunReport) -> str:
+    return tables.latex(report_tables(report))

@@ -24,18 +24,9 @@ def publish_own(name: str, columns: Columns, rows: list[dict[str, Any]], access:
             empty: dict[str, Any] = {column: [] if isinstance(kind, list) else None for column, kind in columns.items()}
             own = {"doc_id": f"d{number}", "dataset": name, "image_files": [image.file], "image_sha256": [image.sha256]}
             documents.append({**empty, **own, **row})
-        manifest = Manifest(
-            name=name,
-            source="made up",
-            revision="local",
-            access=access,
-            sample=False,
-            complete=True,
-            rows=len(rows),
-            images=len(rows),
-            text_sha256="0",
-            pixels_sha256="0",
-        )
+        facts: dict[str, Any] = dict.fromkeys(("source", "revision", "text_sha256", "pixels_sha256"), "made up")
+        number = len(rows)
+        manifest = Manifest(name=name, access=access, sample=False, complete=True, rows=number, images=number, **facts)
         publish(work, manifest, documents, columns)
 
 

@@ -97,10 +97,6 @@ def pages(tmp_path, documents):
     return page, json.loads(re.search(r'id="tree-data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-def test_every_column_to_choose_by_has_its_place():
-    assert sorted(COLUMNS) == sorted(SELECTABLE)
-
-
 def test_the_page_counts_combinations_and_holds_nothing_else_of_a_question(tmp_path):
     evil = '</script><script>alert("1")</script> & "more"'
     groups = [("Urology", evil), ("Urology", evil), ("Urology", None), ("Oncology", "polyp")]
@@ -117,12 +113,6 @@ def test_the_page_counts_combinations_and_holds_nothing_else_of_a_question(tmp_p
     assert "The keyword is the right answer" in page
 
 
-def test_a_pair_is_one_unit_of_two_questions():
-    sides = [("p1", ["Cardiac"]), ("p1", ["Cardiac", "Spinal"]), ("p2", ["Spinal"]), ("p2", ["Spinal"])]
-    documents = [question(n, pair_id=pair, categories=groups) for n, (pair, groups) in enumerate(sides)]
-    assert tree_data("bench", documents, {})["units"] == [[2, (((0,),), ((0, 1),))], [2, (((1,),),)]]
-
-
 def test_values_the_command_takes_for_others_are_known():
     said = ["Polyp", "polyp", " liver", "x*", "x1", "", "bone"]
     documents = [question(n, keyword=word, location=word) for n, word in enumerate(said)]
@@ -137,6 +127,10 @@ def test_values_the_command_takes_for_others_are_known():
                 assert set(selectable(chosen)[column["name"]]) == {column["values"][one] for one in taken}
 
 
-def test_a_dataset_without_groups_has_no_tree():
+def test_pairs_are_units_and_a_dataset_without_groups_has_no_tree():
+    assert sorted(COLUMNS) == sorted(SELECTABLE)  # every column to choose by has its place
+    sides = [("p1", ["Cardiac"]), ("p1", ["Cardiac", "Spinal"]), ("p2", ["Spinal"]), ("p2", ["Spinal"])]
+    documents = [question(n, pair_id=pair, categories=groups) for n, (pair, groups) in enumerate(sides)]
+    assert tree_data("bench", documents, {})["units"] == [[2, (((0,),), ((0, 1),))], [2, (((1,),),)]]
     with pytest.raises(MedTasksError, match="no column groups the questions of 'bench'"):
         tree_data("bench", [question(1)], {})

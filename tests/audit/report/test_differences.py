@@ -13,7 +13,7 @@ from medtasks.data.dataset_lookup import provenance
 from medtasks.data.document_store import load_documents
 from medtasks.runs.run import read_run
 
-from .small_reports import latex, markdown
+from .made_up_report import latex, markdown
 
 BASE, THINK = "mediconfusion", "mediconfusion_think"
 CUT = 4  # questions whose reasoning never ends
@@ -24,7 +24,7 @@ def _sample(sample_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
 
 
-def write(folder, *, tokens, wrong=0, tasks=(BASE, THINK)):
+def write(folder, *, tokens=lambda row: 4096 if row < CUT else row, wrong=0, tasks=(BASE, THINK)):
     """Write a run that is right when it thinks, but for the first replies, and says A when it does not."""
     folder.mkdir(parents=True)
     documents = load_documents(BASE)
@@ -36,7 +36,7 @@ def write(folder, *, tokens, wrong=0, tasks=(BASE, THINK)):
             words = "word " * (10 * row + 1)
             said = f"<think>{words}" if row < CUT else f"<think>{words}</think><answer>{answer}</answer>"
             line = {"doc_id": row, "resps": [said if task == THINK else "A"], "filtered_resps": ["A"]}
-            lines.append(line | ({"token_counts": [{"output_tokens": 4096 if row < CUT else row}]} if tokens else {}))
+            lines.append(line | ({"token_counts": [{"output_tokens": tokens(row)}]} if tokens else {}))
         (folder / f"20260102_030405_samples_{task}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
         results["results"][task] = {"alias": task, "failed_samples,robust": 0}
         config = {"task": task, "metadata": {"data": provenance(BASE)}, "generation_kwargs": {"max_new_tokens": 4096}}
@@ -52,7 +52,7 @@ def thinking(report):
 
 
 def test_gain_truncation_and_tokens(tmp_path):
-    report = collect_run(read_run(write(tmp_path / "run", tokens=True)))
+    report = collect_run(read_run(write(tmp_path / "run")))
     found = thinking(report)
     gains = {gain.metric: gain for gain in found.gains}
     individual = gains["individual_accuracy"]
@@ -69,36 +69,24 @@ def test_gain_truncation_and_tokens(tmp_path):
     assert all(one.thinking is None for one in report.tasks if one.name == BASE)
 
 
-def test_without_tokens_words_of_the_reasoning_are_counted(tmp_path):
-    found = thinking(collect_run(read_run(write(tmp_path / "run", tokens=False))))
-    assert (found.unit, found.at_limit) == ("words", None)
+def test_without_tokens_words_are_counted_and_without_the_direct_form_there_is_no_gain(tmp_path):
+    report = collect_run(read_run(write(tmp_path / "run", tokens=None, tasks=(THINK,))))
+    found = thinking(report)
+    assert (found.unit, found.at_limit, found.gains) == ("words", None, ())
     assert (found.bins[0].least, found.bins[-1].most) == (1, 311)
-
-
-def test_without_the_direct_form_there_is_no_gain(tmp_path):
-    report = collect_run(read_run(write(tmp_path / "run", tokens=True, tasks=(THINK,))))
-    assert thinking(report).gains == ()
     write_page(report, tmp_path / "page.html")
     assert f"The direct form, {BASE}, was not run beside it." in (tmp_path / "page.html").read_text()
 
 
 def test_equal_lengths_are_in_one_part(tmp_path):
-    folder = write(tmp_path / "run", tokens=True)
-    for path in folder.glob(f"*_samples_{THINK}.jsonl"):
-        lines = [json.loads(line) | {"token_counts": [{"output_tokens": 7}]} for line in path.read_text().splitlines()]
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    (part,) = thinking(collect_run(read_run(folder))).bins
+    (part,) = thinking(collect_run(read_run(write(tmp_path / "run", tokens=lambda _: 7)))).bins
     assert (part.least, part.most, part.questions) == (7, 7, 32)
 
 
-@pytest.fixture
-def repeated(tmp_path):
+def test_page_and_tables_show_them(tmp_path):
     for number, wrong in ((1, 8), (2, 16), (3, 32)):
-        write(tmp_path / f"repeat_{number}", tokens=True, wrong=wrong)
-    return collected(tmp_path)
-
-
-def test_page_and_tables_show_them(repeated, tmp_path):
+        write(tmp_path / f"repeat_{number}", wrong=wrong)
+    repeated = collected(tmp_path)
     assert "repeat_1" in repeated.notes[0]
     written = json.loads(json.dumps(report_as_dict(repeated), allow_nan=False))
     assert next(task for task in written["tasks"] if task["name"] == THINK)["repeats"]["repeats"] == 3

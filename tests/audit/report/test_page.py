@@ -1,17 +1,20 @@
 import json
+import math
 import re
 from dataclasses import replace
-from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from medtasks import __version__
 from medtasks.audit.report import page
-from medtasks.audit.report.page import json_in_html, named_options, write_page
+from medtasks.audit.report.contents import Score, report_as_dict
+from medtasks.audit.report.page import named_options, write_page
 from medtasks.audit.report.wording import REASONS
 from medtasks.data.images.decoding import REFERENCE
 from medtasks.errors import MedTasksError
+from medtasks.extract.extractor_registry import Reason
 
 from ...tables import each_row
 from . import made_up_report as made_up
@@ -37,28 +40,19 @@ def full(tmp_path_factory):
     return written(made_up.full_report(folder / "pictures"), folder)
 
 
-def test_nothing_is_loaded_from_anywhere(full):
-    for tag, attributes in Structure(full).elements:
+def test_the_page_loads_nothing_and_is_whole(full):
+    structure = Structure(full)
+    for tag, attributes in structure.elements:
         for name in LOADING & attributes.keys():
             assert attributes[name].startswith(("#", "data:")), (tag, name, attributes[name])
     outside_of_data = re.sub(r'<script type="application/json".*?</script>', "", full, flags=re.DOTALL)
-    assert "http:" not in outside_of_data
-    assert "https:" not in outside_of_data
-    assert not re.search(r"@import|url\(", outside_of_data)
-    policy = Structure(full).policy
-    assert policy.startswith("default-src 'none'; script-src 'sha256-")
-    assert policy.count("'unsafe-inline'") == 1
-    assert "style-src 'unsafe-inline'" in policy
-
-
-def test_ids_are_unique_and_links_within_the_page_lead_somewhere(full):
-    structure = Structure(full)
+    assert not re.search(r"https?:|@import|url\(", outside_of_data)
+    assert structure.policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert structure.policy.count("'unsafe-inline'") == 1
+    assert "style-src 'unsafe-inline'" in structure.policy
     assert len(structure.ids) == len(set(structure.ids))
     links = {a["href"] for t, a in structure.elements if t == "a" and "=" not in a["href"]}
     assert {link.removeprefix("#") for link in links} <= set(structure.ids)
-
-
-def test_every_table_has_a_caption_and_headings_with_a_scope(full):
     tables = re.findall(r"<table.*?</table>", full, flags=re.DOTALL)
     assert len(tables) > 20
     for table in tables:
@@ -68,19 +62,17 @@ def test_every_table_has_a_caption_and_headings_with_a_scope(full):
 
 PARTS = (
     *("made_up_model: size=<small> & cheap", "2026-01-01 00:00:00 UTC", "2026-01-02 03:04:05 UTC"),
-    *(f"medtasks {__version__}", "lmms_eval --tasks 'a&b' <x>", "The run was killed half-way."),
-    *("made_up_failure", "it raised an error after 10 minutes."),  # a task that is missing
-    *("16.7% 6.7 to 26.7", "16.7% 6.7 to 26.7 standard error 5.0 pts", "12.500 9.500 to 15.500", "lower is better"),
-    "25.0% (a coin)",  # the best baseline is not the first one
-    *("+16.7 pts −5.0 to +38.0", "<0.0001"),
-    "n/a none of them counts.",
-    *("Other Model 5.00% 1", "1 Misprint: should be 50.00.", "Nobody et al., Table 1"),
-    *("3 25.0%", REASONS["no_match"][1]),  # reasons of invalid replies
-    "Both answered A The two images were not told apart. 1 16.7%",
+    *(f"medtasks {__version__}", "lmms_eval --model x --tasks a,b", "The run was stopped once and went on."),
+    "medheval_visual_mm : Failed: the dataset is not prepared.",  # a task that is missing
+    *("12.5% 7.5 to 17.5", "12.5% 7.5 to 17.5 standard error 2.5 pts", "12.500 9.500 to 15.500", "lower is better"),
+    *("25.0% (guessing)", "+2.5 pts −2.0 to +10.0", "n/a no question of this level"),
+    *("RadFM 0.57% 4", "5 Misprint for 35.80", "Sepehri et al., MediConfusion, arXiv 2409.15477, Table 1"),
+    *("12 3.4%", REASONS["refused"][1]),  # reasons of invalid replies
+    "Both answered A The two images were not told apart. 80 45.5%",
     "refusal The model said that it cannot or will not answer. 1",
-    *("0.200 0.050 to 0.500", "0.050 to 0.500 0.125 0.410 0.550"),  # calibration; of the Brier score no interval
+    "0.200 0.150 to 0.260 0.120 0.500 0.600 0.500 to 0.700",  # calibration; of the Brier score no interval
     "no likelihoods that could be read: 1 question.",
-    *("the other run is higher", "no difference shown", "12 (6)"),
+    *("the other run is higher", "no difference shown", "352 (176)"),
 )
 
 
@@ -93,27 +85,26 @@ def test_numbers_and_words_are_on_the_page(full):
 
 def test_results_of_this_run_stand_before_published_ones(full):
     pattern = r"<table[^>]*>\s*<caption>Published results(?:(?!</table>).)*set_accuracy.*?</table>"
-    (table,) = re.findall(pattern, full, re.DOTALL)
-    rows = re.findall(r'<tr( class="ours")?>\s*<th scope="row"[^>]*>(.*?)</th>', table)
-    ours = [(' class="ours"', "This run, reference"), (' class="ours"', "This run, robust")]
-    assert rows == [*ours, ("", "Made-up Model"), ("", "Other Model"), ("", "Third Model")]
+    rows = re.findall(r'<tr( class="ours")?>\s*<th scope="row"[^>]*>(.*?)</th>', re.search(pattern, full, re.DOTALL)[0])
+    assert rows[:2] == [(' class="ours"', "This run, reference"), (' class="ours"', "This run, robust")]
+    assert ("", "RadFM") in rows[2:]
 
 
 def test_a_sample_has_a_banner_and_an_incomplete_set_another_one(tmp_path):
     task = made_up.paired_task(tmp_path)
     whole = Structure(written(made_up.report_of(task), tmp_path)).text
-    assert "SAMPLE DATA" not in whole
-    assert "Incomplete data" not in whole
+    assert not re.search("SAMPLE DATA|Incomplete data|Images as models see them", whole)
     sample = Structure(written(made_up.report_of(replace(task, sample_data=True)), tmp_path)).text
     assert "SAMPLE DATA: drawn pictures; these scores say nothing about a model." in sample
     partial = Structure(written(made_up.report_of(replace(task, complete_data=False)), tmp_path)).text
     assert "Incomplete data: a part of the published set is not there." in partial
     assert "the two must not be compared" in partial
-    cut = Structure(written(made_up.report_of(replace(task, documents=20, image_conversions="linear")), tmp_path)).text
-    assert "12 of 20 not all" in cut
-    assert "the two must not be compared" in cut
-    assert "Images as models see them linear" in cut
-    assert "Images as models see them" not in whole
+    text = Structure(
+        written(made_up.report_of(replace(task, documents=400, image_conversions="linear")), tmp_path)
+    ).text
+    assert "352 of 400 not all" in text
+    assert "the two must not be compared" in text
+    assert "Images as models see them linear" in text
 
 
 def test_a_report_without_anything_is_still_a_page(tmp_path):
@@ -122,14 +113,14 @@ def test_a_report_without_anything_is_still_a_page(tmp_path):
     assert "No single replies can be shown" in text
     assert "Nothing is recorded about how this run was made." in text
     missing = ("There are no samples; add --log_samples.",)
-    bare = replace(made_up.paired_task_without_items("bare"), rules=(), missing=missing)
+    bare = replace(made_up.bare_task("bare"), rules=(), missing=missing)
     text = Structure(written(made_up.report_of(bare), tmp_path)).text
     assert missing[0] in text
     assert "no score: see its section" in text
 
 
 def test_text_and_pictures_of_a_withheld_task_are_nowhere_even_if_the_report_holds_them(full, tmp_path):
-    assert "CANARY" not in full
+    assert made_up.SECRET not in full
     items = [item for item in data_of(full)["items"] if item["t"] == 3]
     assert len(items) == 12
     assert all(item.keys() == {"t", "id", "u", "l", "a", "g"} for item in items)
@@ -141,17 +132,16 @@ def test_text_and_pictures_of_a_withheld_task_are_nowhere_even_if_the_report_hol
 
 def test_items_survive_the_way_into_the_page_whatever_is_in_them(full):
     data = data_of(full)
-    replies = [data["texts"][item["r"]] for item in data["items"] if "r" in item]
-    assert made_up.HOSTILE in replies
+    assert made_up.HOSTILE in [data["texts"][item["r"]] for item in data["items"] if "r" in item]
     (block,) = re.findall(r'id="audit-data">(.*?)</script>', full, flags=re.DOTALL)
     assert not set("<>&\u2028") & set(block)
 
 
 def test_names_of_tasks_and_groups_are_escaped(tmp_path):
     name = "<b>bold</b> & 'quoted' \ud800"
-    rule = made_up.paired_rule("reference", 0.5)
-    groups = {name: tuple(replace(group, name=name) for group in rule.groups["area"])}
-    task = replace(made_up.paired_task_without_items(name), rules=(replace(rule, groups=groups),), describes=name)
+    rule = made_up.paired_rule("reference")
+    groups = {name: tuple(replace(group, name=name) for group in rule.groups["categories"])}
+    task = replace(made_up.bare_task(name), rules=(replace(rule, groups=groups),), describes=name)
     report = made_up.report_of(task, title=name, missing={name: name}, notes=(name,))
     text = written(report, tmp_path)
     assert "<b>bold" not in text
@@ -160,14 +150,14 @@ def test_names_of_tasks_and_groups_are_escaped(tmp_path):
 
 def test_figures_stand_where_they_belong_and_tables_beside_them(tmp_path):
     task = made_up.paired_task(tmp_path)
-    keys = ("summary", "made_up_pairs/groups/area", "made_up_pairs/pairs", "made_up_pairs/gains")
+    keys = ("summary", "mediconfusion/groups/categories", "mediconfusion/pairs", "mediconfusion/gains")
     figures = {key: f'<svg role="img"><title>{key}</title></svg>' for key in keys}
     text = written(made_up.report_of(task, made_up.likelihood_task()), tmp_path, figures=figures)
     for figure in figures.values():
         assert text.count(figure) == 1
-    places = [text.index(part) for part in (figures["summary"], 'id="task-made_up_pairs"', figures[keys[2]])]
+    places = [text.index(part) for part in (figures["summary"], 'id="task-mediconfusion"', figures[keys[2]])]
     assert places == sorted(places)
-    assert "Imaginary heart" in Structure(text).text
+    assert "Nuclear Medicine" in Structure(text).text
 
 
 def test_each_picture_is_there_once_however_many_tasks_show_it(tmp_path):
@@ -178,7 +168,7 @@ def test_each_picture_is_there_once_however_many_tasks_show_it(tmp_path):
     assert len(uris) == 12
     assert [item["i"] for item in data["items"][:12]] == [item["i"] for item in data["items"][12:]]
     assert data["pictures"][0][:2] == [320, 240]
-    other = made_up.paired_task(tmp_path / "b", "other")  # with equal keys
+    other = replace(made_up.paired_task(tmp_path / "b"), name="other")  # with equal keys
     assert len(data_of(written(made_up.report_of(first, other), tmp_path), "audit-pictures")) == 24
 
 
@@ -213,23 +203,13 @@ def test_pictures_without_room_are_counted(tmp_path, monkeypatch):
     assert re.search(r"\d+ pictures of 12 left out to keep this file small; the others are 96 pixels at most", text)
 
 
-def test_the_page_appears_whole_or_not_at_all(tmp_path, monkeypatch):
-    report = made_up.report_of()
-    path = tmp_path / "page.html"
-    path.write_text("the former page")
-
-    def cut(self, text, **options):
-        with self.open("w") as file:
-            file.write("half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", cut)
-    with pytest.raises(MedTasksError, match=r"cannot write the page .*page.html: No space left on device"):
-        write_page(report, path)
-    assert path.read_text() == "the former page"
-    assert list(tmp_path.iterdir()) == [path]
+def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(MedTasksError, match=r"cannot write the page .*folder.html: Is a directory; make room, or name"):
+        write_page(made_up.report_of(), tmp_path / "folder.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.html"]
     with pytest.raises(MedTasksError, match="nowhere"):
-        write_page(report, tmp_path / "nowhere" / "page.html")
+        write_page(made_up.report_of(), tmp_path / "nowhere" / "page.html")
 
 
 @each_row(
@@ -247,18 +227,13 @@ def test_options_that_an_answer_names(answer, options, expected):
     assert named_options(answer, options) == expected
 
 
-def test_json_in_html_reads_back():
-    value = {"a": ["</script><!--", "\u2028", "\ud800", "é", 0.1, None, True]}
-    assert json.loads(json_in_html(value)) == value
-    with pytest.raises(ValueError):
-        json_in_html(float("nan"))
-
-
 def test_a_section_opens_with_what_is_in_no_score(tmp_path):
-    task = made_up.paired_task_without_items("made_up_pairs")
+    task = made_up.bare_task("made_up_pairs")
     rule = replace(task.rules[0], reasons={"ok": 2, "judge_failed": 3, "adapter_failed": 1})
     lost = replace(task, rules=(rule,))
     assert (str(lost.lost), task.lost) == ("1 failed and 3 unjudged of 6 samples", None)
+    counted = [made_up.share("scored_samples", 4), made_up.share("failed_samples", 2)]
+    assert replace(rule, scores=(*rule.scores, *counted)).counts.failed == 2  # counts of the run go before reasons
     page = Structure(written(made_up.report_of(lost), tmp_path)).text
     assert "1 failed and 3 unjudged of 6 samples: they are in no score here" in page
     assert "medtasks score made_up_pairs SAMPLES_FILE" in page
@@ -267,16 +242,35 @@ def test_a_section_opens_with_what_is_in_no_score(tmp_path):
 
 
 def test_what_has_no_better_direction_has_no_arrow(tmp_path):
-    rule = made_up.paired_rule("reference", 0.5)
-    shares = [replace(made_up.score("yes_rate", 0.5), higher_is_better=None), made_up.score("accuracy", 0.5)]
-    task = replace(made_up.paired_task_without_items("made_up_pairs"), rules=(replace(rule, scores=tuple(shares)),))
-    text = Structure(written(made_up.report_of(task), tmp_path)).text
-    assert "yes_rate 50.0%" in text
+    shares = (made_up.share("yes_rate", 0.5, higher_is_better=None), made_up.share("accuracy", 0.5))
+    task = made_up.bare_task("made_up_pairs")
+    text = Structure(
+        written(made_up.report_of(replace(task, rules=(replace(task.rules[0], scores=shares),))), tmp_path)
+    ).text
     assert "↑ higher is better" in text.partition("yes_rate 50.0%")[2]
     assert text.count("higher is better") == 1
 
 
-def test_counts_of_the_run_go_before_reasons():
-    rule = made_up.paired_rule("reference", 0.5)
-    counted = [made_up.score("scored_samples", 4), made_up.score("failed_samples", 2)]
-    assert replace(rule, scores=(*rule.scores, *counted)).counts.failed == 2
+def test_everything_is_json_and_paths_are_not_in_it(tmp_path):
+    report = made_up.full_report(tmp_path)
+    score = Score("accuracy", np.float64(0.5), math.nan, math.inf, -math.inf, share=True, higher_is_better=True)
+    rule = replace(report.tasks[0].rules[0], scores=(score,), reasons={Reason.EMPTY: np.int64(3)})
+    item = replace(report.tasks[0].items[0], reply="half a surrogate \ud83d", losses=(np.float32(0.25), math.nan))
+    task = replace(report.tasks[0], rules=(rule,), items=(item,))
+    content = report_as_dict(replace(report, tasks=(task,)))
+    text = json.dumps(content, allow_nan=False)
+    assert json.loads(text) == content
+    assert str(tmp_path) not in text
+    (task,) = content["tasks"]
+    undefined = dict.fromkeys(("error", "low", "high"))
+    flags = {"share": True, "higher_is_better": True, "by_construction": False}
+    assert task["rules"][0]["scores"] == [{"metric": "accuracy", "value": 0.5, **undefined, **flags}]
+    assert task["rules"][0]["reasons"] == {"empty": 3}
+    (item,) = task["items"]
+    assert item["losses"] == [0.25, None]
+    assert item["answers"]["robust"] == {"value": "A", "reason": "ok", "right": True, "score": None}
+    assert (task["withheld"], item["groups"], content["notes"]) == (
+        False,
+        {"categories": ["Head and Neck"]},
+        ["The run was stopped once and went on."],
+    )

@@ -1,3 +1,4 @@
+import csv
 from collections import Counter
 from pathlib import Path
 
@@ -6,20 +7,16 @@ import yaml
 
 import medtasks.audit.report
 from medtasks.audit.report.published import _fits as fits
-from medtasks.audit.report.published import _rows as rows
 from medtasks.audit.report.published import published_scores
 from medtasks.tasks.task_files import task_files
 
 from ...conftest import reference_folder
+from ...tables import tables_of
 
 FOLDER = Path(medtasks.audit.report.__file__).parent / "published_results"
 MAPPING = yaml.safe_load((FOLDER / "mapping.yaml").read_text())
 FILES = sorted(file.name for file in FOLDER.glob("*.csv"))
-
-
-def one(task, model, metric):
-    (score,) = [score for score in published_scores(task) if (score.model, score.metric) == (model, metric)]
-    return score
+ROWS = {file: list(csv.DictReader((FOLDER / file).read_text(encoding="utf-8").splitlines())) for file in FILES}
 
 
 @pytest.fixture(scope="module")
@@ -37,25 +34,25 @@ def test_every_row_is_of_a_task_or_left_out_with_a_reason():
     for file in FILES:
         uses: Counter[tuple[str, ...]] = Counter()
         for entry in MAPPING["tables"]:
-            for row in rows(file):
+            for row in ROWS[file]:
                 of_task = row.get(entry["by"]) in entry["tasks"] and row.get(entry["metric"]) in entry["metrics"]
                 uses[tuple(row.values())] += fits(entry, file, row) and of_task
-        for row in rows(file):
+        for row in ROWS[file]:
             left_out = [entry for entry in MAPPING["left_out"] if fits(entry, file, row)]
             assert uses[tuple(row.values())] == 1 or left_out, (file, row)
             assert uses[tuple(row.values())] <= 1, (file, row)
             assert all(entry["why"].endswith(".") for entry in left_out)
 
 
-def test_every_used_row_is_shown_once_for_each_of_its_tasks():
+def test_every_used_row_is_shown_once_for_each_of_its_tasks(everything):
     shown = Counter(
         (name, score.source, score.model, score.metric, score.printed)
-        for name in task_files()
-        for score in published_scores(name)
+        for name, scores in everything.items()
+        for score in scores
     )
     expected: Counter[tuple[str, ...]] = Counter()
     for entry in MAPPING["tables"]:
-        for row in rows(entry["file"]):
+        for row in ROWS[entry["file"]]:
             if any(fits(out, entry["file"], row) for out in MAPPING["left_out"]) or not fits(entry, entry["file"], row):
                 continue
             if row[entry["metric"]] in entry["metrics"]:
@@ -65,12 +62,15 @@ def test_every_used_row_is_shown_once_for_each_of_its_tasks():
     assert shown == expected
     assert max(shown.values()) == 1
     assert sum(shown.values()) > 1000
+    reported = [score for scores in everything.values() for score in scores if "(reported)" in score.model]
+    assert len(reported) > 60  # taken over from another paper
+    assert all("Not comparable" in score.remark for score in reported)
 
 
-def test_metrics_are_the_tasks_own_and_values_are_on_its_scale_best_first():
+def test_metrics_are_the_tasks_own_and_values_are_on_its_scale_best_first(everything):
     for task in sorted({name for entry in MAPPING["tables"] for names in entry["tasks"].values() for name in names}):
         entries = {entry["metric"]: entry for entry in task_files()[task].metric_list.resolve()}
-        scores = published_scores(task)
+        scores = everything[task]
         order = [list(entries).index(score.metric) for score in scores]
         assert order == sorted(order) != [], task
         for metric in {score.metric for score in scores}:
@@ -92,52 +92,19 @@ def test_every_remark_is_one_sentence_and_is_shown(everything):
             if entry["remark"] in score.remark and entry.get("task", task) == task
         ]
         out = [left for left in MAPPING["left_out"] if left["file"] == entry["file"]]
-        fitting = [row for row in rows(entry["file"]) if fits(entry, entry["file"], row)]
+        fitting = [row for row in ROWS[entry["file"]] if fits(entry, entry["file"], row)]
         used = {row["model"] for row in fitting if not any(fits(left, entry["file"], row) for left in out)}
         assert {score.model for score in shown} >= used, entry
         assert shown, entry
+        if "task" in entry:  # it is not shown at another
+            named = {same["task"] for same in MAPPING["remarks"] if same["remark"] == entry["remark"]}
+            with_remark = {t for t, scores in everything.items() if any(entry["remark"] in s.remark for s in scores)}
+            assert named == with_remark
 
 
-REMARKS = [
-    ("mediconfusion", "RadFM", "individual_accuracy", "Misprint for 35.80"),
-    ("mediconfusion_gd", "LLaVA", "individual_accuracy", "Misprint by one answer"),
-    ("mediconfusion_ff", "Med-Flamingo", "confusion", "Misprint, swapped with PS; 98.30"),
-    ("mediconfusion_ps", "Med-Flamingo", "confusion", "Misprint, swapped with FF; 94.89"),
-    ("mediconfusion", "Claude 3 Opus", "confusion", "44 pairs"),
-    ("mediconfusion", "Gemini 1.5 Pro", "set_accuracy", "41 pairs"),
-    ("multimedeval_mimic_cxr_report", "MAIRA-1 (reported)", "radcliq_v1_multimedeval", "RadCliQ-v0"),
-    ("multimedeval_pneumoniamnist", "RadFM", "macro_f1", "0.2727"),
-    ("multimedeval_pad_ufes_20", "LLaVA-Med", "macro_auroc", "0.857"),
-    ("multimedeval_vindr_mammo", "RadFM", "macro_auroc", "0.600"),
-    ("multimedeval_bloodmnist", "BiomedGPT (reported)", "macro_accuracy", "mean over classes"),
-    ("multimedeval_vqa_rad", "BiomedGPT (reported)", "open_accuracy", "same figure"),
-    ("medheval_visual_mm", "GPT-4o", "accuracy", "0.744"),
-    ("medheval_visual_cxr", "CheXagent", "acc_symptom", "scorer is not known"),
-    ("medheval_visual_report", "GPT-4o", "chair_judge_measurement", "not defined"),
-    ("medheval_knowledge_open", "GPT-4o", "roberta_large_f1", "BERTScore"),
-    ("gmai_mmbench_val", "GPT-4o", "accuracy", "1/4405"),
-    ("gmai_mmbench_val_judged", "Random", "accuracy", "Guessing"),
-    ("medevalkit_mmmu_med", "BiomedGPT", "accuracy", "1752"),
-    ("medevalkit_vqa_rad_judged", "MedGemma-4B-IT", "acc_open", "twice"),
-]
-
-
-def test_known_misprints_and_what_is_not_comparable_are_marked():
-    unmarked = [row for row in REMARKS if row[-1] not in one(*row[:3]).remark]
-    assert unmarked == []
-
-
-def test_a_remark_on_one_task_is_not_shown_at_another(everything):
-    for entry in [entry for entry in MAPPING["remarks"] if "task" in entry]:
-        named = {other["task"] for other in MAPPING["remarks"] if other["remark"] == entry["remark"]}
-        for task, scores in everything.items():
-            assert (task in named) == any(entry["remark"] in score.remark for score in scores), (entry, task)
-
-
-def test_every_figure_taken_over_from_another_paper_is_called_not_comparable():
-    reported = [score for task in task_files() for score in published_scores(task) if "(reported)" in score.model]
-    assert len(reported) > 60
-    assert all("Not comparable" in score.remark for score in reported)
+def test_known_misprints_and_what_is_not_comparable_are_marked(everything):
+    remarks = {(task, score.model, score.metric): score.remark for task in everything for score in everything[task]}
+    assert [row for row in tables_of(__file__)["remarks"] if row[-1] not in remarks[tuple(row[:3])]] == []
 
 
 WITHOUT = (

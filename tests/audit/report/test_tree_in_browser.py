@@ -26,8 +26,6 @@ KEYWORD = "diabetic retinopathy"
 
 
 class Chooser(Reader):
-    """Somebody who ticks groups."""
-
     def item(self, *path):
         item = self.one("#tree")
         for label in path:
@@ -47,9 +45,6 @@ class Chooser(Reader):
             if label.text.split("\n")[0] in values:
                 label.click()
         self.press("\ue00c")
-
-    def labels(self):
-        return self.run("[...document.querySelectorAll('#tree .label')].map((one) => one.textContent)")
 
     def commands(self):
         """The commands, and how many questions the page says each chooses; the wider one apart."""
@@ -76,7 +71,6 @@ def chooser(browser):
 
 
 def criteria_of(command):
-    """What the command line reads of a command, as a shell would split it."""
     words = shlex.split(command)
     names = {option: name for name, option in OPTIONS.items()}
     chosen, where = {}, []
@@ -96,14 +90,13 @@ def written(path, documents, name="bench"):
 
 
 def check_commands(chooser, documents):
-    commands, wider = chooser.commands()
-    chosen = [{one["doc_id"] for one in choose(documents, criteria_of(command))} for command, _ in commands]
-    assert [len(one) for one in chosen] == [number for _, number in commands]
-    together = set().union(*chosen)
-    for command, number in wider:
-        choice = {one["doc_id"] for one in choose(documents, criteria_of(command))}
-        assert len(choice) == number
-        assert choice >= together
+    commands, wider = (
+        [({one["doc_id"] for one in choose(documents, criteria_of(command))}, number) for command, number in listed]
+        for listed in chooser.commands()
+    )
+    assert [len(ids) for ids, _ in [*commands, *wider]] == [number for _, number in [*commands, *wider]]
+    together = set().union(*(ids for ids, _ in commands))
+    assert all(ids >= together for ids, _ in wider)
     return together
 
 
@@ -219,9 +212,9 @@ def test_random_ticks_give_commands_that_choose_just_that(chooser, tmp_path):
         if len(ticked) == len(documents):
             assert "nothing to choose" in chooser.one("#why").text
             continue
-        said = chooser.one("#notes").text
-        lost = re.search(r"(\d+) questions? of the ticked ones cannot", said)
-        more = re.search(r"(\d+) questions? more than ticked: the command", said)
+        notes = chooser.one("#notes").text
+        lost = re.search(r"(\d+) questions? of the ticked ones cannot", notes)
+        more = re.search(r"(\d+) questions? more than ticked: the command", notes)
         assert len(ticked - chosen) == (int(lost[1]) if lost else 0)
         assert len(chosen - ticked) == (int(more[1]) if more else 0)
         kinds.add((bool(lost), bool(more), len(chooser.commands()[0]) > 1))
@@ -306,8 +299,7 @@ def test_the_tree_is_walked_by_keys(chooser, tmp_path):
     first = chooser.run("document.querySelector('#tree li').focus() || document.activeElement.getAttribute('role')")
     assert first == "treeitem"
     chooser.press("\ue014", "\ue014", " ")
-    focused = chooser.run("document.activeElement.getAttribute('aria-level')")
-    assert focused == "2"
+    assert chooser.run("document.activeElement.getAttribute('aria-level')") == "2"
     assert chooser.run("document.activeElement.getAttribute('aria-checked')") == "true"
     assert chooser.item("None").get_attribute("aria-checked") == "mixed"
     chooser.press("\ue012", "\ue012")
