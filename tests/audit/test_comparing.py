@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import scipy.stats
 
-from medtasks.audit.comparing import TaskVerdict, Verdict, compare_all, compare_runs, compare_task
+from medtasks.audit.comparing import Verdict, compare_all, compare_runs, compare_task, verdict_on
 from medtasks.audit.report.differences import compare_with
 from medtasks.audit.run_values import chosen_metrics, run_values
 from medtasks.audit.scoring import score_replies
@@ -375,7 +375,7 @@ def test_folders_with_repeats_are_compared_as_their_replies_are(repeated, runs):
 def test_a_verdict_takes_as_many_repeats_of_each_run(repeated, runs):
     def verdict(second):
         runs = {"A": Source(folder), "B": second}
-        return TaskVerdict(compare_task(task_file("mediconfusion"), runs, margin=0.1), 0.1)
+        return verdict_on(compare_task(task_file("mediconfusion"), runs, margin=0.1), 0.1)
 
     folder = repeated("again", 0.6, 3)
     with pytest.raises(RepliesError, match="different numbers of repeats"):

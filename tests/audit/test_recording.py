@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from huggingface_hub import constants
 
 import medtasks
 from medtasks.audit import recording as run_facts
@@ -18,10 +19,8 @@ from medtasks.audit.recording import (
     commit,
     files_sha256,
     first_manifest,
-    gpus,
     hardware,
     model_facts,
-    snapshot_commit,
     versions,
 )
 from medtasks.running.harness_run import Outcome
@@ -130,11 +129,13 @@ def test_an_interruption_goes_on_to_the_caller(begin, error, why):
     assert [record.outcome for record in read.tasks.values()] == ["done", "not run"]
 
 
-def test_a_snapshot_that_the_harness_fetched_and_a_full_disk(begin, monkeypatch):
+def test_a_snapshot_that_the_harness_fetched_and_a_full_disk(begin, monkeypatch, tmp_path):
     complaints = []
     recording = begin(complain=complaints.append)
     assert recording.manifest.model.fingerprint is None
-    monkeypatch.setattr(run_facts, "snapshot_commit", lambda name, revision: "c" * 40)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    (tmp_path / "hub" / "models--gpt-4o" / "snapshots" / ("c" * 40)).mkdir(parents=True)
+    folder_with(tmp_path / "hub" / "models--gpt-4o" / "refs", main="c" * 40)
     with recording.until_its_end():
         finished(recording, "one", "two")
     assert RunManifest.read(recording.path).model.fingerprint == f"commit:{'c' * 40}"
@@ -174,7 +175,7 @@ def test_gpus(tmp_path, monkeypatch):
     def listed(text):
         program.write_text(f"#!/bin/sh\n{text}\n")
         program.chmod(0o755)
-        return gpus()
+        return hardware().gpus
 
     assert listed("echo 'NVIDIA A, B, 81559, 550.54'; echo 'NVIDIA C, [N/A], 550.54'") == (
         Gpu(name="NVIDIA A, B", memory=81559, driver="550.54"),
@@ -185,7 +186,7 @@ def test_gpus(tmp_path, monkeypatch):
     assert listed("sleep 60") == ()
     program.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert gpus() == ()
+    assert hardware().gpus == ()
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
@@ -283,8 +284,6 @@ def test_local_weights_and_unknown_ones(tmp_path, monkeypatch):
 
 
 def test_snapshots_of_the_hub(tmp_path, monkeypatch):
-    from huggingface_hub import constants
-
     hub = folder_with(tmp_path / "hub" / "models--org--name" / "refs", main=COMMIT).parent
     for digest in (COMMIT, OTHER):
         (hub / "snapshots" / digest).mkdir(parents=True)
@@ -297,7 +296,7 @@ def test_snapshots_of_the_hub(tmp_path, monkeypatch):
     assert model.fingerprint == f"pretrained=commit:{COMMIT}, peft=sha256:{files_sha256(folder)}"
     assert model.weights == "org/name, adapter"
     for name, revision in (("org/name", "a" * 40), ("org/name", "branch"), ("org/other", "main"), ("org/\0", "main")):
-        assert snapshot_commit(name, revision) is None
+        assert facts("hf", f"pretrained={name},revision={revision}").fingerprint is None
     (hub / "refs" / "main").write_text("b" * 40)
     model = facts("hf", f"pretrained=org/name,peft={folder}")
     assert model.fingerprint is None  # one unknown part makes the whole unknown

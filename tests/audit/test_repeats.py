@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from medtasks.audit.repeats import collected, join, joined_repeats
+from medtasks.audit.repeats import collected, join, write_repeats
 from medtasks.audit.report.task_reading import given_replies, read_task
 from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError
@@ -209,7 +209,7 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
     assert written["schema_version"] == 1
     (task,) = written["tasks"].values()
     assert (task["seeds"], task["notes"]) == ([1234, 1235], [])  # other seeds, other replies
-    assert joined_repeats(tmp_path)[TASK].repeats == 2
+    assert write_repeats(tmp_path)[TASK].repeats == 2
     with pytest.raises(MedTasksError, match=r"holds 2 repeats of a run; give one of them, such as .*repeat_1"):
         read_run(tmp_path)
 
@@ -220,7 +220,7 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
             manifest["command"][manifest["command"].index("--repeats") + 1] = wanted
             manifest["options"] |= options
             path.write_text(json.dumps(manifest))
-        task = joined_repeats(tmp_path)[TASK]
+        task = write_repeats(tmp_path)[TASK]
         return task.repeats, *(note.partition("other arguments: ")[2] for note in task.notes)
 
     assert after({}, {}, "1") == (1, "repeat_2.")  # of an older and longer call

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medtasks.audit.doctor import machine, tasks_and_data
+from medtasks.audit.doctor import examining, tasks_and_data
 from medtasks.audit.doctor.check_results import AREAS, MODEL, TORCH, CheckResult, State, findings_of, scope_of
 from medtasks.audit.doctor.examining import examine
 from medtasks.data.catalogue import CATALOGUE
@@ -19,7 +19,7 @@ KEY = "sk-canary-0123456789"
 def quick(monkeypatch):
     """Torch, which takes long, is not imported; its finding quotes a secret."""
     loud = TORCH.problem("torch", f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "install another")
-    monkeypatch.setattr(machine, "torch_stack", lambda: [loud])
+    monkeypatch.setattr(examining, "torch_stack", lambda: [loud])
 
 
 def areas(findings):
@@ -66,9 +66,9 @@ def test_failing_checks_cost_nothing_else(monkeypatch):
         raise RuntimeError("canary of a record")
 
     usual = examine()
-    monkeypatch.setattr(machine.shutil, "disk_usage", fail)
+    monkeypatch.setattr(examining.shutil, "disk_usage", fail)
     monkeypatch.setattr(tasks_and_data, "prepared_data", fail)
-    monkeypatch.setattr(machine, "harness_version", fail)
+    monkeypatch.setattr(examining, "harness_version", fail)
     findings = examine()
     failing = {finding.name for finding in findings if "could not be checked" in finding.found}
     assert {"disk", "prepared", "version"} <= failing
@@ -103,9 +103,3 @@ def test_scope_of_names():
     ):
         scope = scope_of(names)
         assert (scope.chosen, list(scope.datasets), scope.foreign) == (True, datasets, foreign)
-    metrics = {metric.name for metric in scope_of(["multimedeval_mimic_cxr_report"]).metrics}
-    assert {"bleu", "meteor", "bertscore_multimedeval", "chexbert", "radgraph", "radcliq_v1_multimedeval"} <= metrics
-    assert scope_of(["mediconfusion"]).metrics == ()
-    labelled = ("multimedeval_mimic_cxr_classification", "medheval_visual_report")
-    others = ("multimedeval_mimic_cxr_report", "mediconfusion")
-    assert [scope_of([name]).needs_labeler for name in (*labelled, *others)] == [True, True, False, False]

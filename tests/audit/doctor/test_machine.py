@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from medtasks.audit.doctor import machine
+from medtasks.audit.doctor import examining as machine
 from medtasks.audit.doctor.check_results import State
-from medtasks.audit.doctor.machine import disks, harness_version, memory, torch_stack
+from medtasks.audit.doctor.examining import disks, harness_version, memory, torch_stack
 
 from ...tables import each_row
 from .findings import expect, only, states

@@ -9,9 +9,8 @@ import pytest
 from medtasks.audit.doctor import tasks_and_data
 from medtasks.audit.doctor.check_results import Scope, State, scope_of
 from medtasks.audit.doctor.tasks_and_data import (
-    collisions,
-    foreign_names,
     hub_token,
+    names,
     prepared_data,
     readable_replies,
     remote_models,
@@ -55,8 +54,8 @@ def harness(tmp_path, monkeypatch):
 
 def test_installed_harness_has_none_of_our_names():
     tasks = task_files()
-    names = {*tasks, *(tag for task in tasks.values() for tag in task.tags)}
-    expect(only(collisions(EVERYTHING)), State.OK, f"names of ours ({len(names)})")
+    ours = {*tasks, *(tag for task in tasks.values() for tag in task.tags)}
+    expect(only(names(EVERYTHING)), State.OK, f"names of ours ({len(ours)})")
 
 
 @each_row(
@@ -80,7 +79,7 @@ def test_installed_harness_has_none_of_our_names():
 )
 def test_collision(harness, text, name):
     path = harness("task: mme\n", text)
-    finding = only(collisions(EVERYTHING))
+    finding = only(names(EVERYTHING))
     if name is None:
         assert finding.state is State.OK
     else:
@@ -88,27 +87,27 @@ def test_collision(harness, text, name):
 
 
 def test_collisions_of_chosen_tasks_and_of_the_users(harness, monkeypatch):
-    def names(scope=EVERYTHING):
-        return {finding.name for finding in collisions(scope) if finding.state is State.PROBLEM}
+    def taken(scope=EVERYTHING):
+        return {finding.name for finding in names(scope) if finding.state is State.PROBLEM}
 
     harness("task: mediconfusion\ntag: multimedeval_qa\n", "task: multimedeval_mine\n")
-    assert names(scope_of(["mediconfusion_all"])) == {"mediconfusion"}
-    assert names(scope_of(["multimedeval_qa"])) == {"multimedeval_qa"}
-    assert names(scope_of(["iu_xray_report"])) == set()
+    assert taken(scope_of(["mediconfusion_all"])) == {"mediconfusion"}
+    assert taken(scope_of(["multimedeval_qa"])) == {"multimedeval_qa"}
+    assert taken(scope_of(["iu_xray_report"])) == set()
     own_tasks_folder().mkdir(parents=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: multimedeval_mine\n")
-    assert names() == {"mediconfusion", "multimedeval_qa", "multimedeval_mine"}
+    assert taken() == {"mediconfusion", "multimedeval_qa", "multimedeval_mine"}
     harness("task: mme\n")
     for name in ("mediconfusion", "medevalkit_pmc_vqa_ll"):
         (own_tasks_folder() / "mine.yaml").write_text(f"task: {name}\n")
-        expect(only(collisions(EVERYTHING), name), State.PROBLEM, "mine.yaml")
+        expect(only(names(EVERYTHING), name), State.PROBLEM, "mine.yaml")
     monkeypatch.setattr(tasks_and_data, "harness_folder", lambda: None)
-    expect(only(collisions(EVERYTHING)), State.PROBLEM, fix="pip install")
+    expect(only(names(EVERYTHING)), State.PROBLEM, fix="pip install")
 
 
 def test_foreign_names(harness):
     harness("task: mme\ntag: their_tag\n")
-    findings = list(foreign_names(scope_of(["mme", "mediconfusoin", "mediconfusion", "their_tag"])))
+    findings = list(names(scope_of(["mme", "mediconfusoin", "mediconfusion", "their_tag"])))[1:]
     notes = {"mme": State.NOTE, "mediconfusoin": State.PROBLEM, "their_tag": State.NOTE}
     assert states(findings) == notes
     assert "did you mean 'mediconfusion'?" in findings[1].found
