@@ -154,9 +154,9 @@ def _compare_pair(
 
     scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
     number = min(map(len, runs.values()))
-    replies = [by_repeat(repeats[:number]) for repeats in runs.values()]
-    agreed = agreement(*replies, number * len(documents), scores, hashed=is_private_task(task, documents))
-    overlap = Overlap.of(*answered, len(documents))
+    a, b = (by_repeat(repeats[:number]) for repeats in runs.values())
+    agreed = agreement(a, b, number * len(documents), scores, hashed=is_private_task(task, documents))
+    overlap = Overlap.of(answered[0], answered[1], len(documents))
     return ComparedTask(tests, {(first, second): overlap}, {(first, second): agreed}, versions, skipped)
 
 

@@ -58,7 +58,7 @@ def test_likelihoods():
     assert likelihood_agreement({"1": (Reply(losses=(1.0, 2.0)), Reply(losses=(1.0,)))}) is None
 
 
-def test_answers_agree_only_where_one_run_has_one():
+def test_answers_agree_only_where_one_run_has_one_and_failed_samples_are_only_counted():
     values = [("A", "A"), ("B", "A"), (None, "B"), (None, None), (["A"], ["A"])]
     first, second = ({str(number): {"value": pair[run]} for number, pair in enumerate(values)} for run in (0, 1))
     without = {"1": {"reason": "ok"}}
@@ -67,9 +67,6 @@ def test_answers_agree_only_where_one_run_has_one():
     agreed = answers["robust"]
     assert (agreed.samples, agreed.equal, agreed.neither) == (4, 2, 1)
     assert (agreed.only_first, agreed.only_second, agreed.differing) == (0, 1, ("1", "2"))
-
-
-def test_failed_samples_are_counted_and_in_no_other_number():
     first = {name: Reply(text="A" if name in "ab" else None) for name in "abcd"}
     second = {name: Reply(text="A" if name in "abf" else None) for name in "abdef"}
     scores = {"robust": ({"a": {"value": "A"}}, {"a": {"value": "B"}, "b": {"value": "B"}})}

@@ -5,14 +5,11 @@ import json
 import math
 import random
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from medtasks.audit.error_classes import (
     ErrorClass,
@@ -32,12 +29,11 @@ from medtasks.families.family import Reply, Row
 from medtasks.metrics.metric import Metric
 from medtasks.metrics.pairs import TOTAL
 from medtasks.stats.intervals import difference_of_shares, interval
-from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file
-from medtasks.tasks.task_index import DottedName
 
 from ..extract.reading import reading, rows
 from ..tables import each_row
+from ..task_families import FAMILIES
 
 DOCUMENTS = [
     {"doc_id": str(number), "image_id": None, "options": ["aspirin", "heparin"], "answer": answer}
@@ -48,17 +44,7 @@ MOST_RIGHT = {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
 
 
 def task(output_type="generate_until", **rows):
-    return TaskFile(
-        name="drugs",
-        kind="task",
-        path=Path("drugs.yaml"),
-        description="",
-        dataset="drugs",
-        output_type=output_type,
-        rows=rows,
-        process_results=DottedName("medtasks.hooks.choice.process_results"),
-        metric_list=DottedName("medtasks.hooks.choice.METRIC_LIST"),
-    )
+    return replace(FAMILIES["choice"].task(None, output_type), name="drugs", rows=rows, breakdown=())
 
 
 def texts(*replies):
@@ -86,22 +72,9 @@ def test_every_rule_scores_every_reply():
     replies = texts("drug number 1, aspirin", "drug number 2, heparin", "heparin", "drug number 1, aspirin")
     assert values(score_replies(numbered, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
 
-
-def test_likelihoods():
     replies = {str(number): Reply(losses=losses) for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])}
-    by_loss, by_text = task("multiple_choice", robust=Row("untied")), task(robust=Row("robust_choice"))
+    by_loss = task("multiple_choice", robust=Row("untied"))
     assert values(score_replies(by_loss, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
-    with pytest.raises(RepliesError, match="'drugs' reads log-likelihoods, and some replies are texts"):
-        score_replies(by_loss, DOCUMENTS, texts("A"))
-    with pytest.raises(RepliesError, match="'drugs' reads texts, and some replies are log-likelihoods"):
-        score_replies(by_text, DOCUMENTS, replies)
-
-
-RULES = {
-    "mediconfusion": ("mediconfusion_reference v1", "robust_choice v4"),
-    "mediconfusion_gd": ("greedy_reference v1", "untied v1"),
-    "mediconfusion_ps": ("prefix_reference v1", "untied v1"),
-}
 
 
 @pytest.fixture
@@ -117,19 +90,22 @@ def rates(total):
     return (total.set_accuracy, total.individual_accuracy, total.confusion, total.invalid_rate)
 
 
-@each_row("task, rules", RULES.items())
+@each_row(
+    "task, rules",
+    [
+        ("mediconfusion_gd", ("greedy_reference v1", "untied v1")),
+        ("mediconfusion_ps", ("prefix_reference v1", "untied v1")),
+    ],
+)
 def test_pairs(pairs, task, rules):
-    scores = score_replies(task_file(task), pairs, each(pairs, lambda document: document["answer"]))
     # Letters recorded for GD and PS are read as the reference reads them.
-    assert [(name, score.rule) for name, score in scores.items()] == [
-        ("reference", RULES["mediconfusion"][0]),
-        ("robust", RULES["mediconfusion"][1]),
-    ]
-    for score in scores.values():
-        assert (rates(score.categories[TOTAL]), score.reasons) == ((1, 1, 0, 0), {"ok": 32})
-        assert score.estimates["set_accuracy"].error == 0
-    if task == "mediconfusion":
-        return
+    for name in ("mediconfusion", task):
+        scores = score_replies(task_file(name), pairs, each(pairs, lambda document: document["answer"]))
+        by_row = {row: score.rule for row, score in scores.items()}
+        assert by_row == {"reference": "mediconfusion_reference v1", "robust": "robust_choice v4"}
+        for score in scores.values():
+            assert (rates(score.categories[TOTAL]), score.reasons) == ((1, 1, 0, 0), {"ok": 32})
+            assert score.estimates["set_accuracy"].error == 0
     replies = {}
     for document in pairs:
         losses = (0.5, 1.5) if document["answer"] == "A" else (1.5, 0.5)
@@ -155,12 +131,9 @@ def test_rules_differ_where_they_should_and_replies_of_the_wrong_kind_are_refuse
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL"):
         score_replies(task_file("mediconfusion_ff"), pairs, half)
     losses = {"90001/2": Reply(losses=(1.0, 2.0))}
+    both = {"90001/1": Reply(text="A"), **losses}
     for name, replies, sentence in (
-        (
-            "mediconfusion_gd",
-            {"90001/1": Reply(text="A"), **losses},
-            "reads log-likelihoods, and some replies are text",
-        ),
+        ("mediconfusion_gd", both, "reads log-likelihoods, and some replies are text"),
         ("mediconfusion", losses, "reads texts, and some replies are log-likelihoods"),
         ("mediconfusion_ff", losses, "reads texts, and some replies are log-likelihoods"),
         ("mediconfusion_all", losses, "is a group"),
@@ -287,11 +260,6 @@ def test_kinds_of_wrong_answers(reply, kind):
     assert error_class(reply, read(reply, ("polyp", "ulcer", "normal mucosa")).value) is kind
 
 
-@given(st.text(), st.sampled_from([None, "A"]))
-def test_every_reply_has_a_kind(reply, value):
-    assert error_class(reply, value) in ErrorClass
-
-
 def test_wrong_answers_are_sorted_into_kinds(questions, replies, robust):
     kinds = count_kinds(robust.wrong)
     written = [reply.text for reply in replies.values()]
@@ -305,13 +273,14 @@ def test_wrong_answers_are_sorted_into_kinds(questions, replies, robust):
     assert (wrong.kind, wrong.reply) == (ErrorClass.FOR_A_HUMAN, "")
 
 
-def exported(path, wrong):
-    export_wrong_answers(path, [], {"robust": wrong})
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
+def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(robust, tmp_path):
+    """Replies, questions and the user's own columns, their names included; images are named without their folder."""
 
+    def exported(path, wrong):
+        export_wrong_answers(path, [], {"robust": wrong})
+        with path.open(encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream))
 
-def test_export_leaves_a_column_for_the_human(robust, tmp_path):
     lines = exported(tmp_path / "errors.csv", robust.wrong)
     assert len(lines) == len(robust.wrong) > 0
     assert {line["class_by_human"] for line in lines} == {""}
@@ -320,10 +289,6 @@ def test_export_leaves_a_column_for_the_human(robust, tmp_path):
     with pytest.raises(MedTasksError, match="MEDTASKS_LOG_TEXT=private"):
         export_wrong_answers(tmp_path / "private.csv", ["private"], {})
     assert not (tmp_path / "private.csv").exists()
-
-
-def test_no_cell_of_an_export_is_a_formula(tmp_path):
-    """Replies, questions and the user's own columns, their names included; images are named without their folder."""
     document = {"doc_id": "=1+1", "question": "@SUM(A1)", "options": ["+1", "-1"], "site": "\tA", "=cmd": 7}
     document |= {"image_files": ["/secret/x/scan.png"], "patient_id": "p1", "score": -3}
     score = {"target": "A", "value": "-1", "reason": "ok"}

@@ -83,15 +83,12 @@ def test_failing_checks_cost_nothing_else(monkeypatch):
         findings_of("tasks", "second", interrupt)
 
 
-def test_malformed_own_file_is_named_and_costs_only_what_depends_on_tasks():
+def test_scope_of_names_and_a_malformed_own_file():
     own_tasks_folder().mkdir(parents=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: [")
     findings = examine()
     assert "mine.yaml" in next(finding.found for finding in findings if finding.name == "task files")
     assert set(areas(findings)) == set(AREAS) - {MODEL}
-
-
-def test_scope_of_names():
     everything = scope_of([])
     assert (everything.chosen, everything.datasets) == (False, tuple(CATALOGUE))
     tasks = {task.name for task in task_files().values() if task.kind == "task"}

@@ -98,13 +98,6 @@ def stack(monkeypatch, tmp_path):
     return look
 
 
-def test_gpus(stack):
-    findings = stack(gpus=2)
-    assert [finding.state for finding in findings] == [State.OK] * 5
-    assert only(findings, "GPU 1").found == "NVIDIA Imagined, 70.0 of 80.0 GB free"
-    assert only(findings, "torch").found == "torch 2.9.0+cu130 can be imported"
-
-
 @pytest.mark.parametrize(
     ("fields", "name", "state", "words", "fix"),
     [
@@ -126,28 +119,28 @@ def test_what_is_wrong_with_the_stack(stack, fields, name, state, words, fix):
     assert name != "torch" or not any(finding.name.startswith("GPU") for finding in findings)
 
 
-@each_row("name, expected", [("torch", [State.PROBLEM]), ("torchvision", [])])
-def test_module_that_is_not_installed(stack, monkeypatch, name, expected):
+def test_gpus_and_modules_that_are_not_installed(stack, monkeypatch):
+    findings = stack(gpus=2)
+    assert [finding.state for finding in findings] == [State.OK] * 5
+    assert only(findings, "GPU 1").found == "NVIDIA Imagined, 70.0 of 80.0 GB free"
+    assert only(findings, "torch").found == "torch 2.9.0+cu130 can be imported"
     real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda wanted: None if wanted == name else real(wanted))
-    assert [finding.state for finding in stack() if finding.name == name] == expected
+    for name, expected in (("torch", [State.PROBLEM]), ("torchvision", [])):
+        monkeypatch.setattr(
+            importlib.util, "find_spec", lambda wanted, name=name: (wanted != name and real(wanted)) or None
+        )
+        assert [finding.state for finding in stack() if finding.name == name] == expected
 
 
-@each_row(
-    "installed, state",
-    [("0.7.3", State.OK), ("0.7.9.dev1", State.OK), ("0.7.2", State.PROBLEM), ("0.8.0", State.PROBLEM)],
-)
-def test_version_of_the_harness(monkeypatch, installed, state):
-    monkeypatch.setattr(machine, "installed_version", lambda name: installed)
-    fix = "" if state is State.OK else "pip install 'lmms_"
-    finding = expect(only(harness_version()), state, installed, fix=fix)
-    assert "<0.8,>=0.7.3" in finding.found + finding.fix
-
-
-def test_no_harness_and_no_metadata(monkeypatch):
+def test_version_of_the_harness(monkeypatch):
     def missing(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
+    ok, problem = (State.OK, ""), (State.PROBLEM, "pip install 'lmms_")
+    for installed, (state, fix) in (("0.7.3", ok), ("0.7.9.dev1", ok), ("0.7.2", problem), ("0.8.0", problem)):
+        monkeypatch.setattr(machine, "installed_version", lambda name, installed=installed: installed)
+        finding = expect(only(harness_version()), state, installed, fix=fix)
+        assert "<0.8,>=0.7.3" in finding.found + finding.fix
     monkeypatch.setattr(machine, "installed_version", lambda name: None)
     expect(only(harness_version()), State.WARNING, "is not installed as a package", fix="pip install 'lmms_")
     monkeypatch.setattr(importlib.metadata, "requires", missing)

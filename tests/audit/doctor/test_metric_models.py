@@ -52,9 +52,6 @@ def test_weights(monkeypatch):
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
     assert list(metric_weights(PAIRS)) == []
     expect(list(metric_weights(EVERYTHING))[-1], State.PROBLEM, "float8")
-
-
-def test_labels_need_chexbert_or_another_labeler(monkeypatch):
     assert set(states(metric_weights(LABELS))) == {"chexbert", "bert-base-uncased"}
     monkeypatch.setenv("MEDTASKS_LABELER", "somewhere:build")
     assert list(metric_weights(LABELS)) == []
@@ -118,7 +115,7 @@ def test_no_judge():
     assert only(judge(CREDENTIALED)).state is State.WARNING
 
 
-def test_models_of_the_judge(endpoint):
+def test_models_of_the_judge_a_slow_one_and_none_at_the_address(endpoint, monkeypatch):
     assert list(judge(PAIRS)) == []  # no chosen task asks it
     for listed in (MODEL, f"models/{MODEL}", f"{MODEL}:latest"):
         endpoint.offer("other", listed)
@@ -131,6 +128,15 @@ def test_models_of_the_judge(endpoint):
     assert reply_of_judge().found.endswith("among its 3")
     endpoint.offer()
     expect(reply_of_judge(), State.WARNING, "lists no models", called="model")
+    monkeypatch.setattr(checks, "TIMEOUT_S", 0.3)
+    endpoint.answer = (200, None)
+    expect(reply_of_judge(), State.PROBLEM, "did not answer within 0.3 s", called="reply")
+    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "0.2")  # a shorter time of the user's counts
+    assert "within 0.2 s" in reply_of_judge().found
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
+        expect(reply_of_judge(), State.PROBLEM, "Connection refused", fix="MEDTASKS_JUDGE_BASE_URL")
 
 
 @each_row(
@@ -151,18 +157,6 @@ def test_what_is_no_answer(endpoint, status, text, state, word, name, fix):
     endpoint.answer = (status, text)
     expect(reply_of_judge(), state, word, called=name, fix=fix)
     assert len(endpoint.requests) == 1  # neither repeated nor redirected
-
-
-def test_slow_judge_and_none_at_the_address(endpoint, monkeypatch):
-    monkeypatch.setattr(checks, "TIMEOUT_S", 0.3)
-    endpoint.answer = (200, None)
-    expect(reply_of_judge(), State.PROBLEM, "did not answer within 0.3 s", called="reply")
-    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "0.2")  # a shorter time of the user's counts
-    assert "within 0.2 s" in reply_of_judge().found
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
-        expect(reply_of_judge(), State.PROBLEM, "Connection refused", fix="MEDTASKS_JUDGE_BASE_URL")
 
 
 @each_row("name, value", [("BASE_URL", f"https://user:{KEY}@host/v1"), ("MODEL", ""), ("TEMPERATURE", "warm")])

@@ -52,12 +52,6 @@ def harness(tmp_path, monkeypatch):
     return write
 
 
-def test_installed_harness_has_none_of_our_names():
-    tasks = task_files()
-    ours = {*tasks, *(tag for task in tasks.values() for tag in task.tags)}
-    expect(only(names(EVERYTHING)), State.OK, f"names of ours ({len(ours)})")
-
-
 @each_row(
     "text, name",
     [
@@ -66,11 +60,7 @@ def test_installed_harness_has_none_of_our_names():
         ("task: a\ntag:\n- b\n- multimedeval_qa\n", "multimedeval_qa"),
         ("task: a\ngroup: [gmai_mmbench]\n", "gmai_mmbench"),
         ("task: iu_xray_report\nclass: !function a.B\n", "iu_xray_report"),
-        ("task: a\nprocess_results: !function utils.f\ntag: &t multimedeval_qa\n", "multimedeval_qa"),
-        ("task: medevalkit_pmc_vqa_ll\n", "medevalkit_pmc_vqa_ll"),  # of variants.yml, as is the next
-        ("task: a\ntag: medevalkit_reasoning\n", "medevalkit_reasoning"),
-        ("task: multimedeval_slake_5shot\n", "multimedeval_slake_5shot"),
-        ("task: my-mediconfusion\n", None),
+        ("task: medevalkit_pmc_vqa_ll\n", "medevalkit_pmc_vqa_ll"),  # of variants.yml
         ("# task: mediconfusion\ntask: a\ndescription: unlike mediconfusion\n", None),
         ("group: a\ntask: [mediconfusion]\n", None),  # selects ours and defines nothing
         ("task: a\nclass: b\ntag: multimedeval_qa\n", None),  # a Python task has no tags
@@ -87,6 +77,10 @@ def test_collision(harness, text, name):
 
 
 def test_collisions_of_chosen_tasks_and_of_the_users(harness, monkeypatch):
+    tasks = task_files()
+    ours = {*tasks, *(tag for task in tasks.values() for tag in task.tags)}
+    expect(only(names(EVERYTHING)), State.OK, f"names of ours ({len(ours)})")  # in the installed harness
+
     def taken(scope=EVERYTHING):
         return {finding.name for finding in names(scope) if finding.state is State.PROBLEM}
 
@@ -103,13 +97,10 @@ def test_collisions_of_chosen_tasks_and_of_the_users(harness, monkeypatch):
         expect(only(names(EVERYTHING), name), State.PROBLEM, "mine.yaml")
     monkeypatch.setattr(tasks_and_data, "harness_folder", lambda: None)
     expect(only(names(EVERYTHING)), State.PROBLEM, fix="pip install")
-
-
-def test_foreign_names(harness):
+    # Names that are not ours.
     harness("task: mme\ntag: their_tag\n")
     findings = list(names(scope_of(["mme", "mediconfusoin", "mediconfusion", "their_tag"])))[1:]
-    notes = {"mme": State.NOTE, "mediconfusoin": State.PROBLEM, "their_tag": State.NOTE}
-    assert states(findings) == notes
+    assert states(findings) == {"mme": State.NOTE, "mediconfusoin": State.PROBLEM, "their_tag": State.NOTE}
     assert "did you mean 'mediconfusion'?" in findings[1].found
 
 
@@ -155,19 +146,17 @@ def test_states_of_a_dataset(home):
     expect(look(), State.PROBLEM, "damaged", fix="medtasks data prepare mediconfusion")
 
 
-@each_row(
-    "name, words",
-    [
-        ("mediconfusion", "medtasks data prepare mediconfusion"),
-        ("multimedeval_mednli", "--source DIR, with the data from https://physionet.org"),
-        ("gmai_mmbench_val", "accept the terms on https://huggingface.co"),
-        ("mine", "--from-folder DIR"),
-    ],
-)
-def test_how_to_prepare(name, words):
+def test_how_to_prepare():
     own_tasks_folder().mkdir(parents=True, exist_ok=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: mine\n")
-    expect(look(name), State.PROBLEM, "is not", fix=words)
+    physionet = "--source DIR, with the data from https://physionet.org"
+    for name, words in (
+        ("mediconfusion", "medtasks data prepare mediconfusion"),
+        ("multimedeval_mednli", physionet),
+        ("gmai_mmbench_val", "accept the terms on https://huggingface.co"),
+        ("mine", "--from-folder DIR"),
+    ):
+        expect(look(name), State.PROBLEM, "is not", fix=words)
 
 
 def test_private_data_show_no_name(home):
