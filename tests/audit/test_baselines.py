@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 from collections import Counter
+from unittest.mock import Mock
 
 import pytest
 
@@ -49,12 +50,10 @@ def choice(number, answer, options=4, **further):
 
 
 def images(column, values, **columns):
-    """One document for each value of a column, next to columns of all."""
     return [{"doc_id": str(n), "image_id": str(n), **columns, column: value} for n, value in enumerate(values)]
 
 
 def no_score(baseline):
-    """The rules under which a baseline has no score."""
     return {name for name, scores in baseline.scores.items() if all(map(math.isnan, scores.values()))}
 
 
@@ -150,11 +149,8 @@ def test_an_option_that_a_rule_cannot_read_has_no_score(monkeypatch):
     assert no_score(made["all findings"]) == {"reference"}
     assert made["all findings"].describes.endswith(never_read.format("4 of 4"))
 
-    def load(*_):
-        raise AssertionError("a labeler was asked")
-
-    monkeypatch.setattr(family, "label_replies", load)
-    monkeypatch.setattr(labeler, "label_replies", load)
+    for module in (family, labeler):
+        monkeypatch.setattr(module, "label_replies", Mock(side_effect=AssertionError("a labeler was asked")))
     made = by_name("multimedeval_mimic_cxr_classification", images("labels", [[1], [0]], options=["Edema"]))
     assert no_score(made["no finding"]) == {"reference"}
     assert made["no finding"].scores["robust"]["macro_accuracy"] == 0.5

@@ -28,7 +28,6 @@ def losses(*values):
 
 
 def calibrated(documents, replies, name=GMAI):
-    """Return the calibration that all rows share."""
     by_row = task_calibration(task_file(name), documents, replies)
     assert list(by_row) == list(task_file(name).rows)
     assert len({id(calibration) for calibration in by_row.values()}) == 1

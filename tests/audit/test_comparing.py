@@ -17,9 +17,7 @@ from medtasks.data.dataset_lookup import provenance
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
-from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError, UnknownName, WeightsMissing
-from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.family import Reply, Row
 from medtasks.metrics.metric import mean
 from medtasks.metrics.pairs import TOTAL
@@ -64,7 +62,6 @@ def documents(sample):
 
 @pytest.fixture
 def questions():
-    """Sixty questions, three of each image."""
     return [
         {"doc_id": str(n), "image_id": f"i{n // 3}", "options": ["red", "blue"], "answer": "AB"[n % 2]}
         for n in range(60)
@@ -291,15 +288,11 @@ def test_tests_run_on_the_mean_of_each_question_over_its_valid_repeats(questions
     answered = [document for document in questions if document is not questions[5]]
 
     def means(run):
-        replies = [[repeat[document["doc_id"]] for repeat in run] for document in answered]
-        return [
-            mean([float(reply.text == document["answer"]) for reply in of_question if not reply.failed])
-            for document, of_question in zip(answered, replies, strict=True)
-        ]
+        replies = [(document["answer"], [repeat[document["doc_id"]] for repeat in run]) for document in answered]
+        return [mean([float(reply.text == key) for reply in given if not reply.failed]) for key, given in replies]
 
     (test,) = compared.comparisons
-    patients = [SINGLE_CHOICE.independent_clusters([Sample(document)])[0] for document in answered]
-    expected = compare_paired(means(repeats), means(better), patients)
+    expected = compare_paired(means(repeats), means(better), [document["image_id"] for document in answered])
     assert (test.result.difference, test.result.p) == pytest.approx((expected.difference, expected.p), abs=0.005)
     assert test.result.first == pytest.approx(expected.first)
     assert (test.result.samples, test.result.units) == (expected.samples, expected.units)

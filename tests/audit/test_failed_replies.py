@@ -30,7 +30,6 @@ def asked(monkeypatch):
 
 @pytest.fixture
 def recorded(tmp_path):
-    """Replies to the documents of a family as they come from a file."""
 
     def through_a_file(family, replies):
         path = tmp_path / "replies.jsonl"
@@ -75,7 +74,6 @@ def check_scores(task, family, replies):
 
 
 def check_values(task, family, replies):
-    """Failed samples have no value, and those of the others are as without them."""
     metrics = chosen_metrics(task)
     values = run_values(task, family.documents, replies, metrics)
     expected = run_values(task, family.documents, without_lost(family, replies), metrics)
@@ -108,7 +106,6 @@ def test_recorded_replies(number, name, recorded, asked):
 
 @each_row("rule", extractors(AnswerKind.LIKELIHOODS))
 def test_recorded_likelihoods(rule):
-    """The losses of lost samples have a NaN."""
     for family in (FAMILIES[name] for name in WITH_LIKELIHOODS):
         options = [[*row[:-1], math.nan] if n in LOST else row for n, row in enumerate(losses(family))]
         pairs = zip(family.documents, options, strict=True)

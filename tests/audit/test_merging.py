@@ -88,14 +88,13 @@ def check_equal(first, second):
 
 
 def changed(folder, name, change):
-    """Change a JSON file of a run."""
     (path,) = folder.rglob(f"*{name}")
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content))
 
 
-def test_shards_are_one_run_to_the_last_digit(folder, sample, merge, tmp_path):
+def test_shards_are_one_run_to_the_last_digit(folder, sample, merge, capsys, tmp_path):
     merged_run = merge([folder / "3", folder / "1", folder / "2"])
     check_equal(folder / "one", merged_run)
     (manifest,), (single,) = read_manifests(merged_run), read_manifests(folder / "one")
@@ -110,9 +109,7 @@ def test_shards_are_one_run_to_the_last_digit(folder, sample, merge, tmp_path):
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["missing"] == {}
     assert [task["name"] for task in report["tasks"] if task["answered"] != task["documents"]] == []
-
-
-def test_a_shard_says_that_it_is_one(folder, capsys, tmp_path):
+    # A shard says that it is one.
     content = results_of(folder / "2")
     assert all(row["alias"].endswith(" [SHARD 2/3]") for row in content["results"].values())
     assert content["groups"]["mediconfusion_all"]["alias"] == "mediconfusion_all [SHARD 2/3]"
@@ -220,7 +217,7 @@ def test_what_may_differ_and_missing_and_repeated_shards_and_rows(folder, shards
     refuse(shards[:1], r"rows 1 of few are in no shard")
 
 
-def test_samples_that_do_not_give_the_recorded_results_and_damaged_ones(shards, sample, merge):
+def test_samples_that_do_not_give_the_recorded_results_and_other_code(shards, sample, merge, monkeypatch):
     (results,) = shards[1].rglob("*_results.json")
     recorded = results.read_text()
     for task in ("mediconfusion", "many"):
@@ -241,8 +238,16 @@ def test_samples_that_do_not_give_the_recorded_results_and_damaged_ones(shards, 
         assert before in text
         samples.write_text(text.replace(before, after))
         merge(shards, message)
+    samples.write_text(text)
     with pytest.raises(MedTasksError, match="holds a run already"):
         medtasks("merge", shards[0], *shards)
+    # Other code, or other models for metrics, than here.
+    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
+    merge(shards, r"MEDTASKS_METRICS_DTYPE \(None there\) differ from those of shard 1/3")
+    monkeypatch.delenv("MEDTASKS_METRICS_DTYPE")
+    for shard in shards:
+        changed(shard, "_run.json", lambda run: run["versions"].update(lmms_eval="0.7.2"))
+    merge(shards, r"lmms_eval \(0.7.2 there\) differ")
 
 
 def test_replies_that_the_samples_withhold_are_those_that_were_saved(merge, tmp_path, monkeypatch):
@@ -263,15 +268,6 @@ def test_replies_that_the_samples_withhold_are_those_that_were_saved(merge, tmp_
     for saved in (home / "replies").rglob("*.jsonl"):
         saved.write_text(re.sub('"reply": ".*"', '"reply": "other words"', saved.read_text()))
     merge(shards, f"row 0 of {task} has other texts here than in the run")
-
-
-def test_other_code_or_other_models_for_metrics_here(shards, merge, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
-    merge(shards, r"MEDTASKS_METRICS_DTYPE \(None there\) differ from those of shard 1/3")
-    monkeypatch.delenv("MEDTASKS_METRICS_DTYPE")
-    for shard in shards:
-        changed(shard, "_run.json", lambda run: run["versions"].update(lmms_eval="0.7.2"))
-    merge(shards, r"lmms_eval \(0.7.2 there\) differ")
 
 
 def test_shards_of_tasks_that_are_not_ours(folder, shards, sample, sample_home, merge, tmp_path):

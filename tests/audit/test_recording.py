@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 from huggingface_hub import constants
@@ -135,11 +136,7 @@ def test_a_snapshot_that_the_harness_fetched_and_a_full_disk(begin, monkeypatch,
     with recording.until_its_end():
         finished(recording, "one", "two")
     assert RunManifest.read(recording.path).model.fingerprint == f"commit:{'c' * 40}"
-
-    def refuse(self, path):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(RunManifest, "write", refuse)
+    monkeypatch.setattr(RunManifest, "write", Mock(side_effect=OSError(28, "No space left on device")))
     with recording.until_its_end():
         finished(recording, "one", "two")
     assert "No space left on device" in complaints[0]
@@ -248,9 +245,8 @@ def test_local_weights_and_unknown_ones(tmp_path, monkeypatch):
     folder = folder_with(tmp_path / "my model", x="1")
     for key in ("pretrained", "model"):
         model = facts("hf_vlm", f"{key}={folder},dtype=float32")
-        assert (model.name, model.weights, model.unknown) == ("hf_vlm", "my model", "")
-        assert model.fingerprint == f"sha256:{files_sha256(folder)}"
-        assert model.arguments == f"{key}={folder},dtype=float32"
+        assert (model.name, model.arguments) == ("hf_vlm", f"{key}={folder},dtype=float32")
+        assert (model.weights, model.fingerprint) == ("my model", f"sha256:{files_sha256(folder)}")
     folder_with(tmp_path / "auto", x="1")
     monkeypatch.chdir(tmp_path)
     model = facts("hf_vlm", f"device_map=auto,journal={tmp_path}")  # other arguments are no weights
@@ -263,10 +259,7 @@ def test_local_weights_and_unknown_ones(tmp_path, monkeypatch):
     assert "drawn from its seed" in facts("medtasks_tiny").unknown
     assert model_facts(HarnessOptions()).name == "hf"
 
-    def refuse(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(run_facts, "file_sha256", refuse)
+    monkeypatch.setattr(run_facts, "file_sha256", Mock(side_effect=PermissionError(13, "Permission denied", "x")))
     model = facts("hf", f"pretrained={folder_with(tmp_path / 'clinic', x='1')}")
     assert model.fingerprint is None
     assert model.unknown == "pretrained=clinic: a file in it cannot be read (Permission denied)"

@@ -38,14 +38,12 @@ def _sample(sample):
 
 
 def reading(replies):
-    """Return the reading of a repeat that gave these replies to the first documents."""
     documents = load_documents("mediconfusion")
     by_id = {document["doc_id"]: Reply.of_text(text) for document, text in zip(documents, replies, strict=False)}
     return given_replies(task_file(TASK), documents, by_id)
 
 
 def joined(*repeats):
-    """Return the only row of joined repeats, and its scores by metric."""
     (row,) = join([reading(replies) for replies in repeats], [None] * len(repeats)).rows
     return row, {score.metric: score for score in row.scores}
 

@@ -9,11 +9,10 @@ from medtasks.data.privacy import hidden_id
 from medtasks.families.family import Reply
 
 
-def texts(*pairs):
-    return {str(number): (Reply(text=a), Reply(text=b)) for number, (a, b) in enumerate(pairs)}
+def test_texts_and_likelihoods():
+    def texts(*pairs):
+        return {str(number): (Reply(text=a), Reply(text=b)) for number, (a, b) in enumerate(pairs)}
 
-
-def test_texts():
     agreed = text_agreement(
         texts(
             ("the lung is clear", "the lung is clear"),
@@ -31,9 +30,6 @@ def test_texts():
     assert agreed.at_first_word == 1
     assert text_agreement(texts(("a", "a"))).characters is None
     assert likelihood_agreement(texts(("A", "B"))) is None
-
-
-def test_likelihoods():
     pairs = [
         ((1.0, 2.0), (1.0, 2.0)),
         ((1.0, 1.25), (1.5, 1.25)),  # flips, at a lead of 0.25

@@ -1,5 +1,7 @@
 """All checks together: order, one failing check, what is chosen, and secrets."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from medtasks.audit.doctor import examining, tasks_and_data
@@ -62,9 +64,7 @@ def test_failing_check_keeps_its_earlier_findings_and_quotes_nothing_of_others(e
 
 
 def test_failing_checks_cost_nothing_else(monkeypatch):
-    def fail(*arguments, **rest):
-        raise RuntimeError("canary of a record")
-
+    fail = Mock(side_effect=RuntimeError("canary of a record"))
     usual = examine()
     monkeypatch.setattr(examining.shutil, "disk_usage", fail)
     monkeypatch.setattr(tasks_and_data, "prepared_data", fail)
@@ -75,12 +75,8 @@ def test_failing_checks_cost_nothing_else(monkeypatch):
     assert "canary" not in str(findings)
     others = [item for item in usual if item.area not in ("machine", "datasets") and item.name != "version"]
     assert [finding for finding in others if finding not in findings] == []
-
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        findings_of("tasks", "second", interrupt)
+        findings_of("tasks", "second", Mock(side_effect=KeyboardInterrupt))
 
 
 def test_scope_of_names_and_a_malformed_own_file():

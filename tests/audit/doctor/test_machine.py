@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -75,7 +76,6 @@ def test_memory(tmp_path, monkeypatch, available, limit, state):
 
 @pytest.fixture
 def stack(monkeypatch, tmp_path):
-    """Findings on a fake stack, on a machine with or without an NVIDIA driver."""
 
     def look(vision="__version__ = '0.24.0+cu130'", uses=True, driver=False, torch=TORCH, visible=None, **fields):
         if driver:
@@ -133,9 +133,6 @@ def test_gpus_and_modules_that_are_not_installed(stack, monkeypatch):
 
 
 def test_version_of_the_harness(monkeypatch):
-    def missing(name):
-        raise importlib.metadata.PackageNotFoundError(name)
-
     ok, problem = (State.OK, ""), (State.PROBLEM, "pip install 'lmms_")
     for installed, (state, fix) in (("0.7.3", ok), ("0.7.9.dev1", ok), ("0.7.2", problem), ("0.8.0", problem)):
         monkeypatch.setattr(machine, "installed_version", lambda name, installed=installed: installed)
@@ -143,7 +140,7 @@ def test_version_of_the_harness(monkeypatch):
         assert "<0.8,>=0.7.3" in finding.found + finding.fix
     monkeypatch.setattr(machine, "installed_version", lambda name: None)
     expect(only(harness_version()), State.WARNING, "is not installed as a package", fix="pip install 'lmms_")
-    monkeypatch.setattr(importlib.metadata, "requires", missing)
+    monkeypatch.setattr(importlib.metadata, "requires", Mock(side_effect=importlib.metadata.PackageNotFoundError))
     monkeypatch.setattr(machine, "harness_folder", lambda: None)
     finding = expect(only(harness_version()), State.PROBLEM, "lmms-eval is not installed")
     assert finding.fix == "pip install 'lmms_eval'"

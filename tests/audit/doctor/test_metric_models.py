@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+from unittest.mock import Mock
 
 import pytest
 
@@ -29,10 +30,7 @@ def put(*names):
 
 
 def test_weights(monkeypatch):
-    def missing():
-        raise WeightsMissing("WordNet is nowhere; fetch it")
-
-    monkeypatch.setattr(checks, "load_wordnet", missing)
+    monkeypatch.setattr(checks, "load_wordnet", Mock(side_effect=WeightsMissing("WordNet is nowhere; fetch it")))
     names = ("distilroberta-base", "chexbert", "bert-base-uncased", "radgraph", "pubmedbert", "wordnet")
     assert states(metric_weights(REPORT)) == dict.fromkeys(names, State.WARNING)
     expect(only(metric_weights(REPORT), "radgraph"), State.WARNING, fix="medtasks weights fetch radgraph")
@@ -65,11 +63,6 @@ ERROR = json.dumps({"error": {"message": f"bad key {KEY}", "code": None}})
 class Endpoint(LocalServer):
     """Answers every request for models with a status and a text, or never; records all requests."""
 
-    def __init__(self):
-        super().__init__(Handler)
-        self.requests, self.over = [], threading.Event()
-        self.offer(MODEL)
-
     def offer(self, *names):
         self.answer = (200, json.dumps({"object": "list", "data": [{"id": name} for name in names]}))
 
@@ -92,7 +85,9 @@ class Handler(QuietHandler):
 @pytest.fixture
 def endpoint(monkeypatch):
     """A judge with a key that must never be seen."""
-    with serving(Endpoint()) as server:
+    with serving(Endpoint(Handler)) as server:
+        server.requests, server.over = [], threading.Event()
+        server.offer(MODEL)
         monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
         monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", MODEL)
         monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", KEY)
@@ -101,7 +96,6 @@ def endpoint(monkeypatch):
 
 
 def reply_of_judge():
-    """Return the finding on what the endpoint answered."""
     settings, answer = judge(EVERYTHING)
     expect(settings, State.OK, MODEL)
     assert KEY not in str((settings, answer))

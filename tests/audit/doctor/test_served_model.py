@@ -1,6 +1,7 @@
 """The served model, against a small vLLM that is started or behaves in ways that cost a run its numbers."""
 
 import socket
+from unittest.mock import AsyncMock
 
 from medtasks.audit.doctor import served_model as checks
 from medtasks.audit.doctor.check_results import State, scope_of
@@ -23,7 +24,6 @@ def findings_at(arguments, scope=EVERYTHING):
 
 
 def look(arguments="", **settings):
-    """Return findings by name on a server started with these settings."""
     with serving(ServedModel(**settings)) as server:
         return findings_at(f"base_url={server.base_url}{arguments}", scope_of(["mediconfusion_ff"]))
 
@@ -118,13 +118,10 @@ def test_server_that_hangs_and_several_servers(monkeypatch):
 
 
 def test_address(monkeypatch):
-    async def refuse(server):
-        raise MedTasksError("not asked")
-
     def address(task):
         return findings_at("base_url=https://models.example/v1", scope_of([task]))["address"]
 
-    monkeypatch.setattr(checks, "_names", refuse)
+    monkeypatch.setattr(checks, "_names", AsyncMock(side_effect=MedTasksError("not asked")))
     expect(address("mediconfusion_ff"), State.OK, "another machine", "no key")
     expect(address(REFUSED), State.PROBLEM, REFUSED, fix="MEDTASKS_TRUSTED_MODEL=https://models.example:443")
     monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", "https://models.example")
