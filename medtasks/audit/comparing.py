@@ -10,15 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from medtasks.audit.run_values import (
-    Agreement,
-    Overlap,
-    Values,
-    agreement,
-    by_repeat,
-    chosen_metrics,
-    mean_values,
-)
+from medtasks.audit.run_values import Agreement, Overlap, Values, agreement, by_repeat, chosen_metrics, mean_values
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once

@@ -71,9 +71,7 @@ def error_class(reply: str | None, value: str | None) -> ErrorClass:
     return ErrorClass.REFUSAL if refuses(text) else ErrorClass.MISUNDERSTOOD
 
 
-def wrong_answers(
-    task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Mapping[str, Reply]
-) -> list[WrongAnswer]:
+def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
     """Return the wrong answers of a task with a metric of :data:`OF_ANSWERS`; none where the published code stops."""
     if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(score.get("stops") for score in scores):
         return []

@@ -254,12 +254,7 @@ class Agreement:
 
 
 def agreement(
-    first: Replies,
-    second: Replies,
-    samples: int,
-    scores: Mapping[str, tuple[Scores, Scores]],
-    *,
-    hashed: bool = False,
+    first: Replies, second: Replies, samples: int, scores: Mapping[str, tuple[Scores, Scores]], *, hashed: bool = False
 ) -> Agreement:
     """Compare two runs' replies to a task of this many samples; ``scores`` are those of both by name of the row.
 

@@ -94,8 +94,7 @@ def test_the_end(begin):
 
 
 @each_row(
-    "failed, unjudged, state",
-    [(1, 0, "finished"), (2, 0, "finished_with_failures"), (0, 2, "finished_with_failures")],
+    "failed, unjudged, state", [(1, 0, "finished"), (2, 0, "finished_with_failures"), (0, 2, "finished_with_failures")]
 )
 def test_samples_in_no_score_are_counted_and_too_many_are_a_failure(begin, failed, unjudged, state):
     recording, scored = begin(asked=("one",)), 10 - failed - unjudged

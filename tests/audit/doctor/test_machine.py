@@ -126,9 +126,11 @@ def test_gpus_and_modules_that_are_not_installed(stack, monkeypatch):
     assert only(findings, "torch").found == "torch 2.9.0+cu130 can be imported"
     real = importlib.util.find_spec
     for name, expected in (("torch", [State.PROBLEM]), ("torchvision", [])):
-        monkeypatch.setattr(
-            importlib.util, "find_spec", lambda wanted, name=name: (wanted != name and real(wanted)) or None
-        )
+
+        def find_spec(wanted, name=name):
+            return None if wanted == name else real(wanted)
+
+        monkeypatch.setattr(importlib.util, "find_spec", find_spec)
         assert [finding.state for finding in stack() if finding.name == name] == expected
 
 

@@ -9,13 +9,7 @@ import pytest
 
 from medtasks.audit.doctor import tasks_and_data
 from medtasks.audit.doctor.check_results import Scope, State, scope_of
-from medtasks.audit.doctor.tasks_and_data import (
-    hub_token,
-    names,
-    prepared_data,
-    readable_replies,
-    remote_models,
-)
+from medtasks.audit.doctor.tasks_and_data import hub_token, names, prepared_data, readable_replies, remote_models
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.home import dataset_folder, own_tasks_folder
