@@ -34,7 +34,6 @@ def right(tmp_path):
 
 @pytest.fixture
 def compared(tmp_path):
-
     def compare(task, first, second, margin=MARGIN):
         sources = both(write_replies(tmp_path / "a", task, first), write_replies(tmp_path / "b", task, second))
         by_task, _ = compare_all(sources, margin=margin)
@@ -170,18 +169,13 @@ def test_credentialed_data_show_no_id_and_no_text(tmp_path):
 
 def test_templates_and_sampling_count_where_no_prompt_is_recorded(tmp_path):
     def run(name, **config):
-        results = {"results": {}, "configs": {"letters": config}}
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "20260102_030405_results.json").write_text(json.dumps(results))
-        samples = tmp_path / name / "20260102_030405_samples_letters.jsonl"
-        samples.write_text("")
-        return samples
-
-    def template(text):
-        return {"lmms_eval_specific_kwargs": {"default": {"template": text}}}
+        folder = write_replies(tmp_path / name, "letters", [], configs={"letters": config})
+        return next(folder.glob("*_samples_letters.jsonl"))
 
     task = SimpleNamespace(name="letters", compares_likelihoods=True)
-    first, second = run("a", **template("{{ question }}?")), run("b", **template("{{ question }}\nAnswer:"))
+    first, second = (
+        run(name, lmms_eval_specific_kwargs={"default": {"template": f"{{{{ question }}}}{name}"}}) for name in "ab"
+    )
     plain, drawn = run("c"), run("d", generation_kwargs={"temperature": "0.7", "max_new_tokens": 4})
     for files in ((first, first), (first, plain), (plain, drawn)):
         assert prompt_warnings(task, [], files) == (UNKNOWN,)

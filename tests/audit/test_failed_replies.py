@@ -30,7 +30,6 @@ def asked(monkeypatch):
 
 @pytest.fixture
 def recorded(tmp_path):
-
     def through_a_file(family, replies):
         path = tmp_path / "replies.jsonl"
         pairs = zip(family.documents, replies, strict=True)

@@ -1,8 +1,8 @@
 """Sheets of judged replies for people, and what their labels make of a judge and its score, for every judged family."""
 
-import csv
 import math
 
+import pandas as pd
 import pytest
 
 from medtasks.audit.judge_labels import checked_scores, read_labels, write_sheet
@@ -70,13 +70,10 @@ def asked(monkeypatch):
 
 
 def filled(path, answer):
-    with path.open(newline="") as stream:
-        rows = [row | {"right": answer(row)} for row in csv.DictReader(stream)]
-    with path.open("w", newline="") as stream:
-        table = csv.DictWriter(stream, rows[0])
-        table.writeheader()
-        table.writerows(rows)
-    return rows
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    table["right"] = [answer(row) for row in table.to_dict("records")]
+    table.to_csv(path, index=False)
+    return table.to_dict("records")
 
 
 def truth(row):

@@ -34,6 +34,7 @@ from medtasks.tasks.task_files import task_file
 from ..extract.reading import reading, rows
 from ..tables import each_row
 from ..task_families import FAMILIES
+from .two_runs import texts
 
 DOCUMENTS = [
     {"doc_id": str(number), "image_id": None, "options": ["aspirin", "heparin"], "answer": answer}
@@ -47,7 +48,7 @@ def task(output_type="generate_until", **rows):
     return replace(FAMILIES["choice"].task(None, output_type), name="drugs", rows=rows, breakdown=())
 
 
-def texts(*replies):
+def numbered(*replies):
     return {str(number): Reply(text=reply) for number, reply in enumerate(replies)}
 
 
@@ -57,7 +58,7 @@ def values(scores):
 
 def test_every_rule_scores_every_reply():
     strict_and_robust = task(reference=Row("mediconfusion_reference"), robust=Row("robust_choice"))
-    scores = score_replies(strict_and_robust, DOCUMENTS, texts("A", "(b)", "B", "I cannot tell from this image."))
+    scores = score_replies(strict_and_robust, DOCUMENTS, numbered("A", "(b)", "B", "I cannot tell from this image."))
     assert list(scores) == ["reference", "robust"]
     reference, robust = scores.values()
     assert (reference.rule, robust.rule) == ("mediconfusion_reference v1", "robust_choice v4")
@@ -65,12 +66,14 @@ def test_every_rule_scores_every_reply():
     assert values(robust) == rule_as_dict(strict_and_robust, robust)["metrics"] == MOST_RIGHT
     assert robust.estimates["accuracy"].error == pytest.approx(0.25)
     assert (sum(robust.reasons.values()), robust.reasons["ok"]) == (4, 3)
-    (alone,) = score_replies(task(robust=Row("robust_choice")), DOCUMENTS, texts("A")).values()  # others are left out
+    (alone,) = score_replies(
+        task(robust=Row("robust_choice")), DOCUMENTS, numbered("A")
+    ).values()  # others are left out
     assert values(alone)["accuracy"] == 1
     assert rule_as_dict(task(), alone)["standard_errors"]["accuracy"] is None
-    numbered = task(robust=Row("robust_choice", "drug number {{ number }}, {{ text }}"))
-    replies = texts("drug number 1, aspirin", "drug number 2, heparin", "heparin", "drug number 1, aspirin")
-    assert values(score_replies(numbered, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
+    form = task(robust=Row("robust_choice", "drug number {{ number }}, {{ text }}"))
+    replies = numbered("drug number 1, aspirin", "drug number 2, heparin", "heparin", "drug number 1, aspirin")
+    assert values(score_replies(form, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
 
     replies = {str(number): Reply(losses=losses) for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])}
     by_loss = task("multiple_choice", robust=Row("untied"))
@@ -80,10 +83,6 @@ def test_every_rule_scores_every_reply():
 @pytest.fixture
 def pairs(sample):
     return load_documents("mediconfusion")
-
-
-def each(documents, reply):
-    return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
 
 
 def rates(total):
@@ -100,7 +99,7 @@ def rates(total):
 def test_pairs(pairs, task, rules):
     # Letters recorded for GD and PS are read as the reference reads them.
     for name in ("mediconfusion", task):
-        scores = score_replies(task_file(name), pairs, each(pairs, lambda document: document["answer"]))
+        scores = score_replies(task_file(name), pairs, texts(pairs, lambda document: document["answer"]))
         by_row = {row: score.rule for row, score in scores.items()}
         assert by_row == {"reference": "mediconfusion_reference v1", "robust": "robust_choice v4"}
         for score in scores.values():
@@ -119,13 +118,13 @@ def test_pairs(pairs, task, rules):
 
 
 def test_rules_differ_where_they_should_and_replies_of_the_wrong_kind_are_refused(pairs):
-    scores = score_replies(task_file("mediconfusion"), pairs, each(pairs, lambda document: "**A**"))
+    scores = score_replies(task_file("mediconfusion"), pairs, texts(pairs, lambda document: "**A**"))
     assert scores["reference"].categories[TOTAL].invalid_rate == 1
     assert scores["robust"].categories[TOTAL].invalid_rate == 0
     summary = rule_as_dict(task_file("mediconfusion"), scores["reference"])
     assert summary["categories"][TOTAL]["confusion"] is None  # NaN is no JSON
     json.loads(json.dumps(summary, allow_nan=False))
-    half = each(pairs[:9], lambda document: "A")
+    half = texts(pairs[:9], lambda document: "A")
     total = score_replies(task_file("mediconfusion"), pairs, half)["reference"].categories[TOTAL]
     assert (total.images, total.pairs, total.incomplete_pairs, total.invalid) == (9, 4, 1, 0)
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL"):
@@ -146,7 +145,7 @@ def test_golden_mediconfusion_categories_have_their_published_sizes(test_data, t
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     prepare("mediconfusion", Options(test_data / "mediconfusion"))
     pairs = load_documents("mediconfusion")
-    for score in score_replies(task_file("mediconfusion"), pairs, each(pairs, lambda _: "A")).values():
+    for score in score_replies(task_file("mediconfusion"), pairs, texts(pairs, lambda _: "A")).values():
         sizes = {name: counts.images for name, counts in score.categories.items()}
         assert sizes.pop(TOTAL) == 352
         assert sizes == json.loads((test_data / "mediconfusion/statistics.json").read_text())

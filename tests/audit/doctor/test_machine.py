@@ -76,7 +76,6 @@ def test_memory(tmp_path, monkeypatch, available, limit, state):
 
 @pytest.fixture
 def stack(monkeypatch, tmp_path):
-
     def look(vision="__version__ = '0.24.0+cu130'", uses=True, driver=False, torch=TORCH, visible=None, **fields):
         if driver:
             (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
