@@ -59,13 +59,6 @@ def medheval(tmp_path_factory):
     return medheval_sources.prepared_home(tmp_path_factory.mktemp("medheval"))
 
 
-@pytest.fixture
-def gmai(tmp_path):
-    tiny_gmai.write(tmp_path / "GMAI-MMBench_VAL.tsv", tiny_gmai.rows(60))
-    prepare("gmai_mmbench_val", Options(tmp_path, allow_changed=True))
-    return load_documents("gmai_mmbench_val")
-
-
 @each_row("benchmark", ["multimedeval_", "medheval_"])
 def test_every_rule_reads_every_constant_reply_as_meant(benchmark, multimedeval_home, medheval, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(medheval if benchmark == "medheval_" else multimedeval_home))
@@ -114,7 +107,10 @@ def test_names_ties_and_documents_without_baselines():
     assert by_name("gmai_mmbench_val", documents) == by_name("gmai_mmbench_val", documents[::-1])
 
 
-def test_scores_of_questions_are_those_of_recorded_replies(gmai):
+def test_scores_of_questions_are_those_of_recorded_replies(tmp_path):
+    tiny_gmai.write(tmp_path / "GMAI-MMBench_VAL.tsv", tiny_gmai.rows(60))
+    prepare("gmai_mmbench_val", Options(tmp_path, allow_changed=True))
+    gmai = load_documents("gmai_mmbench_val")
     scored = score_replies(task_file("gmai_mmbench_val"), gmai, texts(gmai, lambda _: "B"))
     made = by_name("gmai_mmbench_val", gmai)
     assert list(made) == ["always A", "always B", "most frequent answer", "random answer"]  # all have two options

@@ -167,12 +167,9 @@ def test_units_and_metrics_of_questions(questions):
     assert compared.skipped["robust", "macro_f1"] == "is no mean over samples"
 
 
-@pytest.fixture
-def reports(monkeypatch):
-    """Four reports, and metrics that give the length of the reply in words."""
-
+def test_reports(monkeypatch):
     def report_metric(name):
-        def metric(*, references, hypotheses):
+        def lengths_in_words(*, references, hypotheses):
             if name == "chexbert":
                 raise WeightsMissing("the weights of CheXbert are missing")
             if name == "meteor":
@@ -181,15 +178,11 @@ def reports(monkeypatch):
             return ReportScores({"bleu_1": lengths, "bleu_4": lengths}, {"bleu_1": mean(lengths), "bleu_4": 0.1})
 
         assert name in ("bleu", "meteor", "chexbert")  # no other metric of the task is computed
-        return metric
+        return lengths_in_words
 
     monkeypatch.setattr("medtasks.families.text_metrics.report_metric", report_metric)
     tiny_multimedeval.prepare("mimic_cxr_report")
-    return load_documents("multimedeval_mimic_cxr_report")
-
-
-def test_reports(reports):
-    task = task_file("multimedeval_mimic_cxr_report")
+    task, reports = task_file("multimedeval_mimic_cxr_report"), load_documents("multimedeval_mimic_cxr_report")
     runs = {"A": texts(reports, lambda _: "clear lungs"), "B": texts(reports, lambda _: "the lungs are clear")}
     metrics = ["bleu_1", "bleu_4", "meteor", "chexbert_similarity"]
     compared = compare_runs(task, reports, runs, metrics)
@@ -199,7 +192,9 @@ def test_reports(reports):
         assert math.isnan(result.detectable)
     causes = {metric: cause for (_, metric), cause in compared.skipped.items()}
     # type and location of the error, without its message, which may quote a report
-    assert re.fullmatch(r"could not be computed: ZeroDivisionError at \S+:\d+ in metric", causes.pop("meteor"))
+    assert re.fullmatch(
+        r"could not be computed: ZeroDivisionError at \S+:\d+ in lengths_in_words", causes.pop("meteor")
+    )
     assert causes == {
         "bleu_4": "is no mean over samples",
         "chexbert_similarity": "could not be computed: the weights of CheXbert are missing",

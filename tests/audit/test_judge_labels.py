@@ -38,23 +38,22 @@ JUDGED = {  # task, module that asks, how, what the judge says of right and wron
 }
 
 
-def document(number):
-    return {
+DOCUMENTS = [
+    {
         "doc_id": f"{number:02}",
-        "dataset": "own",
         "image_id": f"image {number // 2}",
         "pair_id": str(number // 2),
         "position": number % 2 + 1,
+        "dataset": "own",
         "categories": [],
+        "granularity": "Box Level",
+        "hint": None,
         "question": "What is this?",
         "options": ["mass", "fluid"],
         "answer": "A",
-        "granularity": "Box Level",
-        "hint": None,
     }
-
-
-DOCUMENTS = [document(number) for number in range(NUMBER)]
+    for number in range(NUMBER)
+]
 REPLIES = {item["doc_id"]: Reply(text=ASKED.format(number)) for number, item in enumerate(DOCUMENTS)}
 
 

@@ -28,13 +28,9 @@ from ..recorded_runs import TINY, in_this_process, medtasks, record
 from ..stats import error_matrices
 from ..tables import each_row
 
+pytestmark = pytest.mark.usefixtures("sample")
 TASK = "mediconfusion_think"
 REPLIES = ("<think>?</think>A", "\\boxed{B}", "<think>B", "<think></think>I cannot tell.", failed_reply("no memory"))
-
-
-@pytest.fixture(autouse=True)
-def _sample(sample):
-    pass
 
 
 def reading(replies):

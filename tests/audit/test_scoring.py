@@ -66,9 +66,7 @@ def test_every_rule_scores_every_reply():
     assert values(robust) == rule_as_dict(strict_and_robust, robust)["metrics"] == MOST_RIGHT
     assert robust.estimates["accuracy"].error == pytest.approx(0.25)
     assert (sum(robust.reasons.values()), robust.reasons["ok"]) == (4, 3)
-    (alone,) = score_replies(
-        task(robust=Row("robust_choice")), DOCUMENTS, numbered("A")
-    ).values()  # others are left out
+    alone = score_replies(task(robust=Row("robust_choice")), DOCUMENTS, numbered("A"))["robust"]  # others are left out
     assert values(alone)["accuracy"] == 1
     assert rule_as_dict(task(), alone)["standard_errors"]["accuracy"] is None
     form = task(robust=Row("robust_choice", "drug number {{ number }}, {{ text }}"))
