@@ -113,7 +113,7 @@ def test_half_of_each_verdict_is_drawn_with_its_weight(asked, tmp_path):
     assert first_score(task, sheet).judge.corrected.value == pytest.approx(1 - right)
     assert write_sheet(tmp_path / "most.csv", task, DOCUMENTS, REPLIES, 30, None) == (21, 9)
     # Sheets as other programs save them.
-    task, sheet, plain = asked("mediconfusion_ff"), tmp_path / "sheet.csv", tmp_path / "plain.csv"
+    task, sheet, plain = asked("mediconfusion_ff"), tmp_path / "odd.csv", tmp_path / "plain.csv"
     odd = {name: Reply(text=f'={reply.text};\u2028"a", b\r\n') for name, reply in REPLIES.items()}
     write_sheet(sheet, task, DOCUMENTS, odd, 10, "fenced")
     filled(sheet, truth)

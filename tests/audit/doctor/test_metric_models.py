@@ -35,6 +35,9 @@ def test_weights(monkeypatch):
     assert states(metric_weights(REPORT)) == dict.fromkeys(names, State.WARNING)
     expect(only(metric_weights(REPORT), "radgraph"), State.WARNING, fix="medtasks weights fetch radgraph")
     assert fetch_command(["bleu", "meteor"]) == "medtasks weights fetch wordnet"
+    assert set(states(metric_weights(LABELS))) == {"chexbert", "bert-base-uncased"}
+    monkeypatch.setenv("MEDTASKS_LABELER", "somewhere:build")
+    assert list(metric_weights(LABELS)) == []
     put("radgraph")
     finding = expect(only(metric_weights(EVERYTHING)), State.NOTE, f"1 of {len(WEIGHTS) + 1} ", fix="wordnet")
     assert " radgraph " not in finding.fix
@@ -50,9 +53,6 @@ def test_weights(monkeypatch):
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
     assert list(metric_weights(PAIRS)) == []
     expect(list(metric_weights(EVERYTHING))[-1], State.PROBLEM, "float8")
-    assert set(states(metric_weights(LABELS))) == {"chexbert", "bert-base-uncased"}
-    monkeypatch.setenv("MEDTASKS_LABELER", "somewhere:build")
-    assert list(metric_weights(LABELS)) == []
 
 
 KEY = "sk-canary-0123456789"
