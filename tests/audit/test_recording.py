@@ -240,7 +240,25 @@ def test_digests_of_files_and_folders(tmp_path, monkeypatch):
     assert files_sha256(folder) == second
 
 
-def test_local_weights_and_unknown_ones(tmp_path, monkeypatch):
+def test_snapshots_of_the_hub_local_weights_and_unknown_ones(tmp_path, monkeypatch):
+    hub = folder_with(tmp_path / "hub" / "models--org--name" / "refs", main=COMMIT).parent
+    for digest in (COMMIT, OTHER):
+        (hub / "snapshots" / digest).mkdir(parents=True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    model = facts("qwen2_5_vl", "pretrained=org/name")
+    assert (model.weights, model.fingerprint, model.unknown) == ("org/name", f"commit:{COMMIT}", "")
+    assert facts("x", f"pretrained=org/name,revision={OTHER}").fingerprint == f"commit:{OTHER}"
+    folder = folder_with(tmp_path / "adapter", x="1")
+    model = facts("hf", f"pretrained=org/name,peft={folder}")
+    assert model.fingerprint == f"pretrained=commit:{COMMIT}, peft=sha256:{files_sha256(folder)}"
+    assert model.weights == "org/name, adapter"
+    for name, revision in (("org/name", "a" * 40), ("org/name", "branch"), ("org/other", "main"), ("org/\0", "main")):
+        assert facts("hf", f"pretrained={name},revision={revision}").fingerprint is None
+    (hub / "refs" / "main").write_text("b" * 40)
+    model = facts("hf", f"pretrained=org/name,peft={folder}")
+    assert model.fingerprint is None  # one unknown part makes the whole unknown
+    assert "pretrained=org/name: it is no path on this machine" in model.unknown
+    # Weights in local folders, and unknown ones.
     folder = folder_with(tmp_path / "my model", x="1")
     for key in ("pretrained", "model"):
         model = facts("hf_vlm", f"{key}={folder},dtype=float32")
@@ -262,26 +280,6 @@ def test_local_weights_and_unknown_ones(tmp_path, monkeypatch):
     model = facts("hf", f"pretrained={folder_with(tmp_path / 'clinic', x='1')}")
     assert model.fingerprint is None
     assert model.unknown == "pretrained=clinic: a file in it cannot be read (Permission denied)"
-
-
-def test_snapshots_of_the_hub(tmp_path, monkeypatch):
-    hub = folder_with(tmp_path / "hub" / "models--org--name" / "refs", main=COMMIT).parent
-    for digest in (COMMIT, OTHER):
-        (hub / "snapshots" / digest).mkdir(parents=True)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    model = facts("qwen2_5_vl", "pretrained=org/name")
-    assert (model.weights, model.fingerprint, model.unknown) == ("org/name", f"commit:{COMMIT}", "")
-    assert facts("x", f"pretrained=org/name,revision={OTHER}").fingerprint == f"commit:{OTHER}"
-    folder = folder_with(tmp_path / "adapter", x="1")
-    model = facts("hf", f"pretrained=org/name,peft={folder}")
-    assert model.fingerprint == f"pretrained=commit:{COMMIT}, peft=sha256:{files_sha256(folder)}"
-    assert model.weights == "org/name, adapter"
-    for name, revision in (("org/name", "a" * 40), ("org/name", "branch"), ("org/other", "main"), ("org/\0", "main")):
-        assert facts("hf", f"pretrained={name},revision={revision}").fingerprint is None
-    (hub / "refs" / "main").write_text("b" * 40)
-    model = facts("hf", f"pretrained=org/name,peft={folder}")
-    assert model.fingerprint is None  # one unknown part makes the whole unknown
-    assert "pretrained=org/name: it is no path on this machine" in model.unknown
 
 
 def test_the_defaults_are_those_of_our_adapters():

@@ -119,7 +119,7 @@ def test_gains_of_a_report_take_the_mean_of_each_question_over_all_repeats(tmp_p
     assert gain.high - gain.low < of_first.high - of_first.low
 
 
-def test_failures_and_empty_answers_are_no_votes_ties_favour_no_letter_and_hidden_texts_have_no_majority():
+def test_votes_of_failures_empty_answers_ties_hidden_texts_and_texts_in_lower_case(tmp_path, monkeypatch):
     failed, none = failed_reply("no memory"), "<think>never ends"
     right = [f"\\boxed{{{document['answer']}}}" for document in load_documents("mediconfusion")[:4]]
     row, scores = joined([right[0], failed, none, none], [failed, failed, none, right[3]], [none, failed, failed, none])
@@ -139,9 +139,7 @@ def test_failures_and_empty_answers_are_no_votes_ties_favour_no_letter_and_hidde
     assert (row.samples, {score.majority for score in row.scores}) == (0, {None})
     (note,) = join([shown, shown], [1, 2]).notes
     assert "the seed did not reach the model" in note
-
-
-def test_texts_vote_in_lower_case(tmp_path, monkeypatch):
+    # Texts vote in lower case.
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     tiny_multimedeval.prepare("vqa_rad")
     task, documents = task_file("multimedeval_vqa_rad_think"), load_documents("multimedeval_vqa_rad")
