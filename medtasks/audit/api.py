@@ -5,7 +5,7 @@ text. Errors that a user can cause are :class:`medtasks.errors.MedTasksError`. `
 files of your own; reading them can run their code.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -238,40 +238,36 @@ def _table(rows: Iterable[tuple[str, str, str, Sequence[Score]]]) -> pd.DataFram
 
 
 def _frame_of(readings: Iterable[TaskReading]) -> pd.DataFrame:
-    lines = [line for reading in readings for line in _sample_lines(reading)]
-    others = dict.fromkeys(name for line in lines for name in line if name not in _SAMPLE_COLUMNS)
-    return pd.DataFrame(lines, columns=[*_SAMPLE_COLUMNS, *others]).convert_dtypes()
-
-
-def _sample_lines(reading: TaskReading) -> Iterator[dict[str, Any]]:
-    paths = image_files(reading)
     shown = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` replace
-    clusters = {}
-    for row, computed in reading.computed.items():
-        scores = clustered(list(computed.samples.values()))
-        clusters[row] = {
-            doc_id: score.get("cluster_id") for doc_id, score in zip(computed.samples, scores, strict=True)
-        }
-    for item, document in zip(audit_items(reading), reading.answered, strict=True):
-        doc_id = str(document["doc_id"])
-        reply = reading.samples.replies.get(doc_id, Reply())
-        text = None if reply.failed or reading.withheld else reply.text
-        columns = {
-            "doc_id": item.doc_id,
-            "question": item.question,
-            "options": list(item.options),
-            "target": item.key,
-            "reply": list(item.losses) or text,
-            "images": [str(paths[key]) for key in item.images if key in paths],
-        }
-        others = {} if reading.withheld else {name: document[name] for name in document if name not in shown}
-        for row, answer in item.answers.items():
-            score = reading.computed[row].samples[doc_id]
-            read = {
-                "answer": answer.value,
-                "reason": answer.reason,
-                "correct": None if is_failed(score) or is_unjudged(score) else answer.right,
-                "score": answer.score,
-                "cluster_id": clusters[row][doc_id],
+    lines: list[dict[str, Any]] = []
+    for reading in readings:
+        paths, clusters = image_files(reading), {}
+        for row, computed in reading.computed.items():
+            scores = clustered(list(computed.samples.values()))
+            ids = [score.get("cluster_id") for score in scores]
+            clusters[row] = dict(zip(computed.samples, ids, strict=True))
+        for item, document in zip(audit_items(reading), reading.answered, strict=True):
+            doc_id = str(document["doc_id"])
+            reply = reading.samples.replies.get(doc_id, Reply())
+            text = None if reply.failed or reading.withheld else reply.text
+            columns = {
+                "doc_id": item.doc_id,
+                "question": item.question,
+                "options": list(item.options),
+                "target": item.key,
+                "reply": list(item.losses) or text,
+                "images": [str(paths[key]) for key in item.images if key in paths],
             }
-            yield {**others, "task": reading.task.name, "row": row, **columns, **read}
+            others = {} if reading.withheld else {name: document[name] for name in document if name not in shown}
+            for row, answer in item.answers.items():
+                score = reading.computed[row].samples[doc_id]
+                read = {
+                    "answer": answer.value,
+                    "reason": answer.reason,
+                    "correct": None if is_failed(score) or is_unjudged(score) else answer.right,
+                    "score": answer.score,
+                    "cluster_id": clusters[row][doc_id],
+                }
+                lines.append({**others, "task": reading.task.name, "row": row, **columns, **read})
+    names = dict.fromkeys(name for line in lines for name in line if name not in _SAMPLE_COLUMNS)
+    return pd.DataFrame(lines, columns=[*_SAMPLE_COLUMNS, *names]).convert_dtypes()

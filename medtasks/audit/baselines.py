@@ -38,16 +38,44 @@ def baselines(
     if not documents or not task.has_family or task.family.asks is not Asks.NOBODY:
         return ()
     samples = [Sample(document) for document in documents]
-    return (*_constants(task, documents, task.family.constant_replies(samples), run), *_random(task, documents))
+    of_corpus = [metric for metric in task.metrics if isinstance(metric, CorpusMetric)]
+    if task.family.kind is AnswerKind.REPORT:
+        texts = [metric.name for metric in of_corpus if metric.text_field is not None]
+        metrics: list[AnyMetric] = list(
+            text_metrics(key for key in texts if metric_info(key).name in ("bleu", "rouge"))
+        )
+    else:
+        counted = {metric.name for metric in of_corpus if metric.count is not None}
+        metrics = [metric for metric in task.metrics if not metric.of_questions and metric.name not in counted]
+    constants = _constants(task, documents, task.family.constant_replies(samples), metrics, run)
+
+    scores: dict[str, dict[str, float]] = {}
+    if task.family.kind is AnswerKind.CLOSED:  # accuracies, with the chance of guessing right for each right answer
+        accuracies = [item for item in task.metrics if isinstance(item, Metric) and item.name.startswith("acc")]
+        for name, row in task.rows.items():
+            options = [len(sample.options) for sample in samples] if task.compares_likelihoods else []
+            replies = [Reply(losses=(0.0,) * max(1, number)) for number in options] or [Reply(text="")] * len(documents)
+            guesses = [{**item, "correct": item["random_choice"]} for item in scores_of(task, row, documents, replies)]
+            scores[name] = {metric: item.value for metric, item in evaluate(accuracies, guesses).items()}
+    else:
+        expected = task.family.expected_by_chance(samples)
+        by_chance = {metric.name: expected[metric.name] for metric in metrics if metric.name in expected}
+        scores = {name: dict(by_chance) for name in task.rows}
+    describes = "Chooses an option at random, each with the same chance: the exact expectation."
+    chance = Baseline("random answer", describes, scores)
+    return (*constants, chance) if any(scores.values()) else tuple(constants)
 
 
 def _constants(
-    task: TaskFile, documents: Documents, strategies: Sequence[Strategy], run: Mapping[str, Mapping[str, Score]]
+    task: TaskFile,
+    documents: Documents,
+    strategies: Sequence[Strategy],
+    metrics: Sequence[AnyMetric],
+    run: Mapping[str, Mapping[str, Score]],
 ) -> list[Baseline]:
     scores: list[dict[str, dict[str, float]]] = [{} for _ in strategies]
     reasons: list[list[str]] = [[] for _ in strategies]
     tests: list[dict[str, tuple[str, PairedResult]]] = [{} for _ in strategies]
-    metrics = _metrics(task)
     for name, row in task.rows.items():
         by_answer = {} if needs_labeler(row) else _read(task, row, documents, strategies)
         constants: dict[int, list[Score]] = {}
@@ -130,30 +158,3 @@ def _read(
         waiting = [key for key, _ in attempts if key not in by_answer]
         attempt += 1
     return by_answer
-
-
-def _metrics(task: TaskFile) -> list[AnyMetric]:
-    """Return the metrics of a baseline: for reports those that count words."""
-    of_corpus = [metric for metric in task.metrics if isinstance(metric, CorpusMetric)]
-    if task.family.kind is AnswerKind.REPORT:
-        texts = [metric.name for metric in of_corpus if metric.text_field is not None]
-        return list(text_metrics(name for name in texts if metric_info(name).name in ("bleu", "rouge")))
-    aside = {metric.name for metric in of_corpus if metric.count is not None}
-    return [metric for metric in task.metrics if not metric.of_questions and metric.name not in aside]
-
-
-def _random(task: TaskFile, documents: Documents) -> list[Baseline]:
-    scores: dict[str, dict[str, float]] = {}
-    if task.family.kind is AnswerKind.CLOSED:  # accuracies, with the chance of guessing right for each right answer
-        accuracies = [item for item in task.metrics if isinstance(item, Metric) and item.name.startswith("acc")]
-        for name, row in task.rows.items():
-            options = [len(Sample(item).options) for item in documents] if task.compares_likelihoods else []
-            replies = [Reply(losses=(0.0,) * max(1, number)) for number in options] or [Reply(text="")] * len(documents)
-            guesses = [{**item, "correct": item["random_choice"]} for item in scores_of(task, row, documents, replies)]
-            scores[name] = {metric: item.value for metric, item in evaluate(accuracies, guesses).items()}
-    else:
-        expected = task.family.expected_by_chance([Sample(document) for document in documents])
-        by_chance = {metric.name: expected[metric.name] for metric in _metrics(task) if metric.name in expected}
-        scores = {name: dict(by_chance) for name in task.rows}
-    describes = "Chooses an option at random, each with the same chance: the exact expectation."
-    return [Baseline("random answer", describes, scores)] if any(scores.values()) else []

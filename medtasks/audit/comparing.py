@@ -4,23 +4,13 @@ With a margin, scores are also tested for equivalence, and runs that were asked 
 """
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from medtasks.audit.run_values import (
-    REPEAT,
-    Agreement,
-    Overlap,
-    RunValues,
-    Values,
-    agreement,
-    by_repeat,
-    chosen_metrics,
-    mean_values,
-)
+from medtasks.audit.run_values import Agreement, Overlap, Values, agreement, by_repeat, chosen_metrics, mean_values
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
@@ -95,82 +85,71 @@ def compare_runs(
     """
     chosen = {metric.name: metric for metric in chosen_metrics(task, metrics)}
     repeats = {name: [run] if isinstance(run, Mapping) else run for name, run in runs.items()}
-    valid: dict[str, list[Replies]] = {}
-    answered: dict[str, Replies] = {}
-    for name, of_run in repeats.items():
-        valid[name] = [{id_: reply for id_, reply in replies.items() if not reply.failed} for replies in of_run]
-        answered[name] = {id_: reply for replies in valid[name] for id_, reply in replies.items()}
-
-    is_private = is_private_task(task, documents)
-
-    def written_id(sample: str) -> str:
-        name, mark, number = sample.partition(REPEAT)
-        return hidden_id("doc", name) + mark + number if is_private else sample
-
-    overlaps, agreements = {}, {}
-    versions: Mapping[str, str] = {}
-    skipped: dict[tuple[str, str], str] = {}
-    tests: list[Comparison] = []
-    for first, second in itertools.combinations(runs, 2):
-        shared = answered[first].keys() & answered[second].keys()
-        before, after = _both_values(task, documents, {name: valid[name] for name in (first, second)}, shared, chosen)
-        if unknown := [rule for rule in rules if rule not in before.rules]:
-            raise unknown_name("rule", unknown[0], before.rules)
-        versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
-        scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
-        overlaps[first, second] = Overlap.of(answered[first], answered[second], len(documents))
-        number = min(len(repeats[first]), len(repeats[second]))
-        a, b = (by_repeat(repeats[name][:number]) for name in (first, second))
-        agreements[first, second] = agreement(a, b, number * len(documents), scores, written_id)
-        values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in versions}
-        left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
-        for key, (first_values, second_values) in values.items():
-            if key not in left_out and not first_values.keys() & second_values.keys():
-                left_out[key] = f"has no sample with a value in both {first} and {second}"
-        values = {key: pair for key, pair in values.items() if key not in left_out}
-        main = {metric for _, metric in values if chosen[metric].role is Role.MAIN} or chosen.keys()
-        for rule, metric in values:
-            test = _test((first, second), values, rule, chosen[metric], margin)
-            tests.append(replace(test, main=metric in main))
-        skipped |= left_out
-    numbers = {name: len(of_run) for name, of_run in repeats.items()}
-    compared = ComparedTask(tests, overlaps, agreements, versions, skipped, repeats=numbers)
-    return corrected_together({"": compared})[""]
+    whole = ComparedTask([], {}, {}, {}, {}, repeats={name: len(of_run) for name, of_run in repeats.items()})
+    for names in itertools.combinations(repeats, 2):
+        pair = _compare_pair(task, documents, {name: repeats[name] for name in names}, chosen, rules, margin)
+        whole = replace(
+            whole,
+            comparisons=[*whole.comparisons, *pair.comparisons],
+            overlaps={**whole.overlaps, **pair.overlaps},
+            agreements={**whole.agreements, **pair.agreements},
+            rules=pair.rules,
+            skipped={**whole.skipped, **pair.skipped},
+        )
+    return corrected_together({"": whole})[""]
 
 
-def _both_values(
+def _compare_pair(
     task: TaskFile,
     documents: Documents,
     runs: Mapping[str, Sequence[Replies]],
-    shared: Collection[str],
     metrics: Mapping[str, AnyMetric],
-) -> tuple[RunValues, RunValues]:
+    rules: Names,
+    margin: float | None,
+) -> ComparedTask:
+    """Compare two runs, which are lists of their repeats, without any correction of p-values."""
     first, second = runs
+    valid = [
+        [{id_: reply for id_, reply in replies.items() if not reply.failed} for replies in repeats]
+        for repeats in runs.values()
+    ]
+    answered = [{id_: reply for replies in repeats for id_, reply in replies.items()} for repeats in valid]
+    shared = answered[0].keys() & answered[1].keys()
     if not shared:
         raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
     # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
-    replies = ([{id_: run[id_] for id_ in run if id_ in shared} for run in repeats] for repeats in runs.values())
-    before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in replies)
+    in_both = ([{id_: replies[id_] for id_ in replies if id_ in shared} for replies in repeats] for repeats in valid)
+    before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in in_both)
     if before.rules != after.rules:
         raise RepliesError(
             f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different rules "
             f"read; compare runs of one kind"
         )
-    return before, after
+    if unknown := [rule for rule in rules if rule not in before.rules]:
+        raise unknown_name("rule", unknown[0], before.rules)
+    versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
+    values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in versions}
+    skipped = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
+    for key, (first_values, second_values) in values.items():
+        if key not in skipped and not first_values.keys() & second_values.keys():
+            skipped[key] = f"has no sample with a value in both {first} and {second}"
+    values = {key: pair for key, pair in values.items() if key not in skipped}
+    main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
+    tests = []
+    for (rule, metric), pair in values.items():
+        paired = paired_values(*pair)
+        result, same_as = compare_paired(*paired), same_values(values, rule, metric)
+        share = metrics[metric].is_share(result.first, result.second)
+        tested = None if margin is None else equivalence(*paired, margin)
+        names = (first, second, rule, metric)
+        tests.append(Comparison(*names, result, result.p, paired, same_as, share, metric in main, tested))
 
-
-def _test(
-    runs: tuple[str, str],
-    values: Mapping[tuple[str, str], tuple[Values, Values]],
-    rule: str,
-    metric: AnyMetric,
-    margin: float | None,
-) -> Comparison:
-    paired = paired_values(*values[rule, metric.name])
-    result, same_as = compare_paired(*paired), same_values(values, rule, metric.name)
-    share = metric.is_share(result.first, result.second)
-    tested = None if margin is None else equivalence(*paired, margin)
-    return Comparison(*runs, rule, metric.name, result, result.p, paired, same_as, share, equivalence=tested)
+    scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
+    number = min(map(len, runs.values()))
+    a, b = (by_repeat(repeats[:number]) for repeats in runs.values())
+    agreed = agreement(a, b, number * len(documents), scores, hashed=is_private_task(task, documents))
+    overlap = Overlap.of(answered[0], answered[1], len(documents))
+    return ComparedTask(tests, {(first, second): overlap}, {(first, second): agreed}, versions, skipped)
 
 
 def same_values(values: Mapping[tuple[str, str], tuple[Values, Values]], rule: str, metric: str) -> str:
@@ -193,7 +172,7 @@ def compare_task(
     """Compare runs of one task, by default in its main metrics and under all its rows.
 
     RepliesError: the task is a group, replies cannot be read, or were made on other data; with a ``margin``, the runs
-    were asked differently, or have different numbers of repeats.
+    were asked differently as far as is recorded, or have different numbers of repeats.
     """
     if task.only_harness:
         raise RepliesError(f"'{task.name}' {task.only_harness}")
@@ -202,7 +181,21 @@ def compare_task(
     files = {name: replies_of_repeats(task.name, source) for name, source in runs.items()}
     firsts = [of_run[0] for of_run in files.values()]  # repeats of one run were asked the same
     if margin is not None:
-        _check_same_task(task.name, firsts)
+        results = [file for path in firsts if (file := results_next_to(path, warn_once)) is not None]
+        if len(results) == len(firsts):
+            compared = {
+                "were asked on different data": [file.fingerprint(task.name) for file in results],
+                "asked different versions of the task": [file.of_task("versions", task.name) for file in results],
+                "had different numbers of few-shot examples": [
+                    file.config(task.name).get("num_fewshot") for file in results
+                ],
+            }
+            for how, (first, second) in compared.items():
+                if first is not None and second is not None and first != second:
+                    raise RepliesError(f"the runs {how} ({first} in A, {second} in B), {_NOT_COMPARABLE}")
+            first, second = (file.content.get("system_instruction") for file in results)
+            if first != second:
+                raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
         if len({len(of_run) for of_run in files.values()}) > 1:
             raise RepliesError(
                 "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
@@ -254,45 +247,23 @@ def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, Comp
     return together
 
 
-def _check_same_task(task: str, files: Sequence[Path]) -> None:
-    """Raise RepliesError unless two runs asked one version of a task on the same data, as far as is recorded."""
-    results = [file for path in files if (file := results_next_to(path, warn_once)) is not None]
-    if len(results) < len(files):
-        return
-    compared = {
-        "were asked on different data": [file.fingerprint(task) for file in results],
-        "asked different versions of the task": [file.of_task("versions", task) for file in results],
-        "had different numbers of few-shot examples": [file.config(task).get("num_fewshot") for file in results],
-    }
-    for how, (first, second) in compared.items():
-        if first is not None and second is not None and first != second:
-            raise RepliesError(f"the runs {how} ({first} in A, {second} in B), {_NOT_COMPARABLE}")
-    first, second = (file.content.get("system_instruction") for file in results)
-    if first != second:
-        raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
-
-
 def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path]) -> tuple[str, ...]:
     """List possible differences in prompts and sampling of two runs, one sentence each.
 
     RepliesError: words of the prompts differ (not white space or the marks of images), or of their templates where
     prompts are not recorded.
     """
-
-    def words(prompt: str) -> list[str]:
-        return prompt.replace("<image>", " ").split()
-
     results = [results_next_to(file, warn_once) for file in files]
     configs = [{} if file is None else file.config(task.name) for file in results]
     before, after = (read_samples(file, documents).prompts if task_of(file) else {} for file in files)
     shared = [doc_id for doc_id in before if doc_id in after]
-    other = [doc_id for doc_id in shared if words(before[doc_id]) != words(after[doc_id])]
+    words = [{id_: prompts[id_].replace("<image>", " ").split() for id_ in shared} for prompts in (before, after)]
     spaced = sum(before[doc_id] != after[doc_id] for doc_id in shared)
-    if other:
-        named = hidden_id("doc", other[0]) if is_private_task(task, documents) else other[0]
+    if different := [doc_id for doc_id in shared if words[0][doc_id] != words[1][doc_id]]:
+        named = hidden_id("doc", different[0]) if is_private_task(task, documents) else different[0]
         raise RepliesError(
-            f"the runs gave different prompts to {len(other)} of {len(shared)} questions, such as {named} (some tasks "
-            f"have other prompts for some models), {_NOT_COMPARABLE}"
+            f"the runs gave different prompts to {len(different)} of {len(shared)} questions, such as {named} (some "
+            f"tasks have other prompts for some models), {_NOT_COMPARABLE}"
         )
     warnings = [f"{spaced} prompts differ in white space or in the mark of an image"] if spaced else []
     if not shared:
@@ -312,7 +283,7 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
 
 
 class Verdict(StrEnum):
-    """A verdict on the scores of two runs, from the strongest to the weakest; a difference outweighs all."""
+    """A verdict on the scores of two runs, from the strongest to the weakest; the last of several tasks counts."""
 
     IDENTICAL = "identical"
     EQUIVALENT = "equivalent within the margin"
@@ -321,98 +292,77 @@ class Verdict(StrEnum):
     DIFFERENT = "different"
 
 
-def overall(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the verdict on all tasks: different if any is, else the weakest of them."""
-    return max(verdicts, key=list(Verdict).index)
-
-
 @dataclass(frozen=True)
 class TaskVerdict:
     """Verdict on two runs of one task, which were compared with a margin."""
 
-    task: ComparedTask
-    margin: float
+    verdict: Verdict
+    agreement: Agreement
+    explanation: str  # on replies that are all equal, failures of one run, or equal answers; empty for others
+    lacking: str  # the samples that a clearer verdict takes; empty if only failures prevent it
 
-    @property
-    def agreement(self) -> Agreement:
-        """Agreement of the two runs."""
-        (agreement,) = self.task.agreements.values()
-        return agreement
 
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict; equivalence requires equivalence in every main metric, under every rule."""
-        failed = self.agreement.failed.one_sided
-        if self.agreement.all_equal and not failed:
-            return Verdict.IDENTICAL
-        if any(test.holm < ALPHA and not is_equivalent(test) for test in self.task.comparisons):
-            return Verdict.DIFFERENT
-        main = [test for test in self.task.comparisons if test.main]
-        if main and all(map(is_equivalent, main)) and not self.failures_matter:
-            return Verdict.EQUIVALENT
-        return Verdict.SAME_ANSWERS if self.scores_are_same and not failed else Verdict.NOT_ENOUGH
+def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
+    """Return the verdict; equivalence requires equivalence in every main metric, under every rule."""
+    (((first, second), agreement),) = task.agreements.items()
+    failed, samples, answers = agreement.failed, agreement.overlap.both, agreement.answers.values()
+    # Samples that failed in one run only could move a score by more than the margin.
+    failures_matter = failed.one_sided > margin * samples
+    # All answers are equal, and with them the scores of these samples; not where no rule reads any answer.
+    same_answers = any(part.samples for part in answers) and all(part.equal == part.samples for part in answers)
+    same_scores = same_answers and not any(test.result.difference for test in task.comparisons)
+    main = [test for test in task.comparisons if test.main]
+    if agreement.all_equal and not failed.one_sided:
+        verdict = Verdict.IDENTICAL
+    elif any(test.holm < ALPHA and not is_equivalent(test) for test in task.comparisons):
+        verdict = Verdict.DIFFERENT
+    elif main and all(map(is_equivalent, main)) and not failures_matter:
+        verdict = Verdict.EQUIVALENT
+    else:
+        verdict = Verdict.SAME_ANSWERS if same_scores and not failed.one_sided else Verdict.NOT_ENOUGH
+    explanation = "All answers are equal, so that on these samples the scores are the same." * same_scores
+    if agreement.all_equal:
+        of_texts = agreement.texts is not None
+        what = "reply is the same to the last byte" if of_texts else "likelihood is the same to the last digit"
+        explanation = f"Every {what}."
+    if failures_matter or (agreement.all_equal and failed.one_sided):
+        sides = ((failed.only_first, first), (failed.only_second, second))
+        counts = " and ".join(f"{number} in {run} only" for number, run in sides if number)
+        effect = (
+            "they could move a score by more than the margin, and the numbers here are of the others only; fix the "
+            "failures first, then run again with --only-failed."
+            if failures_matter
+            else "too few to move a score by the margin."
+        )
+        explanation = f"Failures in one run ({counts}, of {samples} samples): {effect}"
+    is_open = verdict in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS)
+    return TaskVerdict(verdict, agreement, explanation, _lacking(task.comparisons) if is_open else "")
 
-    @property
-    def failures_matter(self) -> bool:
-        """Whether samples that failed in one run only could move a score by more than the margin."""
-        return self.agreement.failed.one_sided > self.margin * self.agreement.overlap.both
 
-    @property
-    def scores_are_same(self) -> bool:
-        """Whether all answers are equal, and with them the scores of these samples; False where no rule finds any."""
-        parts = self.agreement.answers.values()
-        all_equal = any(part.samples for part in parts) and all(part.equal == part.samples for part in parts)
-        return all_equal and not any(test.result.difference for test in self.task.comparisons)
-
-    @property
-    def explanation(self) -> str:
-        """One sentence on replies that are all equal, failures of one run, or equal answers; empty for others."""
-        failed, samples = self.agreement.failed, self.agreement.overlap.both
-        if self.failures_matter or (self.agreement.all_equal and failed.one_sided):
-            ((first, second),) = self.task.agreements
-            sides = ((failed.only_first, first), (failed.only_second, second))
-            counts = " and ".join(f"{number} in {run} only" for number, run in sides if number)
-            return f"Failures in one run ({counts}, of {samples} samples): " + (
-                "they could move a score by more than the margin, and the numbers here are of the others only; fix "
-                "the failures first, then run again with --only-failed."
-                if self.failures_matter
-                else "too few to move a score by the margin."
-            )
-        if self.agreement.all_equal:
-            of_texts = self.agreement.texts is not None
-            what = "reply is the same to the last byte" if of_texts else "likelihood is the same to the last digit"
-            return f"Every {what}."
-        return "All answers are equal, so that on these samples the scores are the same." * self.scores_are_same
-
-    @property
-    def lacking(self) -> str:
-        """One sentence on the samples that a clearer verdict takes; empty if only failures prevent it."""
-        if self.verdict not in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS):
-            return ""
-        if not self.task.comparisons:
-            return "No score of this task is a mean over samples, so that no test tells whether it is the same."
-        not_shown = [
-            (test, (test.equivalence and test.equivalence.needed) or 0)
-            for test in self.task.comparisons
-            if test.main and not is_equivalent(test)
-        ]
-        if not not_shown:
-            return ""
-        worst, number = max(not_shown, key=lambda pair: pair[1])
-        has = f"{worst.metric} ({worst.rule}) has {_counted(worst.result.samples)} values"
-        if worst.result.units < 2:
-            return f"{has}, all of one patient, image or pair, so that no test can tell."
-        if not number:
-            as_large = "the difference seen is as large as the margin"
-            return f"{has}; {as_large}, and more samples would tell whether it is real."
-        return f"{has}; equivalence takes about {_counted(number)}, or a wider --margin."
+def _lacking(tests: Sequence[Comparison]) -> str:
+    """Return a sentence on the samples that a clearer verdict takes; empty if all main metrics are equivalent."""
+    if not tests:
+        return "No score of this task is a mean over samples, so that no test tells whether it is the same."
+    needed_by_test = [
+        (test, (test.equivalence and test.equivalence.needed) or 0)
+        for test in tests
+        if test.main and not is_equivalent(test)
+    ]
+    if not needed_by_test:
+        return ""
+    worst, needed = max(needed_by_test, key=lambda pair: pair[1])
+    samples, more = (  # with two significant digits
+        f"{number if number < 100 else int(float(f'{number:.2g}')):,}" for number in (worst.result.samples, needed)
+    )
+    has = f"{worst.metric} ({worst.rule}) has {samples} values"
+    if worst.result.units < 2:
+        return f"{has}, all of one patient, image or pair, so that no test can tell."
+    if not needed:
+        as_large = "the difference seen is as large as the margin"
+        return f"{has}; {as_large}, and more samples would tell whether it is real."
+    return f"{has}; equivalence takes about {more}, or a wider --margin."
 
 
 def is_equivalent(test: Comparison) -> bool:
     """Return whether a test shows equivalence."""
     return test.equivalence is not None and test.equivalence.shown
-
-
-def _counted(number: int) -> str:
-    """Return a number of samples with two significant digits."""
-    return f"{number if number < 100 else int(float(f'{number:.2g}')):,}"

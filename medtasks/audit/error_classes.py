@@ -45,26 +45,6 @@ class ErrorClass(enum.StrEnum):
     FOR_A_HUMAN = "perception or knowledge, for a human to tell"
 
 
-def error_class(reply: str | None, value: str | None) -> ErrorClass:
-    """Return the kind of a wrong answer; ``value`` is its letter, if any."""
-    if failure_cause(reply) is not None:
-        return ErrorClass.FAILED
-    if value is not None:
-        return ErrorClass.FOR_A_HUMAN
-    text = own_words(reply)
-    if isinstance(text, Reason) or not readable(text):
-        return ErrorClass.IRRELEVANT
-    return ErrorClass.REFUSAL if refuses(text) else ErrorClass.MISUNDERSTOOD
-
-
-def readable(text: str) -> bool:
-    """Return whether a text has words, or is a letter, and does not repeat the same few words."""
-    words = [word.casefold() for word in re.findall(r"[^\W\d_]{2,}", text)]
-    if not words:
-        return re.search(r"\b[A-Z]\b", text) is not None
-    return len(words) < 30 or len(set(words)) / len(words) >= 0.2  # broken models repeat themselves
-
-
 @dataclass(frozen=True)
 class WrongAnswer:
     """One wrong answer."""
@@ -75,9 +55,23 @@ class WrongAnswer:
     kind: ErrorClass  # as far as a rule can tell
 
 
-def wrong_answers(
-    task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Mapping[str, Reply]
-) -> list[WrongAnswer]:
+def error_class(reply: str | None, value: str | None) -> ErrorClass:
+    """Return the kind of a wrong answer; ``value`` is its letter, if any."""
+    if failure_cause(reply) is not None:
+        return ErrorClass.FAILED
+    if value is not None:
+        return ErrorClass.FOR_A_HUMAN
+    text = own_words(reply)
+    if isinstance(text, Reason):
+        return ErrorClass.IRRELEVANT
+    words = [word.casefold() for word in re.findall(r"[^\W\d_]{2,}", text)]
+    repeats = len(words) >= 30 and len(set(words)) / len(words) < 0.2  # as broken models do
+    if repeats or not (words or re.search(r"\b[A-Z]\b", text)):
+        return ErrorClass.IRRELEVANT
+    return ErrorClass.REFUSAL if refuses(text) else ErrorClass.MISUNDERSTOOD
+
+
+def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
     """Return the wrong answers of a task with a metric of :data:`OF_ANSWERS`; none where the published code stops."""
     if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(score.get("stops") for score in scores):
         return []
@@ -118,10 +112,6 @@ def write_replies(
 
     MedTasksError: it cannot be written, or it would show text of ``private`` datasets; ``writer`` names it there.
     """
-
-    def cell(value: Any) -> Any:
-        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value  # a text again
-
     if private:
         names = ",".join(private)
         raise MedTasksError(
@@ -130,7 +120,10 @@ def write_replies(
         )
     try:
         with path.open("w", encoding="utf-8", newline="") as stream:
-            csv.writer(stream).writerows([cell(value) for value in row] for row in (titles, *rows))
+            for row in (titles, *rows):  # an apostrophe makes a formula a text again
+                is_formula = [isinstance(cell, str) and cell.startswith(_FORMULA) for cell in row]
+                cells = [f"'{cell}" if formula else cell for cell, formula in zip(row, is_formula, strict=True)]
+                csv.writer(stream).writerow(cells)
     except OSError as error:
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
 

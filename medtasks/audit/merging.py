@@ -51,7 +51,17 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
             f"'{unscored.name}' {unscored.only_harness}, so that its shards cannot be merged; run it once without "
             f"--shard, and the shards without it"
         )
-    _check_code_here(runs[0])
+    here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
+    first = runs[0].manifest
+    there = {**first.versions, "commit of medtasks": first.commit, **first.settings}
+    of_metrics = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
+    settings_of_metrics = sorted(name for name in {*here, *there} if name.startswith(of_metrics))
+    names = ["medtasks", "lmms_eval", "commit of medtasks", *settings_of_metrics]
+    if different := [f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)]:
+        raise MedTasksError(
+            f"the results are computed here, and {listed(different)} differ from those of {runs[0]}; merge where they "
+            f"are the same"
+        )
     made = datetime.now(UTC)
     samples: dict[str, list[SampleLine]] = {}
     for name in tasks:  # in the order of one process: by filter, and by row
@@ -73,21 +83,6 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
     manifest = manifest.model_copy(update={"state": RunState.WITH_FAILURES if lost else RunState.FINISHED})
     manifest.write(manifest_path(output, made))
     return manifest, lost
-
-
-def _check_code_here(run: ShardRun) -> None:
-    """Raise MedTasksError if code or metrics' models here differ from those of the runs."""
-    here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
-    there = {**run.manifest.versions, "commit of medtasks": run.manifest.commit, **run.manifest.settings}
-    of_metrics = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
-    settings_of_metrics = sorted(name for name in {*here, *there} if name.startswith(of_metrics))
-    names = ["medtasks", "lmms_eval", "commit of medtasks", *settings_of_metrics]
-    different = [f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)]
-    if different:
-        raise MedTasksError(
-            f"the results are computed here, and {listed(different)} differ from those of {run}; merge where they are "
-            f"the same"
-        )
 
 
 def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:

@@ -82,7 +82,17 @@ def assumptions(
     shared = [sample for sample in values[0] if sample in values[-1]] if runs else []
     if runs and not shared:
         raise RepliesError(f"the runs have no sample of '{task.name}' with a value in common")
-    units = _units(task, documents, metric)
+    samples = [Sample(document) for document in documents]
+    if task.is_computed:  # the units that the metric has: those of replies without an answer
+        empty = {sample.doc_id: Reply(text="") for sample in samples}
+        if task.compares_likelihoods:
+            options = {sample.doc_id: range(1, len(sample.options) + 1) for sample in samples}
+            empty = {doc_id: Reply(losses=tuple(map(float, numbers))) for doc_id, numbers in options.items()}
+        units = [cluster for cluster, _ in _values(task, documents, metric, empty, None).values()]
+    elif task.family.paired:
+        raise RepliesError(f"a judge reads replies to '{task.name}'; plan the task with the same pairs that needs none")
+    else:
+        units = list(task.family.independent_clusters(samples))
     # An unknown score of the first model is taken to be the one with the largest variance.
     score, score_source = (0.5, "assumed; --against or --run tell it") if against is None else (against, "given")
     discordance, discordance_source = None, "if both models answer independently; two runs tell it"
@@ -138,8 +148,8 @@ def plan(assumed: Assumptions, difference: float | None, margin: float | None, p
         power,
         assumed.score if sign < 0 else 1 - assumed.score,
     )
-    of_margin = (margin, needed_for_margin, reached_for_margin)
-    return Plan(assumed, level, power, difference, needed, reached, detectable, *of_margin)
+    answers = (difference, needed, reached, detectable, margin, needed_for_margin, reached_for_margin)
+    return Plan(assumed, level, power, *answers)
 
 
 def _values(
@@ -152,17 +162,3 @@ def _values(
     if chosen not in computed.rules:
         raise unknown_name("rule", chosen, computed.rules)
     return dict(computed.values[chosen, metric.name])
-
-
-def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hashable]:
-    """Return the unit of each sample of the metric, shape (samples,), from replies without an answer."""
-    samples = [Sample(document) for document in documents]
-    if not task.is_computed and task.family.paired:
-        raise RepliesError(f"a judge reads replies to '{task.name}'; plan the task with the same pairs that needs none")
-    if not task.is_computed:
-        return list(task.family.independent_clusters(samples))
-    replies = {sample.doc_id: Reply(text="") for sample in samples}
-    if task.compares_likelihoods:
-        options = {sample.doc_id: range(1, len(sample.options) + 1) for sample in samples}
-        replies = {doc_id: Reply(losses=tuple(map(float, numbers))) for doc_id, numbers in options.items()}
-    return [cluster for cluster, _ in _values(task, documents, metric, replies, None).values()]

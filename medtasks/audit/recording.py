@@ -11,7 +11,7 @@ import platform
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -242,31 +242,26 @@ def commit() -> str | None:
 
 
 def hardware() -> Hardware:
-    """Return the machine this process runs on."""
+    """Return the machine this process runs on, with the GPUs that ``nvidia-smi`` lists; none if it fails."""
     text = ""  # neither the standard library nor psutil tells the name of the processor on Linux
     with contextlib.suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     model = re.search(r"^model name[^:\n]*:(.*)", text, re.MULTILINE)
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
+    gpus = []
+    for line in (_output(query) or "").splitlines():
+        if line.count(",") < 2:  # a complaint, which comes with exit code 0, too
+            continue
+        name, size, driver = (part.strip() for part in line.rsplit(",", 2))
+        gpus.append(Gpu(name=name, memory=int(size) if size.isdigit() else None, driver=driver))
     return Hardware(
         system=f"{platform.system()} {platform.machine()}",
         cpu=model[1].strip() if model else platform.processor(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory=psutil.virtual_memory().total,
-        gpus=gpus(),
+        gpus=tuple(gpus),
         visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"),
     )
-
-
-def gpus() -> tuple[Gpu, ...]:
-    """Return the GPUs that ``nvidia-smi`` lists; none if it is missing or fails."""
-    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
-    listed = []
-    for line in (_output(query) or "").splitlines():
-        if line.count(",") < 2:  # a complaint, which comes with exit code 0, too
-            continue
-        name, memory, driver = (part.strip() for part in line.rsplit(",", 2))
-        listed.append(Gpu(name=name, memory=int(memory) if memory.isdigit() else None, driver=driver))
-    return tuple(listed)
 
 
 def _output(command: list[str]) -> str | None:
@@ -282,20 +277,32 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
     name, arguments = options.text("model") or "hf", options.text("model_args")
     by_name = options.pairs("model_args")
     named = {**DEFAULTS.get(name, {}), **{key: value for key, value in by_name.items() if key in WEIGHTS and value}}
-    fingerprints, unknown = {}, {}
+    fingerprints, unknown, shown = {}, {}, []
     for key, value in named.items():
-        try:
-            if Path(value).expanduser().exists():
-                fingerprints[key] = f"sha256:{files_sha256(Path(value).expanduser())}"
-            elif commit := snapshot_commit(value, by_name.get("revision") or "main"):
+        path = Path(value).expanduser()
+        # A name on the Hub, or the last part of a path on this machine.
+        shown.append(redacted(path.resolve().name if path.exists() or path.is_absolute() else value))
+        if path.exists():
+            try:
+                fingerprints[key] = f"sha256:{files_sha256(path)}"
+            except OSError as error:
+                unknown[key] = f"{key}={shown[-1]}: a file in it cannot be read ({error.strerror})"
+            continue
+        with contextlib.suppress(OSError, ValueError):  # a name that no repository or file can have is a ValueError
+            from huggingface_hub.constants import HF_HUB_CACHE
+            from huggingface_hub.file_download import repo_folder_name
+
+            folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=value, repo_type="model")
+            revision = by_name.get("revision") or "main"  # a branch, tag or commit
+            reference = folder / "refs" / revision
+            commit = reference.read_text().strip() if reference.is_file() else revision
+            if re.fullmatch("[0-9a-f]{40}", commit) and (folder / "snapshots" / commit).is_dir():
                 fingerprints[key] = f"commit:{commit}"
-            else:
-                unknown[key] = (
-                    f"{key}={_shown(value)}: it is no path on this machine, and the Hub's cache has no snapshot of it "
-                    f"(a model behind an API has none)"
-                )
-        except OSError as error:
-            unknown[key] = f"{key}={_shown(value)}: a file in it cannot be read ({error.strerror})"
+        if key not in fingerprints:
+            unknown[key] = (
+                f"{key}={shown[-1]}: it is no path on this machine, and the Hub's cache has no snapshot of it (a model "
+                f"behind an API has none)"
+            )
     if name == "medtasks_tiny":
         unknown["model"] = "medtasks_tiny is drawn from its seed and has no weights on disk"
     elif not named:
@@ -305,45 +312,20 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
     return ModelFacts(
         name=name,
         arguments=redacted(arguments),
-        weights=", ".join(_shown(value) for value in named.values()),
+        weights=", ".join(shown),
         fingerprint=None if unknown else joined,
         unknown="; ".join(unknown.values()),
     )
 
 
 def files_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, or of names and contents of all files in a folder, hidden ones left out."""
-    if path.is_file():
-        return _contents([path])[path]
-    paths = ((file, file.relative_to(path).parts) for file in sorted(path.rglob("*")))
-    files = [file for file, parts in paths if file.is_file() and not any(part.startswith(".") for part in parts)]
-    digests = _contents(files)
-    lines = "".join(f"{digests[file]}  {file.relative_to(path).as_posix()}\n" for file in files)
-    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+    """Return the SHA-256 of a file, or of names and contents of all files in a folder, hidden ones left out.
 
-
-def snapshot_commit(repository: str, revision: str) -> str | None:
-    """Return the commit of a snapshot (branch, tag or commit) in this machine's Hub cache; None if it has none."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-    from huggingface_hub.file_download import repo_folder_name
-
-    try:
-        folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type="model")
-        reference = folder / "refs" / revision
-        commit = reference.read_text().strip() if reference.is_file() else revision
-        return commit if re.fullmatch("[0-9a-f]{40}", commit) and (folder / "snapshots" / commit).is_dir() else None
-    except (OSError, ValueError):  # a name that no repository or no file can have is a ValueError
-        return None
-
-
-def _shown(value: str) -> str:
-    """Return a name on the Hub, or the last part of a path on this machine."""
-    path = Path(value).expanduser()
-    return redacted(path.resolve().name if path.exists() or path.is_absolute() else value)
-
-
-def _contents(files: Iterable[Path]) -> dict[Path, str]:
-    """Return the digest of each file, from the store if it has not changed."""
+    The digest of each file comes from the store if the file has not changed.
+    """
+    inside = ((file, file.relative_to(path).parts) for file in sorted(path.rglob("*")))
+    visible = [file for file, parts in inside if file.is_file() and not any(part.startswith(".") for part in parts)]
+    files = [path] if path.is_file() else visible
     warning = "Digests of weights are not kept in {path} ({error}), so that the next run reads the files again."
     store = SqliteCache(home() / "weights_digests.sqlite", ("digests", "sha256"), warning, disposable=True)
     keys = {}
@@ -351,10 +333,13 @@ def _contents(files: Iterable[Path]) -> dict[Path, str]:
         real = file.resolve()
         facts = real.stat()
         keys[file] = json.dumps([str(real), facts.st_size, facts.st_mtime_ns]).encode()
-    by_key = dict(store.get(keys.values()))
-    new = [file for file, key in keys.items() if key not in by_key]
+    digests = dict(store.get(keys.values()))
+    new = [file for file, key in keys.items() if key not in digests]
     with ThreadPoolExecutor(4) as pool:
         computed = {keys[file]: digest.encode() for file, digest in zip(new, pool.map(file_sha256, new), strict=True)}
     store.put(computed)
-    by_key |= computed
-    return {file: by_key[key].decode() for file, key in keys.items()}
+    digests |= computed
+    if path.is_file():
+        return digests[keys[path]].decode()
+    lines = "".join(f"{digests[keys[file]].decode()}  {file.relative_to(path).as_posix()}\n" for file in files)
+    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()

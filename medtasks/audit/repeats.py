@@ -14,7 +14,7 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from medtasks.errors import MedTasksError, listed
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
 from medtasks.home import written_whole
-from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, mean, undeclared
+from medtasks.metrics.metric import Declaration, Metric, clustered, mean, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.result_files import repeat_folders
 from medtasks.runs.run import RepeatedRun, read_repeats, read_run
@@ -36,9 +36,14 @@ from medtasks.stats.standard_error import mean_error, mean_standard_error
 from medtasks.tasks.task_files import task_file
 
 
-def joined_repeats(output: Path) -> dict[str, RepeatedTask]:
-    """Join the repeats in a folder for results, by task of ours; empty if nothing was repeated."""
-    return _joined(read_repeats(output))[1]
+def write_repeats(output: Path) -> dict[str, RepeatedTask]:
+    """Join the repeats in a folder for results, and write them there; empty if nothing was repeated."""
+    joined = _joined(read_repeats(output))[1]
+    if joined:
+        with written_whole(output / "repeats.json") as partial:
+            text = json.dumps({"schema_version": 1, "tasks": as_json(joined)}, indent=2, ensure_ascii=False)
+            partial.write_text(f"{text}\n", encoding="utf-8")
+    return joined
 
 
 def collected(folder: Path, model: str | None = None) -> RunReport:
@@ -80,15 +85,6 @@ def _joined(repeats: RepeatedRun) -> tuple[dict[str, dict[Path, TaskReading]], d
     return readings, joined
 
 
-def write_repeats(output: Path, repeated: Mapping[str, RepeatedTask]) -> Path:
-    """Write joined repeats next to their folders; return the path."""
-    path = output / "repeats.json"
-    with written_whole(path) as partial:
-        text = json.dumps({"schema_version": 1, "tasks": as_json(repeated)}, indent=2, ensure_ascii=False)
-        partial.write_text(f"{text}\n", encoding="utf-8")
-    return path
-
-
 def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: Sequence[str] = ()) -> RepeatedTask:
     """Join the repeats of one task, at least one."""
     notes = []
@@ -101,28 +97,31 @@ def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: 
         notes.append(
             "All repeats gave the same replies: the seed did not reach the model, so that repeating adds nothing."
         )
-    rows = [name for name in readings[0].task.rows if all(name in _values(reading) for reading in readings)]
+    # Values of each repeat by row and metric: recorded ones, else those of its replies.
+    values: list[dict[str, dict[str, float]]] = []
+    for reading in readings:
+        by_row = {
+            name: {score.metric: score.value for score in computed.report.scores}
+            for name, computed in reading.computed.items()
+        }
+        for name, row in recorded_values(reading.recorded).items():
+            by_row.setdefault(name, {}).update({metric: value for metric, (value, _) in row.items()})
+        values.append(by_row)
+    rows = [name for name in readings[0].task.rows if all(name in by_row for by_row in values)]
     return RepeatedTask(
         task=readings[0].task.name,
         repeats=len(readings),
         seeds=tuple(sorted(seeds, key=lambda seed: (seed is None, seed))),
-        rows=tuple(_row(name, readings) for name in rows),
+        rows=tuple(_row(name, readings, [by_row[name] for by_row in values]) for name in rows),
         notes=tuple(notes),
     )
 
 
-def _values(reading: TaskReading) -> dict[str, dict[str, float]]:
-    """Return a repeat's values by row and metric: recorded ones, else those of its replies."""
-    values: dict[str, dict[str, float]] = {}
-    for name, computed in reading.computed.items():
-        values[name] = {score.metric: score.value for score in computed.report.scores}
-    for name, row in recorded_values(reading.recorded).items():
-        values.setdefault(name, {}).update({metric: value for metric, (value, _) in row.items()})
-    return values
-
-
-def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
-    by_id, ties, failed = _majority_scores(name, readings)
+def _row(name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[str, float]]) -> RepeatedRow:
+    computed = [reading.computed[name] for reading in readings if name in reading.computed]
+    have_values = all("value" in score for of_repeat in computed for score in of_repeat.samples.values())
+    has_answers = have_values or not any(reading.withheld for reading in readings)
+    by_id, ties, failed = _majority_scores(name, readings, has_answers=has_answers)
     voted: dict[str, Score] = {}
     task, documents = readings[0].task, readings[0].documents
     if by_id and task.family.scores_suffice:  # else they do not follow from single scores
@@ -130,14 +129,14 @@ def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
         ordered = {str(item["doc_id"]): by_id[str(item["doc_id"])] for item in with_score}
         columns = list(ordered.values()) if readings[0].withheld else with_score
         voted = {item.metric: item for item in rule_scores(task, "", list(ordered.values()), columns).scores}
-    values = [_values(repeat)[name] for repeat in readings]
     declared = {metric.name: metric for metric in task.metrics}
     scores = [
         _score(
+            name,
+            readings if has_answers else (),
             declared.get(metric) or undeclared(metric),
             [repeat.get(metric, math.nan) for repeat in values],
-            voted,
-            _values_by_question(name, readings, declared.get(metric)),
+            voted.get(metric),
         )
         for metric in values[0]
         if metric not in COUNTS
@@ -146,42 +145,36 @@ def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
     return RepeatedRow(name, tuple(scores), len(by_id), ties, failed, failed_samples)
 
 
-def _values_by_question(
-    name: str, readings: Sequence[TaskReading], metric: AnyMetric | None
-) -> dict[str, tuple[Hashable, list[float]]]:
-    """Return the cluster and values of each question, or pair; none if the metric is no mean over questions."""
-    if not isinstance(metric, Metric) or not metric.has_error or not _has_answers(name, readings):
-        return {}
-    repeats = []
-    for reading in readings:
-        if name not in reading.computed:
-            return {}
-        answered = [(key, score) for key, score in reading.computed[name].samples.items() if not is_failed(score)]
-        scores = [score for _, score in answered]
-        clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
-        samples = [(doc_id, cluster) for (doc_id, _), cluster in zip(answered, clusters, strict=True)]
-        values = reading.task.family.sample_values(metric, scores, samples)
-        estimate = metric.estimate(scores).value
-        if not values or not math.isclose(mean([value for _, value in values.values()]), estimate, abs_tol=1e-12):
-            return {}
-        repeats.append(values)
-    return values_by_question(repeats)
-
-
 def _score(
-    metric: Declaration,
-    values: Sequence[float],
-    voted: Mapping[str, Score],
-    questions: Mapping[str, tuple[Hashable, Sequence[float]]],
+    row: str, readings: Sequence[TaskReading], metric: Declaration, values: Sequence[float], voted: Score | None
 ) -> RepeatedScore:
+    """Join the values of one metric; with an error if it is a mean over the questions, or pairs, of ``readings``."""
     ordered = sorted(values)  # sums of floats depend on their order
     defined = not any(map(math.isnan, values))
     average = math.fsum(ordered) / len(ordered) if defined else math.nan
     spread = statistics.stdev(ordered) if defined and len(ordered) > 1 else math.nan
-    name, share = metric.name, metric.is_share(*ordered)
-    whole = RepeatedScore(name, tuple(ordered), average, spread, voted.get(name), share)
-    if not questions or math.isnan(average):
+    share = metric.is_share(*ordered)
+    whole = RepeatedScore(metric.name, tuple(ordered), average, spread, voted, share)
+    if not (defined and isinstance(metric, Metric) and metric.has_error and readings):
         return whole
+
+    # Values of each question in the repeats in which it has one.
+    repeats = []
+    for reading in readings:
+        if row not in reading.computed:
+            return whole
+        answered = [(key, score) for key, score in reading.computed[row].samples.items() if not is_failed(score)]
+        scores = [score for _, score in answered]
+        clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
+        samples = [(doc_id, cluster) for (doc_id, _), cluster in zip(answered, clusters, strict=True)]
+        of_repeat = reading.task.family.sample_values(metric, scores, samples)
+        estimate = metric.estimate(scores).value
+        if not of_repeat or not math.isclose(mean([value for _, value in of_repeat.values()]), estimate, abs_tol=1e-12):
+            return whole
+        repeats.append(of_repeat)
+    questions = values_by_question(repeats)
+
+    # The error of the mean over questions, and the variance between and within them.
     means = [mean(answers) for _, answers in questions.values()]
     mean_with_error = mean_error(means, [cluster for cluster, _ in questions.values()])
     low, high = interval(average, mean_with_error.error, mean_with_error.degrees, share, mean_with_error.effective)
@@ -196,17 +189,26 @@ def _score(
     return replace(whole, error=mean_with_error.error, low=low, high=high, between=between, within=within)
 
 
-def _majority_scores(name: str, readings: Sequence[TaskReading]) -> tuple[dict[str, SampleScore], int, int]:
+def _majority_scores(
+    name: str, readings: Sequence[TaskReading], *, has_answers: bool
+) -> tuple[dict[str, SampleScore], int, int]:
     """Return the scores of the most frequent answers by document id, the number of ties, and that of failed replies.
 
     There are no scores if equal answers cannot be recognised: texts of credentialed data.
     """
     votes_by_id: dict[str, list[tuple[str | None, SampleScore]]] = {}
     for reading in (reading for reading in readings if name in reading.computed):
+        family, row = reading.task.family, reading.task.rows[name]
         for doc_id, score in reading.computed[name].samples.items():
-            votes_by_id.setdefault(doc_id, []).append((_vote(reading, name, doc_id, score), score))
+            vote, reply = None, reading.samples.replies.get(doc_id)
+            if "value" in score:
+                vote = None if score["value"] is None else json.dumps(score["value"])
+            elif reply is not None and not is_failed(score):
+                answer = family.describe(score, without_its_reasoning(reply) if row.reasoned else reply).value
+                vote = None if answer is None else " ".join(answer.lower().strip(" .").split())
+            votes_by_id.setdefault(doc_id, []).append((None if is_failed(score) else vote, score))
     failed = sum(is_failed(score) for votes in votes_by_id.values() for _, score in votes)
-    if not _has_answers(name, readings):
+    if not has_answers:
         return {}, 0, failed
     ties, chosen = 0, {}
     for doc_id, votes in votes_by_id.items():
@@ -220,22 +222,3 @@ def _majority_scores(name: str, readings: Sequence[TaskReading]) -> tuple[dict[s
         candidates = valid or [score for _, score in votes]
         chosen[doc_id] = min(candidates, key=lambda score: json.dumps(score, sort_keys=True, default=str))
     return chosen, ties, failed
-
-
-def _has_answers(name: str, readings: Sequence[TaskReading]) -> bool:
-    computed = [reading.computed[name] for reading in readings if name in reading.computed]
-    have_values = all("value" in score for of_repeat in computed for score in of_repeat.samples.values())
-    return have_values or not any(reading.withheld for reading in readings)
-
-
-def _vote(reading: TaskReading, name: str, doc_id: str, score: SampleScore) -> str | None:
-    """Return the answer of a repeat; None if it gave none."""
-    if is_failed(score):
-        return None
-    if "value" in score:
-        return None if score["value"] is None else json.dumps(score["value"])
-    reply, row = reading.samples.replies.get(doc_id), reading.task.rows[name]
-    if reply is None:
-        return None
-    answer = reading.task.family.describe(score, without_its_reasoning(reply) if row.reasoned else reply).value
-    return None if answer is None else " ".join(answer.lower().strip(" .").split())

@@ -7,13 +7,14 @@ and are in no other number; differences are second minus first.
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from medtasks.audit.scoring import Documents, Replies, rows_of
+from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.extract.published.letter_choice import most_likely
@@ -81,12 +82,25 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
     rows = rows_of(task, [document for document, _ in answered], replies)
     values: dict[tuple[str, str], Values] = {}
     skipped: dict[tuple[str, str], str] = {}
-    for name, (_, scores) in rows.items():
-        for metric in metrics:
-            try:
-                values[name, metric.name] = _values(task, metric, scores, samples)
-            except NotComparable as why:
-                skipped[name, metric.name], values[name, metric.name] = str(why), {}
+    for (name, (_, scores)), metric in itertools.product(rows.items(), metrics):
+        key, texts = (name, metric.name), compares_texts(metric)
+        try:
+            values[key] = task.family.sample_values(metric, scores, samples)
+        except NotComparable as why:
+            values[key], skipped[key] = {}, str(why)
+            continue
+        if values[key] and not texts:  # texts are compared with their mean already, by computing all their metrics
+            total = metric.estimate(scores).value
+            average = mean([value for _, value in values[key].values()])
+            if not math.isclose(average, total, rel_tol=1e-9, abs_tol=1e-12):
+                values[key], skipped[key] = {}, NO_MEAN
+        elif (
+            not values[key] and not task.family.paired
+        ):  # of pairs none may be complete, reported of both runs together
+            of_all = isinstance(metric, CorpusMetric) and metric.of is None and not texts
+            stops = any(score.get("stops") for score in scores)
+            lack = NO_MEAN if of_all else "has no value per sample"
+            skipped[key] = "has no number, because the published code stops" if stops else lack
     ids = [doc_id for doc_id, _ in samples]
     by_id = {name: dict(zip(ids, scores, strict=True)) for name, (_, scores) in rows.items()}
     return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped, by_id)
@@ -113,14 +127,14 @@ def values_by_question(repeats: Sequence[Values]) -> dict[str, tuple[Hashable, l
 
     Where a repeat lacks an answer to one image of a pair, the dyad of a repeat that has both counts.
     """
-
-    def members(cluster: Hashable) -> tuple[int, str]:
-        return (len({cluster.first, cluster.second}) if isinstance(cluster, Dyad) else 0, str(cluster))
-
     by_question: dict[str, tuple[Hashable, list[float]]] = {}
     for question, (cluster, value) in itertools.chain.from_iterable(values.items() for values in repeats):
         largest, of_question = by_question.get(question, (cluster, []))
-        by_question[question] = (max(largest, cluster, key=members), [*of_question, value])
+        largest = max(
+            (largest, cluster),
+            key=lambda unit: (len({unit.first, unit.second}) if isinstance(unit, Dyad) else 0, str(unit)),
+        )
+        by_question[question] = (largest, [*of_question, value])
     return by_question
 
 
@@ -131,26 +145,6 @@ def by_repeat(repeats: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
         for number, repeat in enumerate(repeats, 1)
         for sample, value in repeat.items()
     }
-
-
-def _values(
-    task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
-) -> Values:
-    values = task.family.sample_values(metric, scores, samples)
-    texts = compares_texts(metric)
-    if not values and task.family.paired:
-        return values  # no complete pair in common, which is reported of both runs together
-    if not values and any(score.get("stops") for score in scores):
-        raise NotComparable("has no number, because the published code stops")
-    if not values:
-        of_all = isinstance(metric, CorpusMetric) and metric.of is None and not texts
-        raise NotComparable(NO_MEAN if of_all else "has no value per sample")
-    if texts:  # compared with their mean already; the estimate would compute all other metrics of texts, too
-        return values
-    total = metric.estimate(scores).value
-    if not math.isclose(mean([value for _, value in values.values()]), total, rel_tol=1e-9, abs_tol=1e-12):
-        raise NotComparable(NO_MEAN)
-    return values
 
 
 @dataclass(frozen=True)
@@ -260,29 +254,40 @@ class Agreement:
 
 
 def agreement(
-    first: Replies,
-    second: Replies,
-    samples: int,
-    scores: Mapping[str, tuple[Scores, Scores]],
-    written: Callable[[str], str] = str,
+    first: Replies, second: Replies, samples: int, scores: Mapping[str, tuple[Scores, Scores]], *, hashed: bool = False
 ) -> Agreement:
-    """Compare two runs' replies to a task of this many samples.
+    """Compare two runs' replies to a task of this many samples; ``scores`` are those of both by name of the row.
 
-    ``scores`` are those of both runs by name of the row; ``written`` returns an id as it is reported, such as hashed.
+    Ids of samples are reported, ``hashed`` if the task is private.
     """
+
+    def written(sample: str) -> str:
+        name, mark, number = sample.partition(REPEAT)
+        return hidden_id("doc", name) + mark + number if hashed else sample
+
     replies = {sample: (first[sample], second[sample]) for sample in first if sample in second}
     failed = [(a.failed, b.failed) for a, b in replies.values()]
     pairs = {written(sample): (a, b) for sample, (a, b) in replies.items() if not (a.failed or b.failed)}
-    answers = {
-        row: answer_agreement({written(sample): (a[sample], b[sample]) for sample in a if sample in b})
-        for row, (a, b) in scores.items()
-    }
+    answers = {}
+    for row, (a, b) in scores.items():
+        both = [(written(sample), a[sample], b[sample]) for sample in a if sample in b]
+        values = [(sample, a["value"], b["value"]) for sample, a, b in both if "value" in a and "value" in b]
+        answered = [(sample, a, b) for sample, a, b in values if (a, b) != (None, None)]
+        if values:
+            answers[row] = AnswerAgreement(
+                samples=len(answered),
+                equal=sum(a == b for _, a, b in answered),
+                neither=len(values) - len(answered),
+                only_first=sum(b is None for _, _, b in answered),
+                only_second=sum(a is None for _, a, _ in answered),
+                differing=tuple(sample for sample, a, b in answered if a != b),
+            )
     return Agreement(
         Overlap.of(first, second, samples),
         Failures(*(failed.count(kind) for kind in ((True, False), (False, True), (True, True)))),
         text_agreement(pairs),
         likelihood_agreement(pairs),
-        {row: part for row, part in answers.items() if part is not None},
+        answers,
     )
 
 
@@ -348,20 +353,4 @@ def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> Likelihood
         flips=tuple(sorted(flips, key=lambda flip: -flip.margin)),
         greedy_options=len(flags),
         equal_greedy=sum(before == after for before, after in flags),
-    )
-
-
-def answer_agreement(scores: Mapping[str, tuple[Score, Score]]) -> AnswerAgreement | None:
-    """Compare extracted answers by sample id; None where scores hold none, as of reports."""
-    values = [(sample, a["value"], b["value"]) for sample, (a, b) in scores.items() if "value" in a and "value" in b]
-    if not values:
-        return None
-    answered = [(sample, a, b) for sample, a, b in values if (a, b) != (None, None)]
-    return AnswerAgreement(
-        samples=len(answered),
-        equal=sum(a == b for _, a, b in answered),
-        neither=len(values) - len(answered),
-        only_first=sum(b is None for _, _, b in answered),
-        only_second=sum(a is None for _, a, _ in answered),
-        differing=tuple(sample for sample, a, b in answered if a != b),
     )

@@ -36,7 +36,7 @@ from medtasks.metrics.metric import (
     evaluate,
     forget_computed,
 )
-from medtasks.metrics.pairs import TOTAL, PairCounts, PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, count
+from medtasks.metrics.pairs import TOTAL, PairCounts, PairedAnswer, answers_by_pair, complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
 from medtasks.stats.intervals import FEW_CLUSTERS, LEVEL, difference_of_shares, interval
 from medtasks.stats.paired import holm
@@ -151,41 +151,50 @@ def rule_scores(
     stopped = any(score.get("stops") for score in scores)
     why = next(score_warnings(task, columns, scores), "") if stopped else ""
     undefined = {score.metric: why for score in table if why and math.isnan(score.value)}
-    whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=few_clusters(metrics, estimates))
+    # Intervals of main metrics that rest on few effective clusters: degrees of freedom plus one.
+    # Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99.
+    compared = [metric for metric in metrics if metric.is_compared]
+    main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
+    clusters = {name: degrees + 1 for name in main if (degrees := estimates[name].degrees) is not None}
+    few = {name: number for name, number in clusters.items() if number < FEW_CLUSTERS}
+    sentences: tuple[str, ...] = ()
+    if few:
+        worth = f"{min(few.values()):.1f} patients, images or pairs of equal size"
+        sentences = (f"Few clusters: the samples are worth {worth}, so that intervals of {', '.join(few)} are rough.",)
+    whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=sentences)
     if not task.family.paired:
         remarks = [metric.remark(metric.selection(scores)) for metric in metrics if metric.remark]
         return replace(whole, groups=by_group(task, columns, scores), remarks=tuple(filter(None, remarks)))
+
     answers = paired_answers(task.metrics[0].selection(scores))
-    counts = count(answers)
-    groups = {CATEGORIES: by_category(answers, counts)}
-    return replace(whole, groups=groups, pairs=_outcomes(answers), categories=counts)
-
-
-def count_reasons(scores: Iterable[Score]) -> dict[str, int]:
-    """Return the number of replies that were ok, ambiguous, refused, ..., the most frequent first."""
-    return dict(Counter(str(score["reason"]) for score in scores if "reason" in score).most_common())
-
-
-def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
-    def solved_of_decided(pair: ScoredPair) -> float | None:  # None if one image got its answer, or a reply is invalid
-        wrong = pair.valid and not pair.first.correct and not pair.second.correct
-        return 1.0 if pair.solved else 0.0 if wrong else None
-
-    pairs = complete_pairs(answers)
-    decided = mean_over_pairs("solved_of_decided", solved_of_decided, units=lambda _: pairs)
+    counts, pairs = count(answers), complete_pairs(answers)
+    solved = [pair for pair in pairs if pair.solved]
     valid = [pair for pair in pairs if pair.valid and not pair.solved]
+    both_wrong = {pair for pair in valid if not pair.first.correct and not pair.second.correct}
     invalid = Counter((pair.first.value is None) + (pair.second.value is None) for pair in pairs)
     same = Counter(str(pair.first.value) for pair in valid if pair.confused)
-    return PairOutcomes(
-        both_right=sum(pair.solved for pair in pairs),
+    decided = mean_over_pairs(  # None if one image got its answer, or a reply is invalid
+        "solved_of_decided",
+        lambda pair: 1.0 if pair.solved else 0.0 if pair in both_wrong else None,
+        units=lambda _: pairs,
+    )
+    outcomes = PairOutcomes(
+        both_right=len(solved),
         swapped=sum((pair.first.value, pair.second.value) == (pair.second.target, pair.first.target) for pair in valid),
         same=dict(sorted(same.items())),
         one_invalid=invalid[1],
         both_invalid=invalid[2],
         incomplete=len({answer.pair_id for answer in answers}) - len(pairs),
-        both_wrong=sum(solved_of_decided(pair) == 0 for pair in pairs),
+        both_wrong=len(both_wrong),
         solved_of_decided=with_interval(decided, decided.estimate(())),
     )
+    groups = {CATEGORIES: by_category(answers, counts)}
+    return replace(whole, groups=groups, pairs=outcomes, categories=counts)
+
+
+def count_reasons(scores: Iterable[Score]) -> dict[str, int]:
+    """Return the number of replies that were ok, ambiguous, refused, ..., the most frequent first."""
+    return dict(Counter(str(score["reason"]) for score in scores if "reason" in score).most_common())
 
 
 def panel_results(metrics: Sequence[AnyMetric], scores: Scores) -> list[PanelResult]:
@@ -203,21 +212,6 @@ def score_warnings(
         scores = [{**score, "sample": hidden_id("doc", str(score["sample"]))} for score in scores]
     warnings = (metric.warning(scores) for metric in metrics or task.metrics if metric.warning)
     yield from filter(None, warnings)
-
-
-def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> tuple[str, ...]:
-    """Return a sentence if intervals of main metrics rest on few effective clusters: degrees of freedom plus one.
-
-    Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99.
-    """
-    compared = [metric for metric in metrics if metric.is_compared]
-    main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
-    clusters = {name: degrees + 1 for name in main if (degrees := estimates[name].degrees) is not None}
-    few = {name: number for name, number in clusters.items() if number < FEW_CLUSTERS}
-    if not few:
-        return ()
-    worth = f"{min(few.values()):.1f} patients, images or pairs of equal size"
-    return (f"Few clusters: the samples are worth {worth}, so that intervals of {', '.join(few)} are rough.",)
 
 
 def warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:

@@ -7,7 +7,7 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from rich.table import Table as RichTable
@@ -117,7 +117,15 @@ def markdown(title: str, sections: Iterable[tuple[str, Sequence[Table]]]) -> str
     for heading, tables in sections:
         lines += [f"## {_plain(heading)}", ""]
         for table in tables:
-            lines += [*_markdown_table(table, next(numbers)), ""]
+            lines += [f"**Table {next(numbers)}.** {_plain(table.caption)}", "", _markdown_row(table.headings)]
+            lines.append("| " + " | ".join("--:" if column == "r" else ":--" for column in table.columns) + " |")
+            spanned = " |" * (len(table.columns) - 1)
+            lines += [f"| **{_plain(warning)}** |{spanned}" for warning in table.warnings]
+            lines += [*map(_markdown_row, table.rows), *[""] * bool(table.notes)]
+            for position, note in enumerate(table.notes, 1):
+                opening = re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", _plain(note))  # begins no heading or list of its own
+                lines.append(f"- <sup>{position}</sup> {_plain(note)}" if table.marked else f"- {opening}")
+            lines.append("")
     return "\n".join(lines)
 
 
@@ -128,27 +136,9 @@ def latex(sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
     """
     lines = [_LATEX_HEAD]
     for heading, tables in sections:
-        lines.append(f"% {latex_text(heading)}")
-        for table in tables:
-            lines += [line for part in _parts(table) for line in (*_latex_table(*part), "")]
+        lines += [f"% {latex_text(heading)}", *(line for table in tables for line in _latex_table(table))]
         lines.append("\\clearpage\n")  # LaTeX gives up when too many tables wait for a place
     return "\n".join(lines)
-
-
-def _markdown_table(table: Table, number: int) -> Iterator[str]:
-    yield f"**Table {number}.** {_plain(table.caption)}"
-    yield ""
-    yield _markdown_row(table.headings)
-    yield "| " + " | ".join("--:" if column == "r" else ":--" for column in table.columns) + " |"
-    for warning in table.warnings:
-        yield f"| **{_plain(warning)}** |" + " |" * (len(table.columns) - 1)
-    for row in table.rows:
-        yield _markdown_row(row)
-    if table.notes:
-        yield ""
-    for position, note in enumerate(table.notes, 1):
-        opening = re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", _plain(note))  # begins no heading or list of its own
-        yield f"- {_mark(position)} {_plain(note)}" if table.marked else f"- {opening}"
 
 
 def _markdown_row(row: tuple[Cell, ...]) -> str:
@@ -161,12 +151,8 @@ def _markdown_row(row: tuple[Cell, ...]) -> str:
             text = code.replace("|", r"\|")  # a bar would end the cell even there
         else:
             text = _plain(cell.text)
-        texts.append(text + "".join(map(_mark, cell.marks)))
+        texts.append(text + "".join(f"<sup>{number}</sup>" for number in cell.marks))
     return "| " + " | ".join(texts) + " |"
-
-
-def _mark(number: int) -> str:
-    return f"<sup>{number}</sup>"
 
 
 def _plain(text: str) -> str:
@@ -175,48 +161,43 @@ def _plain(text: str) -> str:
     return re.sub("&(?=[#A-Za-z])", "&amp;", escaped).replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _parts(table: Table) -> Iterator[tuple[Table, str, str]]:
-    """Yield a table in parts that fit on a page, each with the endings of its caption and label."""
+def _latex_table(table: Table) -> Iterator[str]:
+    """Yield the lines of a table, in parts that fit on a page."""
     starts = range(0, len(table.rows), _ROWS)
-    for part, start in enumerate(starts, 1):
-        rows = table.rows[start : start + _ROWS]
-        part_table = replace(table, rows=rows, split=table.split if part == 1 else 0)
-        yield (part_table, "", "") if len(starts) == 1 else (part_table, f" Part {part} of {len(starts)}.", f".{part}")
-
-
-def _latex_table(table: Table, caption: str, label: str) -> Iterator[str]:
     columns = table.columns.replace("p", r"p{0.7\linewidth}")
     width = r"\ifdim\width>\linewidth\linewidth\else\width\fi"
     fits = "p" in table.columns
-    yield "\\begin{table}[htbp]"
-    yield "  \\centering"
-    yield "  \\footnotesize"
-    yield f"  \\caption{{{latex_text(table.caption + caption, breakable=True)}}}"
-    yield f"  \\label{{tab:{table.label}{label}}}"
-    yield "  % no wider than the text" if fits else f"  \\resizebox{{{width}}}{{!}}{{%"
-    yield f"  \\begin{{tabular}}{{{columns}}}"
-    yield "    \\toprule"
-    yield f"    {_latex_row(table.headings)}"
-    yield "    \\midrule"
-    for warning in table.warnings:
-        yield f"    \\multicolumn{{{len(table.columns)}}}{{l}}{{\\textbf{{{latex_text(warning)}}}}} \\\\"
-    if table.warnings:
+    for part, start in enumerate(starts, 1):
+        caption, label = (f" Part {part} of {len(starts)}.", f".{part}") if len(starts) > 1 else ("", "")
+        yield "\\begin{table}[htbp]"
+        yield "  \\centering"
+        yield "  \\footnotesize"
+        yield f"  \\caption{{{latex_text(table.caption + caption, breakable=True)}}}"
+        yield f"  \\label{{tab:{table.label}{label}}}"
+        yield "  % no wider than the text" if fits else f"  \\resizebox{{{width}}}{{!}}{{%"
+        yield f"  \\begin{{tabular}}{{{columns}}}"
+        yield "    \\toprule"
+        yield f"    {_latex_row(table.headings)}"
         yield "    \\midrule"
-    for position, row in enumerate(table.rows):
-        if position and position == table.split:
+        for warning in table.warnings:
+            yield f"    \\multicolumn{{{len(table.columns)}}}{{l}}{{\\textbf{{{latex_text(warning)}}}}} \\\\"
+        if table.warnings:
             yield "    \\midrule"
-        yield f"    {_latex_row(row)}"
-    yield "    \\bottomrule"
-    yield "  \\end{tabular}" + ("" if fits else "}")
-    if table.notes:
-        yield "  \\par\\smallskip"
-        yield "  \\begin{minipage}{\\linewidth}"
-        yield "    \\scriptsize\\raggedright"
-        for position, note in enumerate(table.notes, 1):
-            mark = f"\\textsuperscript{{{position}}}" if table.marked else ""
-            yield f"    {mark}{latex_text(note, breakable=True)}\\par"
-        yield "  \\end{minipage}"
-    yield "\\end{table}"
+        for position, row in enumerate(table.rows[start : start + _ROWS]):
+            if position and position == table.split and part == 1:
+                yield "    \\midrule"
+            yield f"    {_latex_row(row)}"
+        yield "    \\bottomrule"
+        yield "  \\end{tabular}" + ("" if fits else "}")
+        if table.notes:
+            yield "  \\par\\smallskip"
+            yield "  \\begin{minipage}{\\linewidth}"
+            yield "    \\scriptsize\\raggedright"
+            for position, note in enumerate(table.notes, 1):
+                mark = f"\\textsuperscript{{{position}}}" if table.marked else ""
+                yield f"    {mark}{latex_text(note, breakable=True)}\\par"
+            yield "  \\end{minipage}"
+        yield "\\end{table}\n"
 
 
 def _latex_row(row: tuple[Cell, ...]) -> str:
@@ -244,25 +225,22 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
     text = unicodedata.normalize("NFC", text)
     places = {index for match in _LONG.finditer(text) for index in range(*match.span())} if breakable else set()
     for index, character in enumerate(text):
-        part = _of_character(character)
+        base, *accents = list(unicodedata.normalize("NFD", character))
+        if character in _SPECIAL:
+            part = _SPECIAL[character]
+        elif character.isspace():
+            part = " "
+        elif character.isascii():
+            part = character if character.isprintable() else ""
+        elif unicodedata.category(character) in ("Cf", "Mn"):
+            part = ""
+        elif accents and base.isascii() and base.isalpha():
+            part = f"\\{_ACCENTS[accents[0]]}{{{base}}}" if accents[0] in _ACCENTS else base
+        else:
+            part = rf"\texttt{{U+{ord(character):04X}}}"
         if part == "-" and parts and parts[-1].endswith("-"):
             part = "{}-"  # two make a dash
         if index in places and character in "/_":
             part += r"\allowbreak{}"
         parts.append(part)
     return "".join(parts)
-
-
-def _of_character(character: str) -> str:
-    if character in _SPECIAL:
-        return _SPECIAL[character]
-    if character.isspace():
-        return " "
-    if character.isascii():
-        return character if character.isprintable() else ""
-    if unicodedata.category(character) in ("Cf", "Mn"):
-        return ""
-    base, *accents = list(unicodedata.normalize("NFD", character))
-    if accents and base.isascii() and base.isalpha():
-        return f"\\{_ACCENTS[accents[0]]}{{{base}}}" if accents[0] in _ACCENTS else base
-    return rf"\texttt{{U+{ord(character):04X}}}"

@@ -9,7 +9,6 @@ share one calibration.
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.samples import Sample
@@ -36,49 +35,42 @@ def task_calibration(task: TaskFile, documents: Documents, replies: Replies) -> 
     """
     if (likelihoods := _likelihoods(task, documents, replies)) is None:
         return {}
+    _, probabilities, targets, clusters = likelihoods
     letters = str(task_config(task.name).get("doc_to_choice")).rpartition(".")[2] == "letters"
-    note = _LETTERS if letters else _TEXTS
-    left_out = sum(document["doc_id"] in replies for document in documents) - len(likelihoods)
-    probabilities, targets = [sample.probabilities for sample in likelihoods], [sample.target for sample in likelihoods]
-    measures = calibration(probabilities, targets, [sample.cluster for sample in likelihoods], note, left_out, letters)
+    left_out = sum(document["doc_id"] in replies for document in documents) - len(targets)
+    measures = calibration(probabilities, targets, clusters, _LETTERS if letters else _TEXTS, left_out, letters)
     return dict.fromkeys(task.rows, replace(measures, classes=class_areas(task, documents, replies)))
 
 
-class _Likelihoods(NamedTuple):
-    """Readable likelihoods of one sample with a target."""
-
-    options: tuple[str, ...]
-    probabilities: list[float]
-    target: int
-    cluster: str
-
-
-def _likelihoods(task: TaskFile, documents: Documents, replies: Replies) -> list[_Likelihoods] | None:
-    """Return the likelihoods that can be read; None where there are none at all."""
+def _likelihoods(
+    task: TaskFile, documents: Documents, replies: Replies
+) -> tuple[list[tuple[str, ...]], list[list[float]], list[int], list[str]] | None:
+    """Return options, probabilities, targets and clusters, shape (samples,), where readable; None if all are texts."""
     answered = [Sample(document) for document in documents if document["doc_id"] in replies]
     if not task.compares_likelihoods or all(replies[sample.doc_id].losses is None for sample in answered):
         return None
-    likelihoods = []
+    options, probabilities, targets, clusters = [], [], [], []
     for sample, cluster in zip(answered, task.family.independent_clusters(answered), strict=True):
         losses, target = replies[sample.doc_id].losses or (), sample.target
         if target is not None and len(losses) == len(sample.options) and all(map(math.isfinite, losses)):
             weights = [math.exp(min(losses) - loss) for loss in losses]
             total = math.fsum(weights)
-            shares = [weight / total for weight in weights]
-            likelihoods.append(_Likelihoods(tuple(sample.options), shares, target, cluster))
-    return likelihoods
+            options.append(tuple(sample.options))
+            probabilities.append([weight / total for weight in weights])
+            targets.append(target)
+            clusters.append(cluster)
+    return options, probabilities, targets, clusters
 
 
 def class_areas(task: TaskFile, documents: Documents, replies: Replies) -> tuple[ClassArea, ...]:
     """Return the AUROC of each class against all others; none unless all questions have the same options."""
-    likelihoods = _likelihoods(task, documents, replies) or []
-    if len({sample.options for sample in likelihoods}) != 1 or len({sample.target for sample in likelihoods}) < 2:
+    options, probabilities, targets, clusters = _likelihoods(task, documents, replies) or ([], [], [], [])
+    if len(set(options)) != 1 or len(set(targets)) < 2:
         return ()
     areas = []
-    for number, name in enumerate(likelihoods[0].options):
-        positive = [float(sample.target == number) for sample in likelihoods]
+    for number, name in enumerate(options[0]):
+        positive = [float(target == number) for target in targets]
         # Equal probabilities may differ after 12 digits, by the order of a sum.
-        scores = [round(sample.probabilities[number], 12) for sample in likelihoods]
-        area = roc_area(scores, positive, [sample.cluster for sample in likelihoods])
+        area = roc_area([round(shares[number], 12) for shares in probabilities], positive, clusters)
         areas.append(ClassArea(name, int(sum(positive)), Measure(area.value, area.low, area.high)))
     return tuple(areas)

@@ -18,7 +18,7 @@ from medtasks.audit.comparing import (
     compare_all,
     compare_task,
     is_equivalent,
-    overall,
+    verdict_on,
 )
 from medtasks.audit.report import wording
 from medtasks.audit.report.contents import as_json
@@ -65,7 +65,7 @@ class ComparedRuns:
         """Verdicts by task; none without a margin."""
         if self.margin is None:
             return {}
-        return {name: TaskVerdict(task, self.margin) for name, task in self.tasks.items()}
+        return {name: verdict_on(task, self.margin) for name, task in self.tasks.items()}
 
     @property
     def tests(self) -> int:
@@ -75,7 +75,7 @@ class ComparedRuns:
     @property
     def verdict(self) -> Verdict:
         """The verdict on all tasks; needs a margin."""
-        return overall([verdict.verdict for verdict in self.verdicts.values()])
+        return max((verdict.verdict for verdict in self.verdicts.values()), key=list(Verdict).index)
 
 
 def compare(

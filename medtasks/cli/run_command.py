@@ -192,7 +192,7 @@ class _Call:
 
 def _repeat(call: _Call, output: Path, arguments: Sequence[str], variables: Mapping[str, str], repeats: int) -> None:
     """Run several times, write and show the joint scores, and raise the errors at the end."""
-    from medtasks.audit.repeats import joined_repeats, write_repeats
+    from medtasks.audit.repeats import write_repeats
     from medtasks.audit.report.task_tables import repeats_table
 
     errors = []
@@ -205,9 +205,9 @@ def _repeat(call: _Call, output: Path, arguments: Sequence[str], variables: Mapp
         except MedTasksError as error:
             errors.append(f"repeat {number}: {error}")
     with out.status("Joining ..."):
-        joined = joined_repeats(output)
+        joined = write_repeats(output)
     if joined:
-        say(f"repeats: {write_repeats(output, joined)}")
+        say(f"repeats: {output / 'repeats.json'}")
     for task in joined.values():
         table = repeats_table(task)
         show(replace(table, caption=f"{task.task}: {table.caption}"))

@@ -1,6 +1,5 @@
 """From recorded losses to calibration: probabilities, keys, units, and what is left out."""
 
-import json
 import math
 
 import numpy as np
@@ -12,7 +11,6 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
 from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families.family import Reply
-from medtasks.runs.replies import read_replies
 from medtasks.tasks.task_files import task_file, task_files
 
 from ..tables import each_row
@@ -30,14 +28,13 @@ def losses(*values):
 
 
 def calibrated(documents, replies, name=GMAI):
-    """Return the calibration that all rows share."""
     by_row = task_calibration(task_file(name), documents, replies)
     assert list(by_row) == list(task_file(name).rows)
     assert len({id(calibration) for calibration in by_row.values()}) == 1
     return next(iter(by_row.values()))
 
 
-def test_probabilities_are_those_of_the_losses():
+def test_probabilities_are_those_of_the_losses_and_texts_have_none():
     documents = [question(1), question(2, "B"), question(3, "C", options=3)]
     probabilities = [(0.8, 0.2), (0.7, 0.3), (0.25, 0.25, 0.5)]
     replies = {
@@ -51,23 +48,18 @@ def test_probabilities_are_those_of_the_losses():
     assert calibration.brier.value == pytest.approx((0.08 + 0.98 + 0.375) / 3)
     large = calibrated([question(1)], {"q1": losses(5000.0, 5000.0 + math.log(3))})
     assert large.confidence == pytest.approx(0.75)  # without underflow
-
-
-UNREADABLE = [(math.nan, 1.0), (math.inf, 1.0), (-math.inf, 1.0), (1.0,), (1.0, 2.0, 3.0), ()]
-
-
-@each_row("bad", [*(losses(*values) for values in UNREADABLE), Reply(text="A")])
-def test_what_cannot_be_read_is_left_out_and_counted(bad):
-    documents = [question(1), question(2), question(3, None), question(4)]
-    calibration = calibrated(documents, {"q1": losses(0.1, 2.0), "q2": bad, "q3": losses(0.1, 2.0)})
-    assert (calibration.samples, calibration.left_out) == (1, 2)  # q3 has no key, q4 was not asked
-    assert calibration.accuracy.value == 1
-
-
-def test_texts_have_no_calibration():
     for name in ("mediconfusion", "mediconfusion_ff", GMAI):
         assert task_calibration(task_file(name), [question(1)], {"q1": Reply(text="A")}) == {}
     assert task_calibration(task_file(GMAI), [question(1)], {}) == {}
+
+
+def test_what_cannot_be_read_is_left_out_and_counted():
+    documents = [question(1), question(2), question(3, None), question(4)]
+    unreadable = ((math.nan, 1.0), (math.inf, 1.0), (-math.inf, 1.0), (1.0,), (1.0, 2.0, 3.0), ())
+    for bad in (*(losses(*values) for values in unreadable), Reply(text="A")):
+        calibration = calibrated(documents, {"q1": losses(0.1, 2.0), "q2": bad, "q3": losses(0.1, 2.0)})
+        assert (calibration.samples, calibration.left_out) == (1, 2), bad  # q3 has no key, q4 was not asked
+        assert calibration.accuracy.value == 1
 
 
 @each_row("name", LIKELIHOODS)
@@ -79,7 +71,7 @@ def test_the_note_says_whether_probabilities_are_the_models_own(name):
     assert (bool(calibration.bins), math.isnan(calibration.brier.value)) == (letters, not letters)
 
 
-def test_units_are_patients():
+def test_units_are_patients_and_pairs_connected_by_images(sample):
     replies = {f"q{n}": losses(*((0.1, 2.0) if n % 4 else (2.0, 0.1))) for n in range(40)}
     apart = calibrated([question(n) for n in range(40)], replies).brier
     same = calibrated([question(n, patient_id=str(n % 4)) for n in range(40)], replies).brier
@@ -87,9 +79,6 @@ def test_units_are_patients():
     assert same.high - same.low > 2 * (apart.high - apart.low)  # a patient's answers are all alike
     alone = calibrated([question(n, patient_id="p") for n in range(40)], replies)
     assert math.isnan(alone.brier.low)
-
-
-def test_units_of_pairs_are_connected_by_images(sample):
     documents = load_documents("mediconfusion")
     replies = {document["doc_id"]: losses(0.2, 1.0) for document in documents}
     chained = [{**item, "image_id": "one" if item["position"] == 1 else item["image_id"]} for item in documents]
@@ -102,19 +91,6 @@ def test_units_of_pairs_are_connected_by_images(sample):
     rules = ("greedy_reference", "prefix_reference")
     assert [extractor_of(rule).extract([1.0, 1.0], Sample({})).value for rule in rules] == ["A", "B"]
     assert (tied.accuracy.value, tied.ece.value) == (0.5, 0.0)  # a tie is between the rules
-
-
-def test_likelihoods_of_a_samples_file(sample, tmp_path):
-    documents = load_documents("mediconfusion")
-    lines = [
-        {"doc_id": n, "target": item["answer"], "resps": [["(0.25, False)"], ["(1.25, False)"]], "filtered_resps": []}
-        for n, item in enumerate(documents)
-    ]
-    path = tmp_path / "x_samples_mediconfusion_gd.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    calibration = calibrated(documents, read_replies(path, documents), PAIRS)
-    assert (calibration.samples, calibration.left_out) == (32, 0)
-    assert calibration.confidence == pytest.approx(1 / (1 + math.exp(-1)))
 
 
 def test_classes_have_areas_from_likelihoods_if_all_questions_have_the_same_options():

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import scipy.stats
 
-from medtasks.audit.comparing import TaskVerdict, Verdict, compare_all, compare_runs, compare_task
+from medtasks.audit.comparing import Verdict, compare_all, compare_runs, compare_task, verdict_on
 from medtasks.audit.report.differences import compare_with
 from medtasks.audit.run_values import chosen_metrics, run_values
 from medtasks.audit.scoring import score_replies
@@ -17,9 +17,7 @@ from medtasks.data.dataset_lookup import provenance
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
-from medtasks.data.samples import Sample
-from medtasks.errors import MedTasksError, RepliesError, UnknownName, WeightsMissing
-from medtasks.families.choice import SINGLE_CHOICE
+from medtasks.errors import RepliesError, UnknownName, WeightsMissing
 from medtasks.families.family import Reply, Row
 from medtasks.metrics.metric import mean
 from medtasks.metrics.pairs import TOTAL
@@ -27,17 +25,14 @@ from medtasks.metrics.report_metrics import ReportScores
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import Source
 from medtasks.stats.paired import DYADIC, MCNEMAR, SIGN_FLIP, compare_paired, holm
-from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file
 from medtasks.tasks.task_index import DottedName
 
 from .. import tiny_multimedeval
 from ..made_up_runs import write_run
 from ..stats import error_matrices
-
-
-def texts(documents, reply):
-    return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
+from ..task_families import FAMILIES
+from .two_runs import texts
 
 
 def model(documents, accuracy, seed):
@@ -52,17 +47,9 @@ def by_metric(compared, rule="robust"):
 
 
 def choice_task(hook="choice", rule="robust_choice"):
-    return TaskFile(
-        name="invented",
-        kind="task",
-        path=None,
-        description="",
-        dataset="invented",
-        output_type="generate_until",
-        rows={"robust": Row(rule)},
-        process_results=DottedName(f"medtasks.hooks.{hook}.process_results"),
-        metric_list=DottedName(f"medtasks.hooks.{hook}.METRIC_LIST"),
-    )
+    hooks = {name: DottedName(f"medtasks.hooks.{hook}.{name}") for name in ("process_results", "METRIC_LIST")}
+    task = replace(FAMILIES["choice"].task(None), rows={"robust": Row(rule)}, breakdown=())
+    return replace(task, process_results=hooks["process_results"], metric_list=hooks["METRIC_LIST"])
 
 
 @pytest.fixture
@@ -72,7 +59,6 @@ def documents(sample):
 
 @pytest.fixture
 def questions():
-    """Sixty questions, three of each image."""
     return [
         {"doc_id": str(n), "image_id": f"i{n // 3}", "options": ["red", "blue"], "answer": "AB"[n % 2]}
         for n in range(60)
@@ -90,10 +76,8 @@ def test_pairs_and_answers_have_the_same_units(documents):
         pairs, answers = (test.result for test in by_name.values())
         assert (pairs.samples, pairs.units, answers.samples, answers.units) == (16, 16, 32, 16)
         tests[kind] = (pairs.test, answers.test)
-        for name, run in runs.items():
-            total = score_replies(task, docs, run)["robust"].categories[TOTAL]
-            assert (pairs.first if name == "A" else pairs.second) == total.set_accuracy
-            assert (answers.first if name == "A" else answers.second) == total.individual_accuracy
+        total = score_replies(task, docs, runs["A"])["robust"].categories[TOTAL]
+        assert (pairs.first, answers.first) == (total.set_accuracy, total.individual_accuracy)
     assert tests == {"shared": (DYADIC, DYADIC), "apart": (MCNEMAR, SIGN_FLIP)}
 
 
@@ -127,9 +111,8 @@ def test_golden_mediconfusion_two_models_of_known_difference(test_data):
         assert test.result.detectable > alone.result.detectable
 
 
-def test_rules_that_read_a_reply_differently_are_tests_of_their_own(documents):
-    task = task_file("mediconfusion")
-    right = texts(documents, lambda document: document["answer"])
+def test_rules_are_tests_of_their_own_and_only_common_documents_are_compared(documents):
+    task, right = task_file("mediconfusion"), texts(documents, lambda document: document["answer"])
     vague = {**right, documents[0]["doc_id"]: Reply.of_text(f"I think it is {documents[0]['answer']}, clearly.")}
     tests = compare_runs(task, documents, {"A": right, "B": vague}).comparisons
     assert [test.same_as for test in tests] == [""] * 4
@@ -138,9 +121,6 @@ def test_rules_that_read_a_reply_differently_are_tests_of_their_own(documents):
     with pytest.raises(UnknownName, match="unknown rule 'robst'"):
         compare_runs(task, documents, {"A": right, "B": vague}, rules=["robst"])
 
-
-def test_only_common_documents_are_compared(documents):
-    task, right = task_file("mediconfusion"), texts(documents, lambda document: document["answer"])
     first, second = dict(list(right.items())[:20]), dict(list(right.items())[5:30])
     compared = compare_runs(task, documents, {"A": first, "B": second})
     overlap = compared.overlaps["A", "B"]
@@ -169,9 +149,7 @@ def test_units_and_metrics_of_questions(questions):
     assert (test.metric, test.result.difference) == ("invalid_rate", 1)
     with pytest.raises(UnknownName, match="unknown metric 'acuracy'; did you mean 'accuracy'"):
         compare_runs(choice_task(), questions, runs, ["acuracy"])
-
-
-def test_metrics_of_subsets_and_classes(questions):
+    # Metrics of some questions, and of classes.
     asked = [{**item, "question": "What?", "answer": "left lung"} for item in questions[:10]]
     asked += [{**item, "question": "Is there an effusion?", "answer": "yes"} for item in questions[30:40]]
     runs = {"A": texts(asked, lambda _: "yes"), "B": texts(asked, lambda d: d["answer"])}
@@ -189,12 +167,9 @@ def test_metrics_of_subsets_and_classes(questions):
     assert compared.skipped["robust", "macro_f1"] == "is no mean over samples"
 
 
-@pytest.fixture
-def reports(monkeypatch):
-    """Four reports, and metrics that give the length of the reply in words."""
-
+def test_reports(monkeypatch):
     def report_metric(name):
-        def metric(*, references, hypotheses):
+        def lengths_in_words(*, references, hypotheses):
             if name == "chexbert":
                 raise WeightsMissing("the weights of CheXbert are missing")
             if name == "meteor":
@@ -203,15 +178,11 @@ def reports(monkeypatch):
             return ReportScores({"bleu_1": lengths, "bleu_4": lengths}, {"bleu_1": mean(lengths), "bleu_4": 0.1})
 
         assert name in ("bleu", "meteor", "chexbert")  # no other metric of the task is computed
-        return metric
+        return lengths_in_words
 
     monkeypatch.setattr("medtasks.families.text_metrics.report_metric", report_metric)
     tiny_multimedeval.prepare("mimic_cxr_report")
-    return load_documents("multimedeval_mimic_cxr_report")
-
-
-def test_reports(reports):
-    task = task_file("multimedeval_mimic_cxr_report")
+    task, reports = task_file("multimedeval_mimic_cxr_report"), load_documents("multimedeval_mimic_cxr_report")
     runs = {"A": texts(reports, lambda _: "clear lungs"), "B": texts(reports, lambda _: "the lungs are clear")}
     metrics = ["bleu_1", "bleu_4", "meteor", "chexbert_similarity"]
     compared = compare_runs(task, reports, runs, metrics)
@@ -221,7 +192,9 @@ def test_reports(reports):
         assert math.isnan(result.detectable)
     causes = {metric: cause for (_, metric), cause in compared.skipped.items()}
     # type and location of the error, without its message, which may quote a report
-    assert re.fullmatch(r"could not be computed: ZeroDivisionError at \S+:\d+ in metric", causes.pop("meteor"))
+    assert re.fullmatch(
+        r"could not be computed: ZeroDivisionError at \S+:\d+ in lengths_in_words", causes.pop("meteor")
+    )
     assert causes == {
         "bleu_4": "is no mean over samples",
         "chexbert_similarity": "could not be computed: the weights of CheXbert are missing",
@@ -245,6 +218,13 @@ def test_likelihoods_and_replies_of_different_kinds(documents, questions):
     losses = {document["doc_id"]: Reply(losses=(0.5, 1.0)) for document in documents}
     with pytest.raises(RepliesError, match="A and B hold replies of different kinds"):
         compare_runs(task_file("mediconfusion_gd"), documents, {"A": letters, "B": losses})
+    task = task_file("medevalkit_omnimedvqa")  # the published code stops at this question
+    question = {"dataset": "medevalkit_omnimedvqa", "options": ["liver", "spleen"], "answer": "A", "gold": "liver"}
+    flags = {"a": ["no_modality_type"], "b": []}
+    documents = [{**question, "doc_id": name, "image_id": name, "flags": names} for name, names in flags.items()]
+    values = run_values(task, documents, {name: Reply(text="A") for name in flags}, chosen_metrics(task))
+    assert "the published code stops" in values.skipped["reference", "accuracy"]
+    assert values.values["reference_fixed", "accuracy"]
 
 
 # Whole runs
@@ -252,44 +232,23 @@ def test_likelihoods_and_replies_of_different_kinds(documents, questions):
 
 @pytest.fixture
 def runs(sample, tmp_path):
-    return {
-        "A": Source(write_run(tmp_path / "good", ("mediconfusion", "sides"), 0.9, 1)),
-        "B": Source(write_run(tmp_path / "bad", ("mediconfusion", "sides", "mediconfusion_blind"), 0.5, 2)),
-        "C": Source(write_run(tmp_path / "third", ("mediconfusion_blind", "mediconfusion"), 0.7, 3)),
-    }
+    tasks = {"A": ("mediconfusion", "sides"), "B": ("mediconfusion", "sides", "mediconfusion_blind")}
+    tasks["C"] = ("mediconfusion_blind", "mediconfusion")
+    skills = zip(tasks.items(), (0.9, 0.5, 0.7), strict=True)
+    return {name: Source(write_run(tmp_path / name, of_run, skill, 1)) for (name, of_run), skill in skills}
 
 
-def test_tasks_in_two_runs_are_compared_and_others_named(runs):
+def test_tasks_in_two_runs_are_compared_and_others_named(runs, tmp_path):
     compared, causes = compare_all(runs)
     assert list(compared) == ["mediconfusion"]  # the blind variant says nothing about which model is better
     assert list(causes) == ["sides"]
     assert "no task of medtasks" in causes["sides"]
     assert list(compared["mediconfusion"].overlaps) == [("A", "B"), ("A", "C"), ("B", "C")]
-
-
-def replies_in(source, documents):
-    return read_replies(next(source.path.glob("*_samples_mediconfusion.jsonl")), documents)
-
-
-def test_tests_of_all_tasks_are_one_family(runs, tmp_path):
-    folders = {name: write_run(tmp_path / name, ("mediconfusion", "mediconfusion_gd"), skill, skill)
-               for name, skill in (("less", 0.9), ("more", 0.4))}  # fmt: skip
-    for folder in folders.values():  # likelihoods in place of letters
-        file = next(folder.glob("*_samples_mediconfusion_gd.jsonl"))
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        for line in lines:
-            losses = {"A": (0.1, 2.0), "B": (2.0, 0.1)}[line["resps"][0]]
-            line["resps"] = [[f"({loss}, False)"] for loss in losses]
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    compared, _ = compare_all({name: Source(folder) for name, folder in folders.items()})
+    compared, _ = compare_all({name: runs[name] for name in "BC"}, margin=0.01)  # both tasks are one family of tests
     tests = [test for task in compared.values() for test in task.comparisons]
-    assert list(compared) == ["mediconfusion", "mediconfusion_gd"]
     own = [test for test in tests if not test.same_as]
-    assert len(own) < len(tests)
+    assert (list(compared), len(own) < len(tests)) == (["mediconfusion", "mediconfusion_blind"], True)
     assert [test.holm for test in own] == holm([test.result.p for test in own])
-
-
-def test_runs_that_cannot_be_compared(runs, tmp_path):
     silent = Source(write_run(tmp_path / "silent", ("mediconfusion",), 0.9, 6, samples=False))
     with pytest.raises(RepliesError, match="--log_samples"):
         compare_all({"A": runs["A"], "B": silent})
@@ -300,20 +259,6 @@ def test_runs_that_cannot_be_compared(runs, tmp_path):
     path.write_text(json.dumps({"doc_id": "90001/1", "reply": "A"}))
     with pytest.raises(RepliesError, match="does not say which task it answers"):
         compare_all({"A": runs["A"], "B": Source(path)})
-    (tmp_path / "empty").mkdir()
-    for name in ("nowhere", "empty"):
-        with pytest.raises(MedTasksError):
-            compare_all({"A": runs["A"], "B": Source(tmp_path / name)})
-
-
-def test_a_row_whose_published_code_stops_is_said_to():
-    task = task_file("medevalkit_omnimedvqa")
-    question = {"dataset": "medevalkit_omnimedvqa", "options": ["liver", "spleen"], "answer": "A", "gold": "liver"}
-    flags = {"a": ["no_modality_type"], "b": []}
-    documents = [{**question, "doc_id": name, "image_id": name, "flags": names} for name, names in flags.items()]
-    values = run_values(task, documents, {name: Reply(text="A") for name in flags}, chosen_metrics(task))
-    assert "the published code stops" in values.skipped["reference", "accuracy"]
-    assert values.values["reference_fixed", "accuracy"]
 
 
 # Repeated runs
@@ -333,15 +278,11 @@ def test_tests_run_on_the_mean_of_each_question_over_its_valid_repeats(questions
     answered = [document for document in questions if document is not questions[5]]
 
     def means(run):
-        replies = [[repeat[document["doc_id"]] for repeat in run] for document in answered]
-        return [
-            mean([float(reply.text == document["answer"]) for reply in of_question if not reply.failed])
-            for document, of_question in zip(answered, replies, strict=True)
-        ]
+        replies = [(document["answer"], [repeat[document["doc_id"]] for repeat in run]) for document in answered]
+        return [mean([float(reply.text == key) for reply in given if not reply.failed]) for key, given in replies]
 
     (test,) = compared.comparisons
-    patients = [SINGLE_CHOICE.independent_clusters([Sample(document)])[0] for document in answered]
-    expected = compare_paired(means(repeats), means(better), patients)
+    expected = compare_paired(means(repeats), means(better), [document["image_id"] for document in answered])
     assert (test.result.difference, test.result.p) == pytest.approx((expected.difference, expected.p), abs=0.005)
     assert test.result.first == pytest.approx(expected.first)
     assert (test.result.samples, test.result.units) == (expected.samples, expected.units)
@@ -362,8 +303,9 @@ def repeated(sample, tmp_path):
 
 def test_folders_with_repeats_are_compared_as_their_replies_are(repeated, runs):
     task, documents, folder = task_file("mediconfusion"), load_documents("mediconfusion"), repeated("again", 0.6, 3)
-    replies = [replies_in(Source(folder / f"repeat_{number}"), documents) for number in (1, 2, 3)]
-    expected = compare_runs(task, documents, {"A": replies, "B": replies_in(runs["A"], documents)})
+    folders = [*(folder / f"repeat_{number}" for number in (1, 2, 3)), runs["A"].path]
+    *replies, single = (read_replies(next(f.glob("*_samples_mediconfusion.jsonl")), documents) for f in folders)
+    expected = compare_runs(task, documents, {"A": replies, "B": single})
     expected = replace(expected, data=provenance("mediconfusion"))
     sources = {"A": Source(folder), "B": runs["A"]}
     assert compare_task(task, sources) == compare_all(sources)[0]["mediconfusion"] == expected
@@ -375,7 +317,7 @@ def test_folders_with_repeats_are_compared_as_their_replies_are(repeated, runs):
 def test_a_verdict_takes_as_many_repeats_of_each_run(repeated, runs):
     def verdict(second):
         runs = {"A": Source(folder), "B": second}
-        return TaskVerdict(compare_task(task_file("mediconfusion"), runs, margin=0.1), 0.1)
+        return verdict_on(compare_task(task_file("mediconfusion"), runs, margin=0.1), 0.1)
 
     folder = repeated("again", 0.6, 3)
     with pytest.raises(RepliesError, match="different numbers of repeats"):

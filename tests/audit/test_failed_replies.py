@@ -21,8 +21,6 @@ from ..tables import each_row
 from ..task_families import CASES, FAILURES, FAMILIES, LOST, WITH_LIKELIHOODS, install_stand_ins, losses, with_lost
 
 COUNTS = {"scored_samples", "failed_samples", "unjudged_samples", "submission_rows"}
-PAIRS = {name for name, (family, _) in CASES.items() if "pair_id" in family.documents[0]}
-WITHOUT_VALUES = ("submission", "kit_submission", "free_form")
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +30,6 @@ def asked(monkeypatch):
 
 @pytest.fixture
 def recorded(tmp_path):
-    """Replies to the documents of a family as they come from a file."""
-
     def through_a_file(family, replies):
         path = tmp_path / "replies.jsonl"
         pairs = zip(family.documents, replies, strict=True)
@@ -48,21 +44,14 @@ def without_lost(family, replies):
     return {doc_id: reply for doc_id, reply in replies.items() if doc_id not in lost}
 
 
-def only_failed(replies):
-    return {doc_id: reply for doc_id, reply in replies.items() if reply.failed}
-
-
-def numbers(scores):
-    """Values and errors; a metric of classes or texts counts the clusters of failed samples, too."""
-    return {name: (item.value, item.error) for name, item in scores.estimates.items() if name not in COUNTS}
-
-
 def check_scores(task, family, replies):
     """Scores of all replies are those of the others, and the failed ones are counted."""
 
     def parts(scores):
+        """Values and errors; a metric of classes or texts counts the clusters of failed samples, too."""
+        numbers = {name: (item.value, item.error) for name, item in scores.estimates.items() if name not in COUNTS}
         wrong = [(answer.document, answer.kind) for answer in scores.wrong]
-        return repr((numbers(scores), scores.groups, scores.categories, wrong))
+        return repr((numbers, scores.groups, scores.categories, wrong))
 
     scored = score_replies(task, family.documents, replies)
     for name, expected in score_replies(task, family.documents, without_lost(family, replies)).items():
@@ -74,7 +63,8 @@ def check_scores(task, family, replies):
             assert (total.images, total.pairs, total.incomplete_pairs) == (8, 3, 2)
         else:
             assert [scores.estimates[count].value for count in ("scored_samples", "failed_samples")] == [8, 4]
-    for alone in score_replies(task, family.documents, only_failed(replies)).values():
+    failed = {doc_id: reply for doc_id, reply in replies.items() if reply.failed}
+    for alone in score_replies(task, family.documents, failed).values():
         defined = {name: item.value for name, item in alone.estimates.items() if not math.isnan(item.value)}
         assert {name for name, value in defined.items() if value} <= {"failed_samples", "submission_rows"}
         assert alone.reasons == {"adapter_failed": 4}
@@ -83,7 +73,6 @@ def check_scores(task, family, replies):
 
 
 def check_values(task, family, replies):
-    """Failed samples have no value, and those of the others are as without them."""
     metrics = chosen_metrics(task)
     values = run_values(task, family.documents, replies, metrics)
     expected = run_values(task, family.documents, without_lost(family, replies), metrics)
@@ -95,11 +84,11 @@ def check_values(task, family, replies):
     assert repr(replace(values, scores=of_others)) == repr(expected)
     assert values.values.keys() | values.skipped.keys()
     assert not any(lost & by_sample.keys() for by_sample in values.values.values())
-    alone = run_values(task, family.documents, only_failed(replies), metrics)
+    failed = {doc_id: reply for doc_id, reply in replies.items() if reply.failed}
+    alone = run_values(task, family.documents, failed, metrics)
     assert not any(alone.values.values())
-    if "pair_id" not in family.documents[0]:
-        assert alone.skipped.keys() == alone.values.keys()
-        assert set(alone.skipped.values()) <= {"has no value per sample", "is no mean over samples"}
+    lacks = {"has no value per sample", "is no mean over samples"}
+    assert "pair_id" in family.documents[0] or {*alone.skipped.values()} <= lacks
 
 
 @each_row("number, name", enumerate(CASES))
@@ -110,13 +99,12 @@ def test_recorded_replies(number, name, recorded, asked):
     assert [reply.failed for reply in replies.values()] == [n in LOST for n in range(12)]
     check_scores(family.task(rule), family, replies)
     assert not [text for text in asked if "[[" in text or "LMMS" in text or "SAFETY" in text or "concatenate" in text]
-    if not name.startswith(WITHOUT_VALUES):
+    if not name.startswith(("submission", "kit_submission", "free_form")):
         check_values(family.task(rule), family, replies)
 
 
 @each_row("rule", extractors(AnswerKind.LIKELIHOODS))
 def test_recorded_likelihoods(rule):
-    """The losses of lost samples have a NaN."""
     for family in (FAMILIES[name] for name in WITH_LIKELIHOODS):
         options = [[*row[:-1], math.nan] if n in LOST else row for n, row in enumerate(losses(family))]
         pairs = zip(family.documents, options, strict=True)
@@ -143,7 +131,7 @@ def test_runs_are_compared_on_what_both_answered(name, recorded):
     assert (overlap.both, overlap.only_first, overlap.only_second, overlap.neither) == (7, 1, 3, 1)
 
 
-@each_row("name", CASES.keys() - PAIRS)
+@each_row("name", (name for name, (family, _) in CASES.items() if "pair_id" not in family.documents[0]))
 def test_marks_of_cut_replies_change_no_score(name, recorded):
     family, rule = CASES[name]
     whole = score_replies(family.task(rule), family.documents, recorded(family, family.replies))["rule"]

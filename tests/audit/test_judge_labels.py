@@ -1,8 +1,8 @@
 """Sheets of judged replies for people, and what their labels make of a judge and its score, for every judged family."""
 
-import csv
 import math
 
+import pandas as pd
 import pytest
 
 from medtasks.audit.judge_labels import checked_scores, read_labels, write_sheet
@@ -38,23 +38,22 @@ JUDGED = {  # task, module that asks, how, what the judge says of right and wron
 }
 
 
-def document(number):
-    return {
+DOCUMENTS = [
+    {
         "doc_id": f"{number:02}",
-        "dataset": "own",
         "image_id": f"image {number // 2}",
         "pair_id": str(number // 2),
         "position": number % 2 + 1,
+        "dataset": "own",
         "categories": [],
+        "granularity": "Box Level",
+        "hint": None,
         "question": "What is this?",
         "options": ["mass", "fluid"],
         "answer": "A",
-        "granularity": "Box Level",
-        "hint": None,
     }
-
-
-DOCUMENTS = [document(number) for number in range(NUMBER)]
+    for number in range(NUMBER)
+]
 REPLIES = {item["doc_id"]: Reply(text=ASKED.format(number)) for number, item in enumerate(DOCUMENTS)}
 
 
@@ -70,13 +69,10 @@ def asked(monkeypatch):
 
 
 def filled(path, answer):
-    with path.open(newline="") as stream:
-        rows = [row | {"right": answer(row)} for row in csv.DictReader(stream)]
-    with path.open("w", newline="") as stream:
-        table = csv.DictWriter(stream, rows[0])
-        table.writeheader()
-        table.writerows(rows)
-    return rows
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    table["right"] = [answer(row) for row in table.to_dict("records")]
+    table.to_csv(path, index=False)
+    return table.to_dict("records")
 
 
 def truth(row):
@@ -116,10 +112,8 @@ def test_half_of_each_verdict_is_drawn_with_its_weight(asked, tmp_path):
     right = sum(float(row["weight"]) for row in rows if truth(row) == "yes") / 39
     assert first_score(task, sheet).judge.corrected.value == pytest.approx(1 - right)
     assert write_sheet(tmp_path / "most.csv", task, DOCUMENTS, REPLIES, 30, None) == (21, 9)
-
-
-def test_sheets_as_other_programs_save_them(asked, tmp_path):
-    task, sheet, plain = asked("mediconfusion_ff"), tmp_path / "sheet.csv", tmp_path / "plain.csv"
+    # Sheets as other programs save them.
+    task, sheet, plain = asked("mediconfusion_ff"), tmp_path / "odd.csv", tmp_path / "plain.csv"
     odd = {name: Reply(text=f'={reply.text};\u2028"a", b\r\n') for name, reply in REPLIES.items()}
     write_sheet(sheet, task, DOCUMENTS, odd, 10, "fenced")
     filled(sheet, truth)

@@ -2,13 +2,8 @@
 
 import contextlib
 import json
-import os
 import re
-import shlex
 import shutil
-import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -18,9 +13,8 @@ from medtasks.runs.shard_runs import read_shards
 
 from .. import tiny_multimedeval
 from ..lmms.conftest import GENERAL_HOOKS, GENERAL_YAML, TWO_CHOICE_YAML
-from ..recorded_runs import TINY, medtasks, record
+from ..recorded_runs import medtasks, record
 from ..tables import each_row
-from ..waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -94,14 +88,13 @@ def check_equal(first, second):
 
 
 def changed(folder, name, change):
-    """Change a JSON file of a run."""
     (path,) = folder.rglob(f"*{name}")
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content))
 
 
-def test_shards_are_one_run_to_the_last_digit(folder, sample, merge, tmp_path):
+def test_shards_are_one_run_to_the_last_digit(folder, sample, merge, capsys, tmp_path):
     merged_run = merge([folder / "3", folder / "1", folder / "2"])
     check_equal(folder / "one", merged_run)
     (manifest,), (single,) = read_manifests(merged_run), read_manifests(folder / "one")
@@ -116,26 +109,18 @@ def test_shards_are_one_run_to_the_last_digit(folder, sample, merge, tmp_path):
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["missing"] == {}
     assert [task["name"] for task in report["tasks"] if task["answered"] != task["documents"]] == []
-    medtasks("compare", folder / "one", merged_run, "--json", tmp_path / "compared.json")
-    compared = json.loads((tmp_path / "compared.json").read_text())["tasks"]
-    assert {test["difference"] for task in compared.values() for test in task["comparisons"]} == {0.0}
-
-
-def test_a_shard_says_that_it_is_one(folder, capsys, tmp_path):
+    # A shard says that it is one.
     content = results_of(folder / "2")
     assert all(row["alias"].endswith(" [SHARD 2/3]") for row in content["results"].values())
     assert content["groups"]["mediconfusion_all"]["alias"] == "mediconfusion_all [SHARD 2/3]"
     manifests = [read_manifests(folder / name)[0] for name in ("1", "2", "3")]
-    assert [(manifest.standing, manifest.shard.index, manifest.shard.count) for manifest in manifests] == [
-        ("finished", index, 3) for index in (1, 2, 3)
-    ]
+    assert [(run.standing, str(run.shard)) for run in manifests] == [("finished", f"{n}/3") for n in (1, 2, 3)]
     rows = {name: record.rows for name, record in manifests[1].tasks.items()}
     assert rows == {task: counts["effective"] for task, counts in content["n-samples"].items()}
     assert rows["mediconfusion"] == rows["mediconfusion_gd"] == 10
     assert [json.loads(line)["doc_id"] for line in samples_of(folder / "2", "many").splitlines()] == [3, 4, 5, 6]
-    # a task of two rows for three shards has none in one of them
     rows = [manifest.tasks["few"].rows for manifest in manifests]
-    assert sorted(rows) == [0, 1, 1]
+    assert sorted(rows) == [0, 1, 1]  # of two
     empty = str(1 + rows.index(0))
     assert results_of(folder / empty)["results"]["few"] == {"alias": f" - few [SHARD {empty}/3]"}
     medtasks("report", folder / empty, "--html", tmp_path / "page.html")
@@ -144,43 +129,16 @@ def test_a_shard_says_that_it_is_one(folder, capsys, tmp_path):
     assert f"This is shard {empty}/3 of a run" in printed
 
 
-KILLING = """\
-import pathlib, runpy, sys, time
-from medtasks.net.journal import Journal
-add, more = Journal.add, iter(range(2))
-def adding(self, entries):
-    add(self, entries)
-    if next(more, None) is None:
-        (pathlib.Path(__file__).parent / "asking").touch()
-        time.sleep(600)
-Journal.add = adding
-sys.argv = sys.argv[2:]
-runpy.run_module("lmms_eval", run_name="__main__", alter_sys=True)
-"""
-
-
-def test_a_shard_that_was_killed_and_repeated(folder, shards, sample_home, merge, tmp_path, monkeypatch):
+def test_a_shard_without_results_is_missing_until_it_is_repeated(folder, shards, merge, tmp_path, monkeypatch):
     """The journal answers what was asked before, and the folder holds what both runs left."""
-    without = shutil.ignore_patterns("journal")  # that other tests of this process have left there
-    home = shutil.copytree(sample_home, tmp_path / "home", ignore=without)
+    home = shutil.copytree(folder / "home_2", tmp_path / "home")
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
-    shutil.rmtree(shards[1])
-    (tmp_path / "killing.py").write_text(KILLING)
-    python = [sys.executable]  # a warm process would outlive the SIGKILL
-    options = ["--include_path", str(folder / "own"), "--shard", "2/3"]
-    launcher = f"--launcher={shlex.join([*python, str(tmp_path / 'killing.py')])}"
-    command = [*python, "-m", "medtasks.cli.main", "run", "--tasks", TASKS, "--output_path", str(shards[1])]
-    process = subprocess.Popen([*command, *TINY, *options, launcher], start_new_session=True)
-    wait_until((tmp_path / "asking").exists, process)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    (journal,) = home.rglob("*.rank0of1.*.jsonl")
-    known = journal.read_bytes()
-    assert known
+    (results,) = shards[1].rglob("*_results.json")
+    results.unlink()
+    journals = {path: path.read_bytes() for path in home.rglob("journal/**/*.jsonl")}
     merge(shards, r"these are missing: 2/3; of 2/3, .* no complete run of it")
-    record(home, shards[1], TASKS, *options)
-    assert journal.read_bytes() == known  # the second run's answers are in a file of its own
-    assert len(list(journal.parent.iterdir())) == 2
+    record(home, shards[1], TASKS, "--include_path", folder / "own", "--shard", "2/3")
+    assert journals == {path: path.read_bytes() for path in home.rglob("journal/**/*.jsonl")} != {}
     check_equal(folder / "one", merge(shards))
 
 
@@ -224,7 +182,7 @@ def test_shards_that_differ_are_not_joined(folder, tmp_path, name, change, cause
         read_shards([folder / "1", folder / "2", third])
 
 
-def test_where_things_lie_and_how_they_are_reached_may_differ(shards):
+def test_what_may_differ_and_missing_and_repeated_shards_and_rows(folder, shards, tmp_path):
     def elsewhere(run):
         run["options"].update(model_args="base_url=http://other/v1,journal=x", batch_size="1", include_path="x")
         run["settings"].update(MEDTASKS_TRUSTED_MODEL="http://other/v1", MEDTASKS_SHARD="2/3", MEDTASKS_HOME="***")
@@ -234,8 +192,6 @@ def test_where_things_lie_and_how_they_are_reached_may_differ(shards):
     changed(shards[1], "_results.json", lambda run: run["configs"]["many"].update(dataset_path="/elsewhere"))
     assert [run.shard.index for run in read_shards(shards)] == [1, 2, 3]
 
-
-def test_missing_and_repeated_shards_and_rows(folder, shards, tmp_path):
     def refuse(folders, sentence):
         with pytest.raises(MedTasksError, match=sentence):
             read_shards(folders)
@@ -261,7 +217,7 @@ def test_missing_and_repeated_shards_and_rows(folder, shards, tmp_path):
     refuse(shards[:1], r"rows 1 of few are in no shard")
 
 
-def test_samples_that_do_not_give_the_recorded_results_and_damaged_ones(shards, sample, merge):
+def test_samples_that_do_not_give_the_recorded_results_and_other_code(shards, sample, merge, monkeypatch):
     (results,) = shards[1].rglob("*_results.json")
     recorded = results.read_text()
     for task in ("mediconfusion", "many"):
@@ -282,8 +238,16 @@ def test_samples_that_do_not_give_the_recorded_results_and_damaged_ones(shards, 
         assert before in text
         samples.write_text(text.replace(before, after))
         merge(shards, message)
+    samples.write_text(text)
     with pytest.raises(MedTasksError, match="holds a run already"):
         medtasks("merge", shards[0], *shards)
+    # Other code, or other models for metrics, than here.
+    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
+    merge(shards, r"MEDTASKS_METRICS_DTYPE \(None there\) differ from those of shard 1/3")
+    monkeypatch.delenv("MEDTASKS_METRICS_DTYPE")
+    for shard in shards:
+        changed(shard, "_run.json", lambda run: run["versions"].update(lmms_eval="0.7.2"))
+    merge(shards, r"lmms_eval \(0.7.2 there\) differ")
 
 
 def test_replies_that_the_samples_withhold_are_those_that_were_saved(merge, tmp_path, monkeypatch):
@@ -304,15 +268,6 @@ def test_replies_that_the_samples_withhold_are_those_that_were_saved(merge, tmp_
     for saved in (home / "replies").rglob("*.jsonl"):
         saved.write_text(re.sub('"reply": ".*"', '"reply": "other words"', saved.read_text()))
     merge(shards, f"row 0 of {task} has other texts here than in the run")
-
-
-def test_other_code_or_other_models_for_metrics_here(shards, merge, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
-    merge(shards, r"MEDTASKS_METRICS_DTYPE \(None there\) differ from those of shard 1/3")
-    monkeypatch.delenv("MEDTASKS_METRICS_DTYPE")
-    for shard in shards:
-        changed(shard, "_run.json", lambda run: run["versions"].update(lmms_eval="0.7.2"))
-    merge(shards, r"lmms_eval \(0.7.2 there\) differ")
 
 
 def test_shards_of_tasks_that_are_not_ours(folder, shards, sample, sample_home, merge, tmp_path):

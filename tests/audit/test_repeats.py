@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from medtasks.audit.repeats import collected, join, joined_repeats
+from medtasks.audit.repeats import collected, join, write_repeats
 from medtasks.audit.report.task_reading import given_replies, read_task
 from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError
@@ -28,24 +28,18 @@ from ..recorded_runs import TINY, in_this_process, medtasks, record
 from ..stats import error_matrices
 from ..tables import each_row
 
+pytestmark = pytest.mark.usefixtures("sample")
 TASK = "mediconfusion_think"
 REPLIES = ("<think>?</think>A", "\\boxed{B}", "<think>B", "<think></think>I cannot tell.", failed_reply("no memory"))
 
 
-@pytest.fixture(autouse=True)
-def _sample(sample):
-    pass
-
-
 def reading(replies):
-    """Return the reading of a repeat that gave these replies to the first documents."""
     documents = load_documents("mediconfusion")
     by_id = {document["doc_id"]: Reply.of_text(text) for document, text in zip(documents, replies, strict=False)}
     return given_replies(task_file(TASK), documents, by_id)
 
 
 def joined(*repeats):
-    """Return the only row of joined repeats, and its scores by metric."""
     (row,) = join([reading(replies) for replies in repeats], [None] * len(repeats)).rows
     return row, {score.metric: score for score in row.scores}
 
@@ -66,7 +60,7 @@ def test_the_same_numbers_whatever_the_order():
     assert first.rows[0].failed_replies == sum(of_repeat.count(REPLIES[-1]) for of_repeat in replies)
 
 
-def test_mean_spread_and_majority():
+def test_mean_spread_majority_and_interval():
     keys = [document["answer"] for document in load_documents("mediconfusion")]
     right = [f"<think>.</think>{key}" for key in keys]
     wrong = [f"<think>.</think>{'AB'['BA'.index(key)]}" for key in keys]
@@ -77,9 +71,7 @@ def test_mean_spread_and_majority():
     assert (accuracy.majority.value, accuracy.share, scores["incomplete_pairs"].share) == (0.5, True, False)
     assert not math.isnan(accuracy.majority.low)
     assert joined(right, right, wrong)[1]["set_accuracy"].majority.value == 1
-
-
-def test_the_mean_has_an_interval_over_questions_that_were_averaged_first():
+    # The mean has an interval over questions that were averaged first.
     chance = random.Random(5)
     documents = load_documents("mediconfusion")
     replies = [[f"<think>.</think>{chance.choice('AB')}" for _ in documents] for _ in range(4)]
@@ -127,7 +119,7 @@ def test_gains_of_a_report_take_the_mean_of_each_question_over_all_repeats(tmp_p
     assert gain.high - gain.low < of_first.high - of_first.low
 
 
-def test_failures_and_empty_answers_are_no_votes_and_ties_favour_no_letter():
+def test_votes_of_failures_empty_answers_ties_hidden_texts_and_texts_in_lower_case(tmp_path, monkeypatch):
     failed, none = failed_reply("no memory"), "<think>never ends"
     right = [f"\\boxed{{{document['answer']}}}" for document in load_documents("mediconfusion")[:4]]
     row, scores = joined([right[0], failed, none, none], [failed, failed, none, right[3]], [none, failed, failed, none])
@@ -139,9 +131,15 @@ def test_failures_and_empty_answers_are_no_votes_and_ties_favour_no_letter():
     assert row.ties == 32
     assert 0.2 < scores["individual_accuracy"].majority.value < 0.8  # by a digest, so neither always A nor the first
     assert repr(row) == repr(joined(b, a)[0])
-
-
-def test_texts_vote_in_lower_case(tmp_path, monkeypatch):
+    shown = reading(["<think>.</think>A"] * 4)  # as of credentialed data
+    samples = shown.computed["robust"].samples
+    without = {name: {key: value for key, value in score.items() if key != "value"} for name, score in samples.items()}
+    hidden = replace(shown, withheld=True, computed={"robust": replace(shown.computed["robust"], samples=without)})
+    (row,) = join([hidden, hidden], [None] * 2).rows
+    assert (row.samples, {score.majority for score in row.scores}) == (0, {None})
+    (note,) = join([shown, shown], [1, 2]).notes
+    assert "the seed did not reach the model" in note
+    # Texts vote in lower case.
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     tiny_multimedeval.prepare("vqa_rad")
     task, documents = task_file("multimedeval_vqa_rad_think"), load_documents("multimedeval_vqa_rad")
@@ -155,19 +153,7 @@ def test_texts_vote_in_lower_case(tmp_path, monkeypatch):
     assert row.ties == 0
 
 
-def test_credentialed_texts_have_no_majority():
-    shown = reading(["<think>.</think>A"] * 4)
-    samples = shown.computed["robust"].samples
-    without = {name: {key: value for key, value in score.items() if key != "value"} for name, score in samples.items()}
-    hidden = replace(shown, withheld=True, computed={"robust": replace(shown.computed["robust"], samples=without)})
-    (row,) = join([hidden, hidden], [None] * 2).rows
-    assert row.samples == 0
-    assert all(score.majority is None for score in row.scores)
-    (note,) = join([shown, shown], [1, 2]).notes
-    assert "the seed did not reach the model" in note
-
-
-def test_each_repeat_has_its_own_seeds():
+def test_each_repeat_has_its_own_seeds_and_journal_and_shards_are_not_repeated(tmp_path):
     tiny = ["--model", "medtasks_tiny", "--model_args", "journal=false,seed=7", "--seed", "5,6,7,8"]
     first, third = (read_options(seeded(tiny, number)) for number in (1, 3))
     assert first.given["seed"] == "5,6,7,8"
@@ -178,6 +164,11 @@ def test_each_repeat_has_its_own_seeds():
     assert server.pairs("gen_kwargs") == {"temperature": "1", "seed": "1235"}
     with pytest.raises(MedTasksError, match="no whole number"):
         seeded(["--model", "medtasks_tiny", "--model_args", "seed=x"], 1)
+    folders = [repeat_variables({JOURNAL_VARIABLE: "kept"}, ["--seed", "7"], number) for number in (1, 2, 1)]
+    assert folders[0] == folders[2] != folders[1]
+    assert repeat_variables({}, [], 2) == {}
+    with in_this_process(), pytest.raises(MedTasksError, match="do not go together"):
+        medtasks("run", "--tasks", TASK, "--output_path", tmp_path, *TINY, "--repeats", "2", "--shard", "1/2")
 
 
 @each_row(
@@ -209,7 +200,7 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
     assert written["schema_version"] == 1
     (task,) = written["tasks"].values()
     assert (task["seeds"], task["notes"]) == ([1234, 1235], [])  # other seeds, other replies
-    assert joined_repeats(tmp_path)[TASK].repeats == 2
+    assert write_repeats(tmp_path)[TASK].repeats == 2
     with pytest.raises(MedTasksError, match=r"holds 2 repeats of a run; give one of them, such as .*repeat_1"):
         read_run(tmp_path)
 
@@ -220,7 +211,7 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
             manifest["command"][manifest["command"].index("--repeats") + 1] = wanted
             manifest["options"] |= options
             path.write_text(json.dumps(manifest))
-        task = joined_repeats(tmp_path)[TASK]
+        task = write_repeats(tmp_path)[TASK]
         return task.repeats, *(note.partition("other arguments: ")[2] for note in task.notes)
 
     assert after({}, {}, "1") == (1, "repeat_2.")  # of an older and longer call
@@ -229,11 +220,3 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
     assert after({"gen_kwargs": f"{sampling},seed=0"}, {"gen_kwargs": f"{sampling},seed=1"}) == (2,)
     assert after({"limit": "4"}, {"limit": "5"}) == (1, "repeat_1.")
     assert after({}, {"limit": "4", "gen_kwargs": f"{sampling},top_p=0.5,seed=1"}) == (1, "repeat_1.")
-
-
-def test_no_repeat_answers_from_the_journal_of_another_and_shards_are_not_repeated(tmp_path):
-    folders = [repeat_variables({JOURNAL_VARIABLE: "kept"}, ["--seed", "7"], number) for number in (1, 2, 1)]
-    assert folders[0] == folders[2] != folders[1]
-    assert repeat_variables({}, [], 2) == {}
-    with in_this_process(), pytest.raises(MedTasksError, match="do not go together"):
-        medtasks("run", "--tasks", TASK, "--output_path", tmp_path, *TINY, "--repeats", "2", "--shard", "1/2")

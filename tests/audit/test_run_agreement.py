@@ -4,22 +4,15 @@ import math
 
 import pytest
 
-from medtasks.audit.run_values import (
-    Failures,
-    Overlap,
-    agreement,
-    answer_agreement,
-    likelihood_agreement,
-    text_agreement,
-)
+from medtasks.audit.run_values import Failures, Overlap, agreement, likelihood_agreement, text_agreement
+from medtasks.data.privacy import hidden_id
 from medtasks.families.family import Reply
 
 
-def texts(*pairs):
-    return {str(number): (Reply(text=a), Reply(text=b)) for number, (a, b) in enumerate(pairs)}
+def test_texts_and_likelihoods():
+    def texts(*pairs):
+        return {str(number): (Reply(text=a), Reply(text=b)) for number, (a, b) in enumerate(pairs)}
 
-
-def test_texts():
     agreed = text_agreement(
         texts(
             ("the lung is clear", "the lung is clear"),
@@ -37,9 +30,6 @@ def test_texts():
     assert agreed.at_first_word == 1
     assert text_agreement(texts(("a", "a"))).characters is None
     assert likelihood_agreement(texts(("A", "B"))) is None
-
-
-def test_likelihoods():
     pairs = [
         ((1.0, 2.0), (1.0, 2.0)),
         ((1.0, 1.25), (1.5, 1.25)),  # flips, at a lead of 0.25
@@ -64,19 +54,19 @@ def test_likelihoods():
     assert likelihood_agreement({"1": (Reply(losses=(1.0, 2.0)), Reply(losses=(1.0,)))}) is None
 
 
-def test_answers_agree_only_where_one_run_has_one():
+def test_answers_agree_only_where_one_run_has_one_and_failed_samples_are_only_counted():
     values = [("A", "A"), ("B", "A"), (None, "B"), (None, None), (["A"], ["A"])]
-    agreed = answer_agreement({str(number): ({"value": a}, {"value": b}) for number, (a, b) in enumerate(values)})
+    first, second = ({str(number): {"value": pair[run]} for number, pair in enumerate(values)} for run in (0, 1))
+    without = {"1": {"reason": "ok"}}
+    answers = agreement({}, {}, 5, {"robust": (first, second), "reports": (without, without)}).answers
+    assert list(answers) == ["robust"]
+    agreed = answers["robust"]
     assert (agreed.samples, agreed.equal, agreed.neither) == (4, 2, 1)
     assert (agreed.only_first, agreed.only_second, agreed.differing) == (0, 1, ("1", "2"))
-    assert answer_agreement({"1": ({"reason": "ok"}, {"reason": "ok"})}) is None
-
-
-def test_failed_samples_are_counted_and_in_no_other_number():
     first = {name: Reply(text="A" if name in "ab" else None) for name in "abcd"}
     second = {name: Reply(text="A" if name in "abf" else None) for name in "abdef"}
     scores = {"robust": ({"a": {"value": "A"}}, {"a": {"value": "B"}, "b": {"value": "B"}})}
-    agreed = agreement(first, second, 9, scores, str.upper)
+    agreed = agreement(first, second, 9, scores, hashed=True)
     assert (agreed.overlap, agreed.failed) == (Overlap(3, 1, 2, 3), Failures(0, 0, 1))
     assert (agreed.texts.samples, agreed.texts.equal, agreed.likelihoods, agreed.all_equal) == (2, 2, None, True)
-    assert (agreed.answers["robust"].samples, agreed.examples) == (1, ["A"])
+    assert (agreed.answers["robust"].samples, agreed.examples) == (1, [hidden_id("doc", "a")])

@@ -5,14 +5,11 @@ import json
 import math
 import random
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from medtasks.audit.error_classes import (
     ErrorClass,
@@ -32,12 +29,12 @@ from medtasks.families.family import Reply, Row
 from medtasks.metrics.metric import Metric
 from medtasks.metrics.pairs import TOTAL
 from medtasks.stats.intervals import difference_of_shares, interval
-from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file
-from medtasks.tasks.task_index import DottedName
 
 from ..extract.reading import reading, rows
 from ..tables import each_row
+from ..task_families import FAMILIES
+from .two_runs import texts
 
 DOCUMENTS = [
     {"doc_id": str(number), "image_id": None, "options": ["aspirin", "heparin"], "answer": answer}
@@ -48,20 +45,10 @@ MOST_RIGHT = {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
 
 
 def task(output_type="generate_until", **rows):
-    return TaskFile(
-        name="drugs",
-        kind="task",
-        path=Path("drugs.yaml"),
-        description="",
-        dataset="drugs",
-        output_type=output_type,
-        rows=rows,
-        process_results=DottedName("medtasks.hooks.choice.process_results"),
-        metric_list=DottedName("medtasks.hooks.choice.METRIC_LIST"),
-    )
+    return replace(FAMILIES["choice"].task(None, output_type), name="drugs", rows=rows, breakdown=())
 
 
-def texts(*replies):
+def numbered(*replies):
     return {str(number): Reply(text=reply) for number, reply in enumerate(replies)}
 
 
@@ -71,7 +58,7 @@ def values(scores):
 
 def test_every_rule_scores_every_reply():
     strict_and_robust = task(reference=Row("mediconfusion_reference"), robust=Row("robust_choice"))
-    scores = score_replies(strict_and_robust, DOCUMENTS, texts("A", "(b)", "B", "I cannot tell from this image."))
+    scores = score_replies(strict_and_robust, DOCUMENTS, numbered("A", "(b)", "B", "I cannot tell from this image."))
     assert list(scores) == ["reference", "robust"]
     reference, robust = scores.values()
     assert (reference.rule, robust.rule) == ("mediconfusion_reference v1", "robust_choice v4")
@@ -79,29 +66,16 @@ def test_every_rule_scores_every_reply():
     assert values(robust) == rule_as_dict(strict_and_robust, robust)["metrics"] == MOST_RIGHT
     assert robust.estimates["accuracy"].error == pytest.approx(0.25)
     assert (sum(robust.reasons.values()), robust.reasons["ok"]) == (4, 3)
-    (alone,) = score_replies(task(robust=Row("robust_choice")), DOCUMENTS, texts("A")).values()  # others are left out
+    alone = score_replies(task(robust=Row("robust_choice")), DOCUMENTS, numbered("A"))["robust"]  # others are left out
     assert values(alone)["accuracy"] == 1
     assert rule_as_dict(task(), alone)["standard_errors"]["accuracy"] is None
-    numbered = task(robust=Row("robust_choice", "drug number {{ number }}, {{ text }}"))
-    replies = texts("drug number 1, aspirin", "drug number 2, heparin", "heparin", "drug number 1, aspirin")
-    assert values(score_replies(numbered, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
+    form = task(robust=Row("robust_choice", "drug number {{ number }}, {{ text }}"))
+    replies = numbered("drug number 1, aspirin", "drug number 2, heparin", "heparin", "drug number 1, aspirin")
+    assert values(score_replies(form, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
 
-
-def test_likelihoods():
     replies = {str(number): Reply(losses=losses) for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])}
-    by_loss, by_text = task("multiple_choice", robust=Row("untied")), task(robust=Row("robust_choice"))
+    by_loss = task("multiple_choice", robust=Row("untied"))
     assert values(score_replies(by_loss, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
-    with pytest.raises(RepliesError, match="'drugs' reads log-likelihoods, and some replies are texts"):
-        score_replies(by_loss, DOCUMENTS, texts("A"))
-    with pytest.raises(RepliesError, match="'drugs' reads texts, and some replies are log-likelihoods"):
-        score_replies(by_text, DOCUMENTS, replies)
-
-
-RULES = {
-    "mediconfusion": ("mediconfusion_reference v1", "robust_choice v4"),
-    "mediconfusion_gd": ("greedy_reference v1", "untied v1"),
-    "mediconfusion_ps": ("prefix_reference v1", "untied v1"),
-}
 
 
 @pytest.fixture
@@ -109,27 +83,26 @@ def pairs(sample):
     return load_documents("mediconfusion")
 
 
-def each(documents, reply):
-    return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
-
-
 def rates(total):
     return (total.set_accuracy, total.individual_accuracy, total.confusion, total.invalid_rate)
 
 
-@each_row("task, rules", RULES.items())
+@each_row(
+    "task, rules",
+    [
+        ("mediconfusion_gd", ("greedy_reference v1", "untied v1")),
+        ("mediconfusion_ps", ("prefix_reference v1", "untied v1")),
+    ],
+)
 def test_pairs(pairs, task, rules):
-    scores = score_replies(task_file(task), pairs, each(pairs, lambda document: document["answer"]))
     # Letters recorded for GD and PS are read as the reference reads them.
-    assert [(name, score.rule) for name, score in scores.items()] == [
-        ("reference", RULES["mediconfusion"][0]),
-        ("robust", RULES["mediconfusion"][1]),
-    ]
-    for score in scores.values():
-        assert (rates(score.categories[TOTAL]), score.reasons) == ((1, 1, 0, 0), {"ok": 32})
-        assert score.estimates["set_accuracy"].error == 0
-    if task == "mediconfusion":
-        return
+    for name in ("mediconfusion", task):
+        scores = score_replies(task_file(name), pairs, texts(pairs, lambda document: document["answer"]))
+        by_row = {row: score.rule for row, score in scores.items()}
+        assert by_row == {"reference": "mediconfusion_reference v1", "robust": "robust_choice v4"}
+        for score in scores.values():
+            assert (rates(score.categories[TOTAL]), score.reasons) == ((1, 1, 0, 0), {"ok": 32})
+            assert score.estimates["set_accuracy"].error == 0
     replies = {}
     for document in pairs:
         losses = (0.5, 1.5) if document["answer"] == "A" else (1.5, 0.5)
@@ -143,24 +116,21 @@ def test_pairs(pairs, task, rules):
 
 
 def test_rules_differ_where_they_should_and_replies_of_the_wrong_kind_are_refused(pairs):
-    scores = score_replies(task_file("mediconfusion"), pairs, each(pairs, lambda document: "**A**"))
+    scores = score_replies(task_file("mediconfusion"), pairs, texts(pairs, lambda document: "**A**"))
     assert scores["reference"].categories[TOTAL].invalid_rate == 1
     assert scores["robust"].categories[TOTAL].invalid_rate == 0
     summary = rule_as_dict(task_file("mediconfusion"), scores["reference"])
     assert summary["categories"][TOTAL]["confusion"] is None  # NaN is no JSON
     json.loads(json.dumps(summary, allow_nan=False))
-    half = each(pairs[:9], lambda document: "A")
+    half = texts(pairs[:9], lambda document: "A")
     total = score_replies(task_file("mediconfusion"), pairs, half)["reference"].categories[TOTAL]
     assert (total.images, total.pairs, total.incomplete_pairs, total.invalid) == (9, 4, 1, 0)
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL"):
         score_replies(task_file("mediconfusion_ff"), pairs, half)
     losses = {"90001/2": Reply(losses=(1.0, 2.0))}
+    both = {"90001/1": Reply(text="A"), **losses}
     for name, replies, sentence in (
-        (
-            "mediconfusion_gd",
-            {"90001/1": Reply(text="A"), **losses},
-            "reads log-likelihoods, and some replies are text",
-        ),
+        ("mediconfusion_gd", both, "reads log-likelihoods, and some replies are text"),
         ("mediconfusion", losses, "reads texts, and some replies are log-likelihoods"),
         ("mediconfusion_ff", losses, "reads texts, and some replies are log-likelihoods"),
         ("mediconfusion_all", losses, "is a group"),
@@ -173,7 +143,7 @@ def test_golden_mediconfusion_categories_have_their_published_sizes(test_data, t
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     prepare("mediconfusion", Options(test_data / "mediconfusion"))
     pairs = load_documents("mediconfusion")
-    for score in score_replies(task_file("mediconfusion"), pairs, each(pairs, lambda _: "A")).values():
+    for score in score_replies(task_file("mediconfusion"), pairs, texts(pairs, lambda _: "A")).values():
         sizes = {name: counts.images for name, counts in score.categories.items()}
         assert sizes.pop(TOTAL) == 352
         assert sizes == json.loads((test_data / "mediconfusion/statistics.json").read_text())
@@ -187,18 +157,11 @@ def test_golden_mediconfusion_categories_have_their_published_sizes(test_data, t
 def questions():
     rng = random.Random(2)
     same = {"dataset": "gmai_mmbench_val", "question": "What is it?", "options": ["polyp", "ulcer", "erosion"]}
+    same |= {"granularity": "Image Level", "modality": "CT"}
+    drawn = {"answer": "ABC", "department": ["Urology", "None", None], "clinical_task": ["Counting", "Bone"]}
     return [
-        {
-            **same,
-            "doc_id": str(number),
-            "image_id": str(number // 2),
-            "answer": rng.choice("ABC"),
-            "department": rng.choice(["Urology", "None", None]),
-            "clinical_task": rng.choice(["Counting", "Bone"]),
-            "granularity": "Image Level",
-            "modality": "CT",
-        }
-        for number in range(200)
+        {**same, "doc_id": str(n), "image_id": str(n // 2), **{key: rng.choice(of) for key, of in drawn.items()}}
+        for n in range(200)
     ]
 
 
@@ -242,15 +205,12 @@ def groups_of(*answers):
     return by_group(GROUPED, documents, scores)["department"]
 
 
-def test_no_group_is_found_to_differ_where_none_does():
+def test_only_a_group_that_differs_is_found_and_small_ones_are_not_compared():
     chance = np.random.default_rng(7)
     drawn = [groups_of(*chance.binomial(1, 0.6, size=(9, 40)).tolist()) for _ in range(200)]
     assert np.mean([min(group.p_holm[0] for group in groups) < 0.05 for groups in drawn]) < 0.08
     covered = [all(group.scores[0].low <= 0.6 <= group.scores[0].high for group in groups) for groups in drawn]
     assert np.mean(covered) > 0.92
-
-
-def test_a_group_that_differs_is_found_and_small_ones_are_not_compared():
     large, other, worse, small = groups_of([1, 0, 1] * 40, [1, 1, 0] * 30, [0, 0, 0, 1] * 20, [0] * 12)
     assert worse.p_holm[0] < 0.01
     assert worse.p_holm[0] < other.p_holm[0]
@@ -287,11 +247,6 @@ def test_kinds_of_wrong_answers(reply, kind):
     assert error_class(reply, read(reply, ("polyp", "ulcer", "normal mucosa")).value) is kind
 
 
-@given(st.text(), st.sampled_from([None, "A"]))
-def test_every_reply_has_a_kind(reply, value):
-    assert error_class(reply, value) in ErrorClass
-
-
 def test_wrong_answers_are_sorted_into_kinds(questions, replies, robust):
     kinds = count_kinds(robust.wrong)
     written = [reply.text for reply in replies.values()]
@@ -305,13 +260,14 @@ def test_wrong_answers_are_sorted_into_kinds(questions, replies, robust):
     assert (wrong.kind, wrong.reply) == (ErrorClass.FOR_A_HUMAN, "")
 
 
-def exported(path, wrong):
-    export_wrong_answers(path, [], {"robust": wrong})
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
+def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(robust, tmp_path):
+    """Replies, questions and the user's own columns, their names included; images are named without their folder."""
 
+    def exported(path, wrong):
+        export_wrong_answers(path, [], {"robust": wrong})
+        with path.open(encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream))
 
-def test_export_leaves_a_column_for_the_human(robust, tmp_path):
     lines = exported(tmp_path / "errors.csv", robust.wrong)
     assert len(lines) == len(robust.wrong) > 0
     assert {line["class_by_human"] for line in lines} == {""}
@@ -320,10 +276,6 @@ def test_export_leaves_a_column_for_the_human(robust, tmp_path):
     with pytest.raises(MedTasksError, match="MEDTASKS_LOG_TEXT=private"):
         export_wrong_answers(tmp_path / "private.csv", ["private"], {})
     assert not (tmp_path / "private.csv").exists()
-
-
-def test_no_cell_of_an_export_is_a_formula(tmp_path):
-    """Replies, questions and the user's own columns, their names included; images are named without their folder."""
     document = {"doc_id": "=1+1", "question": "@SUM(A1)", "options": ["+1", "-1"], "site": "\tA", "=cmd": 7}
     document |= {"image_files": ["/secret/x/scan.png"], "patient_id": "p1", "score": -3}
     score = {"target": "A", "value": "-1", "reason": "ok"}

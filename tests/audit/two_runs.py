@@ -1,11 +1,12 @@
 """Pairs of made-up runs over a task of the user's own, with questions enough for statistics."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from medtasks.families.family import Reply
 from medtasks.tasks.task_files import including
 
 QUESTIONS = 800
@@ -50,6 +51,11 @@ def write_replies(
     results = {"results": {task: {"accuracy,none": 0.5}}, "config": {"model": "m", "model_args": ""}, **recorded}
     (folder / "20260102_030405_results.json").write_text(json.dumps(results))
     return folder
+
+
+def texts(documents: Sequence[Mapping[str, Any]], reply: Callable[[Mapping[str, Any]], str | None]) -> dict[str, Reply]:
+    """Return a reply to each document."""
+    return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
 
 
 def losses(right: Sequence[str], lead: float = 1.0) -> list[tuple[float, ...]]:

@@ -10,8 +10,6 @@ from pathlib import Path
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_lookup import own_datasets
 from medtasks.errors import MedTasksError
-from medtasks.families.family import needs_labeler
-from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, tasks_of
 
@@ -103,21 +101,6 @@ class Scope:
         if not self.chosen:
             return (*CATALOGUE, *own_datasets())
         return tuple(dict.fromkeys(task.dataset for task in self.tasks if task.dataset))
-
-    @cached_property
-    def metrics(self) -> tuple[MetricInfo, ...]:
-        """Metrics of reports that the tasks compute; metrics of the user's own are not imported."""
-        owners = {key: info for info in REPORT_METRICS.values() for key in info.keys}
-        lists = [task.metric_list for task in self.tasks]
-        ours = [entries.resolve() for entries in lists if entries is not None and entries.is_ours]
-        infos = (owners.get(entry["metric"]) for entries in ours for entry in entries)
-        return tuple({info.name: info for info in infos if info}.values())
-
-    @cached_property
-    def needs_labeler(self) -> bool:
-        """Whether a task has a labeler of chest findings read its replies."""
-        labels_texts = any(task.has_family and task.family.labels_texts for task in self.tasks)
-        return labels_texts or any(needs_labeler(row) for task in self.tasks for row in task.rows.values())
 
 
 def scope_of(names: Sequence[str]) -> Scope:

@@ -12,7 +12,7 @@ from medtasks.audit.doctor.check_results import WEIGHTS as AREA
 from medtasks.data.privacy import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match
 from medtasks.extract.labeler import VARIABLE as LABELER
-from medtasks.families.family import Asks
+from medtasks.families.family import Asks, needs_labeler
 from medtasks.judges.judge_client import (
     API_KEY,
     BASE_URL,
@@ -34,11 +34,23 @@ WORDNET = "wordnet"  # among the names of weights
 TIMEOUT_S = 5.0
 _NAME = re.compile(r"[\w.:/@+-]{1,120}", re.ASCII)
 _WRONG_ADDRESS = f"check {BASE_URL}; it often ends with /v1"
+_CHECK_MODEL = f"check {MODEL} with the endpoint's own documentation"
 
 
 def metric_weights(scope: Scope) -> Iterator[CheckResult]:
-    """Check the weights of the chosen tasks' metrics; without tasks, summarise those that are here."""
-    names = _needed(scope) if scope.chosen else [*WEIGHTS, WORDNET]
+    """Check weights and settings of the chosen tasks' metrics; without tasks, summarise the weights that are here."""
+    names = [*WEIGHTS, WORDNET]
+    if scope.chosen:
+        owners = {key: info for info in REPORT_METRICS.values() for key in info.keys}
+        lists = [task.metric_list for task in scope.tasks]
+        # Metrics of the user's own are not imported.
+        ours = [entries.resolve() for entries in lists if entries is not None and entries.is_ours]
+        metrics = [owners[entry["metric"]] for entries in ours for entry in entries if entry["metric"] in owners]
+        labels_texts = any(task.has_family and task.family.labels_texts for task in scope.tasks)
+        is_labelled = labels_texts or any(needs_labeler(row) for task in scope.tasks for row in task.rows.values())
+        names = [name for metric in metrics for name in metric.weights]
+        names += ["chexbert", "bert-base-uncased"] * (is_labelled and not os.environ.get(LABELER, "").strip())
+        names = list(dict.fromkeys([*names, *[WORDNET] * any(metric.wordnet for metric in metrics)]))
     missing = {name: error for name in names if (error := weights_trouble(name))}
     sentence = f"{len(names) - len(missing)} of {len(names)} sets of weights are here"
     if scope.chosen:
@@ -51,25 +63,11 @@ def metric_weights(scope: Scope) -> Iterator[CheckResult]:
         yield AREA.note("metrics", f"{sentence}; missing {', '.join(missing)}", fix)
     else:
         yield AREA.ok("metrics", sentence)
-
-
-def model_settings(scope: Scope) -> Iterator[CheckResult]:
-    """Check the variables for the models of metrics."""
-    if scope.chosen and not _needed(scope):
-        return
     try:
-        ModelSettings.from_environment()
+        if names:
+            ModelSettings.from_environment()
     except MedTasksError as error:
         yield of_error(AREA, "settings", State.PROBLEM, error)
-
-
-def _needed(scope: Scope) -> list[str]:
-    names = [name for metric in scope.metrics for name in metric.weights]
-    if scope.needs_labeler and not os.environ.get(LABELER, "").strip():
-        names += ["chexbert", "bert-base-uncased"]
-    if any(metric.wordnet for metric in scope.metrics):
-        names.append(WORDNET)
-    return list(dict.fromkeys(names))
 
 
 def fetch_command(metrics: Iterable[str]) -> str:
@@ -129,6 +127,8 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
 
 
 def _answer(settings: JudgeSettings) -> CheckResult:
+    """Ask for the list of models; the endpoint's own words are never quoted, as they may repeat the key."""
+
     async def answer() -> Any:
         # The client of later questions, so that nothing goes where they would not.
         client = ChatClient(server_of(settings), AdaptiveLimit(1), 1, backoff_s=0, patience=1)
@@ -137,38 +137,31 @@ def _answer(settings: JudgeSettings) -> CheckResult:
         finally:
             await client.close()
 
+    answers = f"the judge at {settings.base_url} answers and"
+    unchecked = f"so that {settings.model} is not checked"
     try:
         listed = [model["id"] for model in asyncio.run(answer())["data"]]
     except RemoteTrouble as trouble:
-        return _trouble(trouble, settings)
+        status = trouble.status
+        sentence, _, fix = trouble.cause.partition("; ")
+        if status in (404, 405, 501):
+            lack = f"{answers} has no list of models (HTTP {status}), {unchecked}"
+            return JUDGE.warning("model", lack, _WRONG_ADDRESS)
+        if status == 403:  # it may let the key judge all the same
+            lack = f"{answers} does not let this key list models (HTTP 403), {unchecked}"
+            return JUDGE.warning("model", lack, fix or _CHECK_MODEL)
+        state = State.WARNING if status == 429 and trouble.retry else State.PROBLEM
+        later = "check that it runs and {} is right, or give it more time" if status is None else "try again later"
+        return CheckResult(JUDGE, "reply", state, sentence, fix or later.format(BASE_URL))
     except (KeyError, TypeError, ValueError):  # another JSON, and a body announced as JSON that is none
         sentence = f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
         return JUDGE.problem("reply", sentence, _WRONG_ADDRESS)
     names = [name for name in listed if isinstance(name, str)]
-    answers = f"the judge at {settings.base_url} answers and has"
     # Gemini lists a folder, Ollama a tag.
     if any(settings.model in (name, name.removeprefix("models/"), name.removesuffix(":latest")) for name in names):
-        return JUDGE.ok("reply", f"{answers} {settings.model}")
+        return JUDGE.ok("reply", f"{answers} has {settings.model}")
     if not names:
-        return _unchecked(settings, "lists no models")
+        return JUDGE.warning("model", f"{answers} lists no models, {unchecked}", _CHECK_MODEL)
     hint = near_match(settings.model, filter(_NAME.fullmatch, names))
-    sentence = f"{answers} no model '{settings.model}' among its {len(names)}{hint}"
+    sentence = f"{answers} has no model '{settings.model}' among its {len(names)}{hint}"
     return JUDGE.problem("model", sentence, f"set {MODEL} to a name the endpoint lists")
-
-
-def _unchecked(settings: JudgeSettings, what: str, fix: str = "") -> CheckResult:
-    sentence = f"the judge at {settings.base_url} answers and {what}, so that {settings.model} is not checked"
-    return JUDGE.warning("model", sentence, fix or f"check {MODEL} with the endpoint's own documentation")
-
-
-def _trouble(trouble: RemoteTrouble, settings: JudgeSettings) -> CheckResult:
-    """Describe a failed request; the endpoint's own words are never quoted, as they may repeat the key."""
-    status = trouble.status
-    sentence, _, fix = trouble.cause.partition("; ")
-    if status in (404, 405, 501):
-        return _unchecked(settings, f"has no list of models (HTTP {status})", _WRONG_ADDRESS)
-    if status == 403:  # it may let the key judge all the same
-        return _unchecked(settings, "does not let this key list models (HTTP 403)", fix)
-    state = State.WARNING if status == 429 and trouble.retry else State.PROBLEM
-    later = "check that it runs and {} is right, or give it more time" if status is None else "try again later"
-    return CheckResult(JUDGE, "reply", state, sentence, fix or later.format(BASE_URL))

@@ -4,6 +4,7 @@ All questions are about synthetic images; no sample of a dataset is sent.
 """
 
 import asyncio
+import itertools
 import os
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -58,16 +59,27 @@ def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
     except MedTasksError as error:
         yield of_error(MODEL, "arguments", State.PROBLEM, error, "correct --model-args")
         return
+    private = credentialed(scope.datasets)
     for server in servers:
-        ending = f" ({urlsplit(server.base_url).netloc})" if len(servers) > 1 else ""
-        for finding in _at(scope, server, model_arguments):
+        url = server.base_url
+        host, obeys = addresses.host(url), bool(server.transport_options["trust_env"])
+        where = f"{url} is {'this' if addresses.is_loopback(host) else 'another'} machine"
+        if url.partition(":")[0] in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
+            where += f", asked {'by way of' if obeys else 'past'} the proxy that the environment names"
+        where += f"; the key of {API_KEY} is sent" if server.api_key else "; no key is sent"
+        address = MODEL.ok("address", where)
+        if cause := refusal(Destination(url, "base_url", obeys), os.environ) if private else "":
+            sentence = f"{where}; text of credentialed data ({listed(private)}) does not go there"
+            state = State.PROBLEM if scope.chosen else State.NOTE
+            address = CheckResult(MODEL, "address", state, sentence, cause.partition("; ")[2])
+        ending = f" ({urlsplit(url).netloc})" if len(servers) > 1 else ""
+        for finding in itertools.chain([address], _at(server, model_arguments)):
             # Names come from the server.
             found, fix = ("".join(filter(str.isprintable, text)) for text in (finding.found, finding.fix))
             yield replace(finding, name=finding.name + ending, found=found, fix=fix)
 
 
-def _at(scope: Scope, server: Server, model_arguments: Mapping[str, Any]) -> Iterator[CheckResult]:
-    yield _address(scope, server)
+def _at(server: Server, model_arguments: Mapping[str, Any]) -> Iterator[CheckResult]:
     changes = {"base_url": server.base_url, "timeout": min(server.timeout_s, ANSWER_S)}
     few_seconds = {**model_arguments, **changes, "attempts": 1, "journal": "false"}
     with ExitStack() as at_end:
@@ -85,41 +97,19 @@ def _at(scope: Scope, server: Server, model_arguments: Mapping[str, Any]) -> Ite
             model = VlmServer(**{**few_seconds, "image_attention": "causal"})
         except MedTasksError as error:
             fix = "check base_url= in --model-args, which often ends with /v1, or give model= where there is no list"
-            unlisted = MODEL.problem("model", f"{server.name} has no list of models", fix)
-            yield of_error(MODEL, "model", State.PROBLEM, error, CHECK) if names else unlisted
+            no_list = MODEL.problem("model", f"{server.name} has no list of models", fix)
+            yield of_error(MODEL, "model", State.PROBLEM, error, CHECK) if names else no_list
             return
         at_end.callback(model.clean)
-        yield _name(model, names)
-        try:
-            first = asked(model, 1)
-        except MedTasksError as error:
-            try:  # is it because of the image?
-                asked(model, 0, LIST_S)
-            except MedTasksError:
-                fields = "extra_body= in --model-args adds fields to a request, and null leaves one out"
-                yield of_error(MODEL, "reply", State.PROBLEM, error, f"look at the server's log; {fields}")
-                return
-            finding = of_error(MODEL, "images", State.PROBLEM, error, "serve a model that reads images")
-            yield replace(finding, found=f"a question without images is answered, with one it is not: {finding.found}")
-            return
-        yield _thoughts(model, first)
-        yield _images(model, first)
-
-
-def _address(scope: Scope, server: Server) -> CheckResult:
-    url, private = server.base_url, credentialed(scope.datasets)
-    host, scheme = addresses.host(url), url.partition(":")[0]
-    obeys = bool(server.transport_options["trust_env"])
-    where = f"{url} is {'this' if addresses.is_loopback(host) else 'another'} machine"
-    if scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
-        where += f", asked {'by way of' if obeys else 'past'} the proxy that the environment names"
-    where += f"; the key of {API_KEY} is sent" if server.api_key else "; no key is sent"
-    cause = refusal(Destination(url, "base_url", obeys), os.environ) if private else ""
-    if not cause:
-        return MODEL.ok("address", where)
-    sentence = f"{where}; text of credentialed data ({listed(private)}) does not go there"
-    state = State.PROBLEM if scope.chosen else State.NOTE
-    return CheckResult(MODEL, "address", state, sentence, cause.partition("; ")[2])
+        facts, others = model.facts, [name for name in names if name != model.model]
+        version = " ".join(str(facts[key]) for key in ("owned_by", "version") if facts[key])
+        root = f", which is {facts['root']}" if facts["root"] not in (None, model.model) else ""
+        further = f"; it also has {listed(others)}" if others else ""
+        answers = f"the server answers{f' ({version})' if version else ''} and has '{model.model}'{root}{further}"
+        unlisted = f"the server has no list of models, so that the name '{model.model}' is only tried"
+        fix = "check model= in --model-args with the server's own documentation"
+        yield MODEL.ok("model", answers) if names else MODEL.note("model", unlisted, fix)
+        yield from _questions(model)
 
 
 async def _names(server: Server) -> list[str]:
@@ -130,46 +120,48 @@ async def _names(server: Server) -> list[str]:
         await pool.close()
 
 
-def _name(model: VlmServer, names: list[str]) -> CheckResult:
-    facts, others = model.facts, [name for name in names if name != model.model]
-    version = " ".join(str(facts[key]) for key in ("owned_by", "version") if facts[key])
-    root = f", which is {facts['root']}" if facts["root"] not in (None, model.model) else ""
-    beside = f"; it also has {listed(others)}" if others else ""
-    sentence = f"the server answers{f' ({version})' if version else ''} and has '{model.model}'{root}{beside}"
-    if names:
-        return MODEL.ok("model", sentence)
-    sentence = f"the server has no list of models, so that the name '{model.model}' is only tried"
-    return MODEL.note("model", sentence, "check model= in --model-args with the server's own documentation")
+def _questions(model: VlmServer) -> Iterator[CheckResult]:
+    try:
+        first = asked(model, 1)
+    except MedTasksError as error:
+        try:  # is it because of the image?
+            asked(model, 0, LIST_S)
+        except MedTasksError:
+            fields = "extra_body= in --model-args adds fields to a request, and null leaves one out"
+            yield of_error(MODEL, "reply", State.PROBLEM, error, f"look at the server's log; {fields}")
+            return
+        finding = of_error(MODEL, "images", State.PROBLEM, error, "serve a model that reads images")
+        yield replace(finding, found=f"a question without images is answered, with one it is not: {finding.found}")
+        return
 
-
-def _thoughts(model: VlmServer, reply: Record) -> CheckResult:
-    in_text = "<think" in reply["text"] or "</think" in reply["text"]
-    if not (reply["reasoning"] or in_text or reply["tokens"][2]):
-        return MODEL.ok("thinking", "replies begin with the answer, without thoughts before it")
+    in_text = "<think" in first["text"] or "</think" in first["text"]
     switch = 'give chat_template_kwargs={"enable_thinking":false} in --model-args'
     if "enable_thinking" in (model.arguments.chat_template_kwargs or {}):
         switch = "choose another template"
     if in_text:
         sentence = "it thinks before it answers, and its thoughts stand in the answer, where they can be taken for it"
-        return MODEL.warning("thinking", sentence, f"serve it with --reasoning-parser, or {switch}")
-    sentence = "it thinks before it answers; thoughts are kept apart, and count against a reply's limit of tokens"
-    return MODEL.note("thinking", sentence, f"{switch}, or set max_new_tokens high enough")
+        yield MODEL.warning("thinking", sentence, f"serve it with --reasoning-parser, or {switch}")
+    elif first["reasoning"] or first["tokens"][2]:
+        sentence = "it thinks before it answers; thoughts are kept apart, and count against a reply's limit of tokens"
+        yield MODEL.note("thinking", sentence, f"{switch}, or set max_new_tokens high enough")
+    else:
+        yield MODEL.ok("thinking", "replies begin with the answer, without thoughts before it")
 
-
-def _images(model: VlmServer, first: Record) -> CheckResult:
     try:
         second = asked(model, 2)
     except MedTasksError as error:
         finding = of_error(MODEL, "images", State.WARNING, error, "give it tasks with one image per question only")
-        return replace(finding, found=f"one image per prompt is taken, two are not: {finding.found}")
+        yield replace(finding, found=f"one image per prompt is taken, two are not: {finding.found}")
+        return
     single, double = first["tokens"][0], second["tokens"][0]
     if single is None or double is None:
-        return MODEL.ok("images", "one and two images per prompt are taken")
-    if double <= single:
+        yield MODEL.ok("images", "one and two images per prompt are taken")
+    elif double <= single:
         sentence = f"a prompt with two images counts {double} tokens, with one {single}: images may be dropped silently"
-        return MODEL.warning("images", sentence, "check that the served model reads images, and any proxy before it")
-    sentence = f"one and two images per prompt are taken; one of {SIDE} x {SIDE} pixels takes {double - single} tokens"
-    return MODEL.ok("images", sentence)
+        yield MODEL.warning("images", sentence, "check that the served model reads images, and any proxy before it")
+    else:
+        size = f"one of {SIDE} x {SIDE} pixels takes {double - single} tokens"
+        yield MODEL.ok("images", f"one and two images per prompt are taken; {size}")
 
 
 def asked(model: VlmServer, images: int, longest_s: float | None = None) -> Record:

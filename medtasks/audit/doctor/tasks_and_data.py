@@ -5,7 +5,7 @@ Of two tasks with one name the harness silently takes the first.
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,39 +39,39 @@ from medtasks.tasks.task_index import harness_folder, index_tasks
 _HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
 
 
-def collisions(scope: Scope) -> Iterator[CheckResult]:
-    """Check that the harness has none of our names, or of the chosen tasks', and the user none of ours."""
-    ours = _names(task_files().values())
-    shipped = _names(task for task in task_files().values() if task.is_shipped)
-    if scope.chosen:
-        ours = (ours & {*scope.names}) | {task.name for task in scope.tasks}
-    harness = harness_folder()
-    if harness is None:
-        yield TASKS.problem("names", "lmms-eval has no folder of tasks", "pip install --force-reinstall lmms_eval")
-        return
-    taken = {name: path for name, path in _named(harness).items() if name in ours}
+def names(scope: Scope) -> Iterator[CheckResult]:
+    """Check that the harness has none of our names, nor the user one of ours, and that it has the others chosen."""
+    tasks = task_files().values()
+    ours = {name for task in tasks for name in (task.name, *task.tags)}
+    shipped = {name for task in tasks if task.is_shipped for name in (task.name, *task.tags)}
+    checked = (ours & {*scope.names}) | {task.name for task in scope.tasks} if scope.chosen else ours
+    harness, harness_names = harness_folder(), dict[str, Path]()
+    if harness is not None:  # files of tasks, groups and tags, as the harness indexes them
+        index = index_tasks([harness])
+        tagged = {task for task, config in index.configs.items() if "class" not in config}  # a class has no tags
+        tags = {
+            tag: [index.paths[task] for task in members if task in tagged] for tag, members in index.members.items()
+        }
+        harness_names = {**{tag: paths[0] for tag, paths in tags.items() if paths}, **index.paths}
+    taken = {name: path for name, path in harness_names.items() if name in checked}
     for name, path in taken.items():
         sentence = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
         yield TASKS.problem(name, sentence, f"rename it in {path}, or where medtasks has it")
-    for name, path in index_tasks([own_tasks_folder()]).paths.items():
-        if name in shipped:
-            sentence = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
-            yield TASKS.problem(name, sentence, f"rename it in {path}")
-    if not taken:
-        yield TASKS.ok("names", f"no task of lmms-eval has one of the names of ours ({len(ours)})")
-
-
-def foreign_names(scope: Scope) -> Iterator[CheckResult]:
-    """Check that the chosen names that are not ours are tasks of the harness."""
-    harness = harness_folder()
-    harness_names = _named(harness) if scope.foreign and harness else {}
+    if harness is None:
+        yield TASKS.problem("names", "lmms-eval has no folder of tasks", "pip install --force-reinstall lmms_eval")
+    else:
+        for name, path in index_tasks([own_tasks_folder()]).paths.items():
+            if name in shipped:
+                sentence = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
+                yield TASKS.problem(name, sentence, f"rename it in {path}")
+        if not taken:
+            yield TASKS.ok("names", f"no task of lmms-eval has one of the names of ours ({len(checked)})")
     for name in scope.foreign:
         if name in harness_names:
             sentence = f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
             yield TASKS.note(name, sentence, f"try it: lmms_eval --tasks {name} --limit 1")
         else:
-            hint = near_match(name, sorted(_names(task_files().values())))
-            sentence = f"there is no task '{name}', neither here nor in lmms-eval{hint}"
+            sentence = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, sorted(ours))}"
             yield TASKS.problem(name, sentence, "medtasks tasks lists ours")
 
 
@@ -96,18 +96,6 @@ def own_tasks(scope: Scope) -> Iterator[CheckResult]:
             yield from findings_of(TASKS, task.name, partial(check, task))
 
 
-def _names(tasks: Iterable[TaskFile]) -> set[str]:
-    return {name for task in tasks for name in (task.name, *task.tags)}
-
-
-def _named(folder: Path) -> dict[str, Path]:
-    """Return the file of each task, group and tag in a folder, as the harness indexes them."""
-    index = index_tasks([folder])
-    tagged = {task for task, config in index.configs.items() if "class" not in config}  # a class has no tags
-    tags = {tag: [index.paths[task] for task in tasks if task in tagged] for tag, tasks in index.members.items()}
-    return {**{tag: paths[0] for tag, paths in tags.items() if paths}, **index.paths}
-
-
 def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
     """Check the datasets of the chosen tasks; without tasks, those prepared. ``verify`` compares with the manifests."""
     here = [name for name in scope.datasets if (dataset_folder(name) / FILE_NAME).is_file()]
@@ -120,27 +108,22 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
         yield CheckResult(DATASETS, "not prepared", State.NOTE if lacking else State.OK, sentence, fix)
 
 
-def _command(name: str) -> str:
-    """Return the command that prepares a dataset again."""
-    info = CATALOGUE.get(name)
-    if info is None or info.access is Access.PUBLIC:
-        return preparing_again(name)
-    if info.access is Access.GATED and info.source.startswith(_HUB):
-        prepare = f"medtasks data prepare {name} (--source DIR if you have a copy)"
-        return f"accept the terms on {info.source}, then: {prepare}"
-    return f"medtasks data prepare {name} --source DIR, with the data from {info.source}"
-
-
 def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
     from medtasks.data.prepare.prepare_dataset import verify as differences
 
+    info = CATALOGUE.get(name)
+    command = f"medtasks data prepare {name} --source DIR, with the data from {info.source if info else ''}"
+    if info is None or info.access is Access.PUBLIC:
+        command = preparing_again(name)
+    elif info.access is Access.GATED and info.source.startswith(_HUB):
+        prepare = f"medtasks data prepare {name} (--source DIR if you have a copy)"
+        command = f"accept the terms on {info.source}, then: {prepare}"
     try:
         prepared_folder(name)
     except MedTasksError as error:
         finding = of_error(DATASETS, name, State.PROBLEM, error)
-        yield replace(finding, fix=_command(name)) if name in CATALOGUE else finding
+        yield replace(finding, fix=command) if info else finding
         return
-    command = _command(name)
     try:
         manifest = Manifest.read(dataset_folder(name))
         if manifest.selected_from:
@@ -151,27 +134,25 @@ def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
         return
     how = "verified" if verify else "prepared"
     what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
+    problems = list(differences(name)) if verify and rows == manifest.rows else []
+    notes = problems or manifest.left_out
+    first_notes = "; ".join(notes[:2]) + " ..." * (len(notes) > 2)
+    if is_private(name):  # file names may be patients'
+        first_notes = ""
     if rows != manifest.rows:
         sentence = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
         yield DATASETS.problem(name, sentence, command)
-    elif problems := list(differences(name)) if verify else []:
+    elif problems:
         count = "1 difference" if len(problems) == 1 else f"{len(problems)} differences"
-        sentence = f"'{name}' is damaged, {count} from what was prepared{_few(name, ': {}', problems)}"
+        sentence = f"'{name}' is damaged, {count} from what was prepared{first_notes and f': {first_notes}'}"
         yield DATASETS.problem(name, sentence, command)
     elif manifest.sample:
         sentence = f"'{name}' is the drawn sample, on which scores say nothing about a model"
         yield DATASETS.warning(name, sentence, command)
     elif not manifest.complete:
-        yield DATASETS.warning(name, f"{what}, but incomplete{_few(name, ' ({})', manifest.left_out)}", command)
+        yield DATASETS.warning(name, f"{what}, but incomplete{first_notes and f' ({first_notes})'}", command)
     else:
         yield DATASETS.ok(name, what)
-
-
-def _few(name: str, form: str, notes: Sequence[str]) -> str:
-    """Format the first notes; none for a private dataset, whose file names may be patients'."""
-    if not notes or is_private(name):
-        return ""
-    return form.format("; ".join(notes[:2]) + (" ..." if len(notes) > 2 else ""))
 
 
 def hub_token(scope: Scope) -> Iterator[CheckResult]:

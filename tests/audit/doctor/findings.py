@@ -25,5 +25,4 @@ def expect(finding: CheckResult, state: State, *words: str, called: str = "", fi
 
 
 def states(findings: Iterable[CheckResult]) -> dict[str, State]:
-    """Return the state of each finding by name."""
     return {finding.name: finding.state for finding in findings}

@@ -1,8 +1,10 @@
 """All checks together: order, one failing check, what is chosen, and secrets."""
 
+from unittest.mock import Mock
+
 import pytest
 
-from medtasks.audit.doctor import machine, tasks_and_data
+from medtasks.audit.doctor import examining, tasks_and_data
 from medtasks.audit.doctor.check_results import AREAS, MODEL, TORCH, CheckResult, State, findings_of, scope_of
 from medtasks.audit.doctor.examining import examine
 from medtasks.data.catalogue import CATALOGUE
@@ -19,7 +21,7 @@ KEY = "sk-canary-0123456789"
 def quick(monkeypatch):
     """Torch, which takes long, is not imported; its finding quotes a secret."""
     loud = TORCH.problem("torch", f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "install another")
-    monkeypatch.setattr(machine, "torch_stack", lambda: [loud])
+    monkeypatch.setattr(examining, "torch_stack", lambda: [loud])
 
 
 def areas(findings):
@@ -62,36 +64,22 @@ def test_failing_check_keeps_its_earlier_findings_and_quotes_nothing_of_others(e
 
 
 def test_failing_checks_cost_nothing_else(monkeypatch):
-    def fail(*arguments, **rest):
-        raise RuntimeError("canary of a record")
-
+    fail = Mock(side_effect=RuntimeError("canary of a record"))
     usual = examine()
-    monkeypatch.setattr(machine.shutil, "disk_usage", fail)
+    monkeypatch.setattr(examining.shutil, "disk_usage", fail)
     monkeypatch.setattr(tasks_and_data, "prepared_data", fail)
-    monkeypatch.setattr(machine, "harness_version", fail)
+    monkeypatch.setattr(examining, "harness_version", fail)
     findings = examine()
     failing = {finding.name for finding in findings if "could not be checked" in finding.found}
     assert {"disk", "prepared", "version"} <= failing
     assert "canary" not in str(findings)
     others = [item for item in usual if item.area not in ("machine", "datasets") and item.name != "version"]
     assert [finding for finding in others if finding not in findings] == []
-
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        findings_of("tasks", "second", interrupt)
+        findings_of("tasks", "second", Mock(side_effect=KeyboardInterrupt))
 
 
-def test_malformed_own_file_is_named_and_costs_only_what_depends_on_tasks():
-    own_tasks_folder().mkdir(parents=True)
-    (own_tasks_folder() / "mine.yaml").write_text("task: [")
-    findings = examine()
-    assert "mine.yaml" in next(finding.found for finding in findings if finding.name == "task files")
-    assert set(areas(findings)) == set(AREAS) - {MODEL}
-
-
-def test_scope_of_names():
+def test_scope_of_names_and_a_malformed_own_file():
     everything = scope_of([])
     assert (everything.chosen, everything.datasets) == (False, tuple(CATALOGUE))
     tasks = {task.name for task in task_files().values() if task.kind == "task"}
@@ -103,9 +91,8 @@ def test_scope_of_names():
     ):
         scope = scope_of(names)
         assert (scope.chosen, list(scope.datasets), scope.foreign) == (True, datasets, foreign)
-    metrics = {metric.name for metric in scope_of(["multimedeval_mimic_cxr_report"]).metrics}
-    assert {"bleu", "meteor", "bertscore_multimedeval", "chexbert", "radgraph", "radcliq_v1_multimedeval"} <= metrics
-    assert scope_of(["mediconfusion"]).metrics == ()
-    labelled = ("multimedeval_mimic_cxr_classification", "medheval_visual_report")
-    others = ("multimedeval_mimic_cxr_report", "mediconfusion")
-    assert [scope_of([name]).needs_labeler for name in (*labelled, *others)] == [True, True, False, False]
+    own_tasks_folder().mkdir(parents=True)
+    (own_tasks_folder() / "mine.yaml").write_text("task: [")
+    findings = examine()
+    assert "mine.yaml" in next(finding.found for finding in findings if finding.name == "task files")
+    assert set(areas(findings)) == set(AREAS) - {MODEL}

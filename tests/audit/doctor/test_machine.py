@@ -7,12 +7,13 @@ import os
 import sys
 import tempfile
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
-from medtasks.audit.doctor import machine
+from medtasks.audit.doctor import examining as machine
 from medtasks.audit.doctor.check_results import State
-from medtasks.audit.doctor.machine import disks, harness_version, memory, torch_stack
+from medtasks.audit.doctor.examining import disks, harness_version, memory, torch_stack
 
 from ...tables import each_row
 from .findings import expect, only, states
@@ -75,8 +76,6 @@ def test_memory(tmp_path, monkeypatch, available, limit, state):
 
 @pytest.fixture
 def stack(monkeypatch, tmp_path):
-    """Findings on a fake stack, on a machine with or without an NVIDIA driver."""
-
     def look(vision="__version__ = '0.24.0+cu130'", uses=True, driver=False, torch=TORCH, visible=None, **fields):
         if driver:
             (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
@@ -96,13 +95,6 @@ def stack(monkeypatch, tmp_path):
         return list(torch_stack())
 
     return look
-
-
-def test_gpus(stack):
-    findings = stack(gpus=2)
-    assert [finding.state for finding in findings] == [State.OK] * 5
-    assert only(findings, "GPU 1").found == "NVIDIA Imagined, 70.0 of 80.0 GB free"
-    assert only(findings, "torch").found == "torch 2.9.0+cu130 can be imported"
 
 
 @pytest.mark.parametrize(
@@ -126,31 +118,30 @@ def test_what_is_wrong_with_the_stack(stack, fields, name, state, words, fix):
     assert name != "torch" or not any(finding.name.startswith("GPU") for finding in findings)
 
 
-@each_row("name, expected", [("torch", [State.PROBLEM]), ("torchvision", [])])
-def test_module_that_is_not_installed(stack, monkeypatch, name, expected):
+def test_gpus_and_modules_that_are_not_installed(stack, monkeypatch):
+    findings = stack(gpus=2)
+    assert [finding.state for finding in findings] == [State.OK] * 5
+    assert only(findings, "GPU 1").found == "NVIDIA Imagined, 70.0 of 80.0 GB free"
+    assert only(findings, "torch").found == "torch 2.9.0+cu130 can be imported"
     real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda wanted: None if wanted == name else real(wanted))
-    assert [finding.state for finding in stack() if finding.name == name] == expected
+    for name, expected in (("torch", [State.PROBLEM]), ("torchvision", [])):
+
+        def find_spec(wanted, name=name):
+            return None if wanted == name else real(wanted)
+
+        monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+        assert [finding.state for finding in stack() if finding.name == name] == expected
 
 
-@each_row(
-    "installed, state",
-    [("0.7.3", State.OK), ("0.7.9.dev1", State.OK), ("0.7.2", State.PROBLEM), ("0.8.0", State.PROBLEM)],
-)
-def test_version_of_the_harness(monkeypatch, installed, state):
-    monkeypatch.setattr(machine, "installed_version", lambda name: installed)
-    fix = "" if state is State.OK else "pip install 'lmms_"
-    finding = expect(only(harness_version()), state, installed, fix=fix)
-    assert "<0.8,>=0.7.3" in finding.found + finding.fix
-
-
-def test_no_harness_and_no_metadata(monkeypatch):
-    def missing(name):
-        raise importlib.metadata.PackageNotFoundError(name)
-
+def test_version_of_the_harness(monkeypatch):
+    ok, problem = (State.OK, ""), (State.PROBLEM, "pip install 'lmms_")
+    for installed, (state, fix) in (("0.7.3", ok), ("0.7.9.dev1", ok), ("0.7.2", problem), ("0.8.0", problem)):
+        monkeypatch.setattr(machine, "installed_version", lambda name, installed=installed: installed)
+        finding = expect(only(harness_version()), state, installed, fix=fix)
+        assert "<0.8,>=0.7.3" in finding.found + finding.fix
     monkeypatch.setattr(machine, "installed_version", lambda name: None)
     expect(only(harness_version()), State.WARNING, "is not installed as a package", fix="pip install 'lmms_")
-    monkeypatch.setattr(importlib.metadata, "requires", missing)
+    monkeypatch.setattr(importlib.metadata, "requires", Mock(side_effect=importlib.metadata.PackageNotFoundError))
     monkeypatch.setattr(machine, "harness_folder", lambda: None)
     finding = expect(only(harness_version()), State.PROBLEM, "lmms-eval is not installed")
     assert finding.fix == "pip install 'lmms_eval'"

@@ -3,12 +3,13 @@
 import json
 import socket
 import threading
+from unittest.mock import Mock
 
 import pytest
 
 from medtasks.audit.doctor import metric_models as checks
 from medtasks.audit.doctor.check_results import State, scope_of
-from medtasks.audit.doctor.metric_models import fetch_command, judge, metric_weights, model_settings
+from medtasks.audit.doctor.metric_models import fetch_command, judge, metric_weights
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import WEIGHTS, weights_folder
 
@@ -29,14 +30,14 @@ def put(*names):
 
 
 def test_weights(monkeypatch):
-    def missing():
-        raise WeightsMissing("WordNet is nowhere; fetch it")
-
-    monkeypatch.setattr(checks, "load_wordnet", missing)
+    monkeypatch.setattr(checks, "load_wordnet", Mock(side_effect=WeightsMissing("WordNet is nowhere; fetch it")))
     names = ("distilroberta-base", "chexbert", "bert-base-uncased", "radgraph", "pubmedbert", "wordnet")
     assert states(metric_weights(REPORT)) == dict.fromkeys(names, State.WARNING)
     expect(only(metric_weights(REPORT), "radgraph"), State.WARNING, fix="medtasks weights fetch radgraph")
     assert fetch_command(["bleu", "meteor"]) == "medtasks weights fetch wordnet"
+    assert set(states(metric_weights(LABELS))) == {"chexbert", "bert-base-uncased"}
+    monkeypatch.setenv("MEDTASKS_LABELER", "somewhere:build")
+    assert list(metric_weights(LABELS)) == []
     put("radgraph")
     finding = expect(only(metric_weights(EVERYTHING)), State.NOTE, f"1 of {len(WEIGHTS) + 1} ", fix="wordnet")
     assert " radgraph " not in finding.fix
@@ -48,15 +49,10 @@ def test_weights(monkeypatch):
     put(*set(WEIGHTS) - {"radgraph"})
     assert only(metric_weights(EVERYTHING)).state is State.OK
     assert fetch_command(["meteor", "radgraph"]) == ""
-    assert [*metric_weights(PAIRS), *model_settings(PAIRS), *model_settings(EVERYTHING)] == []
+    assert list(metric_weights(PAIRS)) == []
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
-    expect(only(model_settings(EVERYTHING)), State.PROBLEM, "float8")
-
-
-def test_labels_need_chexbert_or_another_labeler(monkeypatch):
-    assert set(states(metric_weights(LABELS))) == {"chexbert", "bert-base-uncased"}
-    monkeypatch.setenv("MEDTASKS_LABELER", "somewhere:build")
-    assert list(metric_weights(LABELS)) == []
+    assert list(metric_weights(PAIRS)) == []
+    expect(list(metric_weights(EVERYTHING))[-1], State.PROBLEM, "float8")
 
 
 KEY = "sk-canary-0123456789"
@@ -66,11 +62,6 @@ ERROR = json.dumps({"error": {"message": f"bad key {KEY}", "code": None}})
 
 class Endpoint(LocalServer):
     """Answers every request for models with a status and a text, or never; records all requests."""
-
-    def __init__(self):
-        super().__init__(Handler)
-        self.requests, self.over = [], threading.Event()
-        self.offer(MODEL)
 
     def offer(self, *names):
         self.answer = (200, json.dumps({"object": "list", "data": [{"id": name} for name in names]}))
@@ -94,7 +85,9 @@ class Handler(QuietHandler):
 @pytest.fixture
 def endpoint(monkeypatch):
     """A judge with a key that must never be seen."""
-    with serving(Endpoint()) as server:
+    with serving(Endpoint(Handler)) as server:
+        server.requests, server.over = [], threading.Event()
+        server.offer(MODEL)
         monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
         monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", MODEL)
         monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", KEY)
@@ -103,7 +96,6 @@ def endpoint(monkeypatch):
 
 
 def reply_of_judge():
-    """Return the finding on what the endpoint answered."""
     settings, answer = judge(EVERYTHING)
     expect(settings, State.OK, MODEL)
     assert KEY not in str((settings, answer))
@@ -117,7 +109,7 @@ def test_no_judge():
     assert only(judge(CREDENTIALED)).state is State.WARNING
 
 
-def test_models_of_the_judge(endpoint):
+def test_models_of_the_judge_a_slow_one_and_none_at_the_address(endpoint, monkeypatch):
     assert list(judge(PAIRS)) == []  # no chosen task asks it
     for listed in (MODEL, f"models/{MODEL}", f"{MODEL}:latest"):
         endpoint.offer("other", listed)
@@ -130,6 +122,15 @@ def test_models_of_the_judge(endpoint):
     assert reply_of_judge().found.endswith("among its 3")
     endpoint.offer()
     expect(reply_of_judge(), State.WARNING, "lists no models", called="model")
+    monkeypatch.setattr(checks, "TIMEOUT_S", 0.3)
+    endpoint.answer = (200, None)
+    expect(reply_of_judge(), State.PROBLEM, "did not answer within 0.3 s", called="reply")
+    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "0.2")  # a shorter time of the user's counts
+    assert "within 0.2 s" in reply_of_judge().found
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
+        expect(reply_of_judge(), State.PROBLEM, "Connection refused", fix="MEDTASKS_JUDGE_BASE_URL")
 
 
 @each_row(
@@ -150,18 +151,6 @@ def test_what_is_no_answer(endpoint, status, text, state, word, name, fix):
     endpoint.answer = (status, text)
     expect(reply_of_judge(), state, word, called=name, fix=fix)
     assert len(endpoint.requests) == 1  # neither repeated nor redirected
-
-
-def test_slow_judge_and_none_at_the_address(endpoint, monkeypatch):
-    monkeypatch.setattr(checks, "TIMEOUT_S", 0.3)
-    endpoint.answer = (200, None)
-    expect(reply_of_judge(), State.PROBLEM, "did not answer within 0.3 s", called="reply")
-    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "0.2")  # a shorter time of the user's counts
-    assert "within 0.2 s" in reply_of_judge().found
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
-        expect(reply_of_judge(), State.PROBLEM, "Connection refused", fix="MEDTASKS_JUDGE_BASE_URL")
 
 
 @each_row("name, value", [("BASE_URL", f"https://user:{KEY}@host/v1"), ("MODEL", ""), ("TEMPERATURE", "warm")])

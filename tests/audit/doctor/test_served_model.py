@@ -1,6 +1,7 @@
 """The served model, against a small vLLM that is started or behaves in ways that cost a run its numbers."""
 
 import socket
+from unittest.mock import AsyncMock
 
 from medtasks.audit.doctor import served_model as checks
 from medtasks.audit.doctor.check_results import State, scope_of
@@ -23,7 +24,6 @@ def findings_at(arguments, scope=EVERYTHING):
 
 
 def look(arguments="", **settings):
-    """Return findings by name on a server started with these settings."""
     with serving(ServedModel(**settings)) as server:
         return findings_at(f"base_url={server.base_url}{arguments}", scope_of(["mediconfusion_ff"]))
 
@@ -56,7 +56,7 @@ def test_impossible_arguments(arguments, words, fix):
     expect(only(findings_at(arguments).values()), State.PROBLEM, words, called="arguments", fix=fix)
 
 
-def test_no_server_and_none_of_models(monkeypatch):
+def test_no_server_no_models_and_unknown_ones(monkeypatch):
     class Handler(QuietHandler):
         def do_GET(self):
             self.reply(200, b"<html>sign in</html>", Content_Type="text/html")
@@ -73,15 +73,12 @@ def test_no_server_and_none_of_models(monkeypatch):
     with serving(ServedModel()) as server:
         findings = findings_at(f"base_url={server.url}")
     expect(findings["model"], State.PROBLEM, "no list of models", fix="/v1")
-
-
-def test_unknown_model():
     findings = look(",model=tinny", listed=["tiny", "other\x1b[2J"])
     expect(findings["model"], State.PROBLEM, "no model 'tinny'", fix="did you mean 'tiny'?; give model=")
     expect(look(listed=["one", "other\x1b[2J"])["model"], State.PROBLEM, "which model is meant", fix="one, other[2J")
 
 
-def test_thinking():
+def test_thinking_and_images():
     def think(path, body, answer):
         if path == CHAT and "return_token_ids" not in body:
             answer["choices"][0] |= {"message": {"content": None, "reasoning": "Hm."}, "finish_reason": "length"}
@@ -91,8 +88,6 @@ def test_thinking():
     finding = look(reply="<think>Hm.</think>A")["thinking"]
     expect(finding, State.WARNING, "stand in the answer", fix="--reasoning-parser")
 
-
-def test_images():
     def drop(path, body, answer):
         answer["usage"]["prompt_tokens"] = 60
         return answer
@@ -107,7 +102,7 @@ def test_images():
     assert "image attention" not in look(",image_attention=bidirectional", root="google/medgemma-4b-it")
 
 
-def test_server_that_hangs(monkeypatch):
+def test_server_that_hangs_and_several_servers(monkeypatch):
     def hang(handler, path, body):
         return handler.rfile.read(1) == b""
 
@@ -116,9 +111,6 @@ def test_server_that_hangs(monkeypatch):
     monkeypatch.setattr(checks, "ANSWER_S", 5.0)
     monkeypatch.setattr(checks, "LONGEST_S", 0.2)
     expect(look(before=hang)["reply"], State.PROBLEM, "did not answer within 0.2 s", fix="timeout=")
-
-
-def test_several_servers():
     with serving(ServedModel()) as first, serving(ServedModel(most_images=0)) as second:
         findings = findings_at(f"base_url={first.base_url};{second.base_url}")
     assert findings[f"images (127.0.0.1:{first.server_port})"].state is State.OK
@@ -126,13 +118,10 @@ def test_several_servers():
 
 
 def test_address(monkeypatch):
-    async def refuse(server):
-        raise MedTasksError("not asked")
-
     def address(task):
         return findings_at("base_url=https://models.example/v1", scope_of([task]))["address"]
 
-    monkeypatch.setattr(checks, "_names", refuse)
+    monkeypatch.setattr(checks, "_names", AsyncMock(side_effect=MedTasksError("not asked")))
     expect(address("mediconfusion_ff"), State.OK, "another machine", "no key")
     expect(address(REFUSED), State.PROBLEM, REFUSED, fix="MEDTASKS_TRUSTED_MODEL=https://models.example:443")
     monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", "https://models.example")

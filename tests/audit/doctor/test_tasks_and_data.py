@@ -3,19 +3,13 @@
 import json
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from medtasks.audit.doctor import tasks_and_data
 from medtasks.audit.doctor.check_results import Scope, State, scope_of
-from medtasks.audit.doctor.tasks_and_data import (
-    collisions,
-    foreign_names,
-    hub_token,
-    prepared_data,
-    readable_replies,
-    remote_models,
-)
+from medtasks.audit.doctor.tasks_and_data import hub_token, names, prepared_data, readable_replies, remote_models
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.home import dataset_folder, own_tasks_folder
@@ -53,12 +47,6 @@ def harness(tmp_path, monkeypatch):
     return write
 
 
-def test_installed_harness_has_none_of_our_names():
-    tasks = task_files()
-    names = {*tasks, *(tag for task in tasks.values() for tag in task.tags)}
-    expect(only(collisions(EVERYTHING)), State.OK, f"names of ours ({len(names)})")
-
-
 @each_row(
     "text, name",
     [
@@ -67,11 +55,7 @@ def test_installed_harness_has_none_of_our_names():
         ("task: a\ntag:\n- b\n- multimedeval_qa\n", "multimedeval_qa"),
         ("task: a\ngroup: [gmai_mmbench]\n", "gmai_mmbench"),
         ("task: iu_xray_report\nclass: !function a.B\n", "iu_xray_report"),
-        ("task: a\nprocess_results: !function utils.f\ntag: &t multimedeval_qa\n", "multimedeval_qa"),
-        ("task: medevalkit_pmc_vqa_ll\n", "medevalkit_pmc_vqa_ll"),  # of variants.yml, as is the next
-        ("task: a\ntag: medevalkit_reasoning\n", "medevalkit_reasoning"),
-        ("task: multimedeval_slake_5shot\n", "multimedeval_slake_5shot"),
-        ("task: my-mediconfusion\n", None),
+        ("task: medevalkit_pmc_vqa_ll\n", "medevalkit_pmc_vqa_ll"),  # of variants.yml
         ("# task: mediconfusion\ntask: a\ndescription: unlike mediconfusion\n", None),
         ("group: a\ntask: [mediconfusion]\n", None),  # selects ours and defines nothing
         ("task: a\nclass: b\ntag: multimedeval_qa\n", None),  # a Python task has no tags
@@ -80,7 +64,7 @@ def test_installed_harness_has_none_of_our_names():
 )
 def test_collision(harness, text, name):
     path = harness("task: mme\n", text)
-    finding = only(collisions(EVERYTHING))
+    finding = only(names(EVERYTHING))
     if name is None:
         assert finding.state is State.OK
     else:
@@ -88,29 +72,30 @@ def test_collision(harness, text, name):
 
 
 def test_collisions_of_chosen_tasks_and_of_the_users(harness, monkeypatch):
-    def names(scope=EVERYTHING):
-        return {finding.name for finding in collisions(scope) if finding.state is State.PROBLEM}
+    tasks = task_files()
+    ours = {*tasks, *(tag for task in tasks.values() for tag in task.tags)}
+    expect(only(names(EVERYTHING)), State.OK, f"names of ours ({len(ours)})")  # in the installed harness
+
+    def taken(scope=EVERYTHING):
+        return {finding.name for finding in names(scope) if finding.state is State.PROBLEM}
 
     harness("task: mediconfusion\ntag: multimedeval_qa\n", "task: multimedeval_mine\n")
-    assert names(scope_of(["mediconfusion_all"])) == {"mediconfusion"}
-    assert names(scope_of(["multimedeval_qa"])) == {"multimedeval_qa"}
-    assert names(scope_of(["iu_xray_report"])) == set()
+    assert taken(scope_of(["mediconfusion_all"])) == {"mediconfusion"}
+    assert taken(scope_of(["multimedeval_qa"])) == {"multimedeval_qa"}
+    assert taken(scope_of(["iu_xray_report"])) == set()
     own_tasks_folder().mkdir(parents=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: multimedeval_mine\n")
-    assert names() == {"mediconfusion", "multimedeval_qa", "multimedeval_mine"}
+    assert taken() == {"mediconfusion", "multimedeval_qa", "multimedeval_mine"}
     harness("task: mme\n")
     for name in ("mediconfusion", "medevalkit_pmc_vqa_ll"):
         (own_tasks_folder() / "mine.yaml").write_text(f"task: {name}\n")
-        expect(only(collisions(EVERYTHING), name), State.PROBLEM, "mine.yaml")
+        expect(only(names(EVERYTHING), name), State.PROBLEM, "mine.yaml")
     monkeypatch.setattr(tasks_and_data, "harness_folder", lambda: None)
-    expect(only(collisions(EVERYTHING)), State.PROBLEM, fix="pip install")
-
-
-def test_foreign_names(harness):
+    expect(only(names(EVERYTHING)), State.PROBLEM, fix="pip install")
+    # Names that are not ours.
     harness("task: mme\ntag: their_tag\n")
-    findings = list(foreign_names(scope_of(["mme", "mediconfusoin", "mediconfusion", "their_tag"])))
-    notes = {"mme": State.NOTE, "mediconfusoin": State.PROBLEM, "their_tag": State.NOTE}
-    assert states(findings) == notes
+    findings = list(names(scope_of(["mme", "mediconfusoin", "mediconfusion", "their_tag"])))[-3:]
+    assert states(findings) == {"mme": State.NOTE, "mediconfusoin": State.PROBLEM, "their_tag": State.NOTE}
     assert "did you mean 'mediconfusion'?" in findings[1].found
 
 
@@ -119,7 +104,6 @@ def test_foreign_names(harness):
 
 @pytest.fixture
 def home(sample_home, tmp_path, monkeypatch):
-    """A copy of the drawn sample to break."""
     shutil.copytree(sample_home, tmp_path / "home")
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
 
@@ -130,7 +114,6 @@ def change(folder=NAME, /, **fields):
 
 
 def look(name=NAME, verify=False):
-    """Return the finding on the dataset of a task."""
     task = TaskFile(name, "task", own_tasks_folder() / f"{name}.yaml", "", dataset=name)
     return only(prepared_data(Scope((name,), (task,)), verify=verify), name)
 
@@ -156,19 +139,17 @@ def test_states_of_a_dataset(home):
     expect(look(), State.PROBLEM, "damaged", fix="medtasks data prepare mediconfusion")
 
 
-@each_row(
-    "name, words",
-    [
-        ("mediconfusion", "medtasks data prepare mediconfusion"),
-        ("multimedeval_mednli", "--source DIR, with the data from https://physionet.org"),
-        ("gmai_mmbench_val", "accept the terms on https://huggingface.co"),
-        ("mine", "--from-folder DIR"),
-    ],
-)
-def test_how_to_prepare(name, words):
+def test_how_to_prepare():
     own_tasks_folder().mkdir(parents=True, exist_ok=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: mine\n")
-    expect(look(name), State.PROBLEM, "is not", fix=words)
+    physionet = "--source DIR, with the data from https://physionet.org"
+    for name, words in (
+        ("mediconfusion", "medtasks data prepare mediconfusion"),
+        ("multimedeval_mednli", physionet),
+        ("gmai_mmbench_val", "accept the terms on https://huggingface.co"),
+        ("mine", "--from-folder DIR"),
+    ):
+        expect(look(name), State.PROBLEM, "is not", fix=words)
 
 
 def test_private_data_show_no_name(home):
@@ -192,10 +173,7 @@ def test_several_datasets_and_a_part_of_one(home, monkeypatch):
     change("part", rows=5)
     assert look("part").fix == "medtasks data select mediconfusion ... --as part"
 
-    def fail(name):
-        raise MemoryError("canary")
-
-    monkeypatch.setattr(tasks_and_data, "open_documents", fail)
+    monkeypatch.setattr(tasks_and_data, "open_documents", Mock(side_effect=MemoryError("canary")))
     tasks = (task_file("mediconfusion"), task_file("multimedeval_medqa"))
     first, second = prepared_data(Scope(("a",), tasks), verify=False)
     assert (first.state, "MemoryError" in first.found, "canary" in first.found) == (State.PROBLEM, True, False)
