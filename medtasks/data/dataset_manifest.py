@@ -14,14 +14,10 @@ from medtasks.data.images.decoding import (
     AS_STORED,
     LINEAR,
     NEARLY_FLAT,
-    VOLUME,
     Decoding,
     ImageFacts,
     ImageRule,
-    decoded,
-    image_facts,
 )
-from medtasks.data.images.volume_files import is_volume, volume_digests
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder, dataset_holding
 
@@ -59,10 +55,6 @@ class Manifest(BaseModel):
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits that change when any text or any pixel changes."""
         return hashlib.sha256(f"{self.text_sha256}{self.pixels_sha256}".encode()).hexdigest()[:12]
-
-    def write(self, folder: Path) -> None:
-        """Write the manifest into the folder of a dataset."""
-        (folder / FILE_NAME).write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -104,13 +96,6 @@ def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def read_facts(path: Path, decoding: Decoding) -> ImageFacts:
-    """Decode an image or read a volume completely; an OSError for one that is missing, truncated or no image."""
-    if is_volume(path):
-        return ImageFacts(volume_digests(path).voxels, (VOLUME,))
-    return image_facts(decoded(path, decoding))
 
 
 def pixels_fingerprint(images: Mapping[str, ImageFacts]) -> str:

@@ -402,13 +402,7 @@ def read_json(file: SourceFile) -> Any:
         return _json(file.name, stream.read())
 
 
-def listed_records(file: SourceFile, columns: Sequence[str]) -> SourceTable:
-    """Return the questions of a JSON file that is a list of objects."""
-    with file.open() as stream:
-        return listed_in(file.name, stream.read(), columns)
-
-
-def listed_in(name: str, data: bytes, columns: Sequence[str]) -> SourceTable:
+def listed_records(name: str, data: bytes, columns: Sequence[str]) -> SourceTable:
     """Return the questions of a JSON text, the content of the file ``name``, that is a list of objects."""
     values = _json(name, data)
     if not isinstance(values, list):

@@ -152,9 +152,23 @@ def _stored_images(
     if causes and (options.fetch_images or options.source is None):
         # In a folder apart: images that an interrupted run stored from another source were not fetched.
         files |= {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
-        links = read_links(source / "image_dict.json")
-        listed = [name for name in causes if name in links]
-        figures = {Figure(pmc_id_of(links[name][0]), links[name][1], files[name]): name for name in listed}
+        listing = source / "image_dict.json"  # image id → (package address, file name in the article)
+        try:
+            entries = parse_json(listing.read_text(encoding="utf-8")).values()
+            links = {str(entry["local"]): (str(entry["dlink"]), str(entry["file_name"])) for entry in entries}
+        except FileNotFoundError as error:
+            raise SourceError(f"{listing} is missing; it names the article each image comes from") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SourceError(
+                f"{listing} is malformed ({error!r}); get it again from the published repository"
+            ) from error
+        figures = {}
+        for name in [name for name in causes if name in links]:
+            address, file_name = links[name]  # the address ends such as /25/da/PMC3284869.tar.gz
+            package = _PACKAGE.search(address)
+            if package is None:
+                raise SourceError(f"'{address}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)")
+            figures[Figure(package[1], file_name, files[name])] = name
         causes = {name: f"image {name} is not listed in image_dict.json" for name in causes if name not in links}
         causes |= {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
     stored = {}
@@ -190,17 +204,6 @@ def read_pairs(path: Path) -> list[Pair]:
     if not pairs:
         raise SourceError(f"{path} holds no pairs")
     return [pair.model_copy(update={"pair_id": pair_id}) for pair_id, pair in pairs.items()]
-
-
-def read_links(path: Path) -> dict[str, tuple[str, str]]:
-    """Read ``image_dict.json``: image id → (package address, file name in the article)."""
-    try:
-        entries = parse_json(path.read_text(encoding="utf-8"))
-        return {str(e["local"]): (str(e["dlink"]), str(e["file_name"])) for e in entries.values()}
-    except FileNotFoundError as error:
-        raise SourceError(f"{path} is missing; it names the article each image comes from") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"{path} is malformed ({error!r}); get it again from the published repository") from error
 
 
 STORAGE_VARIABLE = "MEDTASKS_PMC_URL"
@@ -285,14 +288,6 @@ class ObjectStorage:
         if digest and hashlib.md5(body, usedforsecurity=False).hexdigest() != digest[1]:
             raise Transient(f"{what} arrived damaged (its MD5 differs)")
         return body
-
-
-def pmc_id_of(dlink: str) -> str:
-    """Return the article of a package link ``ftp://.../25/da/PMC3284869.tar.gz``; SourceError for another link."""
-    match = _PACKAGE.search(dlink)
-    if match is None:
-        raise SourceError(f"'{dlink}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)")
-    return match[1]
 
 
 def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:

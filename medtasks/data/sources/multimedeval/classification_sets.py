@@ -21,7 +21,6 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
@@ -49,21 +48,6 @@ CLASSES: Mapping[str, Sequence[str]] = source_files.read_json(
 )
 
 
-def read_array(path: Path, name: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """Read one array of an ``.npz`` archive, a SourceError if that is damaged or has no such array."""
-    try:
-        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
-            array: np.ndarray[Any, np.dtype[Any]] = npy.read_array(stream, allow_pickle=False)
-            if not array.ndim:
-                raise ValueError("an array of another kind than the published one")
-            stream.read()  # only its end tells whether it is damaged
-            return array
-    except KeyError as error:
-        raise SourceError(f"{path} holds no array '{name}'") from error
-    except _BROKEN as error:
-        raise SourceError(f"{path} is damaged at {name} ({error}); download it again") from error
-
-
 class _MedMNIST(TableReader):
     columns = CLASSIFICATION
 
@@ -79,7 +63,19 @@ class _MedMNIST(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         """Return rows with the columns ``image`` (pixels, channels last) and ``label``; errors if there are others."""
         path = self.archive(source)
-        images, labels = read_array(path, f"{split}_images"), read_array(path, f"{split}_labels")
+        arrays: list[np.ndarray[Any, np.dtype[Any]]] = []
+        for name in (f"{split}_images", f"{split}_labels"):
+            try:
+                with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
+                    arrays.append(npy.read_array(stream, allow_pickle=False))
+                    if not arrays[-1].ndim:
+                        raise ValueError("an array of another kind than the published one")
+                    stream.read()  # only its end tells whether it is damaged
+            except KeyError as error:
+                raise SourceError(f"{path} holds no array '{name}'") from error
+            except _BROKEN as error:
+                raise SourceError(f"{path} is damaged at {name} ({error}); download it again") from error
+        images, labels = arrays
         pixels = (_SIDE, _SIDE, 3) if self.name in _COLOUR else (_SIDE, _SIDE)
         expected = {}
         if images.shape[1:] != pixels or images.dtype != np.uint8:
@@ -160,26 +156,6 @@ def _lesions(source: Path, split: str) -> frozenset[str]:
     )
 
 
-@contextlib.contextmanager
-def _image_files(source: Path) -> Iterator[ReadFile]:
-    """Open the images of a folder with all below it; a file goes before one of the same name in an archive."""
-    where: dict[str, Callable[[], bytes]] = {}
-
-    def read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
-        with source_files.unpacking(path):
-            return archive.read(member)
-
-    for path in sorted(source.rglob(f"*{_ENDING}")):
-        where.setdefault(path.name, path.read_bytes)
-    with contextlib.ExitStack() as opened:
-        for path in sorted(source.rglob("*.zip")):
-            with source_files.unpacking(path):
-                archive = opened.enter_context(source_files.open_archive(path))
-                for member in fnmatch.filter(archive.namelist(), f"*{_ENDING}"):
-                    where.setdefault(PurePosixPath(member).name, functools.partial(read, path, archive, member))
-        yield opened.enter_context(by_name(where))
-
-
 class _PadUfes(TableReader):
     columns, image_name = CLASSIFICATION, "img_id"
 
@@ -195,8 +171,24 @@ class _PadUfes(TableReader):
         classes = {"options": list(SKIN_CLASSES.values()), "label": list(SKIN_CLASSES).index(diagnosis)}
         return new_document(CLASSIFICATION, PurePath(row.text("img_id")).stem, **classes, **about)
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return _image_files(source)
+    @contextlib.contextmanager
+    def files(self, source: Path) -> Iterator[ReadFile]:
+        """Open the images of a folder with all below it; a file goes before one of the same name in an archive."""
+        where: dict[str, Callable[[], bytes]] = {}
+
+        def read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
+            with source_files.unpacking(path):
+                return archive.read(member)
+
+        for path in sorted(source.rglob(f"*{_ENDING}")):
+            where.setdefault(path.name, path.read_bytes)
+        with contextlib.ExitStack() as opened:
+            for path in sorted(source.rglob("*.zip")):
+                with source_files.unpacking(path):
+                    archive = opened.enter_context(source_files.open_archive(path))
+                    for member in fnmatch.filter(archive.namelist(), f"*{_ENDING}"):
+                        where.setdefault(PurePosixPath(member).name, functools.partial(read, path, archive, member))
+            yield opened.enter_context(by_name(where))
 
     def held_out(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Yield the held-out rows; their published number is unknown, so that of the whole table is checked."""
