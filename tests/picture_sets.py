@@ -12,7 +12,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import publish, work_folder
 from medtasks.data.images.decoding import ImageStore, StoredImage
-from medtasks.data.schema import CHOICE, PAIRED_CHOICE
+from medtasks.data.schema import CHOICE, PAIRED_CHOICE, arrow_schema
 
 
 def texture(seed: int, size: tuple[int, int] = (120, 100)) -> Image.Image:
@@ -55,7 +55,7 @@ def prepare_set(
     with work_folder(name, Access(access)) as work:
         images = ImageStore(work)
         splits = [[_document(name, row, images) for row in part] for part in (rows, examples)]
-        publish(work, _manifest(name, len(rows), access), splits[0], CHOICE, splits[1])
+        publish(work, _manifest(name, len(rows), access), splits[0], arrow_schema(CHOICE), splits[1])
 
 
 def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[str, object]:
@@ -90,7 +90,7 @@ def prepare_pairs(name: str, pairs: Mapping[str, tuple[Image.Image, Image.Image]
                 ids = {"doc_id": f"{pair}/{position}", "dataset": name, "pair_id": pair, "position": position}
                 question = {"question": "Which is it?", "options": ["left", "right"], "answer": "AB"[position - 1]}
                 documents.append({**ids, **image, **question, "categories": ["cerebral"]})
-        publish(work, _manifest(name, len(documents), access), documents, PAIRED_CHOICE)
+        publish(work, _manifest(name, len(documents), access), documents, arrow_schema(PAIRED_CHOICE))
 
 
 def write_folder(folder: Path, pictures: Mapping[str, Image.Image | bytes]) -> Path:

@@ -56,6 +56,10 @@ class Manifest(BaseModel):
         """Twelve hexadecimal digits that change when any text or any pixel changes."""
         return hashlib.sha256(f"{self.text_sha256}{self.pixels_sha256}".encode()).hexdigest()[:12]
 
+    def write(self, folder: Path) -> None:
+        """Write the manifest into the folder of a dataset."""
+        (folder / FILE_NAME).write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
         """Read the manifest of a prepared dataset; FileNotFoundError without one, SourceError if it is damaged."""

@@ -15,7 +15,7 @@ import filelock
 
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
-from medtasks.data.dataset_manifest import FILE_NAME, Manifest
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.images.decoding import ending_of
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT
 from medtasks.errors import MedTasksError, SourceError
@@ -81,7 +81,7 @@ def publish(work: Path, manifest: Manifest, documents: Documents, schema: Any, d
         shutil.rmtree(work / split, ignore_errors=True)
     with without_progress_bars():
         datasets.DatasetDict(tables).save_to_disk(str(work))
-    (work / FILE_NAME).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    manifest.write(work)
     final = dataset_folder(manifest.name)
     old = final.with_name(f".old-{final.name}")
     shutil.rmtree(old, ignore_errors=True)
@@ -201,7 +201,7 @@ def _written(batch: Any, rows: Sequence[int], *, name: str, folder: str, where: 
         images = []
         for source, value in columns.items():
             for image in value if isinstance(value, list) else [value]:
-                fields = {"path": image} if isinstance(image, str) else {"bytes": image}
+                fields: Mapping[str, Any] = {"path": image} if isinstance(image, str) else {"bytes": image}
                 fields = image if isinstance(image, Mapping) else fields
                 data, path = fields.get("bytes"), fields.get("path")
                 if not data and path:

@@ -4,8 +4,8 @@ import json
 
 from PIL import Image
 
-from medtasks.data.dataset_manifest import FILE_NAME, Manifest, pixels_fingerprint, read_facts, text_fingerprint
-from medtasks.data.images.decoding import REFERENCE
+from medtasks.data.dataset_manifest import FILE_NAME, Manifest, pixels_fingerprint, text_fingerprint
+from medtasks.data.images.decoding import REFERENCE, read_facts
 from medtasks.errors import SourceError
 
 from ..tables import each_row

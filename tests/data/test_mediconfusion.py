@@ -242,18 +242,22 @@ def test_malformed_questions_are_named(tmp_path, refuses, contents, parts):
         mediconfusion.read_pairs(path)
 
 
-def test_links(tmp_path, refuses):
-    path = tmp_path / "image_dict.json"
-    for content in (b"", b"[]", b'{"a": 1}', b'{"a": {"local": 1}}', b"\xff"):
-        path.write_bytes(content)
-        with refuses("image_dict.json is malformed", kind=SourceError):
-            mediconfusion.read_links(path)
-    path.write_text('{"train/a.jpg": {"local": 7, "dlink": "ftp://x/PMC1.tar.gz", "file_name": "a b.jpg"}}')
-    assert mediconfusion.read_links(path) == {"7": ("ftp://x/PMC1.tar.gz", "a b.jpg")}
+def test_links(source, refuses):
+    (source / "images" / f"{USED_ONCE}.jpg").unlink()
+    options = Options(source=source, fetch_images=True)
+    no_package = b'{"a": {"local": 90001, "dlink": "ftp://x/PMC1.zip", "file_name": "a.jpg"}}'
+    for content in (b"", b"[]", b'{"a": 1}', b'{"a": {"local": 1}}', b"\xff", no_package, None):
+        (source / "image_dict.json").unlink(missing_ok=True)
+        if content is not None:
+            (source / "image_dict.json").write_bytes(content)
+        fault = "ftp://x/PMC1.zip' names no PubMed Central package" if content == no_package else "image_dict.json is m"
+        with refuses(fault, kind=SourceError):
+            prepare("mediconfusion", options)
 
 
 def test_golden_mediconfusion_files_agree(test_data):
     folder = test_data / "mediconfusion"
     pairs = mediconfusion.read_pairs(folder / "dataset.json")
     images = {image.image_id for pair in pairs for image in pair.images}
-    assert images == mediconfusion.read_links(folder / "image_dict.json").keys()
+    links = json.loads((folder / "image_dict.json").read_text(encoding="utf-8"))
+    assert images == {str(link["local"]) for link in links.values()}

@@ -19,17 +19,15 @@ from ..tables import each_row
 def test_lists_are_read_as_json_does(tmp_path, text, encoding):
     path = tmp_path / "list.json"
     path.write_bytes(text.encode(encoding))
-    rows = list(listed_records(SourceFile(path), ["a"]).rows())
+    rows = list(listed_records(path.name, path.read_bytes(), ["a"]).rows())
     assert [row.values for row in rows] == json.loads(path.read_bytes())
     assert [row.place for row in rows] == [f"list.json row {number}" for number in range(1, len(rows) + 1)]
 
 
 @each_row("data", [b"", b'[{"a": 1}', b'[{"a": 1},]', b"[" * 9999, b'[{"a": "\xff"}]'])
-def test_what_is_no_json(tmp_path, data):
-    path = tmp_path / "list.json"
-    path.write_bytes(data)
+def test_what_is_no_json(data):
     with pytest.raises(SourceError, match=r"^list\.json is no JSON \("):
-        list(listed_records(SourceFile(path), ["a"]).rows())
+        list(listed_records("list.json", data, ["a"]).rows())
 
 
 TEXT = 'id,split,note\n1,test,"two\nlines"\n2,train,"a, b"\n3,test,\n4,test\n'

@@ -268,7 +268,8 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
         first, second = images[number], images[twin]
         concern = concern_of(first, second)
         if concern is not None:
-            kind = _exactness(first, second) if number == twin else CopyKind.NEAR
+            exactly = CopyKind.FILE if len(first.file_digests) == 1 else CopyKind.PIXELS
+            kind = exactly if number == twin else CopyKind.NEAR
             within.append(DuplicatePair(first, second, kind, concern, resemblance))
     outside = []
     if other:
@@ -277,7 +278,8 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
         for image in images:
             match = by_pixels.get(image.known.pixels_sha256)
             if match and image.questions:
-                outside.append(DuplicatePair(image, match, _exactness(image, match), None, exact))
+                kind = CopyKind.FILE if image.file_digests & match.file_digests else CopyKind.PIXELS
+                outside.append(DuplicatePair(image, match, kind, None, exact))
         close = near(looks, Looks([(image.files[0], image.known) for image in others]), distance)
         for (number, twin), resemblance in close.items():
             first, second = images[number], others[twin]
@@ -306,12 +308,6 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
         uniform_outside=sum(not image.known.views for image in other.images) if other else 0,
         left_out=left_out_of(dataset.documents, within, outside),
     )
-
-
-def _exactness(first: DistinctImage, second: DistinctImage) -> CopyKind:
-    if first is second:
-        return CopyKind.FILE if len(first.file_digests) == 1 else CopyKind.PIXELS
-    return CopyKind.FILE if first.file_digests & second.file_digests else CopyKind.PIXELS
 
 
 def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:

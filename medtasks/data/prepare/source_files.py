@@ -116,7 +116,7 @@ def unpacked_or_archived(
 
 def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:
     """Return the file that the first matching pattern names, or None."""
-    files = next(filter(None, (_matching(source, pattern) for pattern in patterns)), [])
+    files = _matching(source, patterns)
     if len(files) > 1:
         names = " and ".join(str(file.member or file.path.relative_to(source)) for file in files[:2])
         raise SourceError(f"{source} holds both {names}; keep the one that shall be used")
@@ -142,7 +142,7 @@ def required_shards(source: Path, patterns: Sequence[str], what: str | None = No
 
     Messages call them ``what``, by default the first pattern.
     """
-    files = next(filter(None, (_matching(source, pattern) for pattern in patterns)), [])
+    files = _matching(source, patterns)
     if not files:
         raise not_found(source, what or patterns[0])
     files.sort(key=lambda file: file.name)
@@ -161,18 +161,19 @@ def not_found(source: Path, what: str, fix: str = "name the folder that holds it
     return SourceError(f"{source}{'' if exists else ' is no folder and no zip archive and'} holds no {what}; {fix}")
 
 
-def _matching(source: Path, pattern: str) -> list[SourceFile]:
-    outer, _, inner = pattern.partition("!")
-    if not inner:
-        return [SourceFile(path) for path in sorted(source.glob(outer)) if path.is_file()] if source.is_dir() else []
-    archives = sorted(source.glob(outer)) if source.is_dir() else [source] if zipfile.is_zipfile(source) else []
-    files = []
-    for archive in archives:
-        with unpacking(archive), open_archive(archive) as opened:
-            members = sorted(fnmatch.filter(opened.namelist(), inner))
-        # Files that a Mac adds to an archive have the names of the real ones.
-        files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]
-    return files
+def _matching(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
+    for outer, _, inner in (pattern.partition("!") for pattern in patterns):
+        paths = sorted(source.glob(outer)) if source.is_dir() else []
+        files = [] if inner else [SourceFile(path) for path in paths if path.is_file()]
+        archives = [source] if not source.is_dir() and zipfile.is_zipfile(source) else paths
+        for archive in archives if inner else ():
+            with unpacking(archive), open_archive(archive) as opened:
+                members = sorted(fnmatch.filter(opened.namelist(), inner))
+            # Files that a Mac adds to an archive have the names of the real ones.
+            files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]
+        if files:
+            return files
+    return []
 
 
 _BATCH = 64  # rows

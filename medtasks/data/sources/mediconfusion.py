@@ -246,48 +246,29 @@ class ObjectStorage:
         self._session = requests.Session()
         self._session.headers["Accept-Encoding"] = "identity"  # a length and an ETag speak of the bytes as sent
 
-    def listing(self, prefix: str) -> list[str]:
-        """Return all keys that begin with ``prefix``."""
-
-        def page(query: dict[str, str]) -> ElementTree.Element:
-            try:
-                return ElementTree.fromstring(self._get("", query))
-            except ElementTree.ParseError as error:
-                raise Transient("the storage's listing is no XML") from error
-
-        keys: list[str] = []
-        query = {"list-type": "2", "prefix": prefix}
-        while True:
-            listed = self._patiently(page, query)
-            keys += [key.text or "" for key in listed.iterfind("{*}Contents/{*}Key")]
-            token = listed.findtext("{*}NextContinuationToken")
-            if not token or token == query.get("continuation-token"):
-                return keys
-            query["continuation-token"] = token
-
-    def image(self, key: str) -> bytes:
-        """Return the body of an object that is an image; one that does not decode is fetched again."""
+    def get(self, key: str, query: Mapping[str, str] | None = None) -> bytes:
+        """Return an image or, without a ``key``, a page of the listing; one that does not decode is fetched again."""
 
         def body() -> bytes:
-            data = self._get(quote(key))
-            if not is_whole_image(BytesIO(data)):
+            what, url = quote(key) or "the listing", f"{self.base_url}/{quote(key)}"
+            if self.stop.is_set():
+                raise Failure("interrupted")
+            asking = functools.partial(self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True)
+            with answer_to(asking, what) as answer:
+                answer.raise_for_status()
+                data = answer.content
+            digest = _PLAIN_MD5.fullmatch(answer.headers.get("ETag", ""))
+            if digest and hashlib.md5(data, usedforsecurity=False).hexdigest() != digest[1]:
+                raise Transient(f"{what} arrived damaged (its MD5 differs)")
+            if key and not is_whole_image(BytesIO(data)):
                 raise Transient(f"{key} does not decode as an image")
+            try:
+                _ = key or ElementTree.fromstring(data)
+            except ElementTree.ParseError as error:
+                raise Transient("the storage's listing is no XML") from error
             return data
 
         return self._patiently(body)
-
-    def _get(self, path: str, query: dict[str, str] | None = None) -> bytes:
-        what, url = path or "the listing", f"{self.base_url}/{path}"
-        if self.stop.is_set():
-            raise Failure("interrupted")
-        asking = functools.partial(self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True)
-        with answer_to(asking, what) as answer:
-            answer.raise_for_status()
-            body = answer.content
-        digest = _PLAIN_MD5.fullmatch(answer.headers.get("ETag", ""))
-        if digest and hashlib.md5(body, usedforsecurity=False).hexdigest() != digest[1]:
-            raise Transient(f"{what} arrived damaged (its MD5 differs)")
-        return body
 
 
 def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
@@ -335,8 +316,16 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
 def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure]) -> dict[Figure, Failure]:
     """Fetch the figures of one article with one listing; return the failures."""
     failures: dict[Figure, Failure] = {}
+    keys: list[str] = []
+    query, token = {"list-type": "2", "prefix": f"{pmc_id}."}, None
     try:
-        keys = storage.listing(f"{pmc_id}.")
+        while True:  # page by page
+            page = ElementTree.fromstring(storage.get("", query))
+            keys += [key.text or "" for key in page.iterfind("{*}Contents/{*}Key")]
+            before, token = token, page.findtext("{*}NextContinuationToken")
+            if not token or token == before:
+                break
+            query["continuation-token"] = token
     except Failure as failure:
         return dict.fromkeys(figures, failure)
     if not keys:
@@ -347,7 +336,7 @@ def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure
         try:
             if not versions:
                 raise Failure(f"'{figure.file_name}' is not among the {len(keys)} files of {pmc_id}")
-            body = storage.image(max(versions)[1])
+            body = storage.get(max(versions)[1])
         except Failure as failure:
             failures[figure] = failure
         else:

@@ -40,7 +40,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tqdm import tqdm
 
@@ -98,16 +98,13 @@ def report_sections(report: str) -> list[ReportSection]:
         >>> [section.name for section in report_sections(" \n FINDNGS: Clear.\n IMPRESSION: \n ")]
         ['preamble', 'findings']
     """
-
-    def common_name(header: str) -> str:
-        name = header.strip()
-        if name in _CANONICAL:
-            return _CANONICAL[name]
-        view = "findings" if any(view in name for view in _KNOWN["views"]) else name
-        return next((main for main in _MAIN if main in name), view)
-
-    named = [replace(section, name=common_name(section.name)) for section in split_at_headers(report)]
-    sections = [section for section in named if section.name not in _ESSENTIAL or section.text.strip()]
+    sections = []
+    for section in split_at_headers(report):
+        header = section.name.strip()
+        view = "findings" if any(view in header for view in _KNOWN["views"]) else header
+        name = _CANONICAL.get(header) or next((main for main in _MAIN if main in header), view)
+        if name not in _ESSENTIAL or section.text.strip():
+            sections.append(replace(section, name=name))
     if any(section.name in _ESSENTIAL for section in sections):
         return sections
     last = sections[-1]
@@ -128,21 +125,14 @@ _TEST_IDS = "idsTest.csv"
 _OUTSIDE = "notes of the split without findings and exactly one impression"
 
 
-class Summary(NamedTuple):
-    """Input of a model and the summary of a radiologist."""
-
-    findings: str
-    impression: str
-
-
 _EXAMS = source_files.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
 # Groups of exams by modality and anatomy, joined by ``_``, in the reference's order.
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = _EXAMS["groups"]
-_GROUP_OF = {exam: name for name, group in GROUPS.items() for exam in group["descriptions"]}
-_SPELLINGS = {spelling: name for name, spellings in _EXAMS["spellings"].items() for spelling in spellings}
+GROUP_OF = {exam: name for name, group in GROUPS.items() for exam in group["descriptions"]}
+SPELLINGS = {spelling: name for name, spellings in _EXAMS["spellings"].items() for spelling in spellings}
 
 
-def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
+def summary_of(note: str, group: str, protocol: Protocol) -> tuple[str, ...] | None:
     r"""Return findings and impression of a note of a group of exams (:data:`GROUPS`).
 
     None where the note has no final report, no or several impressions, or no findings.
@@ -150,7 +140,7 @@ def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
     Example:
         >>> note = "FINAL REPORT\n FINDINGS: Seen by [**Name**].\n IMPRESSION: Clear.\n"
         >>> summary_of(note, "CT_head", "paper")
-        Summary(findings='seen by ___.', impression='clear.')
+        ('seen by ___.', 'clear.')
     """
     start = note.find(_START)
     if start < 0:
@@ -159,7 +149,7 @@ def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
     while (cut := report.find(_BREAK)) >= 0 and (end := report.find(_CONTINUED, cut)) >= 0:
         report = report[:cut] + report[end + len(_CONTINUED) :]
     sections = split_at_headers(report) if protocol == "paper" else report_sections(report)
-    names = [_SPELLINGS.get(section.name, section.name) for section in sections]
+    names = [SPELLINGS.get(section.name, section.name) for section in sections]
     texts = [section.text for section in sections]
     if protocol == "paper":
         texts = [re.sub(" +", " ", text.strip().lower().replace("\n", "")) for text in texts]
@@ -178,7 +168,7 @@ def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
         for placeholder in _PLACEHOLDER.findall(text):
             text = text.replace(placeholder, "___")
         plain.append(text)
-    return Summary(*plain)
+    return tuple(plain)
 
 
 def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
@@ -199,11 +189,11 @@ def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator
     read = set()
     for row in tqdm(notes.rows(), file.name, total=len(places), unit="note", leave=False, disable=None):
         read.add(row.text("ROW_ID"))
-        group = _GROUP_OF.get(row.text("DESCRIPTION"))
+        group = GROUP_OF.get(row.text("DESCRIPTION"))
         summary = summary_of(row.text("TEXT"), group, protocol) if group else None
         if group and summary:
-            about = {"patient_id": row.text("SUBJECT_ID"), "context": summary.findings}
-            document = new_document(REPORT, row.text("ROW_ID"), report=summary.impression, **about)
+            about = {"patient_id": row.text("SUBJECT_ID"), "context": summary[0]}
+            document = new_document(REPORT, row.text("ROW_ID"), report=summary[1], **about)
             by_group[group].append(PublishedRow(row.place, document))
         else:
             outside += 1
