@@ -39,7 +39,9 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(final.with_name(f".{name}.lock"), blocking=False), contextlib.ExitStack() as undo:
-            _put_back(final)
+            old = final.with_name(f".old-{final.name}")
+            if old.exists() and not final.exists():  # publishing stopped between its two renames
+                old.rename(final)
             work.mkdir(exist_ok=True)
             if access is Access.CREDENTIALED:
                 undo.callback(os.umask, os.umask(0o077))
@@ -90,18 +92,12 @@ def publish(work: Path, manifest: Manifest, documents: Documents, schema: Any, d
             final.rename(old)
         work.rename(final)
     except BaseException:
-        _put_back(final)
+        if old.exists() and not final.exists():
+            old.rename(final)
         raise
     shutil.rmtree(final / SCRATCH, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)
     return final
-
-
-def _put_back(final: Path) -> None:
-    """Bring the former dataset back if publishing stopped between the two renames."""
-    old = final.with_name(f".old-{final.name}")
-    if old.exists() and not final.exists():
-        old.rename(final)
 
 
 @contextlib.contextmanager

@@ -124,7 +124,6 @@ def test_what_is_printed(medtasks, bench):
         assert line in lines, ran.out
     assert f"Not compared of {bench}: 1 damaged file (cut.jpg: image file is truncated" in ran.out
     assert "1 other file." in ran.out
-    assert "--turned" in ran.out
 
 
 def test_nothing_found_is_said(medtasks, sample_home, tmp_path, monkeypatch):
@@ -145,14 +144,13 @@ def test_nothing_found_is_said(medtasks, sample_home, tmp_path, monkeypatch):
 
 def test_the_json_holds_all_and_the_list_the_ids(medtasks, bench):
     ran = medtasks(
-        *("data", "duplicates", "bench", "--against", bench, "--turned", "--html", "p.html"),
+        *("data", "duplicates", "bench", "--against", bench, "--html", "p.html"),
         *("--json", "f.json", "--list", "l.txt"),
     )
     found = json.loads(Path("f.json").read_text())
     assert ran.code == 0
     assert Path("l.txt").read_text().split() == found["left_out"] == ["q0", "q1", "q4"]
     assert found["settings"]["distance"] == 40
-    assert found["settings"]["turned"] is True
     assert found["data"]["fingerprint"]
     copy, small = found["against"]["findings"]
     assert (copy["kind"], copy["first"]["questions"]) == ("same file", ["q0"])
@@ -207,7 +205,7 @@ def written(tmp_path, *but):
 
 def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path, monkeypatch):
     arguments = ("data", "duplicates", "secret", "--against", secret, "--list", "l.txt")
-    ran = medtasks(*arguments, "--json", "f.json", "--turned")
+    ran = medtasks(*arguments, "--json", "f.json")
     files = written(tmp_path)
     found = json.loads(files["f.json"])
     assert ran.code == 0

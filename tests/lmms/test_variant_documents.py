@@ -20,7 +20,7 @@ from medtasks.data.variants import images_of as pictures_of
 from medtasks.data.variants import published_position, rotated
 from medtasks.data.variants import swapped_images as swapped_pictures
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.prompts import images
+from medtasks.prompts.images import shown as shown_images
 from medtasks.prompts.volumes import volumes
 from medtasks.stats.standard_error import connected_components
 from medtasks.tasks.documents import changed_table, task_documents, variant_hook
@@ -272,7 +272,7 @@ TURNED = ((0, -1, 0), (1, 0, 0), (0, 0, 2))
 
 @each_row("mode", ["L", "RGB", "P", "RGBA"])
 def test_pictures(mode):
-    (grey,) = images.shown({"variant": "blank"}, [Image.new(mode, (7, 5))])
+    (grey,) = shown_images({"variant": "blank"}, [Image.new(mode, (7, 5))])
     assert (grey.mode, grey.size, grey.getcolors()) == ("RGB", (7, 5), [(35, (128, 128, 128))])
 
 

@@ -112,22 +112,12 @@ _FILLERS = frozenset(map(_stem, _FILLER_WORDS.split()))
 
 
 def normalised(text: str) -> str:
-    """Return ``text`` in lower case with every run of punctuation and white space as one space.
-
-    Example:
-        >>> normalised("  Low-grade FDG uptake. ")
-        'low grade fdg uptake'
-    """
+    """Return ``text`` in lower case with every run of punctuation and white space as one space."""
     return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 
 def option_said(text: str, options: Sequence[str]) -> int | None:
-    """Return the index of the only option that a sentence affirms, which holds the words of at most one; else None.
-
-    Example:
-        >>> option_said("In the left lobe, not in the right one.", ["Right lobe", "Left lobe"])
-        1
-    """
+    """Return the index of the only option that a sentence affirms, which holds the words of at most one; else None."""
     letter = _SAID_LETTER.match(text.strip())
     if letter and letter[0].isascii():
         index = option_index((letter[1] or letter[2]).upper())

@@ -25,9 +25,9 @@ def row(doc_id, *pictures, **columns):
     return {"doc_id": doc_id, "pictures": list(pictures), **columns}
 
 
-def found_in(name, other=None, distance=DISTANCE, turned=False):
+def found_in(name, other=None, distance=DISTANCE):
     shown = dataset_images(name)
-    return find_duplicates(shown, other and other_images(str(other)), distance, turned=turned)
+    return find_duplicates(shown, other and other_images(str(other)), distance)
 
 
 def said(findings):
@@ -170,26 +170,6 @@ def test_pictures_of_a_folder_in_three_kinds_the_most_alike_first(tmp_path):
     assert sorted(file.name for file in found.outside[0].second.files) == ["again.jpg", "copy.jpg"]
     assert found.left_out == ("q0", "q1", "q2", "q4", "q5", "q6", "several")
     assert (found.within, len(found.shown.documents)) == ((), 9)
-
-
-def test_turned_pictures_are_found_when_asked_for(tmp_path):
-    square = texture(5, (150, 150))
-    prepare_set("bench", [row("q1", texture(1)), row("q2", texture(2)), row("q3", square)])
-    folder = write_folder(
-        tmp_path / "training",
-        {
-            "m.png": ImageOps.mirror(texture(1)),
-            "r.jpg": texture(2).transpose(Image.Transpose.ROTATE_90),
-            "t.png": ImageOps.invert(square.transpose(Image.Transpose.TRANSPOSE)),
-        },
-    )
-    assert found_in("bench", folder).outside == ()
-    turns = {finding.first.questions[0]: finding.alike for finding in found_in("bench", folder, turned=True).outside}
-    assert {question: (how.turn, how.inverted) for question, how in turns.items()} == {
-        "q1": ("mirrored", False),
-        "q2": ("rotated by 90 degrees", False),
-        "q3": ("rotated by 90 degrees and mirrored", True),
-    }
 
 
 def test_pictures_of_one_grey_are_counted_and_not_compared(tmp_path):

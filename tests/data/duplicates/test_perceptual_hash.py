@@ -90,17 +90,6 @@ def test_pictures_of_one_kind_are_not_alike(originals):
     assert not any(alike(texture(one), texture(two)) for two in range(12) for one in range(two))
 
 
-@each_row("turn", ph.TURNS)
-def test_a_turned_sketch_has_the_hash_of_the_turned_picture(turn):
-    picture = texture(8, (160, 160))
-    method = ph.TURNS[turn]
-    laid = picture if method is None else picture.transpose(method)
-    upright, expected = ph.sketches(picture)[0], ph.perceptual_hash(ph.sketches(laid)[0])
-    assert bits_between(ph.perceptual_hash(ph.turned(upright, turn)), expected) <= 6
-    assert (bits_between(ph.perceptual_hash(upright), expected) > ph.DISTANCE) == bool(turn)
-    assert len({ph.turned(upright, other).tobytes() for other in ph.TURNS}) == 8
-
-
 def test_a_picture_of_one_grey_has_no_sketch_and_the_smallest_have_one():
     for grey in (0, 128, 255):
         noise = np.random.default_rng(0).integers(-2, 3, (80, 90))

@@ -54,15 +54,11 @@ class _MedMNIST(TableReader):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def archive(self, source: Path) -> Path:
+    def table(self, source: Path, split: str) -> SourceTable:
+        """Return rows with the columns ``image`` (pixels, channels last) and ``label``; errors if there are others."""
         path = source / f"{self.name}.npz" if source.is_dir() else source
         if not path.is_file():
             raise source_files.not_found(source, f"{self.name}.npz")
-        return path
-
-    def table(self, source: Path, split: str) -> SourceTable:
-        """Return rows with the columns ``image`` (pixels, channels last) and ``label``; errors if there are others."""
-        path = self.archive(source)
         arrays: list[np.ndarray[Any, np.dtype[Any]]] = []
         for name in (f"{split}_images", f"{split}_labels"):
             try:
@@ -107,7 +103,7 @@ class _MedMNIST(TableReader):
         return Published(f"{os.environ.get(MEDMNIST_VARIABLE, _MEDMNIST_URL)}/{self.name}.npz?download=1", md5)
 
     def revision(self, source: Path) -> str:
-        unchanged = self.published().matches(self.archive(source))
+        unchanged = self.published().matches(source / f"{self.name}.npz" if source.is_dir() else source)
         return dataset_info(f"multimedeval_{self.name}").revision if unchanged else "local"
 
     def own_recipe(self) -> SourceRecipe:
@@ -133,18 +129,6 @@ _ENDING = ".png"
 _TRUTH_VALUES = {"true": "True", "false": "False"}
 
 
-def patient_history(values: Mapping[str, str]) -> str:
-    """Return the text on a patient in the reference's later prompt; unknown fields are left out.
-
-    Example:
-        >>> patient_history(dict.fromkeys(_HISTORY.values(), "") | {"drink": "TRUE", "age": "55", "gender": "FEMALE"})
-        'Patient history: drink True, age 55, gender FEMALE'
-    """
-    known = {name: values[column] for name, column in _HISTORY.items() if values[column]}
-    fields = (f"{name} {_TRUTH_VALUES.get(value.lower(), value)}" for name, value in known.items())
-    return "Patient history: " + ", ".join(fields)
-
-
 def _metadata(source: Path) -> SourceFile:
     name = "metadata.csv"
     return source_files.required_file(source, [name, f"*/{name}"])
@@ -167,7 +151,10 @@ class _PadUfes(TableReader):
 
     def document(self, row: SourceRow, _split: str) -> Document:
         diagnosis = row.one_of("diagnostic", SKIN_CLASSES.keys(), "diagnostic is not one of")
-        about = {"patient_id": row.text("patient_id"), "details": patient_history(row.values)}
+        # The text on a patient in the reference's later prompt, without unknown fields.
+        fields = {name: row.values[column] for name, column in _HISTORY.items() if row.values[column]}
+        history = ", ".join(f"{name} {_TRUTH_VALUES.get(text.lower(), text)}" for name, text in fields.items())
+        about = {"patient_id": row.text("patient_id"), "details": f"Patient history: {history}"}
         classes = {"options": list(SKIN_CLASSES.values()), "label": list(SKIN_CLASSES).index(diagnosis)}
         return new_document(CLASSIFICATION, PurePath(row.text("img_id")).stem, **classes, **about)
 
