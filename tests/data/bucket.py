@@ -25,6 +25,8 @@ class Bucket(LocalServer):
         self.etags: dict[str, str] = {}
         self.faults: dict[str, list[Any]] = defaultdict(list)
         self.requests: list[str] = []
+        self.asked: list[str | None] = []  # ranges
+        self.ranges = True
         self.release = threading.Event()
 
     def count(self, what: str) -> int:
@@ -44,14 +46,19 @@ class _Handler(QuietHandler):
         key = unquote(parts.path).lstrip("/")
         self.server.requests.append(key or f"list {query['prefix']}")
         body, etag = self.listing(query) if not key else self.object(key)
+        wanted = self.headers.get("Range")
+        self.server.asked.append(wanted)
+        begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.server.ranges else 0
         faults = self.server.faults[key or "list"]
         fault = faults[0] if faults[-1:] == [...] else faults.pop(0) if faults else None
         if fault is not None:
             self.fail(fault, body or b"", etag)
         elif body is None:
             self.reply(404, b"<Error><Code>NoSuchKey</Code></Error>")
+        elif begin >= len(body) > 0:
+            self.reply(416, b"")
         else:
-            self.reply(200, body, **({"ETag": etag} if etag else {}))
+            self.reply(206 if begin else 200, body[begin:], **({"ETag": etag} if etag else {}))
 
     def listing(self, query: dict[str, str]) -> tuple[bytes, None]:
         assert query["list-type"] == "2"

@@ -126,6 +126,10 @@ def test_links_are_needed_to_fetch(origin, source, links, refuses):
     (source / "images/90001.jpg").unlink()
     with refuses("image_dict.json is missing", kind=SourceError):
         prepare("mediconfusion", Options(source, fetch_images=True))
+    for content in (b"", b"[]", b'{"a": 1}', b'{"a": {"local": 1}}', b"\xff"):
+        (source / "image_dict.json").write_bytes(content)
+        with refuses("image_dict.json is malformed", kind=SourceError):
+            prepare("mediconfusion", Options(source, fetch_images=True))
     del links["drawn/90001.jpg"]
     (source / "image_dict.json").write_text(json.dumps(links))
     with refuses("1 of 27 images unusable", "image 90001 is not listed in image_dict.json"):

@@ -67,26 +67,6 @@ def disk_full(place):
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
 
 
-def test_ctrl_c_twice_and_then_to_the_end(options, copies, final, work):
-    former = {}
-    for limit, total in ((10, 10), (5, 15)):
-        copies.fail_after(limit, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            prepare("mediconfusion", options)
-        assert not final.exists()
-        images = identities(work / "images")
-        assert len(images) == total
-        assert images.items() >= former.items()
-        former = images
-    copies.fail_after()
-    assert prepare("mediconfusion", options).images == 27
-    assert len(copies.names) == 12
-    assert identities(final / "images").items() >= former.items()
-    assert not work.exists()
-    assert not list(final.rglob("*.part"))
-    assert list(verify("mediconfusion")) == []
-
-
 def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(options, source, copies, final, work):
     copies.fail_after(10, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -104,6 +84,8 @@ def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(options, sourc
         assert (final / "images" / name).read_bytes() == (source / "images" / name).read_bytes()
     assert len(list((final / "images").iterdir())) == 27
     assert not (final / "test/data-00000-of-00002.arrow").exists()
+    assert not work.exists()
+    assert list(verify("mediconfusion")) == []
 
 
 @pytest.mark.parametrize("step", ["copy", *STEPS])

@@ -40,14 +40,6 @@ def test_clusters_that_lie_together_are_ranges_cut_nearest_to_the_share(sizes, c
         start = stop
 
 
-@given(CLUSTERS, st.integers(1, 9), st.randoms())
-def test_what_clusters_are_called_does_not_matter(clusters, count, random):
-    names = [f"{number}-{random.random()}" for number in range(10)]
-    named = [names[cluster] for cluster in clusters]
-    for index in range(1, count + 1):
-        assert Shard(index, count).rows(named) == Shard(index, count).rows(clusters)
-
-
 def test_scattered_clusters_are_dealt_the_largest_first():
     clusters = list("abcabcabca")  # no place cuts none of them
     assert [Shard(index, 3).rows(clusters) for index in (1, 2, 3)] == [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]

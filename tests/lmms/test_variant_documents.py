@@ -26,7 +26,7 @@ from medtasks.stats.standard_error import connected_components
 from medtasks.tasks.documents import changed_table, task_documents, variant_hook
 from medtasks.tasks.task_files import task_file, task_files, variants_of
 
-from ..nifti_files import nifti, put_nifti, scan
+from ..medical_files import nifti, put_nifti, scan
 from ..tables import each_row
 
 IMAGE_TASKS = [name for name, task in task_files().items() if task.variants]

@@ -378,15 +378,12 @@ def kind_of(value: Any) -> str:
 def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
     """Return the rows of a file of JSON objects, one per line; empty lines are no rows."""
 
-    def values(location: str, line: bytes) -> Mapping[str, Any]:
-        return _object(location, _json(location, line), columns)
-
     def records() -> Iterator[tuple[str, ReadValues]]:
         with file.open() as stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
                     location = f"{file.name} row {number}"
-                    yield location, functools.partial(values, location, line.strip())
+                    yield location, functools.partial(_object, location, line.strip(), columns)
 
     return SourceTable(records)
 
@@ -419,6 +416,7 @@ def _json(location: str, data: bytes | str) -> Any:
 
 
 def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
+    value = _json(location, value) if isinstance(value, bytes) else value
     if not isinstance(value, dict):
         raise SourceError(f"{location} is {kind_of(value)} and not an object with {', '.join(columns)}")
     check_columns(location, columns, value)

@@ -152,12 +152,7 @@ def option_said(text: str, options: Sequence[str]) -> int | None:
 
 
 def yes_or_no(text: str, question: str) -> str | None:
-    """Return ``yes`` or ``no`` where a sentence says it in answer to a question, else None.
-
-    Example:
-        >>> [yes_or_no(text, "Is there a fracture?") for text in ("There is no fracture.", "No information provided")]
-        ['no', None]
-    """
+    """Return ``yes`` or ``no`` where a sentence says it in answer to a question, else None."""
     verdicts: set[str] = set()
     for number, sentence in enumerate(_SENTENCES.split(text)):
         match = _VERDICT.match(sentence)
@@ -227,10 +222,6 @@ def parsed_options(choices: str) -> list[str]:
     """Return the texts of the options in order; none where they cannot be told.
 
     Labels must be A, B, C, ... without a gap, and there must be at least two.
-
-    Example:
-        >>> [parsed_options(text) for text in ("A. Left, lower lobe, B. Right lobe", "A, axial; B, sagittal", "A, B")]
-        [['Left, lower lobe', 'Right lobe'], ['axial', 'sagittal'], []]
     """
     for marks in (*_MARKS, *("," if ";" in choices else "")):
         texts: list[str] = []
@@ -261,10 +252,6 @@ def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:
 
     All texts are as published; sentences are understood as answers to the question, and some yes/no questions list
     ``A. Yes, B. No`` as choices.
-
-    Example:
-        >>> [resolve_yes_no(gold, "Is it?", "")[0] for gold in ("yes", "B. No", "Cannot be determined")]
-        ['A', 'B', None]
     """
     text = gold.strip()
     if listed := parsed_options(choices):

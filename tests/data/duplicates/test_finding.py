@@ -14,7 +14,7 @@ from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
 
-from ...nifti_files import put_nifti, scan
+from ...medical_files import put_nifti, scan
 from ...picture_sets import jpeg, jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
 from ...tables import each_row
 

@@ -63,7 +63,7 @@ def test_a_dicom_file_is_read_as_a_picture(tmp_path):
     pytest.importorskip("pydicom")
     from medtasks.data.sources.multimedeval.x_rays import read_dicom
 
-    from ...dicom_files import noise, put_dicom
+    from ...medical_files import noise, put_dicom
 
     whole = put_dicom(tmp_path / "x.dcm", noise(1), "MONOCHROME1").read_bytes()
     (tmp_path / "cut.dcm").write_bytes(whole[:-10])

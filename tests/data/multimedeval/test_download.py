@@ -7,48 +7,15 @@ import pytest
 
 from medtasks.data.prepare.downloads import Published, download
 
-from ...local_server import LocalServer, QuietHandler, serving
 from ...tables import each_row
 
 BODY = bytes(range(256)) * 9000  # more than one piece
 
 
-class Server(LocalServer):
-    """One file at ``/file``; faults are used up one per request."""
-
-    def __init__(self):
-        super().__init__(Handler)
-        self.ranges = True
-        self.faults = []
-        self.asked = []
-
-    @property
-    def url(self):
-        return f"{super().url}/file"
-
-
-class Handler(QuietHandler):
-    server: Server
-
-    def do_GET(self):
-        wanted = self.headers.get("Range")
-        self.server.asked.append(wanted)
-        begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.server.ranges else 0
-        fault = self.server.faults.pop(0) if self.server.faults else None
-        if isinstance(fault, int):
-            self.send_error(fault)
-        elif begin >= len(BODY):
-            self.send_error(416)
-        else:
-            body = BODY[begin : begin + 1_500_000] if fault == "cut" else BODY[begin:]
-            self.reply(206 if begin else 200, body, Content_Length=str(len(BODY) - begin))
-
-
 @pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with serving(Server()) as running:
-        yield running
+def server(published):
+    published.files["file"] = BODY
+    return published
 
 
 @pytest.fixture
@@ -57,7 +24,7 @@ def target(tmp_path):
 
 
 def fetched(server, target, **digests):
-    return download(Published(server.url, **digests), target, backoff_s=0.01)
+    return download(Published(f"{server.url}/file", **digests), target, backoff_s=0.01)
 
 
 def test_a_file_arrives_once(server, target):
@@ -72,14 +39,14 @@ def test_a_file_arrives_once(server, target):
 @each_row(
     "arrived, ranges, faults, asked",
     [
-        (b"", True, ["cut", 503], [None, "bytes=1048576-", "bytes=1048576-"]),  # whole pieces are kept
+        (b"", True, ["cut804000", 503], [None, "bytes=1048576-", "bytes=1048576-"]),  # whole pieces are kept
         (BODY[:1000], True, [], ["bytes=1000-"]),  # of an earlier attempt
-        (b"", False, ["cut"], [None, "bytes=1048576-"]),  # a server without ranges starts over
+        (b"", False, ["cut804000"], [None, "bytes=1048576-"]),  # a server without ranges starts over
         (BODY + b"of another file", True, [], [f"bytes={len(BODY) + 15}-", None]),
     ],
 )
 def test_what_has_arrived_is_continued(server, tmp_path, arrived, ranges, faults, asked):
-    server.ranges, server.faults, server.asked = ranges, faults, []
+    server.ranges, server.faults["file"], server.asked = ranges, list(faults), []
     if arrived:
         (tmp_path / "file.bin.part").write_bytes(arrived)
     assert fetched(server, tmp_path / "file.bin").read_bytes() == BODY
@@ -88,7 +55,7 @@ def test_what_has_arrived_is_continued(server, tmp_path, arrived, ranges, faults
 
 @pytest.mark.parametrize("kind", ["md5", "sha256"])
 def test_another_file_is_refused_and_not_kept(server, target, refuses, kind):
-    with refuses(f"{server.url} did not arrive as published (its checksum differs)"):
+    with refuses(f"{server.url}/file did not arrive as published (its checksum differs)"):
         fetched(server, target, **{kind: "0" * 32})
     assert list(target.parent.iterdir()) == []
     target.write_bytes(b"an older download")
@@ -97,8 +64,8 @@ def test_another_file_is_refused_and_not_kept(server, target, refuses, kind):
 
 
 def test_a_missing_file_is_not_asked_for_again(server, target, refuses):
-    server.faults = [404]
-    with refuses(f"cannot download file.bin from {server.url} (HTTP 404)", "--source FOLDER"):
+    server.files.clear()
+    with refuses(f"cannot download file.bin from {server.url}/file (HTTP 404)", "--source FOLDER"):
         fetched(server, target)
     assert len(server.asked) == 1
 

@@ -75,10 +75,6 @@ def split_at_headers(report: str) -> list[ReportSection]:
 
     Without a header it is one section, ``full report``. The search goes on at the new line after a header and the
     character that follows its colon. A header right below an empty one is therefore the empty one's text.
-
-    Example:
-        >>> [section.name for section in split_at_headers("CHEST FILM\n FINDINGS: Clear.\n")]
-        ['preamble', 'findings']
     """
     header = _HEADER.search(report)
     if header is None:
@@ -92,12 +88,7 @@ def split_at_headers(report: str) -> list[ReportSection]:
 
 
 def report_sections(report: str) -> list[ReportSection]:
-    r"""Return the sections of a report, new lines as ``\n``, under their common names, in order; names may repeat.
-
-    Example:
-        >>> [section.name for section in report_sections(" \n FINDNGS: Clear.\n IMPRESSION: \n ")]
-        ['preamble', 'findings']
-    """
+    r"""Return the sections of a report, new lines as ``\n``, under their common names, in order; names may repeat."""
     sections = []
     for section in split_at_headers(report):
         header = section.name.strip()
