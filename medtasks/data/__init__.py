@@ -10,11 +10,12 @@ class _Names(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         from medtasks.data import dataset_lookup
+        from medtasks.data.catalogue import CATALOGUE
 
         function = self.__name__.rpartition(".")[2]
         if function != "label_of" and not dataset_lookup.known(name):
-            names = ", ".join(sorted(dataset_lookup.CATALOGUE))
-            raise AttributeError(f"module {self.__name__!r} has no dataset {name!r}; known: {names}")
+            known = ", ".join(sorted(CATALOGUE))
+            raise AttributeError(f"module {self.__name__!r} has no dataset {name!r}; known: {known}")
         return getattr(dataset_lookup, function)(name)
 
 

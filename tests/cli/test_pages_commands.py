@@ -17,7 +17,7 @@ from medtasks.data.privacy import hidden_id
 from medtasks.tasks.own_tasks import select_as
 
 from ..made_up_runs import write_run
-from ..picture_sets import jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
+from ..picture_sets import jpeg_bytes, prepare_set, texture, write_folder
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path, monke
 
 
 def test_a_credentialed_set_on_the_other_side_is_not_shown_either(medtasks, secret, tmp_path):
-    prepare_pairs("open", {"p1": (texture(1), texture(5))})
+    prepare_set("open", [{"doc_id": f"p1/{n}", "pictures": [texture(n)], "pair_id": "p1"} for n in (1, 5)])
     ran = medtasks("data", "duplicates", "open", "--against", "secret", "--json", "f.json")
     files = written(tmp_path)
     (finding,) = json.loads(files["f.json"])["against"]["findings"]

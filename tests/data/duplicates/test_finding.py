@@ -15,7 +15,7 @@ from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
 
 from ...medical_files import put_nifti, scan
-from ...picture_sets import jpeg, jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
+from ...picture_sets import jpeg, jpeg_bytes, prepare_set, texture, write_folder
 from ...tables import each_row
 
 BIG = (200, 180)
@@ -23,6 +23,11 @@ BIG = (200, 180)
 
 def row(doc_id, *pictures, **columns):
     return {"doc_id": doc_id, "pictures": list(pictures), **columns}
+
+
+def drawn(number, quality):
+    """A texture, of a text as JPEG."""
+    return texture(number) if isinstance(number, int) else jpeg_bytes(texture(int(number)), quality)
 
 
 def found_in(name, other=None, distance=DISTANCE):
@@ -80,8 +85,7 @@ SETS = {
 def test_what_is_found_within_a_set(name):
     def rows(listed):
         for doc_id, number, *ids in listed:
-            picture = texture(number) if isinstance(number, int) else jpeg_bytes(texture(int(number)), 80)
-            yield row(doc_id, picture, **dict(zip(("image_id", "patient_id"), ids, strict=False)))
+            yield row(doc_id, drawn(number, 80), **dict(zip(("image_id", "patient_id"), ids, strict=False)))
 
     shown, examples, findings, left_out, groups, shown_by = SETS[name]
     bench = f"bench{list(SETS).index(name)}"
@@ -122,14 +126,14 @@ def test_the_three_kinds_within_a_set():
 
 
 def test_a_pair_of_one_picture_cannot_be_told_apart():
-    prepare_pairs(
+    pairs = {"p1": (1, 1), "p2": (2, "2"), "p3": (3, 4), "p4": (5, 3)}  # textures; a text: as JPEG
+    prepare_set(
         "pairs",
-        {
-            "p1": (texture(1), texture(1)),
-            "p2": (texture(2), jpeg(texture(2), 70)),
-            "p3": (texture(3), texture(4)),
-            "p4": (texture(5), texture(3)),
-        },
+        [
+            row(f"{pair}/{n}", drawn(number, 70), pair_id=pair, image_id=f"{pair}_{n}")
+            for pair, numbers in pairs.items()
+            for n, number in enumerate(numbers, 1)
+        ],
     )
     found = found_in("pairs")
     assert said(found.within) == [

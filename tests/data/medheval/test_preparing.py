@@ -12,13 +12,47 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION
-from medtasks.errors import UnknownName
+from medtasks.errors import MedTasksError, UnknownName
 from medtasks.home import dataset_folder
 
 from ... import medheval_sources as sources
 from ...tables import each_row
 
 MM, CXR, CONTEXT = "medheval_visual_mm", "medheval_visual_cxr", "medheval_context"
+
+
+@pytest.fixture
+def clone(tmp_path):
+    return sources.write_source(tmp_path)
+
+
+@pytest.fixture
+def rewrite(clone):
+    """Write the file of a set anew, from its invented records after a change."""
+
+    def run(name, change):
+        records = [dict(record) for record in sources.RECORDS[name]]
+        change(records)
+        return sources.write_records(clone, name, records)
+
+    return run
+
+
+@pytest.fixture
+def prepared(home, clone):
+    """Prepare one set; return manifest and documents."""
+    return lambda name, **options: (prepare(name, Options(clone, allow_changed=True, **options)), load_documents(name))
+
+
+@pytest.fixture
+def complains(home, clone, refuses):
+    """Preparing a set is refused in one sentence that has all ``parts``."""
+
+    def run(name, *parts, kind=MedTasksError, **options):
+        with refuses(*parts, kind=kind):
+            prepare(name, Options(clone, allow_changed=True, **options))
+
+    return run
 
 
 @each_row("name", sources.SETS)
