@@ -72,10 +72,7 @@ def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[
     stored = [next(add for kind, add in adding.items() if isinstance(item, kind))(item) for item in pictures]
     question = {"question": "Is there an effusion?", "options": ["yes", "no"], "answer": "A"}
     ids = {"dataset": name, "image_id": stored[0].image_id if stored else None, "patient_id": None}
-    files = {
-        "image_files": [image.file for image in stored],
-        "image_sha256": [image.sha256 for image in stored],
-    }
+    files = {"image_files": [image.file for image in stored], "image_sha256": [image.sha256 for image in stored]}
     own = {column: value for column, value in row.items() if column != "pictures"}
     return {"subject": None, "context": None, **question, **ids, **own, **files}
 

@@ -10,14 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from medtasks.data.images.decoding import (
-    AS_STORED,
-    LINEAR,
-    NEARLY_FLAT,
-    Decoding,
-    ImageFacts,
-    ImageRule,
-)
+from medtasks.data.images.decoding import AS_STORED, LINEAR, NEARLY_FLAT, Decoding, ImageFacts, ImageRule
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder, dataset_holding
 

@@ -368,15 +368,8 @@ def test_golden_medevalkit_datasets(golden, test_data, home, name):
         lines = case.get("choices", [f"({letter}) {text}" for letter, text in case.get("index2ans", {}).items()])
         assert list(document.get("option_lines", ())) == lines
         assert published_target(name, document) == (None if name == "mmmu_med_test" else case["answer"])
-        published = (
-            case.get("id", case.get("question_id")),
-            case.get("question_type"),
-            case.get("medical_task"),
-        )
+        published = (case.get("id", case.get("question_id")), case.get("question_type"), case.get("medical_task"))
         ours = [document.get(column) for column in ("doc_id", "question_type", "medical_task")]
         assert all(value in (None, own) for value, own in zip(published, ours, strict=True))
         assert document.get("modality") == case.get("modality_type", document.get("modality"))
-        assert (document.get("language"), document.get("answer_type")) == (
-            case.get("lang"),
-            case.get("answer_type"),
-        )
+        assert (document.get("language"), document.get("answer_type")) == (case.get("lang"), case.get("answer_type"))

@@ -77,10 +77,7 @@ REFUSED = {  # whatever loss is accepted: dataset, damage, parts of the sentence
         (row(MEDMCQA, 6, cop=4), "row 6: cop is 4, and the options are 0 to 3"),
         (lost(MEDMCQA), "source holds no data/validation-*.parquet"),
         (changed(MEDMCQA, lambda data: data[:-20]), f"{MEDMCQA} is no whole parquet file; download it again"),
-        (
-            changed(MEDMCQA, lambda data: data[:4] + b"\xff" * 400 + data[404:]),
-            "is damaged in row group 1; download",
-        ),
+        (changed(MEDMCQA, lambda data: data[:4] + b"\xff" * 400 + data[404:]), "is damaged in row group 1; download"),
     ],
     "pubmedqa": [
         (row(PUBMEDQA, "4", final_decision="perhaps"), "entry 4: final_decision is none of yes, no, maybe"),
@@ -151,10 +148,7 @@ LEFT_OUT = {  # dataset, damage, documents that remain, notes on the others
     "slake": [
         (
             *(both(lost(XMLAB.format(1)), changed(XMLAB.format(2), lambda data: data[:-30])), 4),
-            *(
-                "row 3: its image xmlab1/source.jpg is missing",
-                "row 5: its image xmlab2/source.jpg is broken (",
-            ),
+            *("row 3: its image xmlab1/source.jpg is missing", "row 5: its image xmlab2/source.jpg is broken ("),
         )
     ],
     "vqa_rad": [
@@ -170,11 +164,7 @@ LEFT_OUT = {  # dataset, damage, documents that remain, notes on the others
         (text(CASES, "1.3.3/", "1.3.99/"), 5, "row 4: dicom_info.csv has no image of its series 1.3.99")
     ],
     "mimic_cxr_classification": [
-        (
-            lost("files/p10/p10000001/s1/d3.jpg"),
-            5,
-            f"{LABELS} row 2: its image files/p10/p10000001/s1/d3.jpg is m",
-        ),
+        (lost("files/p10/p10000001/s1/d3.jpg"), 5, f"{LABELS} row 2: its image files/p10/p10000001/s1/d3.jpg is m"),
         (
             text(LABELS, "10000001,1,", "10000001,9,"),
             4,
@@ -191,11 +181,7 @@ LEFT_OUT = {  # dataset, damage, documents that remain, notes on the others
         )
     ],
     "chestxray14": [
-        (
-            written("images_002/images/00000003_000.png", b"\x89PNG cut"),
-            5,
-            "row 4: its image 00000003_000.png is b",
-        )
+        (written("images_002/images/00000003_000.png", b"\x89PNG cut"), 5, "row 4: its image 00000003_000.png is b")
     ],
     "mimic_cxr_report": [
         (lost("files/p10/p10000001/s1/d3.jpg"), 2, f"{SPLIT} row 3: its image 2 of 2 is missing"),
