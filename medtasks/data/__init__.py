@@ -14,8 +14,8 @@ class _Names(ModuleType):
 
         function = self.__name__.rpartition(".")[2]
         if function != "label_of" and not dataset_lookup.known(name):
-            known = ", ".join(sorted(CATALOGUE))
-            raise AttributeError(f"module {self.__name__!r} has no dataset {name!r}; known: {known}")
+            names = ", ".join(sorted(CATALOGUE))
+            raise AttributeError(f"module {self.__name__!r} has no dataset {name!r}; known: {names}")
         return getattr(dataset_lookup, function)(name)
 
 

@@ -192,7 +192,8 @@ def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown
             others |= {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
         for images in largest if kinds and not smaller else ():
             # No other cluster has a list like this: as many single images of others are put together.
-            foreign = sorted({image for shown, own in clusters.items() if own != clusters[images] for image in shown})
+            elsewhere = [members for members, cluster in clusters.items() if cluster != clusters[images]]
+            foreign = sorted({image for members in elsewhere for image in members})
             random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
             offered = [[image for image in foreign if is_volume(image.file) == volume] for volume in kinds]
             if not all(offered):

@@ -28,8 +28,8 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     """Return the recipe of a dataset of the catalogue; only the module that reads it is imported."""
     info = CATALOGUE[name]
     package = info.reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
-    known = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[name.removeprefix(f"{package}_")]
-    recipe: SourceRecipe = known if isinstance(known, SourceRecipe) else known(options)
+    entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[name.removeprefix(f"{package}_")]
+    recipe: SourceRecipe = entry if isinstance(entry, SourceRecipe) else entry(options)
     if not recipe.hub_files:
         return recipe
     download = functools.partial(hub_download, info, recipe.hub_files)

@@ -9,7 +9,7 @@ the n-th mask and the n-th contour question with the same texts, answer and grou
 import binascii
 import functools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -98,13 +98,10 @@ class GmaiFile(TableReader):
             "image_id": values[_SHOWN],
         }
 
-    def questions(self, images: ImageStore) -> list[PublishedRow]:
-        """Read all rows and store their images; one that shows another row's image has none yet."""
-        return list(self.rows(self.table().rows(), "", self.path, images))
 
-
-def with_images(rows: Sequence[PublishedRow]) -> Iterator[PublishedRow]:
-    """Give rows without an image that of the row they name, and each row the id of the case it shows."""
+def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedRow]:
+    """Read all rows; those without an image get that of the row they name, and each the id of the case it shows."""
+    rows = [row for file in files for row in file.rows(file.table().rows(), "", file.path, store)]
     by_id = {row.document["doc_id"]: row for row in rows if row.document}
     broken = {row.place.partition(" (index ")[2].removesuffix(")") for row in rows if row.cause.startswith("its image")}
     images = [_image(row, by_id, broken) if row.document else row.cause for row in rows]
@@ -162,7 +159,6 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
 
     def rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Read all files of a folder, or the single file itself; changed ones are an error unless they are allowed."""
-        questions: list[PublishedRow] = []
         files = [source] if source.is_file() else [source / name for name in info.md5]
         if info is MULTI_ANSWER_SET and not source.is_file():
             files = sorted(source.glob("*.tsv"))
@@ -180,8 +176,7 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
                         f"{path} is not the published file (MD5 {md5}, published {published}); "
                         f"download it again, or accept this one with --allow-changed"
                     )
-            questions += GmaiFile(path, columns, keyed=info is not TEST).questions(images)
-        yield from with_images(questions)
+        yield from rows_of([GmaiFile(path, columns, keyed=info is not TEST) for path in files], images)
 
     return SourceRecipe(
         columns,

@@ -36,7 +36,7 @@ from medtasks.data.prepare import source_files
 from medtasks.data.prepare.source_files import ParquetTable, ReadValues, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.samples import letter, option_index
-from medtasks.data.sources.gmai_sets import GmaiFile, with_images
+from medtasks.data.sources.gmai_sets import GmaiFile, rows_of
 from medtasks.data.sources.multimedeval import question_sets
 
 FLAGS: Mapping[str, str] = {
@@ -153,7 +153,7 @@ class _OmniMedVQA(TableReader):
 def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     files = {part: source_files.required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
     for part, path in files.items():
-        for row in with_images(GmaiFile(path, schema.GROUPED_CHOICE).questions(images)):
+        for row in rows_of([GmaiFile(path, schema.GROUPED_CHOICE)], images):
             if row.document is None:
                 yield row
                 continue

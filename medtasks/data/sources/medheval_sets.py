@@ -193,7 +193,7 @@ def _changed(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str]]:
     """Return the beginnings of the digest and the published digest of each file of a set in which they differ."""
     files = {path: digest for name, digest in info.sha256.items() if (path := _published_file(source, name))}
     digests = {path: (file_sha256(path), published) for path, published in files.items()}
-    return {path: (own[:_DIGITS], other[:_DIGITS]) for path, (own, other) in digests.items() if own != other}
+    return {path: (sha256[:_DIGITS], named[:_DIGITS]) for path, (sha256, named) in digests.items() if sha256 != named}
 
 
 def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRow]:

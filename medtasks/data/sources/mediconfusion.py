@@ -262,10 +262,11 @@ class ObjectStorage:
                 raise Transient(f"{what} arrived damaged (its MD5 differs)")
             if key and not is_whole_image(BytesIO(data)):
                 raise Transient(f"{key} does not decode as an image")
-            try:
-                _ = key or ElementTree.fromstring(data)
-            except ElementTree.ParseError as error:
-                raise Transient("the storage's listing is no XML") from error
+            if not key:
+                try:
+                    ElementTree.fromstring(data)
+                except ElementTree.ParseError as error:
+                    raise Transient("the storage's listing is no XML") from error
             return data
 
         return self._patiently(body)
