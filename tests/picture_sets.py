@@ -12,7 +12,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import publish, work_folder
 from medtasks.data.images.decoding import ImageStore, StoredImage
-from medtasks.data.schema import CHOICE, PAIRED_CHOICE
+from medtasks.data.schema import CHOICE, arrow_schema
 
 
 def texture(seed: int, size: tuple[int, int] = (120, 100)) -> Image.Image:
@@ -48,14 +48,17 @@ def prepare_set(
     Args:
         name: The dataset.
         rows: ``doc_id`` and ``pictures`` each: images, stored by their pixels, bytes, stored as they are, or paths of
-            volumes; and perhaps ``image_id`` and ``patient_id``.
+            volumes; and perhaps ``image_id``, ``patient_id`` and ``pair_id``.
         examples: Solved examples likewise.
         access: Who may read it.
     """
     with work_folder(name, Access(access)) as work:
         images = ImageStore(work)
         splits = [[_document(name, row, images) for row in part] for part in (rows, examples)]
-        publish(work, _manifest(name, len(rows), access), splits[0], CHOICE, splits[1])
+        facts = {"source": "drawn", "revision": "local", "sample": False, "complete": True, "access": access}
+        counts = {"rows": len(rows), "images": len(rows), "text_sha256": "0", "pixels_sha256": "0"}
+        manifest = Manifest.model_validate({"name": name, **facts, **counts})
+        publish(work, manifest, splits[0], arrow_schema({**CHOICE, "pair_id": "string"}), splits[1])
 
 
 def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[str, object]:
@@ -69,28 +72,9 @@ def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[
     stored = [next(add for kind, add in adding.items() if isinstance(item, kind))(item) for item in pictures]
     question = {"question": "Is there an effusion?", "options": ["yes", "no"], "answer": "A"}
     ids = {"dataset": name, "image_id": stored[0].image_id if stored else None, "patient_id": None}
-    files = {
-        "image_files": [image.file for image in stored],
-        "image_sha256": [image.sha256 for image in stored],
-    }
+    files = {"image_files": [image.file for image in stored], "image_sha256": [image.sha256 for image in stored]}
     own = {column: value for column, value in row.items() if column != "pictures"}
     return {"subject": None, "context": None, **question, **ids, **own, **files}
-
-
-def prepare_pairs(name: str, pairs: Mapping[str, tuple[Image.Image, Image.Image]], access: str = "public") -> None:
-    """Prepare pairs of pictures under ``MEDTASKS_HOME``, each picture a file of its own, as MediConfusion has them."""
-    with work_folder(name, Access(access)) as work:
-        (work / "images").mkdir()
-        documents = []
-        for pair, pictures in pairs.items():
-            for position, picture in enumerate(pictures, 1):
-                image_id = f"{pair}_{position}"
-                image = {"image_id": image_id, "image_file": f"images/{image_id}.png", "image_sha256": "0"}
-                picture.save(work / image["image_file"])
-                ids = {"doc_id": f"{pair}/{position}", "dataset": name, "pair_id": pair, "position": position}
-                question = {"question": "Which is it?", "options": ["left", "right"], "answer": "AB"[position - 1]}
-                documents.append({**ids, **image, **question, "categories": ["cerebral"]})
-        publish(work, _manifest(name, len(documents), access), documents, PAIRED_CHOICE)
 
 
 def write_folder(folder: Path, pictures: Mapping[str, Image.Image | bytes]) -> Path:
@@ -103,9 +87,3 @@ def write_folder(folder: Path, pictures: Mapping[str, Image.Image | bytes]) -> P
         else:
             picture.save(path)
     return folder
-
-
-def _manifest(name: str, rows: int, access: str) -> Manifest:
-    facts = {"source": "drawn", "revision": "local", "sample": False, "complete": True}
-    counts = {"rows": rows, "images": rows, "text_sha256": "0", "pixels_sha256": "0"}
-    return Manifest.model_validate({"name": name, "access": access, **facts, **counts})

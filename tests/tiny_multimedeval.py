@@ -9,12 +9,13 @@ from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.decoding import ImageStore
+from medtasks.data.prepare.prepare_dataset import recipe_of
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
-from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT, Columns
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns
 from medtasks.data.sources.multimedeval.classification_sets import CLASSES, SKIN_CLASSES
 from medtasks.home import home
 
-from .nifti_files import put_nifti, scan
+from .medical_files import put_nifti, scan
 
 SKIN = list(SKIN_CLASSES.values())
 PATHOLOGY = ["BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK"]
@@ -22,26 +23,15 @@ FIVE_FINDINGS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleur
 HISTORY = "Patient history: smokes False, age 55, gender FEMALE"
 MNIST = {name: list(names) for name, names in CLASSES.items()}
 TEST_ROWS, DEMONSTRATION_ROWS = 4, 5
-REPORTS = ("mimic_cxr_report", "mimic_iii_summary", "mimic_iii_summary_head", "ct_rate_report")
 
 
 def columns(name: str) -> Columns:
     """Return the schema of a dataset, by its short name."""
-    if name in ("medqa", "medmcqa", "pubmedqa", "mednli", "mmlu"):
-        return CHOICE
-    if name in ("vqa_rad", "path_vqa", "slake", "diff_vqa"):
-        return OPEN_QUESTION
-    if name in REPORTS:
-        return REPORT
-    return MULTILABEL if name in ("mimic_cxr_classification", "chestxray14") else CLASSIFICATION
+    return recipe_of(f"multimedeval_{name}").columns
 
 
-def document(name: str, number: int) -> dict[str, Any]:
-    """Return made-up columns of one row, without its images."""
-    return {"doc_id": f"{number}", "image_id": None, "patient_id": f"p{number // 2}", **_own_columns(name, number)}
-
-
-def _own_columns(name: str, number: int) -> dict[str, Any]:
+def own_columns(name: str, number: int) -> dict[str, Any]:
+    """Return made-up columns of one row, without its ids and images."""
     if columns(name) is CHOICE:
         row = {"subject": None, "context": None, "question": f"Which {number}?", "answer": "ABC"[number % 3]}
         if name == "pubmedqa":
@@ -93,7 +83,8 @@ def prepare(name: str, *, demonstrations: bool = True) -> Mapping[str, Any]:
                 stored = [images.add_volume(path)]
             else:
                 stored = [images.add_pixels(picture) for picture in pictures(name, number)]
-            yield PublishedRow(f"row {number}", document(name, number), stored)
+            ids = {"doc_id": f"{number}", "image_id": None, "patient_id": f"p{number // 2}"}
+            yield PublishedRow(f"row {number}", {**ids, **own_columns(name, number)}, stored)
 
     recipe = SourceRecipe(
         columns=columns(name),

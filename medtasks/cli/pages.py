@@ -76,7 +76,6 @@ def duplicates(
     name: Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list'.")],
     against: Annotated[str | None, Option(help="Folder of (training) images, or another prepared dataset.")] = None,
     distance: Annotated[int, Option(min=0, max=64, help="Differing bits between hashes of duplicates, of 256.")] = 40,
-    turned: Annotated[bool, Option("--turned", help="Also find mirrored and rotated copies (slow).")] = False,
     html: Annotated[Path | None, Option(help="Page to write. Default: NAME_duplicates.html here.")] = None,
     json_file: JsonFile = None,
     list_file: Annotated[
@@ -97,9 +96,9 @@ def duplicates(
         raise MedTasksError(f"'{name}' is compared with itself in any case; leave out --against")
     images = dataset_images(name)
     other = other_images(against, without=images.folders) if against else None
-    copies = find_duplicates(images, other, distance, turned=turned)
+    copies = find_duplicates(images, other, distance)
     names = Names(name, copies)
-    contents = duplicates_as_dict(name, copies, names, distance, turned=turned)
+    contents = duplicates_as_dict(name, copies, names, distance)
     page = html or Path(f"{name}_duplicates.html")
     write_duplicates_page(contents, copies, names, page, sample=contents["data"]["sample"])
     write_json(json_file, {"medtasks": __version__, **contents})
@@ -135,7 +134,7 @@ def _print_duplicates(contents: Mapping[str, Any], *, hidden: bool) -> None:
     out.print(
         f"Duplicates: at most {settings['distance']} of {settings['bits']} bits of the hashes differ and details "
         f"correlate by {settings['likeness']} or more ({settings['likeness_of_small_pictures']} below 56 pixels)"
-        f"{'' if settings['turned'] else '; mirrored and rotated copies are found with --turned'}."
+        f"; mirrored and rotated copies are not found."
     )
     if left_out := contents["left_out"]:
         out.print(

@@ -10,8 +10,13 @@ class _Names(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         from medtasks.data import dataset_lookup
+        from medtasks.data.catalogue import CATALOGUE
 
-        return getattr(dataset_lookup, self.__name__.rpartition(".")[2])(name)
+        function = self.__name__.rpartition(".")[2]
+        if function != "label_of" and not dataset_lookup.known(name):
+            names = ", ".join(sorted(CATALOGUE))
+            raise AttributeError(f"module {self.__name__!r} has no dataset {name!r}; known: {names}")
+        return getattr(dataset_lookup, function)(name)
 
 
 label_of, path_of, provenance_of = (_Names(f"{__name__}.{name}") for name in ("label_of", "path_of", "provenance_of"))

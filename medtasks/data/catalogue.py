@@ -1,7 +1,7 @@
 """The published datasets: the entries of ``catalogue.toml``."""
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from medtasks.errors import unknown_name
@@ -37,17 +37,11 @@ class DatasetInfo:
     selection: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values by column that make the part
 
 
-def _entries() -> Iterator[DatasetInfo]:
-    for shared in packaged_facts(__package__, "catalogue")["sources"]:
-        datasets = shared.pop("datasets")
-        for name, changes in datasets.items():
-            facts = {**shared, **changes}
-            yield DatasetInfo(name, access=Access(facts.pop("access")), **facts)
-
-
-CATALOGUE: Mapping[str, DatasetInfo] = {info.name: info for info in _entries()}
-
-
+CATALOGUE: Mapping[str, DatasetInfo] = {
+    name: DatasetInfo(name, **{**shared, **changes, "access": Access(changes.get("access", shared["access"]))})
+    for shared in packaged_facts(__package__, "catalogue")["sources"]
+    for name, changes in shared.pop("datasets").items()
+}
 MEDICONFUSION = CATALOGUE["mediconfusion"]
 MULTIMEDEVAL, MEDHEVAL, GMAI = (
     tuple(info for info in CATALOGUE.values() if info.benchmark == benchmark)

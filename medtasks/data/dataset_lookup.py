@@ -70,7 +70,6 @@ def provenance(name: str) -> dict[str, Any]:
 
 def path_of(name: str) -> str:
     """Return the folder of a dataset, whether or not it is prepared: loading its documents reports what is missing."""
-    _check_known(name, "path_of")
     return str(dataset_folder(name))
 
 
@@ -89,18 +88,10 @@ def label_of(task: str) -> str:
 
 def provenance_of(name: str) -> dict[str, Any]:
     """Return the provenance, or its error: loading the documents of the task raises the same for the user."""
-    _check_known(name, "provenance_of")
     try:
         return provenance(name)
     except MedTasksError as error:
         return {"error": str(error)}
-
-
-def _check_known(name: str, module: str) -> None:
-    if not known(name):
-        raise AttributeError(
-            f"module 'medtasks.data.{module}' has no dataset {name!r}; known: {', '.join(sorted(CATALOGUE))}"
-        )
 
 
 # Datasets a user prepared from folders of their own: those that are not in the catalogue.

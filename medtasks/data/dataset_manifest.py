@@ -10,18 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from medtasks.data.images.decoding import (
-    AS_STORED,
-    LINEAR,
-    NEARLY_FLAT,
-    VOLUME,
-    Decoding,
-    ImageFacts,
-    ImageRule,
-    decoded,
-    image_facts,
-)
-from medtasks.data.images.volume_files import is_volume, volume_digests
+from medtasks.data.images.decoding import AS_STORED, LINEAR, NEARLY_FLAT, Decoding, ImageFacts, ImageRule
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder, dataset_holding
 
@@ -104,13 +93,6 @@ def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def read_facts(path: Path, decoding: Decoding) -> ImageFacts:
-    """Decode an image or read a volume completely; an OSError for one that is missing, truncated or no image."""
-    if is_volume(path):
-        return ImageFacts(volume_digests(path).voxels, (VOLUME,))
-    return image_facts(decoded(path, decoding))
 
 
 def pixels_fingerprint(images: Mapping[str, ImageFacts]) -> str:

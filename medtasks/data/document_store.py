@@ -17,7 +17,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.images.decoding import ending_of
-from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT, Columns, arrow_schema
+from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder, home, written_whole
 
@@ -39,7 +39,9 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(final.with_name(f".{name}.lock"), blocking=False), contextlib.ExitStack() as undo:
-            _put_back(final)
+            old = final.with_name(f".old-{final.name}")
+            if old.exists() and not final.exists():  # publishing stopped between its two renames
+                old.rename(final)
             work.mkdir(exist_ok=True)
             if access is Access.CREDENTIALED:
                 undo.callback(os.umask, os.umask(0o077))
@@ -58,23 +60,16 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
         ) from error
 
 
-def publish(
-    work: Path, manifest: Manifest, documents: Documents, columns: Columns, demonstrations: Documents = ()
-) -> Path:
-    """Write documents, few-shot examples and manifest into ``work``, move it to the final folder and return that."""
-    import datasets
+def publish(work: Path, manifest: Manifest, documents: Documents, schema: Any, demonstrations: Documents = ()) -> Path:
+    """Write documents, few-shot examples and manifest into ``work``, move it to the final folder and return that.
 
-    features = datasets.Features.from_arrow_schema(arrow_schema(columns))
-    splits = {SPLIT: documents, **({DEMONSTRATIONS_SPLIT: demonstrations} if demonstrations else {})}
-    return publish_documents(work, manifest, splits, features)
-
-
-def publish_documents(work: Path, manifest: Manifest, splits: Mapping[str, Documents], features: Any) -> Path:
-    """Write splits and manifest into ``work``, move it to the final folder and return that; see :func:`publish`."""
+    ``schema`` is that of an Arrow table.
+    """
     import datasets
     import pyarrow
 
-    tables = {}
+    features, tables = datasets.Features.from_arrow_schema(schema), {}
+    splits = {SPLIT: documents, **({DEMONSTRATIONS_SPLIT: demonstrations} if demonstrations else {})}
     for split, rows in splits.items():
         columns = [features.arrow_schema.field(name) for name in next(iter(rows), features)]
         table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema(columns))
@@ -90,28 +85,19 @@ def publish_documents(work: Path, manifest: Manifest, splits: Mapping[str, Docum
         datasets.DatasetDict(tables).save_to_disk(str(work))
     manifest.write(work)
     final = dataset_folder(manifest.name)
-    old = _old(final)
+    old = final.with_name(f".old-{final.name}")
     shutil.rmtree(old, ignore_errors=True)
     try:
         if final.exists():
             final.rename(old)
         work.rename(final)
     except BaseException:
-        _put_back(final)
+        if old.exists() and not final.exists():
+            old.rename(final)
         raise
     shutil.rmtree(final / SCRATCH, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)
     return final
-
-
-def _old(final: Path) -> Path:
-    return final.with_name(f".old-{final.name}")
-
-
-def _put_back(final: Path) -> None:
-    """Bring the former dataset back if publishing stopped between the two renames."""
-    if _old(final).exists() and not final.exists():
-        _old(final).rename(final)
 
 
 @contextlib.contextmanager
@@ -203,28 +189,28 @@ def with_image_files(table: Any, name: str, sources: Sequence[str], where: str) 
 
 
 def _written(batch: Any, rows: Sequence[int], *, name: str, folder: str, where: str) -> dict[str, list[Any]]:
+    """Write the images of a batch unless they exist, and return the column of their names in documents."""
     column = []
     for row, cells in zip(rows, batch.to_pylist(), strict=True):
-        images = [
-            _file(image, Path(folder), f"{where}, row {row + 1}: '{source}'")
-            for source, value in cells.items()
-            if value is not None or len(cells) == 1  # of several columns, those after a row's last image are empty
-            for image in (value if isinstance(value, list) else [value])
-        ]
+        # Of several columns, those after a row's last image are empty.
+        columns = {source: value for source, value in cells.items() if value is not None or len(cells) == 1}
+        images = []
+        for source, value in columns.items():
+            for image in value if isinstance(value, list) else [value]:
+                fields: Mapping[str, Any] = {"path": image} if isinstance(image, str) else {"bytes": image}
+                fields = image if isinstance(image, Mapping) else fields
+                data, path = fields.get("bytes"), fields.get("path")
+                if not data and path:
+                    images.append(str(path))
+                    continue
+                if not isinstance(data, bytes) or not data:
+                    raise SourceError(
+                        f"{where}, row {row + 1}: '{source}' lacks an image; fix the row, or leave it out"
+                    )
+                file = Path(folder) / f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.{ending_of(data)}"
+                if not file.is_file():
+                    with written_whole(file) as partial_file:
+                        partial_file.write_bytes(data)
+                images.append(f"{_MARK}{file.name}")
         column.append(images[0] if name == "image_file" else images)
     return {name: column}
-
-
-def _file(image: Any, folder: Path, location: str) -> str:
-    """Write an image unless it exists, and return its name in documents."""
-    content = image if isinstance(image, Mapping) else {"path": image} if isinstance(image, str) else {"bytes": image}
-    data, path = content.get("bytes"), content.get("path")
-    if not data and path:
-        return str(path)
-    if not isinstance(data, bytes) or not data:
-        raise SourceError(f"{location} lacks an image; fix the row, or leave it out")
-    name = f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.{ending_of(data)}"
-    if not (folder / name).is_file():
-        with written_whole(folder / name) as partial_file:
-            partial_file.write_bytes(data)
-    return f"{_MARK}{name}"

@@ -42,27 +42,22 @@ class PrivateText:
     included, gets a digest. It is no ``str``, so nothing shows it by accident.
     """
 
-    __slots__ = ("_text",)
+    __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        self._text = text
-
-    @property
-    def text(self) -> str:
-        """The text itself."""
-        return self._text
+        self.text = text
 
     def __repr__(self) -> str:
-        return f"withheld (sha256 {digest(self._text)})"
+        return f"withheld (sha256 {digest(self.text)})"
 
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PrivateText) and self._text == other._text
+        return isinstance(other, PrivateText) and self.text == other.text
 
     def __hash__(self) -> int:
-        return hash((PrivateText, self._text))
+        return hash((PrivateText, self.text))
 
 
 def hidden_id(kind: str, value: object) -> str:

@@ -120,12 +120,14 @@ KIT_QUESTION = {**OPEN_QUESTION, **_columns("answer_type language modality locat
 
 def arrow_schema(columns: Columns) -> Any:
     """Return the schema of a ``pyarrow`` table with these columns."""
-    import pyarrow
+    from pyarrow import list_, schema, type_for_alias
 
-    def of(kind: str | list[str]) -> Any:
-        return pyarrow.list_(of(kind[0])) if isinstance(kind, list) else pyarrow.type_for_alias(kind)
-
-    return pyarrow.schema({name: of(kind) for name, kind in columns.items()})
+    return schema(
+        {
+            name: list_(type_for_alias(kind[0])) if isinstance(kind, list) else type_for_alias(kind)
+            for name, kind in columns.items()
+        }
+    )
 
 
 Document = dict[str, Any]

@@ -60,11 +60,20 @@ def resolved(column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[s
     """
     if column not in columns:
         raise unknown_name("column", column, columns)
-    selected: set[str] = set()
+    published, selected = columns[column], set[str]()
+    abbreviations = packaged_facts(__package__, "abbreviations").get(column, {})
+    full_names = {short.casefold(): name for short, name in abbreviations.items()}
     for word in chosen:
-        matches = _matching(column, word, columns[column])
+        name = word.strip().casefold()
+        matches = {value for value in published if value.casefold() == name}
+        if not matches and re.search(r"[*?]", name):
+            pattern = re.compile(fnmatch.translate(name))
+            matches = {value for value in published if pattern.match(value.casefold())}
+        elif not matches:
+            full = _plain(full_names.get(name, name))
+            matches = {value for value in published if full and _plain(value) == full}
         if not matches:
-            hint = near_match(word.casefold(), [value.casefold() for value in columns[column]])
+            hint = near_match(word.casefold(), [value.casefold() for value in published])
             hint = hint or "; see what there is with --list"
             raise MedTasksError(f"no question has the {column} '{word}'{hint}")
         selected |= matches
@@ -74,19 +83,6 @@ def resolved(column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[s
 def described(criteria: Criteria) -> str:
     """Return criteria as one line, the same for the same criteria: ``department=Oncology|Urology, modality=CT``."""
     return ", ".join(f"{column}={'|'.join(sorted(words))}" for column, words in sorted(criteria.items()) if words)
-
-
-def _matching(column: str, word: str, published: Iterable[str]) -> set[str]:
-    word = word.strip().casefold()
-    equal = {value for value in published if value.casefold() == word}
-    if equal:
-        return equal
-    if re.search(r"[*?]", word):
-        pattern = re.compile(fnmatch.translate(word))
-        return {value for value in published if pattern.match(value.casefold())}
-    names = packaged_facts(__package__, "abbreviations").get(column, {})
-    full = _plain({short.casefold(): name for short, name in names.items()}.get(word, word))
-    return {value for value in published if full and _plain(value) == full}
 
 
 def _plain(text: str) -> str:

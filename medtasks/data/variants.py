@@ -90,12 +90,41 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
     A MedTasksError says that no document has options and a right one.
     """
     clusters = [Sample(document).cluster_id for document in documents] if clusters is None else clusters
-    changed = [
-        {**_rotation(document, number), "unit_id": cluster}
-        for document, cluster in zip(documents, clusters, strict=True)
-        if any(document.get(column) is not None for column in ("label", "answers", "answer"))
-        for number in range(len(document["options"]))
-    ]
+    changed: Changed = []
+    for document, cluster in zip(documents, clusters, strict=True):
+        if all(document.get(column) is None for column in ("label", "answers", "answer")):
+            continue
+        options = list(document["options"])
+        for number in range(len(options)):
+            moved = {letter(index): letter((index - number) % len(options)) for index in range(len(options))}
+            if "label" in document:
+                target: dict[str, Any] = {"label": (document["label"] - number) % len(options)}
+            elif "answers" in document:
+                target = {"answers": sorted(moved[answer] for answer in document["answers"])}
+            else:
+                target = {"answer": moved[document["answer"]]}
+            if number and "option_lines" in document:
+                lines = list(document["option_lines"])
+                for index in range(len(options)):
+                    old = published_position(index, number, len(options))
+                    line, before = document["option_lines"][old], _LETTER.match(document["option_lines"][old])
+                    if before is not None and line[before.end() :].strip() == options[old].strip():
+                        line = f"{before[1]}{letter(index)}{line[before.end(2) :]}"  # others begin with no letter
+                    lines[index] = line  # those after the last index are of options that are null
+                gold = document["gold"]
+                target |= {"option_lines": lines, "gold": moved.get(gold.strip(), gold)}
+            changed.append(
+                {
+                    **{name: value for name, value in document.items() if name not in ("pair_id", "position")},
+                    "doc_id": f"{document['doc_id']}~r{number}",
+                    "options": options[number:] + options[:number],
+                    **target,
+                    COLUMN: ROTATED,
+                    "rotation_of": document["doc_id"],
+                    "rotation": number,
+                    "unit_id": cluster,
+                }
+            )
     if not changed:
         raise MedTasksError("no question has options and a published answer, so that none can be rotated")
     return changed
@@ -104,38 +133,6 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
 def published_position(position: int, rotation: int, options: int) -> int:
     """Return the published position, from 0, of the option at ``position`` in a rotation."""
     return (position + rotation) % options
-
-
-def _rotation(document: Mapping[str, Any], number: int) -> dict[str, Any]:
-    options = list(document["options"])
-    unpaired = {name: value for name, value in document.items() if name not in ("pair_id", "position")}
-    moved = {letter(index): letter((index - number) % len(options)) for index in range(len(options))}
-    if "label" in document:
-        target: dict[str, Any] = {"label": (document["label"] - number) % len(options)}
-    elif "answers" in document:
-        target = {"answers": sorted(moved[answer] for answer in document["answers"])}
-    else:
-        target = {"answer": moved[document["answer"]]}
-    if number and "option_lines" in document:
-        lines = document["option_lines"]
-        order = [published_position(index, number, len(options)) for index in range(len(options))]
-        relettered = []
-        for index, old in enumerate(order):
-            line, before = lines[old], _LETTER.match(lines[old])
-            if before is not None and line[before.end() :].strip() == options[old].strip():
-                line = f"{before[1]}{letter(index)}{line[before.end(2) :]}"  # others have no letter before the text
-            relettered.append(line)
-        target["option_lines"] = [*relettered, *lines[len(options) :]]  # the last are of options that are null
-        target["gold"] = moved.get(document["gold"].strip(), document["gold"])
-    return {
-        **unpaired,
-        "doc_id": f"{document['doc_id']}~r{number}",
-        "options": options[number:] + options[:number],
-        **target,
-        COLUMN: ROTATED,
-        "rotation_of": document["doc_id"],
-        "rotation": number,
-    }
 
 
 def images_of(document: Document) -> Shown:
@@ -173,45 +170,36 @@ def swapped_images(documents: Documents) -> list[Shown]:
 
 
 def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown, Shown]:
-    """Return for each list of images another one, of the same number and kinds, from another cluster."""
+    """Return for each list of images another one, of the same number and kinds, from another cluster.
+
+    Each list is used once if no cluster has more than half of those of its number and kinds.
+    """
     alike: dict[tuple[bool, ...], dict[int, list[Shown]]] = {}
     for images, cluster in clusters.items():
-        alike.setdefault(_volumes(images), {}).setdefault(cluster, []).append(images)
+        kinds = tuple(is_volume(image.file) for image in images)
+        alike.setdefault(kinds, {}).setdefault(cluster, []).append(images)
     others: dict[Shown, Shown] = {(): ()}
     for kinds, by_cluster in alike.items():
-        if len(by_cluster) > 1:
-            others |= _exchanged(by_cluster)
-        elif kinds:
-            others |= {images: _put_together(images, clusters, dataset) for images in by_cluster.popitem()[1]}
+        order = sorted(sorted(members) for members in by_cluster.values())
+        random.Random(_SEED).shuffle(order)
+        lists = [images for members in order for images in members]
+        largest = max(order, key=len)
+        smaller = [images for members in order if members is not largest for images in members]
+        if smaller and 2 * len(largest) <= len(lists):  # then a step of that length always leaves the cluster
+            others |= {images: lists[(row + len(largest)) % len(lists)] for row, images in enumerate(lists)}
+        elif smaller:  # the largest cluster gets lists of the others, some of them more than once, and they get its
+            others |= {images: largest[row % len(largest)] for row, images in enumerate(smaller)}
+            others |= {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
+        for images in largest if kinds and not smaller else ():
+            # No other cluster has a list like this: as many single images of others are put together.
+            elsewhere = [members for members, cluster in clusters.items() if cluster != clusters[images]]
+            foreign = sorted({image for members in elsewhere for image in members})
+            random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
+            offered = [[image for image in foreign if is_volume(image.file) == volume] for volume in kinds]
+            if not all(offered):
+                raise MedTasksError(
+                    f"'{dataset}' holds images of one patient or case only, so that none can be swapped; choose the "
+                    f"variant _blind or _blank, or a larger part of the data"
+                )
+            others[images] = tuple(candidates[at % len(candidates)] for at, candidates in enumerate(offered))
     return others
-
-
-def _exchanged(by_cluster: Mapping[int, list[Shown]]) -> dict[Shown, Shown]:
-    """Exchange lists of images of at least two clusters, each used once if no cluster has more than half of them."""
-    order = sorted(sorted(members) for members in by_cluster.values())
-    random.Random(_SEED).shuffle(order)
-    lists = [images for members in order for images in members]
-    largest = max(order, key=len)
-    if 2 * len(largest) <= len(lists):  # then a step of that length always leaves the cluster
-        return {images: lists[(row + len(largest)) % len(lists)] for row, images in enumerate(lists)}
-    smaller = [images for members in order if members is not largest for images in members]
-    back = {images: largest[row % len(largest)] for row, images in enumerate(smaller)}
-    return back | {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
-
-
-def _put_together(images: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
-    """Take as many single images of other clusters, where no other list has so many."""
-    foreign = sorted({image for other, cluster in clusters.items() if cluster != clusters[images] for image in other})
-    random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
-    of_kind = {volume: [image for image in foreign if is_volume(image.file) == volume] for volume in (False, True)}
-    offered = [of_kind[volume] for volume in _volumes(images)]
-    if not all(offered):
-        raise MedTasksError(
-            f"'{dataset}' holds images of one patient or case only, so that none can be swapped; choose the variant "
-            f"_blind or _blank, or a larger part of the data"
-        )
-    return tuple(candidates[position % len(candidates)] for position, candidates in enumerate(offered))
-
-
-def _volumes(images: Shown) -> tuple[bool, ...]:
-    return tuple(is_volume(image.file) for image in images)

@@ -13,7 +13,7 @@ from medtasks.data.dataset_manifest import manifest_of
 from medtasks.data.document_store import embedded_path
 from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, Decoding, decoded
 from medtasks.data.images.strict_pillow import UnclearRange
-from medtasks.data.images.volume_files import blank_image
+from medtasks.data.images.volume_files import GREY
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
@@ -176,7 +176,7 @@ def named_images(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[in
 
 def shown(doc: Mapping[str, Any], opened: Sequence[Image.Image]) -> list[Image.Image]:
     """Return a document's images as its variant shows them."""
-    return list(map(blank_image, opened)) if doc.get(COLUMN) == BLANK else list(opened)
+    return [Image.new("RGB", image.size, GREY) if doc.get(COLUMN) == BLANK else image for image in opened]
 
 
 def own_marks_removed(template: str, settings: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from medtasks.data.privacy import hidden_id
 from medtasks.tasks.own_tasks import select_as
 
 from ..made_up_runs import write_run
-from ..picture_sets import jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
+from ..picture_sets import jpeg_bytes, prepare_set, texture, write_folder
 
 
 @pytest.fixture
@@ -124,7 +124,6 @@ def test_what_is_printed(medtasks, bench):
         assert line in lines, ran.out
     assert f"Not compared of {bench}: 1 damaged file (cut.jpg: image file is truncated" in ran.out
     assert "1 other file." in ran.out
-    assert "--turned" in ran.out
 
 
 def test_nothing_found_is_said(medtasks, sample_home, tmp_path, monkeypatch):
@@ -145,14 +144,13 @@ def test_nothing_found_is_said(medtasks, sample_home, tmp_path, monkeypatch):
 
 def test_the_json_holds_all_and_the_list_the_ids(medtasks, bench):
     ran = medtasks(
-        *("data", "duplicates", "bench", "--against", bench, "--turned", "--html", "p.html"),
+        *("data", "duplicates", "bench", "--against", bench, "--html", "p.html"),
         *("--json", "f.json", "--list", "l.txt"),
     )
     found = json.loads(Path("f.json").read_text())
     assert ran.code == 0
     assert Path("l.txt").read_text().split() == found["left_out"] == ["q0", "q1", "q4"]
     assert found["settings"]["distance"] == 40
-    assert found["settings"]["turned"] is True
     assert found["data"]["fingerprint"]
     copy, small = found["against"]["findings"]
     assert (copy["kind"], copy["first"]["questions"]) == ("same file", ["q0"])
@@ -207,7 +205,7 @@ def written(tmp_path, *but):
 
 def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path, monkeypatch):
     arguments = ("data", "duplicates", "secret", "--against", secret, "--list", "l.txt")
-    ran = medtasks(*arguments, "--json", "f.json", "--turned")
+    ran = medtasks(*arguments, "--json", "f.json")
     files = written(tmp_path)
     found = json.loads(files["f.json"])
     assert ran.code == 0
@@ -236,7 +234,7 @@ def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path, monke
 
 
 def test_a_credentialed_set_on_the_other_side_is_not_shown_either(medtasks, secret, tmp_path):
-    prepare_pairs("open", {"p1": (texture(1), texture(5))})
+    prepare_set("open", [{"doc_id": f"p1/{n}", "pictures": [texture(n)], "pair_id": "p1"} for n in (1, 5)])
     ran = medtasks("data", "duplicates", "open", "--against", "secret", "--json", "f.json")
     files = written(tmp_path)
     (finding,) = json.loads(files["f.json"])["against"]["findings"]

@@ -1,4 +1,4 @@
-"""DICOM files through their window; values and expectations are made here, files with pydicom."""
+"""DICOM files through their window, and as MultiMedEval stretches them; values are made here, files with pydicom."""
 
 import sys
 from pathlib import Path
@@ -11,12 +11,13 @@ pydicom = pytest.importorskip("pydicom")
 from medtasks.data.catalogue import Access  # noqa: E402
 from medtasks.data.document_store import load_documents  # noqa: E402
 from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, REFERENCE, Decoding, ImageRule, decoded  # noqa: E402
-from medtasks.data.images.strict_pillow import UnclearRange  # noqa: E402
+from medtasks.data.images.strict_pillow import UnclearRange, UnreadableImage  # noqa: E402
+from medtasks.data.sources.multimedeval.x_rays import read_dicom  # noqa: E402
 from medtasks.errors import SourceError  # noqa: E402
 from medtasks.prompts.images import images  # noqa: E402
 from medtasks.tasks.own_tasks import prepare_own  # noqa: E402
 
-from ..dicom_files import put_dicom  # noqa: E402
+from ..medical_files import put_dicom  # noqa: E402
 from ..tables import each_row  # noqa: E402
 from .image_modes import colours, in_8_bits, ramp  # noqa: E402
 from .test_decoding import put  # noqa: E402
@@ -158,3 +159,56 @@ def test_what_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pydicom", None)
     with pytest.raises(SourceError, match=r"a\.dcm of sample q is broken \(a DICOM file needs pydicom; install it"):
         images({"doc_id": "q", "image_file": str(path)})
+
+
+def noise(least, most, shape=(96, 80)):
+    return np.random.default_rng(most).integers(least, most, shape).astype(np.uint16)
+
+
+@each_row(
+    "syntax, kind, most, stored",
+    [
+        (pydicom.uid.ExplicitVRLittleEndian, "MONOCHROME1", 4096, 12),
+        (pydicom.uid.RLELossless, "MONOCHROME2", 65536, 16),
+        (pydicom.uid.JPEG2000Lossless, "MONOCHROME1", 65536, 16),
+        (pydicom.uid.ExplicitVRLittleEndian, "MONOCHROME2", 65536, 12),  # more bits than the header says
+    ],
+)
+def test_grey_as_multimedeval_has_it(tmp_path, syntax, kind, most, stored):
+    if syntax == pydicom.uid.JPEG2000Lossless:
+        pytest.importorskip("openjpeg")
+    values = noise(37, most)
+    image = read_dicom(put_dicom(tmp_path / "a.dicom", values, kind, stored, syntax))
+    values = np.amax(values) - values if kind == "MONOCHROME1" else values  # its arithmetic, at d9ac283
+    values = values - np.min(values)
+    assert image.mode == "L"
+    assert np.array_equal(np.asarray(image), (values / np.max(values) * 255).astype(np.uint8))
+
+
+@pytest.mark.filterwarnings("error")
+def test_grey_as_multimedeval_has_it_by_hand_and_what_it_cannot_show(tmp_path):
+    path = tmp_path / "a.dicom"
+    for values, grey, kind, stored in (
+        (np.array([[100, 150, 300]], np.uint16), [[255, 191, 0]], "MONOCHROME1", 12),
+        (np.array([[3, 7], [5, 3]], np.uint8), [[0, 255], [127, 0]], "MONOCHROME2", 8),
+        (np.full((1, 2), 9, np.uint16), [[0, 0]], "MONOCHROME2", 12),
+    ):
+        assert np.asarray(read_dicom(put_dicom(path, values, kind, stored))).tolist() == grey
+    frames = put_dicom(path, noise(0, 4096, (2, 8, 8))).read_bytes()
+    whole = put_dicom(path, noise(0, 4096)).read_bytes()
+    dataset = pydicom.dcmread(path)
+    del dataset.PixelData
+    dataset.save_as(path)
+    for data, cause in [
+        (frames, r"shape \(2, 8, 8\) and no single grey image"),
+        (path.read_bytes(), "it is truncated or holds no image"),
+        (whole[:-100], "The number of bytes of pixel data is less than expected"),
+        (whole[:400], "it is truncated or holds no image"),
+        (b"", "it is no DICOM file"),
+    ]:
+        path.write_bytes(data)
+        with pytest.raises(UnreadableImage, match=cause):
+            read_dicom(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        read_dicom(path)

@@ -117,9 +117,3 @@ def test_broken_sources(layout, damage, parts, tmp_path, home, refuses):
     with refuses(*parts, kind=SourceError):
         prepare(NAME, Options(source))
     assert not dataset_folder(NAME).exists()
-
-
-def test_broken_images_are_left_out_on_request(tmp_path, home):
-    source = sources.put_open_i(tmp_path / "open_i")
-    cut(f"{IMAGES}/CXR10_IM-0002-2001.png", 50)(source)
-    assert len(prepared(sources.pack(source), allow_incomplete=True)[1]) == 1

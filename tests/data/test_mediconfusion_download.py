@@ -1,11 +1,18 @@
-"""Preparing MediConfusion from the published files and PubMed Central, both played by a server on this machine."""
+"""MediConfusion from the published files and PubMed Central, both played by a server here that fails on demand."""
 
 import hashlib
 import json
+import random
+import subprocess
+import sys
 from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+import tenacity
+from PIL import Image, ImageFile
 
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import Manifest
@@ -14,7 +21,11 @@ from medtasks.data.prepare import downloads
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.sources import mediconfusion
+from medtasks.data.sources.mediconfusion import Figure, fetch_figures
 from medtasks.errors import MedTasksError, SourceError
+
+from ..tables import each_row
+from ..waiting import wait_until
 
 IMAGES = [str(number) for number in range(90000, 90027)]
 DEMONSTRATION = "few_shot_prompts/PMC1_F1.jpg"
@@ -57,7 +68,7 @@ def origin(drawn, links, published, monkeypatch, home):
     return published
 
 
-def figures(server):
+def fetched(server):
     return sorted(path for path in server.requests if path.startswith("PMC"))
 
 
@@ -69,7 +80,7 @@ def test_everything_is_downloaded(origin, drawn, final, work):
     for image_id in IMAGES:
         assert (final / f"images/{image_id}.jpg").read_bytes() == (drawn / f"images/{image_id}.jpg").read_bytes()
     assert (final / DEMONSTRATION).is_file()
-    assert figures(origin) == [key(image_id) for image_id in IMAGES]
+    assert fetched(origin) == [key(image_id) for image_id in IMAGES]
     assert not work.exists()
     assert list(verify("mediconfusion")) == []
 
@@ -81,21 +92,12 @@ def test_checksums_are_enforced(origin, final, refuses, name):
     with refuses(f"/data/{name} did not arrive as published", "checksum", kind=SourceError):
         prepare("mediconfusion", Options())
     assert not final.exists()
-    assert figures(origin) == []
+    assert fetched(origin) == []
     origin.files[f"data/{name}"] = right
     before = len(origin.requests)
     assert prepare("mediconfusion", Options()).complete
     asked = [path for path in origin.requests[before:] if path.startswith("data/")]
     assert asked == [f"data/{later}" for later in FILES[FILES.index(name) :]]  # good files are not fetched again
-
-
-def test_questions_that_cannot_be_had(origin, refuses, monkeypatch):
-    del origin.files["data/dataset.json"]
-    with refuses("cannot download dataset.json", origin.url, "HTTP 404", "--source FOLDER"):
-        prepare("mediconfusion", Options())
-    monkeypatch.setenv("MEDTASKS_MEDICONFUSION_URL", "http://127.0.0.1:9")
-    with refuses("cannot download dataset.json", "ConnectionError", kind=SourceError):
-        prepare("mediconfusion", Options())
 
 
 def test_a_figure_that_is_gone(origin, final, refuses):
@@ -118,7 +120,7 @@ def test_source_without_images_is_completed(origin, source, links, refuses):
     manifest = prepare("mediconfusion", Options(source, fetch_images=True))
     assert manifest.complete
     assert manifest.source == str(source)
-    assert figures(origin) == [key(image_id) for image_id in lacking]
+    assert fetched(origin) == [key(image_id) for image_id in lacking]
 
 
 def test_links_are_needed_to_fetch(origin, source, links, refuses):
@@ -126,6 +128,10 @@ def test_links_are_needed_to_fetch(origin, source, links, refuses):
     (source / "images/90001.jpg").unlink()
     with refuses("image_dict.json is missing", kind=SourceError):
         prepare("mediconfusion", Options(source, fetch_images=True))
+    for content in (b"", b"[]", b'{"a": 1}', b'{"a": {"local": 1}}', b"\xff"):
+        (source / "image_dict.json").write_bytes(content)
+        with refuses("image_dict.json is malformed", kind=SourceError):
+            prepare("mediconfusion", Options(source, fetch_images=True))
     del links["drawn/90001.jpg"]
     (source / "image_dict.json").write_text(json.dumps(links))
     with refuses("1 of 27 images unusable", "image 90001 is not listed in image_dict.json"):
@@ -166,3 +172,198 @@ def test_images_of_an_interrupted_local_source_do_not_pass_for_fetched(origin, s
     assert manifest.source == MEDICONFUSION.source
     for image_id in IMAGES:
         assert (final / f"images/{image_id}.jpg").read_bytes() == (drawn / f"images/{image_id}.jpg").read_bytes()
+
+
+def picture(shade: int) -> bytes:
+    body = BytesIO()
+    Image.frombytes("L", (40, 30), random.Random(shade).randbytes(1200)).save(body, "JPEG")
+    return body.getvalue()
+
+
+@pytest.fixture
+def fetch(published, monkeypatch):
+    """Fetch with other constants than those of the module."""
+
+    def run(*figures, url=published.url, **constants):
+        monkeypatch.setenv("MEDTASKS_PMC_URL", url)
+        for name, value in {"backoff_s": 0.01, "timeout_s": 300.0, **constants}.items():
+            monkeypatch.setattr(mediconfusion, f"_{name.upper()}", value)
+        return fetch_figures(figures)
+
+    return run
+
+
+@pytest.fixture
+def figure(published, tmp_path):
+    """One article with one figure, in the bucket as version 1."""
+    published.files["PMC1.1/PMC1.1.xml"] = b"<article/>"
+    published.files["PMC1.1/a.jpg"] = picture(1)
+    return Figure("PMC1", "a.jpg", tmp_path / "images" / "1.jpg")
+
+
+def files(folder: Path):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_figure_arrives_unchanged(published, fetch, figure, tmp_path):
+    published.files["PMC2.1/media/a.jpg"] = picture(200)
+    other = Figure("PMC2", "a.jpg", tmp_path / "images" / "2.jpg")
+    assert fetch(figure, other, url=f"{published.url}/") == {}
+    assert figure.target.read_bytes() == published.files["PMC1.1/a.jpg"]
+    assert other.target.read_bytes() == published.files["PMC2.1/media/a.jpg"]
+    assert files(figure.target.parent) == ["1.jpg", "2.jpg"]
+    with pytest.raises(SourceError, match="MEDTASKS_PMC_URL"):
+        fetch(figure, url="pmc-oa-opendata")
+
+
+def test_one_paged_listing_serves_all_figures_of_an_article(published, fetch, tmp_path):
+    names = [f"fig {n}&+#?%41.jpg" for n in range(7)]
+    published.files |= {f"PMC7.1/{name}": picture(n) for n, name in enumerate(names)}
+    assert fetch(*[Figure("PMC7", name, tmp_path / f"{n}.jpg") for n, name in enumerate(names)]) == {}
+    assert published.count("list PMC7.") == 3
+    assert [(tmp_path / f"{n}.jpg").read_bytes() for n in range(7)] == list(published.files.values())
+
+
+@each_row(
+    "others, newest",
+    [
+        (["PMC1.2/a.jpg", "PMC1.9/a.jpg", "PMC1.10/a.jpg"], "PMC1.10/a.jpg"),
+        (["PMC1.2/xa.jpg", "PMC1.3/a.jpg.png", "PMC12.4/a.jpg", "PMC1.5/aXjpg"], "PMC1.1/a.jpg"),
+    ],
+)
+def test_newest_version_wins(published, fetch, figure, others, newest):
+    figure.target.unlink(missing_ok=True)
+    published.files = {"PMC1.1/a.jpg": picture(1), **{key: picture(shade) for shade, key in enumerate(others, 2)}}
+    assert fetch(figure) == {}
+    assert figure.target.read_bytes() == published.files[newest]
+
+
+@each_row("where", ["list", "PMC1.1/a.jpg"])
+@each_row("fault", [500, 503, 429, 408, "reset", "cut5", "hang", b"<html>sign in"])
+def test_passing_trouble_is_tried_again(published, fetch, figure, where, fault):
+    figure.target.unlink(missing_ok=True)
+    published.requests.clear()
+    published.faults[where] = [fault, fault]
+    assert fetch(figure, attempts=60, **({"timeout_s": 0.5} if fault == "hang" else {})) == {}
+    tries = published.count("list PMC1." if where == "list" else where)
+    assert tries == 3 or (fault == "hang" and tries > 3)  # on a busy machine an answer may be late, too
+    assert figure.target.read_bytes() == published.files["PMC1.1/a.jpg"]
+
+
+@each_row(
+    "fault, tail, etag",
+    [
+        ("cut4", b"tail", ""),  # what is left after the cut still decodes, and there is no digest
+        (picture(99), b"", None),  # the digest is that of another image
+        (picture(1)[:-200], b"", ""),
+    ],
+)
+def test_one_sign_of_damage_is_enough(published, fetch, figure, fault, tail, etag):
+    figure.target.unlink(missing_ok=True)
+    published.requests.clear()
+    published.files["PMC1.1/a.jpg"] = picture(1) + tail
+    published.etags = {} if etag is None else {"PMC1.1/a.jpg": etag}
+    published.faults["PMC1.1/a.jpg"] = [fault]
+    assert fetch(figure) == {}
+    assert figure.target.read_bytes() == published.files["PMC1.1/a.jpg"]
+    assert published.count("PMC1.1/a.jpg") == 2
+    published.etags["PMC1.1/a.jpg"] = f'"{"0" * 32}-2"'  # of several parts: no digest
+    figure.target.unlink()
+    assert fetch(figure) == {}
+
+
+@each_row("faults, waits", [([(503, 1)], [1.0]), ([(503, "soon")], [0.01]), ([500, 500, 500], [0.01, 0.02, 0.04])])
+def test_pauses_grow_or_are_those_the_server_asks_for(published, fetch, figure, monkeypatch, faults, waits):
+    pauses = []
+    monkeypatch.setattr(tenacity, "sleep_using_event", lambda stop: pauses.append)
+    figure.target.unlink(missing_ok=True)
+    published.faults["list"] = faults
+    assert fetch(figure) == {}
+    assert pauses == waits
+
+
+@each_row(
+    "fault, etag, cause, tried",
+    [(500, None, "HTTP 500", 4), (403, None, "HTTP 403", 1), (b"GIF89a no", "", "does not decode as an image", 4)],
+)
+def test_lasting_trouble_ends_after_the_given_attempts_and_a_refusal_at_once(
+    published, fetch, figure, fault, etag, cause, tried
+):
+    published.requests.clear()
+    published.faults["PMC1.1/a.jpg"] = [fault, ...]
+    published.etags = {} if etag is None else {"PMC1.1/a.jpg": etag}
+    missing = fetch(figure, attempts=4)
+    assert list(missing) == [figure]
+    assert cause in missing[figure]
+    assert published.count("PMC1.1/a.jpg") == tried
+    assert files(figure.target.parent) == []
+
+
+def test_what_is_not_there_is_named_in_order_and_the_rest_arrives(published, fetch, figure, tmp_path):
+    published.files["PMC3.1/PMC3.1.xml"] = b"<article/>"
+    gone = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
+    unlisted = Figure("PMC3", "c.jpg", tmp_path / "3.jpg")
+    assert list(fetch(unlisted, figure, gone).items()) == [
+        (unlisted, "'c.jpg' is not among the 1 files of PMC3"),
+        (gone, "PMC2 is not in PubMed Central's open-access storage"),
+    ]
+    assert files(tmp_path) == ["1.jpg"]
+    assert published.count("list .*") == 3
+
+
+def test_whole_files_cost_no_request_broken_ones_are_replaced(published, fetch, figure, tmp_path, monkeypatch):
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as the harness leaves Pillow
+    kept = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
+    kept.target.write_bytes(picture(50))
+    figure.target.parent.mkdir()
+    figure.target.write_bytes(picture(1)[:-300])
+    assert fetch(kept, figure) == {}
+    assert published.count(".*PMC2.*") == 0
+    assert kept.target.read_bytes() == picture(50)
+    assert figure.target.read_bytes() == published.files["PMC1.1/a.jpg"]
+
+
+def articles(published, folder, count):
+    published.files |= {f"PMC{n}.1/a.jpg": picture(n) for n in range(count)}
+    return [Figure(f"PMC{n}", "a.jpg", folder / f"{n}.jpg") for n in range(count)]
+
+
+def test_ctrl_c_leaves_only_whole_files(published, tmp_path, monkeypatch):
+    articles(published, tmp_path, 3)
+    published.faults["PMC1.1/a.jpg"] = [(503, 3600), ...]
+    published.faults["PMC2.1/a.jpg"] = ["cut300", ...]
+    code = (
+        "import sys; from pathlib import Path; from medtasks.data.prepare import downloads\n"
+        "from medtasks.data.sources import mediconfusion as pmc\n"
+        "pmc._BACKOFF_S = downloads._LONGEST_BACKOFF_S = downloads._LONGEST_RETRY_AFTER_S = 3600\n"
+        "pmc.fetch_figures([pmc.Figure(f'PMC{n}', 'a.jpg', Path(sys.argv[1], f'{n}.jpg')) for n in range(3)])"
+    )
+    monkeypatch.setenv("MEDTASKS_PMC_URL", published.url)
+    child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: published.count("PMC[12].1/a.jpg") == 2 and (tmp_path / "0.jpg").exists(), child)
+    child.send_signal(2)
+    _, stderr = child.communicate(timeout=300)  # not after the pauses of an hour
+    assert "KeyboardInterrupt" in stderr
+    assert files(tmp_path) == ["0.jpg"]
+    assert published.count("PMC[12].1/a.jpg") == 2
+
+
+@each_row("count, tried", [(1, 1), (12, 3)])
+def test_unreachable_host_ends_it_after_three_articles(published, fetch, tmp_path, count, tried):
+    published.requests.clear()
+    published.faults["list"] = ["reset", ...]
+    with pytest.raises(SourceError, match=r"cannot reach PubMed Central's storage at http://127.*MEDTASKS_PMC_URL"):
+        fetch(*articles(published, tmp_path, count), workers=1, attempts=2, backoff_s=0.1)
+    assert tried * 2 <= published.count("list .*") <= tried * 2 + 2  # the worker may have begun the next article
+    published.faults["list"] = [500, ...]  # a host that answers is not unreachable
+    assert len(fetch(*articles(published, tmp_path, 5), workers=1, attempts=1)) == 5
+
+
+def test_few_unreachable_articles_among_good_ones_are_only_missing(published, fetch, tmp_path):
+    figures = articles(published, tmp_path, 9)
+    for n in (0, 1, 3, 4, 6, 7):
+        published.faults[f"PMC{n}.1/a.jpg"] = ["reset", ...]
+    missing = fetch(*figures, workers=1, attempts=2)
+    assert list(missing) == [figures[n] for n in (0, 1, 3, 4, 6, 7)]
+    assert all("no answer" in cause for cause in missing.values())
+    assert files(tmp_path) == ["2.jpg", "5.jpg", "8.jpg"]

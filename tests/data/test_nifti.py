@@ -10,7 +10,7 @@ import pytest
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.images.volume_files import axial, axial_slices, is_volume, read_header, volume_digests
 
-from ..nifti_files import nifti, put_nifti, scan
+from ..medical_files import nifti, put_nifti, scan
 from ..tables import each_row
 
 # Right, front, head.

@@ -1,6 +1,8 @@
-"""What all sources have in common: sizes, ids, what is left out, images, demonstrations."""
+"""What all sources have in common: tables, sizes, ids, what is left out, images, demonstrations."""
 
+import gzip
 import io
+import json
 
 import pytest
 from PIL import Image
@@ -10,6 +12,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import ImageStore
 from medtasks.data.prepare import source_recipe
 from medtasks.data.prepare.prepare_dataset import verify
+from medtasks.data.prepare.source_files import SourceFile, csv_table, listed_records
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
 from medtasks.data.schema import CLASSIFICATION, DEMONSTRATIONS_SPLIT
 from medtasks.errors import SourceError
@@ -145,3 +148,66 @@ def test_fingerprints_do_not_depend_on_how_pixels_are_compressed(source, monkeyp
     again = prepare_recipe(info(), recipe(), Options(source))
     assert (again.pixels_sha256, again.text_sha256) == (before.pixels_sha256, before.text_sha256)
     assert list(verify("tiles")) == []
+
+
+@each_row(
+    "text", ["[]", " [ ]\n", '[{"a": "]"}]', '\n[ {"a": [1, {"b": ","}]} ,\t{"a": null}\r\n] ', '[{"a": "ü\\u00fc"}]']
+)
+@each_row("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_lists_are_read_as_json_does(tmp_path, text, encoding):
+    path = tmp_path / "list.json"
+    path.write_bytes(text.encode(encoding))
+    rows = list(listed_records(path.name, path.read_bytes(), ["a"]).rows())
+    assert [row.values for row in rows] == json.loads(path.read_bytes())
+    assert [row.place for row in rows] == [f"list.json row {number}" for number in range(1, len(rows) + 1)]
+
+
+@each_row("data", [b"", b'[{"a": 1}', b'[{"a": 1},]', b"[" * 9999, b'[{"a": "\xff"}]'])
+def test_what_is_no_json(data):
+    with pytest.raises(SourceError, match=r"^list\.json is no JSON \("):
+        list(listed_records("list.json", data, ["a"]).rows())
+
+
+TEXT = 'id,split,note\n1,test,"two\nlines"\n2,train,"a, b"\n3,test,\n4,test\n'
+
+
+@pytest.fixture
+def table(tmp_path):
+    def make(data, name="a.csv", columns=("id", "split"), belongs=lambda row: True):
+        path = tmp_path / name
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return csv_table(SourceFile(path), columns, belongs)
+
+    return make
+
+
+def test_rows_that_belong(table):
+    rows = table(TEXT, columns=("id", "note"), belongs=lambda row: row["id"] != "2")
+    assert rows.count() == 3
+    assert [(row.place, row.index, row.values) for row in rows.rows()] == [
+        ("a.csv row 1", 0, {"id": "1", "split": "test", "note": "two\nlines"}),
+        ("a.csv row 3", 1, {"id": "3", "split": "test", "note": ""}),
+        ("a.csv row 4", 2, {"id": "4", "split": "test", "note": ""}),
+    ]
+    assert [row.place for row in rows.rows({1})] == ["a.csv row 3"]
+
+
+def test_compressed_and_marked(table):
+    data = gzip.compress(b"\xef\xbb\xbf" + TEXT.encode().replace(b"\n", b"\r\n"))
+    assert [row.values["id"] for row in table(data, "a.csv.gz").rows()] == ["1", "2", "3", "4"]
+
+
+@each_row(
+    "data, name, parts",
+    [
+        ("", "a.csv", ["a.csv lacks 'id', 'split'; it has nothing"]),
+        ("id,half\n", "a.csv", ["a.csv lacks 'split'; it has half, id"]),
+        (TEXT.encode() + b"\xff", "a.csv", ["a.csv is no UTF-8 text", "download it again"]),
+        (gzip.compress(TEXT.encode())[:-12], "a.csv.gz", ["a.csv.gz cannot be unpacked", "download it again"]),
+        (TEXT, "a.csv.gz", ["a.csv.gz cannot be unpacked", "download it again"]),
+        (TEXT + '5,"' + "x" * 200_000, "a.csv", ["a.csv is no table after row 4", "download it again"]),
+    ],
+)
+def test_broken_files(table, refuses, data, name, parts):
+    with refuses(*parts):
+        list(table(data, name).rows())

@@ -10,7 +10,7 @@ from medtasks.data.catalogue import MULTIMEDEVAL
 from medtasks.data.document_store import load_documents
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 
-from ..multimedeval_image_sources import WRITERS
+from ..multimedeval_sources import WRITERS
 from ..tables import each_row
 
 SIZES = {info.name: info.rows for info in MULTIMEDEVAL}

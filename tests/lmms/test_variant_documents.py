@@ -14,19 +14,19 @@ from PIL import Image
 from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.images.volume_files import FOLDER_NAME, axial_slices, blank_volume, read_header, volume_digests
-from medtasks.data.images.volume_files import blank_image as blank_picture
 from medtasks.data.samples import Sample
 from medtasks.data.variants import ShownImage as Picture
 from medtasks.data.variants import images_of as pictures_of
 from medtasks.data.variants import published_position, rotated
 from medtasks.data.variants import swapped_images as swapped_pictures
 from medtasks.errors import MedTasksError, SourceError
+from medtasks.prompts.images import shown as shown_images
 from medtasks.prompts.volumes import volumes
 from medtasks.stats.standard_error import connected_components
 from medtasks.tasks.documents import changed_table, task_documents, variant_hook
 from medtasks.tasks.task_files import task_file, task_files, variants_of
 
-from ..nifti_files import nifti, put_nifti, scan
+from ..medical_files import nifti, put_nifti, scan
 from ..tables import each_row
 
 IMAGE_TASKS = [name for name, task in task_files().items() if task.variants]
@@ -272,7 +272,7 @@ TURNED = ((0, -1, 0), (1, 0, 0), (0, 0, 2))
 
 @each_row("mode", ["L", "RGB", "P", "RGBA"])
 def test_pictures(mode):
-    grey = blank_picture(Image.new(mode, (7, 5)))
+    (grey,) = shown_images({"variant": "blank"}, [Image.new(mode, (7, 5))])
     assert (grey.mode, grey.size, grey.getcolors()) == ("RGB", (7, 5), [(35, (128, 128, 128))])
 
 

@@ -13,7 +13,7 @@ from medtasks.tasks.published_names import prompt_settings
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 
-from ..data.medevalkit.test_golden import SOURCES
+from ..data.medevalkit.test_documents import SOURCES
 from ..extract.reading import recorded
 
 

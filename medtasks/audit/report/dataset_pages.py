@@ -83,7 +83,6 @@ class Names:
             "concern": str(concern) if concern else None,
             "distance": alike.distance,
             "likeness": round(alike.likeness, 4),
-            "turn": alike.turn,
             "inverted": alike.inverted,
             "first": self.described(finding.first),
             "second": self.described(finding.second, own=concern is not None, file=_second_file(finding)),
@@ -105,9 +104,7 @@ def _second_file(finding: DuplicatePair) -> int:
     return 1 if finding.first is finding.second and len(finding.second.files) > 1 else 0
 
 
-def duplicates_as_dict(
-    dataset: str, search: Duplicates, names: Names, distance: int, *, turned: bool
-) -> dict[str, Any]:
+def duplicates_as_dict(dataset: str, search: Duplicates, names: Names, distance: int) -> dict[str, Any]:
     """Return the result of a search with these settings as JSON types."""
     with_question = sum(bool(image.questions) for image in search.shown.images)
     within_counts = []
@@ -126,7 +123,6 @@ def duplicates_as_dict(
             "distance": distance,
             "likeness": LIKENESS[SIDE],
             "likeness_of_small_pictures": LIKENESS[TINY_SIDE],
-            "turned": turned,
         },
         "questions": len(search.shown.documents),
         "pictures": with_question,

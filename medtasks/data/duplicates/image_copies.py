@@ -86,13 +86,9 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
     readable = {ending for ending, name in formats.items() if name in Image.OPEN and name not in _NO_IMAGES}
     if importlib.util.find_spec("pydicom"):
         readable.update(DICOM_ENDINGS)
-    images = FolderImages()
-
-    def closed(_: OSError) -> None:
-        images.closed += 1
-
+    images, closed = FolderImages(), list[OSError]()
     visited = {os.path.realpath(path) for path in without if path.is_dir()}
-    for path, folders, names in os.walk(folder, onerror=closed, followlinks=True):
+    for path, folders, names in os.walk(folder, onerror=closed.append, followlinks=True):
         if (real := os.path.realpath(path)) in visited:
             folders.clear()
             continue
@@ -108,6 +104,7 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
                 images.without_decoder += 1
             else:
                 images.others += 1
+    images.closed = len(closed)
     return images
 
 
@@ -253,22 +250,22 @@ class Duplicates:
     left_out: tuple[str, ...]
 
 
-def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance: int, *, turned: bool) -> Duplicates:
+def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance: int) -> Duplicates:
     """Compare all images of a set with each other, and with others it may share with them, such as training images.
 
-    Hashes of images that look the same differ in at most ``distance`` bits. With ``turned``, copies that are mirrored
-    or rotated by 90, 180 or 270 degrees count too, which takes eight times as many comparisons.
+    Hashes of images that look the same differ in at most ``distance`` bits.
     """
     exact = Alike(0, 1.0)
     images = [image for image in dataset.images if image.known.views]
-    looks = Looks([(image.files[0], image.known) for image in images], any_turn=turned)
+    looks = Looks([(image.files[0], image.known) for image in images])
     alike = {(number, number): exact for number in range(len(images))} | near(looks, looks, distance)
     within = []
     for (number, twin), resemblance in alike.items():
         first, second = images[number], images[twin]
         concern = concern_of(first, second)
         if concern is not None:
-            kind = _exactness(first, second) if number == twin else CopyKind.NEAR
+            exactly = CopyKind.FILE if len(first.file_digests) == 1 else CopyKind.PIXELS
+            kind = exactly if number == twin else CopyKind.NEAR
             within.append(DuplicatePair(first, second, kind, concern, resemblance))
     outside = []
     if other:
@@ -277,7 +274,8 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
         for image in images:
             match = by_pixels.get(image.known.pixels_sha256)
             if match and image.questions:
-                outside.append(DuplicatePair(image, match, _exactness(image, match), None, exact))
+                kind = CopyKind.FILE if image.file_digests & match.file_digests else CopyKind.PIXELS
+                outside.append(DuplicatePair(image, match, kind, None, exact))
         close = near(looks, Looks([(image.files[0], image.known) for image in others]), distance)
         for (number, twin), resemblance in close.items():
             first, second = images[number], others[twin]
@@ -306,12 +304,6 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
         uniform_outside=sum(not image.known.views for image in other.images) if other else 0,
         left_out=left_out_of(dataset.documents, within, outside),
     )
-
-
-def _exactness(first: DistinctImage, second: DistinctImage) -> CopyKind:
-    if first is second:
-        return CopyKind.FILE if len(first.file_digests) == 1 else CopyKind.PIXELS
-    return CopyKind.FILE if first.file_digests & second.file_digests else CopyKind.PIXELS
 
 
 def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:

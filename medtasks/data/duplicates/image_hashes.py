@@ -46,17 +46,6 @@ DISTANCE = 40
 SIDE, TINY_SIDE = 64, 28
 LIKENESS = {SIDE: 0.85, TINY_SIDE: 0.985}
 """Least correlation of the details of near-duplicates, by the side of the sketches compared."""
-TURNS = {
-    "": None,
-    "mirrored": Image.Transpose.FLIP_LEFT_RIGHT,
-    "upside down mirrored": Image.Transpose.FLIP_TOP_BOTTOM,
-    "rotated by 90 degrees": Image.Transpose.ROTATE_90,
-    "rotated by 180 degrees": Image.Transpose.ROTATE_180,
-    "rotated by 270 degrees": Image.Transpose.ROTATE_270,
-    "rotated by 90 degrees and mirrored": Image.Transpose.TRANSPOSE,
-    "rotated by 270 degrees and mirrored": Image.Transpose.TRANSVERSE,
-}
-"""The eight orientations of an image, by the words for each."""
 
 Sketch = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
@@ -97,12 +86,6 @@ def _plain_lines(lines: npt.NDArray[np.uint8]) -> int:
         if np.count_nonzero(np.abs(line - level) > _BORDER) > _SPECKS * line.size:
             return number
     return len(lines)
-
-
-def turned(sketch: Sketch, turn: str) -> Sketch:
-    """Return a sketch in one of the orientations of :data:`TURNS`."""
-    method = TURNS[turn]
-    return sketch if method is None else np.asarray(Image.fromarray(sketch).transpose(method))
 
 
 def perceptual_hash(sketch: Sketch) -> str:
@@ -259,7 +242,6 @@ class Alike:
 
     distance: int  # bits that differ in their hashes, of 256
     likeness: float  # correlation of their details, up to 1
-    turn: str = ""  # orientation of one of them, of ``TURNS``; empty if both have the same
     inverted: bool = False  # whether dark is bright in one of them
 
 
@@ -269,25 +251,15 @@ class _View:
     file: Path
     size: tuple[int, int]
     sketch: int  # 0 for the whole image, 1 for the part inside its border
-    turn: str
 
 
 class Looks:
-    """Views of images and their hashes, none of a single grey; with ``any_turn`` also mirrored and rotated ones."""
+    """Views of images and their hashes, none of a single grey."""
 
-    def __init__(self, images: Sequence[tuple[Path, ImageHash]], *, any_turn: bool = False) -> None:
-        self.views: list[_View] = []
-        hashes: list[str] = []
-        with ThreadPoolExecutor() as workers:
-            files = [file for file, _ in images]
-            upright: Iterable[list[Sketch]] = workers.map(_sketches, files) if any_turn else [[] for _ in files]
-            for number, ((file, image), views) in enumerate(zip(images, upright, strict=True)):
-                self.views += [_View(number, file, image.size, at, "") for at in range(len(image.views))]
-                hashes += image.views
-                for turn in list(TURNS)[1:]:
-                    self.views += [_View(number, file, image.size, at, turn) for at in range(len(views))]
-                    hashes += [perceptual_hash(turned(view, turn)) for view in views]
-        self.hashes = stacked(hashes)
+    def __init__(self, images: Sequence[tuple[Path, ImageHash]]) -> None:
+        numbered = enumerate(images)
+        self.views = [_View(n, file, image.size, at) for n, (file, image) in numbered for at in range(len(image.views))]
+        self.hashes = stacked([view for _, image in images for view in image.views])
 
 
 def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Alike]:
@@ -302,7 +274,7 @@ def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Al
     def confirmed(row: int, other: int, bits: int, inverted: bool) -> tuple[tuple[int, int], Alike] | None:
         view, twin = first.views[row], second.views[other]
         likeness = None if first is second and view.image >= twin.image else likeness_of(view, twin, inverted)
-        return None if likeness is None else ((view.image, twin.image), Alike(bits, likeness, view.turn, inverted))
+        return None if likeness is None else ((view.image, twin.image), Alike(bits, likeness, inverted))
 
     with (
         ThreadPoolExecutor() as workers,
@@ -345,10 +317,11 @@ def _likenesses() -> Callable[[_View, _View, bool], float | None]:
 
     @lru_cache(_DETAILS_KEPT)
     def details_of(view: _View, side: int) -> npt.NDArray[np.float16]:
-        upright = _sketches(view.file)
-        if view.sketch >= len(upright):  # the image cannot be read any more
+        try:
+            sketch = sketches(read_image(view.file)[0])[view.sketch]
+        except (OSError, IndexError):  # it could be read when it was hashed
             return np.zeros(side * side, np.float16)
-        return details(turned(upright[view.sketch], view.turn), side).astype(np.float16)
+        return details(sketch, side).astype(np.float16)
 
     def likeness_of(view: _View, twin: _View, inverted: bool) -> float | None:
         side = side_compared(view.size, twin.size)
@@ -357,10 +330,3 @@ def _likenesses() -> Callable[[_View, _View, bool], float | None]:
         return likeness if likeness >= LIKENESS[side] else None
 
     return likeness_of
-
-
-def _sketches(file: Path) -> list[Sketch]:
-    try:
-        return sketches(read_image(file)[0])
-    except OSError:  # it could be read when it was hashed
-        return []

@@ -47,7 +47,7 @@ from medtasks.data.images.strict_pillow import (
     UnreadableImage,
     strict_decoding,
 )
-from medtasks.data.images.volume_files import ENDING, volume_digests
+from medtasks.data.images.volume_files import ENDING, is_volume, volume_digests
 from medtasks.errors import MedTasksError
 
 AS_STORED = "8 bits as stored"
@@ -178,7 +178,12 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
     try:
         image = Image.open(source)
     except UnidentifiedImageError:
-        if decoding.rule is ImageRule.REFERENCE or not is_dicom(_head(source)):
+        with contextlib.ExitStack() as opened:
+            stream = opened.enter_context(source.open("rb")) if isinstance(source, Path) else source
+            stream.seek(0)
+            head = stream.read(_HEAD_BYTES)
+            stream.seek(0)
+        if decoding.rule is ImageRule.REFERENCE or not is_dicom(head):
             raise
         from medtasks.data.images.deep_images import windowed  # brings NumPy, which most images and commands do without
 
@@ -192,16 +197,17 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
         raw = str(args[0] if isinstance(args, tuple) and args else args or "")
         if side is not None:
             image.draft(None, (side, side))
-        if decoding.rule is ImageRule.REFERENCE:
-            pixels, done = _as_references_do(image, raw)
+        pixels, done = _to_rgb(image, raw, source, decoding)
+        try:  # the turn that puts the image upright; TIFF files have been turned by now
+            turn = _TURNED.get(image.getexif().get(_ORIENTATION, 1))
+        except (*_BROKEN, LookupError, TypeError):
             turn = None
-        else:
-            pixels, done = _linear(image, raw, source, decoding.value_range)
-            turn = _turn(image)
-            if turn is not None:
-                done.append("EXIF orientation applied")
-                size = size[::-1] if turn in _LYING else size
-                pixels = pixels.transpose(turn)
+        if turn is not None and decoding.rule is ImageRule.REFERENCE:
+            done.append("EXIF orientation ignored")
+        elif turn is not None:
+            done.append("EXIF orientation applied")
+            size = size[::-1] if turn in _LYING else size
+            pixels = pixels.transpose(turn)
         if image.mode in ("P", "PA"):
             done.append("palette to its colours")
         elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
@@ -213,14 +219,26 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
         return DecodedImage(pixels, size, tuple(done))
 
 
-def _linear(image: Image.Image, raw: str, source: Source, value_range: Range | None) -> tuple[Image.Image, list[str]]:
+def _to_rgb(image: Image.Image, raw: str, source: Source, decoding: Decoding) -> tuple[Image.Image, list[str]]:
+    """Decode an opened image by a rule, without turning it, and name the conversions; ``raw`` is its layout."""
+    # More than 8 bits per value that reach Python, or could.
+    deep = image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
+    if decoding.rule is ImageRule.REFERENCE:
+        pixels = image.convert("RGB")
+        cut = "more than 8 bits cut off at 255" if image.mode.startswith(("I", "F")) else "low byte of 16 bits dropped"
+        done = [cut] if deep else []
+        # Nothing below changes pixels, and damaged metadata do not make a file unreadable.
+        with contextlib.suppress(*_BROKEN):
+            if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] != 255:
+                done.append("transparency dropped")
+        return pixels, done
     tags = getattr(image, "tag_v2", {})
     if tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (8,))) > 8:
         raise UnreadableImage("it has 16 bits in separate planes, which Pillow misreads; save the colours interleaved")
-    if _is_deep(image, raw):
+    if deep:
         from medtasks.data.images.deep_images import scaled
 
-        pixels, done = scaled(image, raw, source, value_range)
+        pixels, done = scaled(image, raw, source, decoding.value_range)
         return pixels.convert("RGB"), done
     if tags.get(_FORMAT, (1,))[0] == 2:  # signed
         raise UnreadableImage("it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits")
@@ -235,48 +253,9 @@ def _linear(image: Image.Image, raw: str, source: Source, value_range: Range | N
     return ground, [ON_BLACK]
 
 
-def _as_references_do(image: Image.Image, raw: str) -> tuple[Image.Image, list[str]]:
-    pixels = image.convert("RGB")
-    done = []
-    if image.mode.startswith(("I", "F")):
-        done.append("more than 8 bits cut off at 255")
-    elif _is_deep(image, raw):
-        done.append("low byte of 16 bits dropped")
-    # Nothing below changes pixels, and damaged metadata do not make a file unreadable.
-    with contextlib.suppress(*_BROKEN):
-        if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] != 255:
-            done.append("transparency dropped")
-    if _turn(image) is not None:
-        done.append("EXIF orientation ignored")
-    return pixels, done
-
-
-def _is_deep(image: Image.Image, raw: str) -> bool:
-    """Return whether an image has more than 8 bits per value that reach Python, or could."""
-    return image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
-
-
-def _turn(image: Image.Image) -> Image.Transpose | None:
-    """Return the turn that puts a decoded image upright; TIFF files have been turned by then."""
-    try:
-        return _TURNED.get(image.getexif().get(_ORIENTATION, 1))
-    except (*_BROKEN, LookupError, TypeError):
-        return None
-
-
 def is_dicom(head: bytes) -> bool:
     """Return whether a file is a DICOM file, by its first bytes."""
     return head[:_HEAD_BYTES].endswith(b"DICM") and len(head) >= _HEAD_BYTES
-
-
-def _head(source: Source) -> bytes:
-    if isinstance(source, Path):
-        with source.open("rb") as stream:
-            return stream.read(_HEAD_BYTES)
-    source.seek(0)
-    head = source.read(_HEAD_BYTES)
-    source.seek(0)
-    return head
 
 
 FOLDER = "images"
@@ -318,19 +297,14 @@ class ImageStore:
     def __init__(self, folder: Path, decoding: Decoding = REFERENCE) -> None:
         self.folder = folder
         self.decoding = decoding
-        self._facts: dict[str, ImageFacts] = {}
+        self.facts: dict[str, ImageFacts] = {}  # of each image, by file
         self._storing: dict[str, threading.Lock] = {}  # by file, so that threads decode an image once
-
-    @property
-    def facts(self) -> dict[str, ImageFacts]:
-        """Facts of each image, by file."""
-        return dict(self._facts)
 
     def add_bytes(self, data: bytes, name: str | None = None) -> StoredImage:
         """Store an encoded image as it is, under a name, which then is its own alone, or one after its content."""
         digest = hashlib.sha256(data).hexdigest()
         name = name or f"{digest[:_DIGITS]}.{ending_of(data)}"
-        file = self._store(data, name, lambda: image_facts(decoded(io.BytesIO(data), self.decoding)))
+        file = self._store(data, name, lambda: read_facts(io.BytesIO(data), self.decoding))
         return StoredImage(file, digest)
 
     def add_file(self, path: Path, name: str | None = None) -> StoredImage:
@@ -353,7 +327,7 @@ class ImageStore:
         """Link to the file of a volume, which is not copied."""
         digests = volume_digests(path)
         file = f"{FOLDER}/{digests.file[:_DIGITS]}{ENDING}"
-        self._facts[file] = ImageFacts(digests.voxels, (VOLUME,))
+        self.facts[file] = ImageFacts(digests.voxels, (VOLUME,))
         link = self.folder / file
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
@@ -364,8 +338,8 @@ class ImageStore:
         """Store a file not seen before, asking for its ``facts``, and return its path below the dataset's folder."""
         file = f"{FOLDER}/{name}"
         with self._storing.setdefault(file, threading.Lock()):
-            if file not in self._facts:
-                self._facts[file] = facts()
+            if file not in self.facts:
+                self.facts[file] = facts()
                 path = self.folder / file
                 # A file that an interruption cut short is found here, by its content, and written again.
                 if not path.is_file() or path.read_bytes() != data:
@@ -384,8 +358,11 @@ class ImageStore:
                 os.rmdir(folder)
 
 
-def image_facts(seen: DecodedImage) -> ImageFacts:
-    """Return the facts of a decoded image."""
+def read_facts(source: Source, decoding: Decoding) -> ImageFacts:
+    """Decode an image or read a volume completely; an OSError for one that is missing, truncated or no image."""
+    if isinstance(source, Path) and is_volume(source):
+        return ImageFacts(volume_digests(source).voxels, (VOLUME,))
+    seen = decoded(source, decoding)
     return ImageFacts(pixels_sha256(seen.pixels), seen.conversions)
 
 

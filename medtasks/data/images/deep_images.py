@@ -62,13 +62,23 @@ def scaled(image: Image.Image, raw: str, source: Source, value_range: Range | No
         OSError: The file is damaged.
     """
     values, alpha = _samples(image, raw, source)
-    depths = _significant_bits(source) if image.format == "PNG" else ()
+    depths: tuple[int, ...] = ()  # bits of each channel from the sBIT chunk of a PNG file, if one precedes the pixels
+    if image.format == "PNG":
+        with contextlib.ExitStack() as opened:
+            stream = opened.enter_context(source.open("rb")) if isinstance(source, Path) else source
+            stream.seek(0)
+            data, at = stream.read(), 8
+        while at + 8 <= len(data) and not depths and (name := data[at + 4 : at + 8]) != b"IDAT":
+            length = int.from_bytes(data[at : at + 4], "big")
+            depths = tuple(data[at + 8 : at + 8 + length]) if name == b"sBIT" else ()
+            at += 12 + length
     if value_range is not None:
         low, high = value_range
         done = f"more than 8 bits scaled from {low:g}..{high:g}, as given"
     else:
-        (low, high), done = _file_range(image, values, depths)
-        least, largest = _ends(values)
+        finite = values[np.isfinite(values)]
+        least, largest = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+        (low, high), done = _file_range(image, values, depths, (least, largest))
         if 0 < largest - least < (high - low) * _LEAST_USED:
             raise UnclearRange(
                 f"its values go from {least:g} to {largest:g} only, so that a model would see it almost flat ({done})",
@@ -96,11 +106,6 @@ def to_unit(values: Any, low: float, high: float) -> Any:
 def from_unit(share: Any) -> Image.Image:
     """Return fractions as an image of 8 bits, rounded to the nearest."""
     return Image.fromarray((share * 255 + 0.5).astype(np.uint8))
-
-
-def _ends(values: Any) -> Range:
-    finite = values[np.isfinite(values)]
-    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
 
 
 def _samples(image: Image.Image, raw: str, source: Source) -> tuple[Any, Any]:
@@ -132,34 +137,34 @@ def _decoded_as(source: Source, raw: str) -> Any:
         return np.array(image)
 
 
-def _file_range(image: Any, values: Any, depths: tuple[int, ...]) -> tuple[Range, str]:
-    """Return the values that are black and white by the file's own words, and the conversion's name."""
+def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -> tuple[Range, str]:
+    """Return the values that are black and white by the file's own words, and the conversion's name.
+
+    ``depths`` are a PNG file's significant bits by channel; ``ends`` are the least and the largest value.
+    """
     if image.format == "PNG":
-        return _of_bits(_used_bits(values, depths[:3] if values.ndim == 3 else depths[:1]))
-    if image.format in ("JPEG2000", "PPM") and image.mode.startswith("I"):
-        return _of_bits(_FULL)
-    tags = image.tag_v2 if image.format == "TIFF" else {_FORMAT: (0,)}  # other formats say nothing
-    low, high = tags.get(_S_MIN_SAMPLE), tags.get(_S_MAX_SAMPLE)
-    kind, bits = max(tags.get(_FORMAT, (_UNSIGNED,))), max(tags.get(_BITS, (1,)))
-    low = (0,) if low is None and kind == _UNSIGNED else low
-    if low is not None and high is not None and min(low) < max(high):
-        return (float(min(low)), float(max(high))), "scaled from the SMinSampleValue..SMaxSampleValue of its file"
-    if kind != _UNSIGNED or bits > _FULL:
-        least, largest = _ends(values)
-        floats = values.dtype.kind == "f"
-        if floats and least >= 0 and largest <= 1:
-            return (0.0, 1.0), "floats scaled from 0..1"
-        raise UnclearRange(
-            f"its {'floats' if floats else 'signed or 32-bit values'} go from {least:g} to {largest:g}, and no bit "
-            f"depth gives their range",
-            (least, largest),
-        )
-    stated = int(max(tags.get(_MAX_SAMPLE, (0,))))
-    named = stated.bit_length() if stated & (stated + 1) == 0 else 0
-    return _of_bits(_used_bits(values, (named or bits,), bits))
-
-
-def _of_bits(bits: int) -> tuple[Range, str]:
+        bits = _used_bits(values, depths[:3] if values.ndim == 3 else depths[:1])
+    elif image.format in ("JPEG2000", "PPM") and image.mode.startswith("I"):
+        bits = _FULL
+    else:
+        tags = image.tag_v2 if image.format == "TIFF" else {_FORMAT: (0,)}  # other formats say nothing
+        low, high = tags.get(_S_MIN_SAMPLE), tags.get(_S_MAX_SAMPLE)
+        kind, full = max(tags.get(_FORMAT, (_UNSIGNED,))), max(tags.get(_BITS, (1,)))
+        low = (0,) if low is None and kind == _UNSIGNED else low
+        if low is not None and high is not None and min(low) < max(high):
+            return (float(min(low)), float(max(high))), "scaled from the SMinSampleValue..SMaxSampleValue of its file"
+        if kind != _UNSIGNED or full > _FULL:
+            floats = values.dtype.kind == "f"
+            if floats and ends[0] >= 0 and ends[1] <= 1:
+                return (0.0, 1.0), "floats scaled from 0..1"
+            raise UnclearRange(
+                f"its {'floats' if floats else 'signed or 32-bit values'} go from {ends[0]:g} to {ends[1]:g}, and no "
+                f"bit depth gives their range",
+                ends,
+            )
+        stated = int(max(tags.get(_MAX_SAMPLE, (0,))))
+        named = stated.bit_length() if stated & (stated + 1) == 0 else 0
+        bits = _used_bits(values, (named or full,), full)
     return (0.0, float(2**bits - 1)), f"{bits} bits scaled from 0..{2**bits - 1}"
 
 
@@ -167,22 +172,6 @@ def _used_bits(values: Any, named: tuple[int, ...], full: int = _FULL) -> int:
     """Return the number of bits that a file declares; all, where a value exceeds that."""
     bits = max(named, default=full)
     return bits if 0 < bits < full and int(values.max()) < 2**bits else full
-
-
-def _significant_bits(source: Source) -> tuple[int, ...]:
-    """Return the bits of each channel from the ``sBIT`` chunk of a PNG file; none without one before the pixels."""
-    if isinstance(source, Path):
-        data = source.read_bytes()
-    else:
-        source.seek(0)
-        data = source.read()
-    at = 8
-    while at + 8 <= len(data) and (name := data[at + 4 : at + 8]) != b"IDAT":
-        length = int.from_bytes(data[at : at + 4], "big")
-        if name == b"sBIT":
-            return tuple(data[at + 8 : at + 8 + length])
-        at += 12 + length
-    return ()
 
 
 _READY_BITS = 8
@@ -243,10 +232,27 @@ def _grey(pixels: Any, dataset: Any, stored: Any, value_range: Range | None) -> 
     values = pixels.apply_modality_lut(stored, dataset).astype(np.float64)
     if value_range is not None:
         return to_unit(values, *value_range), f"DICOM scaled from {value_range[0]:g}..{value_range[1]:g}, as given"
-    if dataset.get("VOILUTSequence"):
-        return _in_table(values, dataset), "DICOM VOI table applied"
+    if dataset.get("VOILUTSequence"):  # the first table; pydicom's own code takes 8-bit tables to have 256 entries
+        table = dataset.VOILUTSequence[0]
+        entries, first, bits = (int(number) for number in table.LUTDescriptor)
+        order = "<" if dataset.file_meta.TransferSyntaxUID.is_little_endian else ">"
+        packed = isinstance(table.LUTData, bytes)
+        greys = np.frombuffer(table.LUTData, f"{order}u2") if packed else np.asarray(table.LUTData)
+        at = np.clip(np.rint(values).astype(np.int64) - first, 0, min(entries or 2**16, len(greys)) - 1)
+        return to_unit(greys[at], 0, 2**bits - 1), "DICOM VOI table applied"
     if all(dataset.get(name) not in (None, "") for name in ("WindowCenter", "WindowWidth")):
-        return _in_window(values, dataset), "DICOM window applied"
+        # The first window: PS3.3 C.11.2.1.2.1, C.11.2.1.3.1 and C.11.2.1.3.2.
+        center, width = (float(np.atleast_1d(dataset[name].value)[0]) for name in ("WindowCenter", "WindowWidth"))
+        form = str(dataset.get("VOILUTFunction") or "LINEAR").upper()
+        if form == "SIGMOID" and width > 0:
+            return 1 / (1 + np.exp(-4 * (values - center) / width)), "DICOM window applied"
+        if form == "LINEAR":
+            center, width = center - 0.5, width - 1
+        if form not in ("LINEAR", "LINEAR_EXACT") or width < 0:
+            raise UnreadableImage(f"its window ({form}, width {dataset.WindowWidth}) is none that DICOM knows")
+        threshold = (values > center).astype(np.float64)  # a width of 1
+        share = to_unit(values, center - width / 2, center + width / 2) if width else threshold
+        return share, "DICOM window applied"
     if int(dataset.get("BitsStored", 64)) <= _READY_BITS and not dataset.PixelRepresentation:
         bounds = np.array([0, 2**dataset.BitsStored - 1], stored.dtype)
         low, high = sorted(map(float, pixels.apply_modality_lut(bounds, dataset)))
@@ -263,28 +269,3 @@ def _grey(pixels: Any, dataset: Any, stored: Any, value_range: Range | None) -> 
     if low == high:
         raise UnclearRange(f"it has no window, and all its values are {low:g}", (low, high))
     return to_unit(values, low, high), "DICOM without a window scaled from its least to its largest value"
-
-
-def _in_table(values: Any, dataset: Any) -> Any:
-    """Return values by the first VOI lookup table; pydicom's own takes 8-bit tables to have 256 entries."""
-    table = dataset.VOILUTSequence[0]
-    entries, first, bits = (int(number) for number in table.LUTDescriptor)
-    order = "<" if dataset.file_meta.TransferSyntaxUID.is_little_endian else ">"
-    packed = isinstance(table.LUTData, bytes)
-    greys = np.frombuffer(table.LUTData, f"{order}u2") if packed else np.asarray(table.LUTData)
-    at = np.clip(np.rint(values).astype(np.int64) - first, 0, min(entries or 2**16, len(greys)) - 1)
-    return to_unit(greys[at], 0, 2**bits - 1)
-
-
-def _in_window(values: Any, dataset: Any) -> Any:
-    """Return values through the first window: PS3.3 C.11.2.1.2.1, C.11.2.1.3.1 and C.11.2.1.3.2."""
-    center, width = (float(np.atleast_1d(dataset[name].value)[0]) for name in ("WindowCenter", "WindowWidth"))
-    form = str(dataset.get("VOILUTFunction") or "LINEAR").upper()
-    if form == "SIGMOID" and width > 0:
-        return 1 / (1 + np.exp(-4 * (values - center) / width))
-    if form == "LINEAR":
-        center, width = center - 0.5, width - 1
-    if form not in ("LINEAR", "LINEAR_EXACT") or width < 0:
-        raise UnreadableImage(f"its window ({form}, width {dataset.WindowWidth}) is none that DICOM knows")
-    # A width of 1 is a threshold.
-    return to_unit(values, center - width / 2, center + width / 2) if width else (values > center).astype(np.float64)

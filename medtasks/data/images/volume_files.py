@@ -50,8 +50,11 @@ def unpacked_volume(file: Path | IO[bytes]) -> Iterator[gzip.GzipFile]:
         raise UnreadableImage(f"it cannot be unpacked: {error}") from error
 
 
-def read_header(data: bytes) -> Any:
-    """Return nibabel's header of one volume from the unpacked file's first ``HEADER_BYTES``, or UnreadableImage."""
+def read_header(data: bytes, length: int | None = None) -> Any:
+    """Return nibabel's header of one volume from the unpacked file's first ``HEADER_BYTES``, or UnreadableImage.
+
+    With the ``length`` of the unpacked file, too few voxels are an error as well.
+    """
     import nibabel
 
     forms = itertools.product((nibabel.Nifti1Header, nibabel.Nifti2Header), "<>")
@@ -71,21 +74,13 @@ def read_header(data: bytes) -> Any:
     header["pixdim"][0] = -1 if header["pixdim"][0] < 0 else 1  # as nibabel corrects both in files it loads
     header["pixdim"][1:4] = abs(header["pixdim"][1:4])
     with contextlib.suppress(ValueError):
-        if all(towards in range(3) for towards, _ in _orientation(header)):
+        # The closest of right, front and head for each axis of a volume, and its direction.
+        if all(towards in range(3) for towards, _ in nibabel.io_orientation(header.get_best_affine())):
+            bytes_needed = int(header["vox_offset"]) + math.prod(sizes[:3]) * header.get_data_dtype().itemsize
+            if length is not None and length < bytes_needed:
+                raise UnreadableImage("it holds fewer voxels than its header says")
             return header
     raise UnreadableImage("its header does not say which way its axes run")
-
-
-def _orientation(header: Any) -> Any:
-    """Return the closest of right, front and head for each axis of a volume, and its direction (-1: backwards)."""
-    import nibabel
-
-    return nibabel.io_orientation(header.get_best_affine())
-
-
-def _check_length(header: Any, length: int) -> None:
-    if length < int(header["vox_offset"]) + math.prod(header["dim"].tolist()[1:4]) * header.get_data_dtype().itemsize:
-        raise UnreadableImage("it holds fewer voxels than its header says")
 
 
 def volume_digests(path: Path) -> VolumeDigests:
@@ -99,7 +94,7 @@ def volume_digests(path: Path) -> VolumeDigests:
                 beginning = beginning or piece[:HEADER_BYTES]
                 voxels.update(piece)
                 length += len(piece)
-    _check_length(read_header(beginning), length)
+    read_header(beginning, length)
     return VolumeDigests(packed, voxels.hexdigest())
 
 
@@ -123,11 +118,11 @@ def axial(data: bytes, count: int | None = None) -> Any:
     import nibabel
     import numpy as np
 
-    header = read_header(data[:HEADER_BYTES])
-    _check_length(header, len(data))
+    header = read_header(data[:HEADER_BYTES], len(data))
     shape = header["dim"].tolist()[1:4]
     stored = np.frombuffer(data, header.get_data_dtype(), math.prod(shape), int(header["vox_offset"]))
-    voxels = nibabel.apply_orientation(stored.reshape(shape, order="F"), _orientation(header))
+    orientation = nibabel.io_orientation(header.get_best_affine())
+    voxels = nibabel.apply_orientation(stored.reshape(shape, order="F"), orientation)
     depth = voxels.shape[2]
     positions = [int((number + 0.5) * depth / (count or depth)) for number in range(count or depth)]
     values = voxels[:, :, positions].astype(np.float32)
@@ -140,11 +135,6 @@ def axial(data: bytes, count: int | None = None) -> Any:
 GREY = (128, 128, 128)
 FOLDER_NAME = "blank_volumes"
 _VOXELS_AT = 352  # bytes
-
-
-def blank_image(image: Image.Image) -> Image.Image:
-    """Return a grey RGB image of the same size."""
-    return Image.new("RGB", image.size, GREY)
 
 
 def blank_volume(path: Path) -> Path:

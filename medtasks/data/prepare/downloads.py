@@ -170,8 +170,29 @@ def hub_download(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> Pa
     It goes on where an earlier attempt stopped, and compares every file with the size and checksum the Hub publishes;
     where it publishes no checksum, as for small files, with the catalogue's.
     """
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.hf_api import RepoFile
+
+    hub, repository = HfApi(), info.source.removeprefix(_HUB)
     try:
-        commit = _fetch_from_hub(info, patterns, folder)
+        # Also for a known commit: without a network this fails at once, where listing tries again and again.
+        commit = str(hub.repo_info(repository, repo_type="dataset", revision=info.revision).sha)
+        tree = hub.list_repo_tree(repository, repo_type="dataset", revision=commit, recursive=True)
+        files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+        selected: dict[str, Any] = {}
+        for pattern in patterns:
+            matching = sorted(fnmatch.filter(files, pattern))
+            if not matching:
+                raise SourceError(f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source")
+            selected |= {path: files[path] for path in matching}
+        for name, file in selected.items():
+            path = Path(hf_hub_download(repository, name, repo_type="dataset", revision=commit, local_dir=folder))
+            published = file.lfs.sha256 if file.lfs else info.sha256.get(name)
+            if path.stat().st_size != file.size or published not in (None, file_sha256(path)):
+                path.unlink()  # so that the next attempt fetches it anew
+                raise SourceError(
+                    f"{_HUB}{repository} sent another {name} than it published; run the same command again"
+                )
     except SourceError:
         raise
     except Exception as error:
@@ -185,31 +206,6 @@ def hub_download(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> Pa
         ) from error
     (folder / _REVISION).write_text(commit, encoding="utf-8")
     return folder
-
-
-def _fetch_from_hub(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> str:
-    """Fetch the files of a dataset and return their commit."""
-    from huggingface_hub import HfApi, hf_hub_download
-    from huggingface_hub.hf_api import RepoFile
-
-    hub, repository = HfApi(), info.source.removeprefix(_HUB)
-    # Also for a known commit: without a network this fails at once, where listing tries again and again.
-    commit = str(hub.repo_info(repository, repo_type="dataset", revision=info.revision).sha)
-    tree = hub.list_repo_tree(repository, repo_type="dataset", revision=commit, recursive=True)
-    files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
-    selected: dict[str, Any] = {}
-    for pattern in patterns:
-        matching = sorted(fnmatch.filter(files, pattern))
-        if not matching:
-            raise SourceError(f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source")
-        selected |= {path: files[path] for path in matching}
-    for name, file in selected.items():
-        path = Path(hf_hub_download(repository, name, repo_type="dataset", revision=commit, local_dir=folder))
-        published = file.lfs.sha256 if file.lfs else info.sha256.get(name)
-        if path.stat().st_size != file.size or published not in (None, file_sha256(path)):
-            path.unlink()  # so that the next attempt fetches it anew
-            raise SourceError(f"{_HUB}{repository} sent another {name} than it published; run the same command again")
-    return commit
 
 
 def hub_revision(info: DatasetInfo, source: Path) -> str:

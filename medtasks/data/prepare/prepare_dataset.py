@@ -10,9 +10,9 @@ from tqdm import tqdm
 from medtasks.data import dataset_manifest
 from medtasks.data.catalogue import CATALOGUE, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
-from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measured, read_facts
-from medtasks.data.document_store import load_documents, open_documents, publish_documents, work_folder
-from medtasks.data.images.decoding import ImageFacts
+from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measured
+from medtasks.data.document_store import load_documents, open_documents, publish, work_folder
+from medtasks.data.images.decoding import ImageFacts, read_facts
 from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
 from medtasks.data.privacy import access_of
@@ -28,8 +28,8 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     """Return the recipe of a dataset of the catalogue; only the module that reads it is imported."""
     info = CATALOGUE[name]
     package = info.reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
-    known = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[name.removeprefix(f"{package}_")]
-    recipe: SourceRecipe = known if isinstance(known, SourceRecipe) else known(options)
+    entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[name.removeprefix(f"{package}_")]
+    recipe: SourceRecipe = entry if isinstance(entry, SourceRecipe) else entry(options)
     if not recipe.hub_files:
         return recipe
     download = functools.partial(hub_download, info, recipe.hub_files)
@@ -70,7 +70,7 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
     changes = {"name": name, **measured(documents, facts), "selected_from": dataset, "selection": selection}
     manifest = whole.model_copy(update=changes)
     with work_folder(name, access_of(dataset)) as work:
-        publish_documents(work, manifest, {SPLIT: documents}, open_documents(dataset)[SPLIT].features)
+        publish(work, manifest, documents, open_documents(dataset)[SPLIT].features.arrow_schema)
     return manifest
 
 

@@ -116,7 +116,7 @@ def unpacked_or_archived(
 
 def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:
     """Return the file that the first matching pattern names, or None."""
-    files = next(filter(None, (_matching(source, pattern) for pattern in patterns)), [])
+    files = _matching(source, patterns)
     if len(files) > 1:
         names = " and ".join(str(file.member or file.path.relative_to(source)) for file in files[:2])
         raise SourceError(f"{source} holds both {names}; keep the one that shall be used")
@@ -142,7 +142,7 @@ def required_shards(source: Path, patterns: Sequence[str], what: str | None = No
 
     Messages call them ``what``, by default the first pattern.
     """
-    files = next(filter(None, (_matching(source, pattern) for pattern in patterns)), [])
+    files = _matching(source, patterns)
     if not files:
         raise not_found(source, what or patterns[0])
     files.sort(key=lambda file: file.name)
@@ -161,18 +161,19 @@ def not_found(source: Path, what: str, fix: str = "name the folder that holds it
     return SourceError(f"{source}{'' if exists else ' is no folder and no zip archive and'} holds no {what}; {fix}")
 
 
-def _matching(source: Path, pattern: str) -> list[SourceFile]:
-    outer, _, inner = pattern.partition("!")
-    if not inner:
-        return [SourceFile(path) for path in sorted(source.glob(outer)) if path.is_file()] if source.is_dir() else []
-    archives = sorted(source.glob(outer)) if source.is_dir() else [source] if zipfile.is_zipfile(source) else []
-    files = []
-    for archive in archives:
-        with unpacking(archive), open_archive(archive) as opened:
-            members = sorted(fnmatch.filter(opened.namelist(), inner))
-        # Files that a Mac adds to an archive have the names of the real ones.
-        files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]
-    return files
+def _matching(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
+    for outer, _, inner in (pattern.partition("!") for pattern in patterns):
+        paths = sorted(source.glob(outer)) if source.is_dir() else []
+        files = [] if inner else [SourceFile(path) for path in paths if path.is_file()]
+        archives = [source] if not source.is_dir() and zipfile.is_zipfile(source) else paths
+        for archive in archives if inner else ():
+            with unpacking(archive), open_archive(archive) as opened:
+                members = sorted(fnmatch.filter(opened.namelist(), inner))
+            # Files that a Mac adds to an archive have the names of the real ones.
+            files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]
+        if files:
+            return files
+    return []
 
 
 _BATCH = 64  # rows
@@ -377,15 +378,12 @@ def kind_of(value: Any) -> str:
 def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
     """Return the rows of a file of JSON objects, one per line; empty lines are no rows."""
 
-    def values(location: str, line: bytes) -> Mapping[str, Any]:
-        return _object(location, _json(location, line), columns)
-
     def records() -> Iterator[tuple[str, ReadValues]]:
         with file.open() as stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
                     location = f"{file.name} row {number}"
-                    yield location, functools.partial(values, location, line.strip())
+                    yield location, functools.partial(_object, location, line.strip(), columns)
 
     return SourceTable(records)
 
@@ -402,13 +400,7 @@ def read_json(file: SourceFile) -> Any:
         return _json(file.name, stream.read())
 
 
-def listed_records(file: SourceFile, columns: Sequence[str]) -> SourceTable:
-    """Return the questions of a JSON file that is a list of objects."""
-    with file.open() as stream:
-        return listed_in(file.name, stream.read(), columns)
-
-
-def listed_in(name: str, data: bytes, columns: Sequence[str]) -> SourceTable:
+def listed_records(name: str, data: bytes, columns: Sequence[str]) -> SourceTable:
     """Return the questions of a JSON text, the content of the file ``name``, that is a list of objects."""
     values = _json(name, data)
     if not isinstance(values, list):
@@ -424,6 +416,7 @@ def _json(location: str, data: bytes | str) -> Any:
 
 
 def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
+    value = _json(location, value) if isinstance(value, bytes) else value
     if not isinstance(value, dict):
         raise SourceError(f"{location} is {kind_of(value)} and not an object with {', '.join(columns)}")
     check_columns(location, columns, value)

@@ -23,7 +23,7 @@ from medtasks.data.document_store import SCRATCH, Documents, publish, work_folde
 from medtasks.data.images.decoding import REFERENCE, Decoding, ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
 from medtasks.data.prepare.source_files import SourceRow, SourceTable, hub_table
-from medtasks.data.schema import Columns, Document, image_columns, image_digests, image_key
+from medtasks.data.schema import Columns, Document, arrow_schema, image_columns, image_digests, image_key
 from medtasks.errors import SourceError
 
 _NAMED = 3
@@ -130,8 +130,8 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
                 f"'{info.name}' is incomplete: {'; '.join(left_out[:_NAMED])}{more}. Complete the source, or accept "
                 f"the loss with --allow-incomplete"
             )
-        files = _files(documents)
-        images.keep_only(files | _files(demonstrations))
+        files = {file for document in documents for file in image_digests(document)}
+        images.keep_only(files.union(*map(image_digests, demonstrations)))
         facts = images.facts
         manifest = Manifest(
             name=info.name,
@@ -146,7 +146,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
             **measured(documents, {image_key(file): facts[file] for file in files}),
         )
         recipe.enclose(work, manifest)
-        publish(work, manifest, documents, recipe.columns, demonstrations)
+        publish(work, manifest, documents, arrow_schema(recipe.columns), demonstrations)
     return manifest
 
 
@@ -197,10 +197,6 @@ def _demonstrations(
     if causes or not documents:
         return [], [f"no few-shot demonstrations: {causes[0] if causes else 'the source has no training split'}"]
     return documents, []
-
-
-def _files(documents: Iterable[Mapping[str, Any]]) -> set[str]:
-    return {file for document in documents for file in image_digests(document)}
 
 
 # Bytes of a file. Larger ones are decoded one at a time: each thread keeps the memory that it needed once.

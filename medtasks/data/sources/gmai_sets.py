@@ -9,7 +9,7 @@ the n-th mask and the n-th contour question with the same texts, answer and grou
 import binascii
 import functools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -98,43 +98,14 @@ class GmaiFile(TableReader):
             "image_id": values[_SHOWN],
         }
 
-    def questions(self, images: ImageStore) -> list[PublishedRow]:
-        """Read all rows and store their images; one that shows another row's image has none yet."""
-        return list(self.rows(self.table().rows(), "", self.path, images))
 
-
-def with_images(rows: Sequence[PublishedRow]) -> Iterator[PublishedRow]:
-    """Give rows without an image that of the row they name, and each row the id of the case it shows."""
+def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedRow]:
+    """Read all rows; those without an image get that of the row they name, and each the id of the case it shows."""
+    rows = [row for file in files for row in file.rows(file.table().rows(), "", file.path, store)]
     by_id = {row.document["doc_id"]: row for row in rows if row.document}
     broken = {row.place.partition(" (index ")[2].removesuffix(")") for row in rows if row.cause.startswith("its image")}
     images = [_image(row, by_id, broken) if row.document else row.cause for row in rows]
-    for row, image, case in zip(rows, images, _cases(rows, images), strict=True):
-        if row.document is None or isinstance(image, str):
-            yield PublishedRow(row.place, None, cause=str(image))
-        else:
-            columns = {name: value for name, value in row.document.items() if name != "image_id"}
-            yield PublishedRow(row.place, {**columns, "image_id": case}, [image])
-
-
-def _image(row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]) -> StoredImage | str:
-    """Return a row's image: its own, or that of the row it names, if need be through others; else what is missing."""
-    followed = set()
-    target: PublishedRow | None = row
-    while target and target.document and not target.images:
-        index = target.document["image_id"]
-        followed.add(target.document["doc_id"])
-        target = by_id.get(index)
-        if target is None and index in broken:
-            return "the row whose image it shows has a broken one"
-        if target is None or index in followed:
-            return f"its image is that of row index {index}, which {'has none' if target else 'is not there'}"
-    assert target is not None
-    return target.images[0]
-
-
-def _cases(rows: Sequence[PublishedRow], images: Sequence[StoredImage | str]) -> list[str]:
-    """Return for each row the case it shows: its image, or the first image of its case."""
-    first: dict[str, str] = {}
+    first: dict[str, str] = {}  # image by another one of its case
 
     def case_of(image: str) -> str:
         while first.get(image, image) != image:
@@ -155,7 +126,28 @@ def _cases(rows: Sequence[PublishedRow], images: Sequence[StoredImage | str]) ->
     for texts, masks in twins["mask"].items():
         for mask, contour in zip(masks, twins["contour"].get(texts, ()), strict=False):
             first[case_of(contour)] = case_of(mask)
-    return ["" if isinstance(image, str) else case_of(image.image_id) for image in images]
+    for row, image in zip(rows, images, strict=True):
+        if row.document is None or isinstance(image, str):
+            yield PublishedRow(row.place, None, cause=str(image))
+        else:
+            columns = {name: value for name, value in row.document.items() if name != "image_id"}
+            yield PublishedRow(row.place, {**columns, "image_id": case_of(image.image_id)}, [image])
+
+
+def _image(row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]) -> StoredImage | str:
+    """Return a row's image: its own, or that of the row it names, if need be through others; else what is missing."""
+    followed = set()
+    target: PublishedRow | None = row
+    while target and target.document and not target.images:
+        index = target.document["image_id"]
+        followed.add(target.document["doc_id"])
+        target = by_id.get(index)
+        if target is None and index in broken:
+            return "the row whose image it shows has a broken one"
+        if target is None or index in followed:
+            return f"its image is that of row index {index}, which {'has none' if target else 'is not there'}"
+    assert target is not None
+    return target.images[0]
 
 
 _, TEST, MULTI_ANSWER_SET = GMAI
@@ -166,9 +158,15 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
     changed: list[Path] = []  # files that are not the published ones
 
     def rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-        """Read all files; SourceError if one is not the published one, unless that is allowed."""
-        questions: list[PublishedRow] = []
-        for path in _files(info, source):
+        """Read all files of a folder, or the single file itself; changed ones are an error unless they are allowed."""
+        files = [source] if source.is_file() else [source / name for name in info.md5]
+        if info is MULTI_ANSWER_SET and not source.is_file():
+            files = sorted(source.glob("*.tsv"))
+            if len(files) != 1:
+                raise not_found(source, "single .tsv file", "name the file itself with --source")
+        if absent := next((path.name for path in files if not path.is_file()), None):
+            raise not_found(source, absent)
+        for path in files:
             published = next(iter(info.md5.values())) if len(info.md5) == 1 else info.md5.get(path.name)
             md5 = file_md5(path)
             if published not in (None, md5):
@@ -178,8 +176,7 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
                         f"{path} is not the published file (MD5 {md5}, published {published}); "
                         f"download it again, or accept this one with --allow-changed"
                     )
-            questions += GmaiFile(path, columns, keyed=info is not TEST).questions(images)
-        yield from with_images(questions)
+        yield from rows_of([GmaiFile(path, columns, keyed=info is not TEST) for path in files], images)
 
     return SourceRecipe(
         columns,
@@ -189,21 +186,6 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
         revision=lambda _: "local" if changed else info.revision,
         counted=not options.allow_changed,
     )
-
-
-def _files(info: DatasetInfo, source: Path) -> list[Path]:
-    """Find the files of a part in ``source``, a folder that holds them or the single file itself."""
-    if source.is_file():
-        return [source]
-    if info is MULTI_ANSWER_SET:
-        files = sorted(source.glob("*.tsv"))
-        if len(files) != 1:
-            raise not_found(source, "single .tsv file", "name the file itself with --source")
-        return files
-    absent = next((name for name in info.md5 if not (source / name).is_file()), None)
-    if absent:
-        raise not_found(source, absent)
-    return [source / name for name in info.md5]
 
 
 RECIPES = {info.name: functools.partial(_recipe, info) for info in GMAI}

@@ -14,12 +14,10 @@ Source: Demner-Fushman et al., JAMIA 23(2):304-310 (2016), https://openi.nlm.nih
 https://github.com/zhjohnchan/R2Gen at e8cd3cf.
 """
 
-import functools
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
-from typing import Any
 from xml.etree import ElementTree
 
 from medtasks.data.document_store import SCRATCH
@@ -75,27 +73,25 @@ class _OpenI(TableReader):
     def table(self, source: Path, _split: str) -> SourceTable:
         """Return all reports, in the order of their numbers."""
         archive = source_files.required_file(source, [_REPORTS], f"{_REPORTS} of Open-i and no {_ANNOTATION} of R2Gen")
-        reports = list(_members(archive.path, ".xml"))
-
-        def order(report: tuple[str, bytes]) -> tuple[int, str]:
-            stem = report[0].removesuffix(".xml")
-            return int(stem) if stem.isdecimal() else 0, stem
-
-        reports.sort(key=order)
-        return SourceTable(lambda: ((name, functools.partial(self.study, name, data)) for name, data in reports))
-
-    def study(self, name: str, data: bytes) -> Mapping[str, Any]:
-        try:
-            root = ElementTree.fromstring(data)
-        except ElementTree.ParseError as error:
-            raise SourceError(f"{name} is no whole XML file ({error}); download {_REPORTS} again") from error
-        identity = root.find("uId")
-        if identity is None or not identity.get("id"):
-            raise SourceError(f"{name} has no uId; it is no report of Open-i")
-        parts = (root.find(f".//AbstractText[@Label='{label}']") for label in ("INDICATION", "FINDINGS"))
-        indication, findings = ("" if part is None else "".join(part.itertext()) for part in parts)
-        images = [image.get("id", "") for image in root.iter("parentImage")]
-        return {"id": identity.get("id"), "indication": indication, "findings": findings, "images": images}
+        reports = []
+        for name, data in _members(archive.path, ".xml"):
+            stem = name.removesuffix(".xml")
+            reports.append((int(stem) if stem.isdecimal() else 0, stem, name, data))
+        records = []
+        for *_, name, data in sorted(reports):
+            try:
+                root = ElementTree.fromstring(data)
+            except ElementTree.ParseError as error:
+                raise SourceError(f"{name} is no whole XML file ({error}); download {_REPORTS} again") from error
+            identity = root.find("uId")
+            if identity is None or not identity.get("id"):
+                raise SourceError(f"{name} has no uId; it is no report of Open-i")
+            parts = (root.find(f".//AbstractText[@Label='{label}']") for label in ("INDICATION", "FINDINGS"))
+            indication, findings = ("" if part is None else "".join(part.itertext()) for part in parts)
+            images = [image.get("id", "") for image in root.iter("parentImage")]
+            texts = {"indication": indication, "findings": findings}
+            records.append((name, {"id": identity.get("id"), "images": images, **texts}))
+        return source_files.records_table(records, ())
 
     def document(self, row: SourceRow, _split: str) -> Document:
         study, findings = row.text("id"), row.text("findings")

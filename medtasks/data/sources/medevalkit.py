@@ -36,7 +36,7 @@ from medtasks.data.prepare import source_files
 from medtasks.data.prepare.source_files import ParquetTable, ReadValues, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.samples import letter, option_index
-from medtasks.data.sources.gmai_sets import GmaiFile, with_images
+from medtasks.data.sources.gmai_sets import GmaiFile, rows_of
 from medtasks.data.sources.multimedeval import question_sets
 
 FLAGS: Mapping[str, str] = {
@@ -111,7 +111,7 @@ class _OmniMedVQA(TableReader):
             seen: Counter[str] = Counter()
             with self.files(source) as read:
                 for name in names:
-                    for row in source_files.listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
+                    for row in source_files.listed_records(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
                         question_id = row.text("question_id")
                         seen[question_id] += 1
                         repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
@@ -153,7 +153,7 @@ class _OmniMedVQA(TableReader):
 def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     files = {part: source_files.required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
     for part, path in files.items():
-        for row in with_images(GmaiFile(path, schema.GROUPED_CHOICE).questions(images)):
+        for row in rows_of([GmaiFile(path, schema.GROUPED_CHOICE)], images):
             if row.document is None:
                 yield row
                 continue
@@ -167,22 +167,12 @@ _OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and 
 
 
 _CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
-_LETTER = re.compile(r"\s*[A-D]\s*:")
+_LETTER = re.compile(r"\A\s*[A-D]\s*:")  # which may be that of another option
 _EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
 _EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
 _FRAME_FILES = "data/test-*.parquet"
 _FRAME_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
 _FRAMES = tuple(f"image_{number}" for number in range(1, 6))
-
-
-def without_letter(cell: str) -> str:
-    """Return an option of PMC-VQA without its letter, which may be that of another option, and without outer blanks.
-
-    Example:
-        >>> without_letter(" C: T: thyroid gland "), without_letter("None")
-        ('T: thyroid gland', 'None')
-    """
-    return _LETTER.sub("", cell, count=1).strip() if _LETTER.match(cell) else cell.strip()
 
 
 class _PmcVqa(TableReader):
@@ -199,7 +189,7 @@ class _PmcVqa(TableReader):
     def document(self, row: SourceRow, _split: str) -> schema.Document:
         cells = (row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in (*_CHOICES, "Question"))
         *lines, question = cells
-        options = [without_letter(line) for line in lines]
+        options = [_LETTER.sub("", line).strip() for line in lines]
         doc_id = f"{self.name.removesuffix('.csv')}/{row.index}"
         made = kit_choice(doc_id, options, lines, row.text(self.gold), question=question)
         if self.text and made["answer"] and row.text(self.text).strip() != options[option_index(made["answer"])]:

@@ -112,22 +112,12 @@ _FILLERS = frozenset(map(_stem, _FILLER_WORDS.split()))
 
 
 def normalised(text: str) -> str:
-    """Return ``text`` in lower case with every run of punctuation and white space as one space.
-
-    Example:
-        >>> normalised("  Low-grade FDG uptake. ")
-        'low grade fdg uptake'
-    """
+    """Return ``text`` in lower case with every run of punctuation and white space as one space."""
     return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 
 def option_said(text: str, options: Sequence[str]) -> int | None:
-    """Return the index of the only option that a sentence affirms, which holds the words of at most one; else None.
-
-    Example:
-        >>> option_said("In the left lobe, not in the right one.", ["Right lobe", "Left lobe"])
-        1
-    """
+    """Return the index of the only option that a sentence affirms, which holds the words of at most one; else None."""
     letter = _SAID_LETTER.match(text.strip())
     if letter and letter[0].isascii():
         index = option_index((letter[1] or letter[2]).upper())
@@ -140,37 +130,29 @@ def option_said(text: str, options: Sequence[str]) -> int | None:
         return equal.pop() if len(equal) == 1 else None
     if _UNABLE.search(text) or _NONE_OF_THEM.search(text):
         return None
-    affirmed = {index for index, option in enumerate(plain) if _affirmed(option, text)}
+    affirmed = set()  # options whose words the text holds without a denial around them
+    words = f" {normalised(text)} "
+    for index, option in enumerate(plain):
+        if not option or option in _BARE_WORDS:
+            continue
+        before = [words[: match.end() - len(option)] for match in re.finditer(rf" {re.escape(option)}(?= )", words)]
+        if all(_JUST_BEFORE.search(beginning) for beginning in before):
+            continue
+        pattern = re.compile(rf"\b{'[^a-z0-9]+'.join(map(re.escape, option.split()))}\b", re.IGNORECASE)
+        clauses = filter(None, _CLAUSES.split(text))
+        denied = [_is_denied(clause, *match.span()) for clause in clauses for match in pattern.finditer(clause)]
+        if not denied or not all(denied):
+            affirmed.add(index)
     affirmed = {index for index in affirmed if not any(plain[index] in plain[other] for other in affirmed - {index})}
     if not affirmed:  # options that begin with the whole text, or are the bare word that opens it
-        words = normalised(text)
-        opening = {words.partition(" ")[0]} & _BARE_WORDS
-        begun = [words and option.startswith(f"{words} ") for option in plain]
+        opening = {normalised(text).partition(" ")[0]} & _BARE_WORDS
+        begun = [words.strip() and option.startswith(words[1:]) for option in plain]
         affirmed = {index for index, option in enumerate(plain) if begun[index] or option in opening}
     return affirmed.pop() if len(affirmed) == 1 else None
 
 
-def _affirmed(option: str, text: str) -> bool:
-    """Return whether a text holds the words of an option without a denial around them."""
-    if not option or option in _BARE_WORDS:
-        return False
-    words = f" {normalised(text)} "
-    before = [words[: match.end() - len(option)] for match in re.finditer(rf" {re.escape(option)}(?= )", words)]
-    if all(_JUST_BEFORE.search(beginning) for beginning in before):
-        return False
-    pattern = re.compile(rf"\b{'[^a-z0-9]+'.join(map(re.escape, option.split()))}\b", re.IGNORECASE)
-    clauses = filter(None, _CLAUSES.split(text))
-    denied = [_is_denied(clause, *match.span()) for clause in clauses for match in pattern.finditer(clause)]
-    return not denied or not all(denied)
-
-
 def yes_or_no(text: str, question: str) -> str | None:
-    """Return ``yes`` or ``no`` where a sentence says it in answer to a question, else None.
-
-    Example:
-        >>> [yes_or_no(text, "Is there a fracture?") for text in ("There is no fracture.", "No information provided")]
-        ['no', None]
-    """
+    """Return ``yes`` or ``no`` where a sentence says it in answer to a question, else None."""
     verdicts: set[str] = set()
     for number, sentence in enumerate(_SENTENCES.split(text)):
         match = _VERDICT.match(sentence)
@@ -180,26 +162,18 @@ def yes_or_no(text: str, question: str) -> str | None:
     if not verdicts:
         plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
         verdicts = {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
-    if not verdicts and not _UNABLE.search(text):
-        verdicts = _stated(text, question)
+    if not verdicts and not _UNABLE.search(text) and _SIMPLE.match(question) and not _NOT_SIMPLE.search(question):
+        topic = _content(question).keys()  # statements answer a question about one thing
+        for clause in _CLAUSES.split(text):
+            stems = _content(clause or "")
+            denied = [_is_denied(clause, *span) for stem, span in stems.items() if stem in topic]
+            if not denied or _UNSURE.search(clause):
+                continue
+            if topic <= stems.keys() and not any(denied):
+                verdicts.add("yes")
+            elif any(denied) and stems.keys() <= topic:
+                verdicts.add("no")
     return verdicts.pop() if len(verdicts) == 1 and verdicts <= {"yes", "no"} else None
-
-
-def _stated(text: str, question: str) -> set[str]:
-    """Return the answers that the statements of a text give to a question about one thing."""
-    if not _SIMPLE.match(question) or _NOT_SIMPLE.search(question):
-        return set()
-    topic, verdicts = _content(question).keys(), set()
-    for clause in _CLAUSES.split(text):
-        stems = _content(clause or "")
-        denied = [_is_denied(clause, *span) for stem, span in stems.items() if stem in topic]
-        if not denied or _UNSURE.search(clause):
-            continue
-        if topic <= stems.keys() and not any(denied):
-            verdicts.add("yes")
-        elif any(denied) and stems.keys() <= topic:
-            verdicts.add("no")
-    return verdicts
 
 
 def _is_denied(clause: str, start: int, end: int) -> bool:
@@ -248,17 +222,23 @@ def parsed_options(choices: str) -> list[str]:
     """Return the texts of the options in order; none where they cannot be told.
 
     Labels must be A, B, C, ... without a gap, and there must be at least two.
-
-    Example:
-        >>> [parsed_options(text) for text in ("A. Left, lower lobe, B. Right lobe", "A, axial; B, sagittal", "A, B")]
-        [['Left, lower lobe', 'Right lobe'], ['axial', 'sagittal'], []]
     """
-    for marks in _MARKS:
-        texts = _texts_at_labels(choices, rf"\s*[{re.escape(marks)}]\s*")
+    for marks in (*_MARKS, *("," if ";" in choices else "")):
+        texts: list[str] = []
+        start, position = -1, 0  # of the text after a label; each label at the first position after the one before
+        for letter in ascii_uppercase:
+            before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"
+            label = re.compile(rf"{before}{letter}\s*[{re.escape(marks)}]\s*")
+            match = label.match(choices) if letter == "A" else label.search(choices, position)
+            if match is None:
+                break
+            if start >= 0:
+                texts.append(choices[start : match.start()].strip(_AROUND))
+            start = position = match.end()
+        texts += [choices[start:].strip(_AROUND)] if start >= 0 else []
         if len(texts) > 1 and all(texts):
             return texts
-    texts = _texts_at_labels(choices, r"\s*,\s*") if ";" in choices else []
-    return texts if len(texts) > 1 and all(texts) else []
+    return []
 
 
 def bare_letters(choices: str) -> list[str]:
@@ -267,31 +247,11 @@ def bare_letters(choices: str) -> list[str]:
     return letters if letters == list(ascii_uppercase[: len(letters)]) else []
 
 
-def _texts_at_labels(choices: str, mark: str) -> list[str]:
-    """Cut a text at its labels A, B, C, ..., each at the first position after the one before."""
-    texts: list[str] = []
-    start, position = -1, 0
-    for letter in ascii_uppercase:
-        before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"
-        label = re.compile(before + letter + mark)
-        match = label.match(choices) if letter == "A" else label.search(choices, position)
-        if match is None:
-            break
-        if start >= 0:
-            texts.append(choices[start : match.start()].strip(_AROUND))
-        start = position = match.end()
-    return [*texts, choices[start:].strip(_AROUND)] if start >= 0 else []
-
-
 def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:
     """Return A for yes, B for no, or None, and flags.
 
     All texts are as published; sentences are understood as answers to the question, and some yes/no questions list
     ``A. Yes, B. No`` as choices.
-
-    Example:
-        >>> [resolve_yes_no(gold, "Is it?", "")[0] for gold in ("yes", "B. No", "Cannot be determined")]
-        ['A', 'B', None]
     """
     text = gold.strip()
     if listed := parsed_options(choices):

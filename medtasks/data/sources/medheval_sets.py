@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.images.decoding import ImageStore
-from medtasks.data.prepare.source_files import SourceFile, SourceRow, listed_records, not_found
+from medtasks.data.prepare.source_files import SourceRow, listed_records, not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns, Document
 from medtasks.data.sources import medheval_gold
@@ -103,17 +103,16 @@ def source_of(row: SourceRow) -> str:
     return source
 
 
-def _visual(row: SourceRow) -> Document:
-    published, kind = row.text("hallucination_type"), row.text("question_type")
-    if published not in HALLUCINATIONS:
-        raise row.error(f"hallucination_type is '{published}', and only {', '.join(HALLUCINATIONS)} are known")
-    if kind not in (BINARY, MULTI_CHOICE):
-        raise row.error(f"question_type is '{kind}', and only {BINARY} and {MULTI_CHOICE} are known")
-    return _closed(row, kind, HALLUCINATIONS[published])
-
-
-def _closed(row: SourceRow, kind: str = BINARY, hallucination: str | None = None) -> Document:
-    """Return the columns of a question; files that do not say of which type theirs are hold yes/no questions."""
+def _closed(row: SourceRow, *, typed: bool = False) -> Document:
+    """Return the columns of a question; files that are not ``typed`` hold yes/no questions."""
+    kind, hallucination = BINARY, None
+    if typed:
+        published, kind = row.text("hallucination_type"), row.text("question_type")
+        if published not in HALLUCINATIONS:
+            raise row.error(f"hallucination_type is '{published}', and only {', '.join(HALLUCINATIONS)} are known")
+        if kind not in (BINARY, MULTI_CHOICE):
+            raise row.error(f"question_type is '{kind}', and only {BINARY} and {MULTI_CHOICE} are known")
+        hallucination = HALLUCINATIONS[published]
     question, choices, gold = row.text("question"), row.text("choices"), row.text("answer")
     if kind == BINARY:
         options, (answer, flags) = list(medheval_gold.YES_NO), medheval_gold.resolve_yes_no(gold, question, choices)
@@ -152,11 +151,12 @@ def _report(row: SourceRow) -> Document:
 
 
 _SHARED = ("img_name", "question", "answer", "qid")
-_TYPED = (*_SHARED, "hallucination_type", "question_type", "choices")
+_TYPED_FIELDS = (*_SHARED, "hallucination_type", "question_type", "choices")
+_TYPED = (CLOSED_QUESTION, _TYPED_FIELDS, functools.partial(_closed, typed=True))
 # By set: columns of the documents; fields of every record; the columns of a record but those about its images.
 _KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], Document]]] = {
-    "medheval_visual_mm": (CLOSED_QUESTION, _TYPED, _visual),
-    "medheval_visual_cxr": (CLOSED_QUESTION, _TYPED, _visual),
+    "medheval_visual_mm": _TYPED,
+    "medheval_visual_cxr": _TYPED,
     "medheval_visual_report": (COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report),
     "medheval_knowledge_closed": (CLOSED_QUESTION, (*_SHARED, "choices"), _closed),
     "medheval_knowledge_open": (OPEN_QUESTION, _SHARED, _open),
@@ -193,7 +193,7 @@ def _changed(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str]]:
     """Return the beginnings of the digest and the published digest of each file of a set in which they differ."""
     files = {path: digest for name, digest in info.sha256.items() if (path := _published_file(source, name))}
     digests = {path: (file_sha256(path), published) for path, published in files.items()}
-    return {path: (own[:_DIGITS], other[:_DIGITS]) for path, (own, other) in digests.items() if own != other}
+    return {path: (sha256[:_DIGITS], named[:_DIGITS]) for path, (sha256, named) in digests.items() if sha256 != named}
 
 
 def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRow]:
@@ -206,7 +206,7 @@ def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRo
             f"{file} is not the file published at {info.revision}: its SHA-256 begins with {digest} and not with "
             f"{published}; check out that commit, or accept this file with --allow-changed"
         )
-    rows = list(listed_records(SourceFile(path), _KINDS[info.name][1]).rows())
+    rows = list(listed_records(path.name, path.read_bytes(), _KINDS[info.name][1]).rows())
     first: dict[int, SourceRow] = {}
     for row in rows:
         before = first.setdefault(row.integer("qid"), row)

@@ -152,9 +152,23 @@ def _stored_images(
     if causes and (options.fetch_images or options.source is None):
         # In a folder apart: images that an interrupted run stored from another source were not fetched.
         files |= {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
-        links = read_links(source / "image_dict.json")
-        listed = [name for name in causes if name in links]
-        figures = {Figure(pmc_id_of(links[name][0]), links[name][1], files[name]): name for name in listed}
+        listing = source / "image_dict.json"  # image id → (package address, file name in the article)
+        try:
+            entries = parse_json(listing.read_text(encoding="utf-8")).values()
+            links = {str(entry["local"]): (str(entry["dlink"]), str(entry["file_name"])) for entry in entries}
+        except FileNotFoundError as error:
+            raise SourceError(f"{listing} is missing; it names the article each image comes from") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SourceError(
+                f"{listing} is malformed ({error!r}); get it again from the published repository"
+            ) from error
+        figures = {}
+        for name in [name for name in causes if name in links]:
+            address, file_name = links[name]  # the address ends such as /25/da/PMC3284869.tar.gz
+            package = _PACKAGE.search(address)
+            if package is None:
+                raise SourceError(f"'{address}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)")
+            figures[Figure(package[1], file_name, files[name])] = name
         causes = {name: f"image {name} is not listed in image_dict.json" for name in causes if name not in links}
         causes |= {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
     stored = {}
@@ -190,17 +204,6 @@ def read_pairs(path: Path) -> list[Pair]:
     if not pairs:
         raise SourceError(f"{path} holds no pairs")
     return [pair.model_copy(update={"pair_id": pair_id}) for pair_id, pair in pairs.items()]
-
-
-def read_links(path: Path) -> dict[str, tuple[str, str]]:
-    """Read ``image_dict.json``: image id → (package address, file name in the article)."""
-    try:
-        entries = parse_json(path.read_text(encoding="utf-8"))
-        return {str(e["local"]): (str(e["dlink"]), str(e["file_name"])) for e in entries.values()}
-    except FileNotFoundError as error:
-        raise SourceError(f"{path} is missing; it names the article each image comes from") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"{path} is malformed ({error!r}); get it again from the published repository") from error
 
 
 STORAGE_VARIABLE = "MEDTASKS_PMC_URL"
@@ -243,56 +246,30 @@ class ObjectStorage:
         self._session = requests.Session()
         self._session.headers["Accept-Encoding"] = "identity"  # a length and an ETag speak of the bytes as sent
 
-    def listing(self, prefix: str) -> list[str]:
-        """Return all keys that begin with ``prefix``."""
-
-        def page(query: dict[str, str]) -> ElementTree.Element:
-            try:
-                return ElementTree.fromstring(self._get("", query))
-            except ElementTree.ParseError as error:
-                raise Transient("the storage's listing is no XML") from error
-
-        keys: list[str] = []
-        query = {"list-type": "2", "prefix": prefix}
-        while True:
-            listed = self._patiently(page, query)
-            keys += [key.text or "" for key in listed.iterfind("{*}Contents/{*}Key")]
-            token = listed.findtext("{*}NextContinuationToken")
-            if not token or token == query.get("continuation-token"):
-                return keys
-            query["continuation-token"] = token
-
-    def image(self, key: str) -> bytes:
-        """Return the body of an object that is an image; one that does not decode is fetched again."""
+    def get(self, key: str, query: Mapping[str, str] | None = None) -> bytes:
+        """Return an image or, without a ``key``, a page of the listing; one that does not decode is fetched again."""
 
         def body() -> bytes:
-            data = self._get(quote(key))
-            if not is_whole_image(BytesIO(data)):
+            what, url = quote(key) or "the listing", f"{self.base_url}/{quote(key)}"
+            if self.stop.is_set():
+                raise Failure("interrupted")
+            asking = functools.partial(self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True)
+            with answer_to(asking, what) as answer:
+                answer.raise_for_status()
+                data = answer.content
+            digest = _PLAIN_MD5.fullmatch(answer.headers.get("ETag", ""))
+            if digest and hashlib.md5(data, usedforsecurity=False).hexdigest() != digest[1]:
+                raise Transient(f"{what} arrived damaged (its MD5 differs)")
+            if key and not is_whole_image(BytesIO(data)):
                 raise Transient(f"{key} does not decode as an image")
+            if not key:
+                try:
+                    ElementTree.fromstring(data)
+                except ElementTree.ParseError as error:
+                    raise Transient("the storage's listing is no XML") from error
             return data
 
         return self._patiently(body)
-
-    def _get(self, path: str, query: dict[str, str] | None = None) -> bytes:
-        what, url = path or "the listing", f"{self.base_url}/{path}"
-        if self.stop.is_set():
-            raise Failure("interrupted")
-        asking = functools.partial(self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True)
-        with answer_to(asking, what) as answer:
-            answer.raise_for_status()
-            body = answer.content
-        digest = _PLAIN_MD5.fullmatch(answer.headers.get("ETag", ""))
-        if digest and hashlib.md5(body, usedforsecurity=False).hexdigest() != digest[1]:
-            raise Transient(f"{what} arrived damaged (its MD5 differs)")
-        return body
-
-
-def pmc_id_of(dlink: str) -> str:
-    """Return the article of a package link ``ftp://.../25/da/PMC3284869.tar.gz``; SourceError for another link."""
-    match = _PACKAGE.search(dlink)
-    if match is None:
-        raise SourceError(f"'{dlink}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)")
-    return match[1]
 
 
 def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
@@ -340,8 +317,16 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
 def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure]) -> dict[Figure, Failure]:
     """Fetch the figures of one article with one listing; return the failures."""
     failures: dict[Figure, Failure] = {}
+    keys: list[str] = []
+    query, token = {"list-type": "2", "prefix": f"{pmc_id}."}, None
     try:
-        keys = storage.listing(f"{pmc_id}.")
+        while True:  # page by page
+            page = ElementTree.fromstring(storage.get("", query))
+            keys += [key.text or "" for key in page.iterfind("{*}Contents/{*}Key")]
+            before, token = token, page.findtext("{*}NextContinuationToken")
+            if not token or token == before:
+                break
+            query["continuation-token"] = token
     except Failure as failure:
         return dict.fromkeys(figures, failure)
     if not keys:
@@ -352,7 +337,7 @@ def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure
         try:
             if not versions:
                 raise Failure(f"'{figure.file_name}' is not among the {len(keys)} files of {pmc_id}")
-            body = storage.image(max(versions)[1])
+            body = storage.get(max(versions)[1])
         except Failure as failure:
             failures[figure] = failure
         else:

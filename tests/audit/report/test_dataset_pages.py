@@ -21,9 +21,9 @@ from .page_structure import Structure
 
 def written(name, path, other=None, sample=False):
     shown = dataset_pictures(name)
-    found = find_duplicates(shown, other and other_pictures(str(other)), 40, turned=False)
+    found = find_duplicates(shown, other and other_pictures(str(other)), 40)
     names = Names(name, found)
-    contents = duplicates_as_dict(name, found, names, 40, turned=False)
+    contents = duplicates_as_dict(name, found, names, 40)
     dataset_pages.write_duplicates_page(contents, found, names, path, sample=sample)
     return Structure(path.read_text(encoding="utf-8"))
 

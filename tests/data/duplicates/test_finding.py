@@ -14,8 +14,8 @@ from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
 
-from ...nifti_files import put_nifti, scan
-from ...picture_sets import jpeg, jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
+from ...medical_files import put_nifti, scan
+from ...picture_sets import jpeg, jpeg_bytes, prepare_set, texture, write_folder
 from ...tables import each_row
 
 BIG = (200, 180)
@@ -25,9 +25,14 @@ def row(doc_id, *pictures, **columns):
     return {"doc_id": doc_id, "pictures": list(pictures), **columns}
 
 
-def found_in(name, other=None, distance=DISTANCE, turned=False):
+def drawn(number, quality):
+    """A texture, of a text as JPEG."""
+    return texture(number) if isinstance(number, int) else jpeg_bytes(texture(int(number)), quality)
+
+
+def found_in(name, other=None, distance=DISTANCE):
     shown = dataset_images(name)
-    return find_duplicates(shown, other and other_images(str(other)), distance, turned=turned)
+    return find_duplicates(shown, other and other_images(str(other)), distance)
 
 
 def said(findings):
@@ -80,8 +85,7 @@ SETS = {
 def test_what_is_found_within_a_set(name):
     def rows(listed):
         for doc_id, number, *ids in listed:
-            picture = texture(number) if isinstance(number, int) else jpeg_bytes(texture(int(number)), 80)
-            yield row(doc_id, picture, **dict(zip(("image_id", "patient_id"), ids, strict=False)))
+            yield row(doc_id, drawn(number, 80), **dict(zip(("image_id", "patient_id"), ids, strict=False)))
 
     shown, examples, findings, left_out, groups, shown_by = SETS[name]
     bench = f"bench{list(SETS).index(name)}"
@@ -122,14 +126,14 @@ def test_the_three_kinds_within_a_set():
 
 
 def test_a_pair_of_one_picture_cannot_be_told_apart():
-    prepare_pairs(
+    pairs = {"p1": (1, 1), "p2": (2, "2"), "p3": (3, 4), "p4": (5, 3)}  # textures; a text: as JPEG
+    prepare_set(
         "pairs",
-        {
-            "p1": (texture(1), texture(1)),
-            "p2": (texture(2), jpeg(texture(2), 70)),
-            "p3": (texture(3), texture(4)),
-            "p4": (texture(5), texture(3)),
-        },
+        [
+            row(f"{pair}/{n}", drawn(number, 70), pair_id=pair, image_id=f"{pair}_{n}")
+            for pair, numbers in pairs.items()
+            for n, number in enumerate(numbers, 1)
+        ],
     )
     found = found_in("pairs")
     assert said(found.within) == [
@@ -170,26 +174,6 @@ def test_pictures_of_a_folder_in_three_kinds_the_most_alike_first(tmp_path):
     assert sorted(file.name for file in found.outside[0].second.files) == ["again.jpg", "copy.jpg"]
     assert found.left_out == ("q0", "q1", "q2", "q4", "q5", "q6", "several")
     assert (found.within, len(found.shown.documents)) == ((), 9)
-
-
-def test_turned_pictures_are_found_when_asked_for(tmp_path):
-    square = texture(5, (150, 150))
-    prepare_set("bench", [row("q1", texture(1)), row("q2", texture(2)), row("q3", square)])
-    folder = write_folder(
-        tmp_path / "training",
-        {
-            "m.png": ImageOps.mirror(texture(1)),
-            "r.jpg": texture(2).transpose(Image.Transpose.ROTATE_90),
-            "t.png": ImageOps.invert(square.transpose(Image.Transpose.TRANSPOSE)),
-        },
-    )
-    assert found_in("bench", folder).outside == ()
-    turns = {finding.first.questions[0]: finding.alike for finding in found_in("bench", folder, turned=True).outside}
-    assert {question: (how.turn, how.inverted) for question, how in turns.items()} == {
-        "q1": ("mirrored", False),
-        "q2": ("rotated by 90 degrees", False),
-        "q3": ("rotated by 90 degrees and mirrored", True),
-    }
 
 
 def test_pictures_of_one_grey_are_counted_and_not_compared(tmp_path):

@@ -1,18 +1,49 @@
-"""What rows of each set become."""
+"""What rows of each set become; sources with faults: one sentence with file and row, or a row that is left out."""
 
+import functools
+import hashlib
+import itertools
 import json
+import shutil
+
+import pytest
 
 from medtasks.data.document_store import load_documents
+from medtasks.data.images.decoding import decoded
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION
 from medtasks.data.sources.medevalkit import FLAGS, SUBJECTS
 from medtasks.data.variants import rotated
+from medtasks.errors import MedTasksError, SourceError
 
-from ...damages import row
+from ...damages import both, cut, lost, row, text
 from ...multimedeval_sources import put
 from ...tables import each_row
 from ...tiny_medevalkit import SETS, put_source
+
+
+@pytest.fixture
+def source(tmp_path, home):
+    """Write the source of a set in miniature; return its folder. Each is in a folder of its own, with an empty home."""
+    numbers = itertools.count()
+
+    def write(name):
+        shutil.rmtree(home, ignore_errors=True)
+        return put_source(f"medevalkit_{name}", tmp_path / str(next(numbers)))
+
+    return write
+
+
+@pytest.fixture
+def prepared(home):
+    """Prepare a set from a source, rows left out or not; return manifest and documents."""
+
+    def run(name, source):
+        manifest = prepare(f"medevalkit_{name}", Options(source, allow_incomplete=True))
+        return manifest, load_documents(manifest.name)
+
+    return run
 
 
 @each_row("name", SETS)
@@ -188,3 +219,157 @@ def test_rotated_option_lines_keep_their_form(source, prepared, name):
             assert line.rstrip().endswith(option.rstrip())
             assert not document["rotation"] or line.lstrip(" (").startswith("ABCD"[place])
         assert name == "omnimedvqa" or document["gold"].strip() == document["answer"]  # there it is a text
+
+
+OMNI = "QA_information/Open-access/Mura.json"
+PHARMACY = "Pharmacy/validation-00000-of-00001.parquet"
+FRAMES = "data/test-00000-of-00001.parquet"
+NO_IMAGE = {"bytes": b"[no image]", "path": None}
+
+REFUSED = {  # whatever loss is accepted: set, damage, parts of the sentence
+    "pmc_vqa": [
+        (text("test_2.csv", "Choice C", "Choice E"), "test_2.csv lacks 'Choice C'; it has Answer, Caption"),
+        (cut("test_2.csv", -30), "test_2.csv row 6: ", " is empty and not a text"),
+    ],
+    "omnimedvqa": [
+        (lost("QA_information/Open-access"), "holds no folder QA_information/Open-access/ and no OmniMedVQA.zip")
+    ],
+    "medxpertqa_mm": [
+        (row("MM/test.jsonl", 2, label=["A"]), "test.jsonl row 2: label is a list and not a text"),
+        (row("MM/test.jsonl", 2, images=[{"path": "x"}]), "test.jsonl row 2: images is a list and not a list of texts"),
+    ],
+    "mmmu_med_val": [
+        (lost("Pharmacy"), "mmmu holds no Pharmacy/validation-*.parquet"),
+        (
+            row(PHARMACY, 2, options="__import__('os')"),
+            "Pharmacy/validation-00000-of-00001.parquet row 2: options is not",
+        ),
+        (row(PHARMACY, 2, options="['a', 2]"), "row 2: options is not the text of a list of at least two texts"),
+        (row(PHARMACY, 2, question_type="essay"), "row 2: question_type is none of multiple-choice, open"),
+    ],
+    "medframeqa": [(row(FRAMES, 2, options=["one"]), "row 2: options are fewer than two")],
+    "slake": [
+        (row("test.json", 3, answer_type="BOTH"), "test.json row 3: answer_type is none of OPEN, CLOSED"),
+        (text("test.json", '"answer_type"', '"kind"'), "test.json row 1: answer_type is missing"),
+    ],
+}
+LEFT_OUT = {  # set, damage, rows that remain, notes in the manifest
+    "pmc_vqa": [
+        (lost("images_2.zip!figures/f3.jpg"), 5, "test_2.csv row 4: its image f3.jpg is missing"),
+        (text("test_2.csv", "f3.jpg", ""), 5, "test_2.csv row 4: its image is missing"),
+    ],
+    "omnimedvqa": [
+        (lost("Images/Mura/test (1)/0.png"), 4, *(f"Mura.json row {n}: its image Images/Mura" for n in (1, 2))),
+        (row(OMNI, 1, image_path="a\0b"), 5, "Mura.json row 1: its image a\0b is missing"),
+        (row(OMNI, 3, option_B=None), 5, "Mura.json row 3: it has fewer than two options"),
+        (row(OMNI, 1, gt_answer="x"), 6, "the right option of 2 rows (the published answer is none of the options)"),
+    ],
+    "medxpertqa_mm": [(lost("images.zip!images/MM-2-1.jpeg"), 3, "test.jsonl row 3: its image MM-2-1.jpeg is missing")],
+    "mmmu_med_val": [(row(PHARMACY, 2, image_2=NO_IMAGE), 14, f"{PHARMACY} row 2: its image image_2 is broken (")],
+    "medframeqa": [],
+    "slake": [(lost("imgs.zip!imgs/xmlab1/source.jpg"), 6, *(f"test.json row {n}: its image xmlab1" for n in (3, 4)))],
+}
+
+
+def cases(known, fixed):
+    """Return name, ``fixed`` values, and the rest together, of each case."""
+    return [(name, *case[:fixed], case[fixed:]) for name, some in known.items() for case in some]
+
+
+@each_row("name, damage, parts", cases(REFUSED, 1))
+def test_refused(source, home, refuses, name, damage, parts):
+    folder = source(name)
+    damage(folder)
+    with refuses(*parts, kind=SourceError):
+        prepare(f"medevalkit_{name}", Options(folder, allow_incomplete=True))
+    assert not (home / "datasets" / f"medevalkit_{name}").exists()
+
+
+@each_row("name, damage, rows, notes", cases(LEFT_OUT, 2))
+def test_counted(source, prepared, name, damage, rows, notes):
+    folder = source(name)
+    damage(folder)
+    manifest, documents = prepared(name, folder)
+    assert len(documents) == rows
+    for note in notes:
+        assert any(note in known for known in manifest.left_out), manifest.left_out
+
+
+@each_row("name", ["omnimedvqa", "pmc_vqa", "medxpertqa_mm"])
+def test_unpacked_and_packed_are_the_same(source, prepared, tmp_path, name):
+    folder = source(name)
+    first = prepared(name, folder)[0].fingerprint
+    if name == "omnimedvqa":
+        below = tmp_path / "below"
+        shutil.copytree(folder, below / "OmniMedVQA")
+        shutil.make_archive(str(tmp_path / "packed" / "OmniMedVQA"), "zip", below)
+        others = [tmp_path / "packed", tmp_path / "packed" / "OmniMedVQA.zip"]
+    else:
+        (archive,) = folder.glob("*.zip")
+        shutil.unpack_archive(archive, folder)
+        archive.unlink()
+        others = [folder]
+    assert {prepared(name, other)[0].fingerprint for other in others} == {first}
+
+
+def test_a_part_of_nothing(source, refuses):
+    folder = source("slake")
+    both(text("test.json", '"en"', '"fr"'), *(text("test.json", '"en"', '"fr"') for _ in range(3)))(folder)
+    with refuses("no question has the language 'en'", kind=MedTasksError):
+        prepare("medevalkit_slake_en", Options(folder, allow_incomplete=True))
+
+
+SOURCES = {  # by the name of the set where it is recorded: dataset, folder of its source
+    "pmc_vqa": ("medevalkit_pmc_vqa", "PMC-VQA"),
+    "omnimedvqa": ("medevalkit_omnimedvqa", "OmniMedVQA"),
+    "medxpertqa_mm": ("medevalkit_medxpertqa_mm", "MedXpertQA"),
+    "medxpertqa_text": ("medevalkit_medxpertqa_text", "MedXpertQA"),
+    "mmmu_med_validation": ("medevalkit_mmmu_med_val", "MMMU"),
+    "mmmu_med_test": ("medevalkit_mmmu_med_test", "MMMU"),
+    "medframeqa": ("medevalkit_medframeqa", "MedFrameQA"),
+    "vqa_rad": ("multimedeval_vqa_rad", "vqa-rad"),
+    "path_vqa": ("multimedeval_path_vqa", "path-vqa"),
+    "slake": ("medevalkit_slake", "SLAKE"),
+}
+
+
+@functools.cache
+def recorded(golden):
+    lines = (golden / "medevalkit" / "messages.jsonl").read_text(encoding="utf-8").splitlines()
+    return [row for row in map(json.loads, lines) if not row["reasoning"]]
+
+
+def seen(manifest, folder, file):
+    """Return the beginning of the digest of the pixels that a model sees."""
+    return hashlib.sha256(decoded(folder / file, manifest.decoding).pixels.tobytes()).hexdigest()[:16]
+
+
+def published_target(name, document):
+    """Return the answer as MedEvalKit's loader leaves it: the letter of the last option that is exactly the gold."""
+    gold = document.get("gold", document.get("answer"))
+    equal = [place for place, option in enumerate(document.get("options", ())) if option == gold]
+    return "ABCD"[equal[-1]] if name == "omnimedvqa" and equal else gold
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_golden_medevalkit_datasets(golden, test_data, home, name):
+    dataset, folder = SOURCES[name]
+    source = test_data / "medevalkit" / folder
+    if not source.is_dir():
+        pytest.skip(f"no files in the published format in {source}")
+    manifest = prepare(dataset, Options(source, allow_incomplete=True))
+    documents, records = load_documents(dataset), [case for case in recorded(golden) if case["set"] == name]
+    assert len(documents) == len(records)
+    for document, case in zip(documents, records, strict=True):
+        files = document["image_files"][: 1 if name.startswith("mmmu") else None]
+        assert [seen(manifest, home / "datasets" / dataset, file) for file in files] == case["images"]
+        assert document["question"] == case.get("question", document["question"])
+        assert document["question"] in case["prompt"]
+        lines = case.get("choices", [f"({letter}) {text}" for letter, text in case.get("index2ans", {}).items()])
+        assert list(document.get("option_lines", ())) == lines
+        assert published_target(name, document) == (None if name == "mmmu_med_test" else case["answer"])
+        published = (case.get("id", case.get("question_id")), case.get("question_type"), case.get("medical_task"))
+        ours = [document.get(column) for column in ("doc_id", "question_type", "medical_task")]
+        assert all(value in (None, own) for value, own in zip(published, ours, strict=True))
+        assert document.get("modality") == case.get("modality_type", document.get("modality"))
+        assert (document.get("language"), document.get("answer_type")) == (case.get("lang"), case.get("answer_type"))

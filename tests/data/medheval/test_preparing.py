@@ -3,19 +3,56 @@
 import json
 
 import pytest
+from typer.testing import CliRunner
 
+from medtasks.cli.data import app
 from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION
-from medtasks.errors import UnknownName
+from medtasks.errors import MedTasksError, UnknownName
 from medtasks.home import dataset_folder
 
 from ... import medheval_sources as sources
 from ...tables import each_row
 
 MM, CXR, CONTEXT = "medheval_visual_mm", "medheval_visual_cxr", "medheval_context"
+
+
+@pytest.fixture
+def clone(tmp_path):
+    return sources.write_source(tmp_path)
+
+
+@pytest.fixture
+def rewrite(clone):
+    """Write the file of a set anew, from its invented records after a change."""
+
+    def run(name, change):
+        records = [dict(record) for record in sources.RECORDS[name]]
+        change(records)
+        return sources.write_records(clone, name, records)
+
+    return run
+
+
+@pytest.fixture
+def prepared(home, clone):
+    """Prepare one set; return manifest and documents."""
+    return lambda name, **options: (prepare(name, Options(clone, allow_changed=True, **options)), load_documents(name))
+
+
+@pytest.fixture
+def complains(home, clone, refuses):
+    """Preparing a set is refused in one sentence that has all ``parts``."""
+
+    def run(name, *parts, kind=MedTasksError, **options):
+        with refuses(*parts, kind=kind):
+            prepare(name, Options(clone, allow_changed=True, **options))
+
+    return run
 
 
 @each_row("name", sources.SETS)
@@ -47,9 +84,9 @@ def test_a_closed_document(prepared):
         "question": "What is it?",
         "kind": "multi-choice",
         "choices": "A) Cyst, B) Stone, C) Mass, left side",
-        "options": ["Cyst", "Stone", "Mass, left side"],
         "answer": "C",
         "gold": "C",
+        "options": ["Cyst", "Stone", "Mass, left side"],
         "flags": [],
         "hallucination": "symptom",
         "source": "slake",
@@ -187,9 +224,49 @@ def test_what_a_user_may_lack(home, clone, complains, refuses, tmp_path):
     complains(MM, f"{clone} holds no benchmark_data/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json")
 
 
-def test_golden_medheval_published_set(home, test_data):
+@pytest.fixture
+def command(home):
+    def run(*arguments):
+        return CliRunner().invoke(app, ["prepare", *map(str, arguments)])
+
+    return run
+
+
+def test_images_are_named_by_source_and_counted(clone, command, tmp_path):
+    for key, names in {"slake": "xmlab*", "vqa_rad": "synpic*"}.items():
+        (tmp_path / key).mkdir()
+        for path in sorted((clone / "images").glob(names)):
+            path.rename(tmp_path / key / path.name)
+    (tmp_path / "vqa_rad" / "synpic8.jpg").unlink()
+    named = [argument for key in ("slake", "vqa_rad") for argument in ("--images", f"{key}={tmp_path / key}")]
+    result = command(MM, "--source", clone, "--allow-changed", "--allow-incomplete", *named)
+    lines = result.output.splitlines()
+    assert lines[:2] == ["images of SLAKE: 2 of 2 found", "images of VQA-RAD: 1 of 2 found, 1 missing"]
+    assert lines[2].startswith("left out: MM-VisHal.json: 1 of the 2 images of VQA-RAD are missing")
+    assert lines[3].startswith(f"Prepared {MM}: 10 questions, 3 images")
+
+
+@each_row(
+    "arguments, complaint",
+    [
+        ([MM, "--images", "slake"], "is not of the form SOURCE=DIR, such as slake=/data/slake/imgs"),
+        ([MM, "--images", "=x"], "is not of the form SOURCE=DIR"),
+        ([MM, "--images", "slake=a", "--images", "slake=b"], "--images names slake twice"),
+        (["mediconfusion", "--images", "slake=a"], "--images is for the sets of MedHEval"),
+        (["mediconfusion", "--allow-changed"], "--allow-changed is for the sets of MedHEval"),
+    ],
+)
+def test_arguments_that_make_no_sense(command, arguments, complaint):
+    result = command(*arguments)
+    assert result.exit_code == 2
+    assert complaint in " ".join(result.output.replace("│", " ").split())
+
+
+def test_golden_medheval_published_set(home, command, test_data):
     source = test_data / "medheval"
-    manifest = prepare(MM, Options(source))
+    result = command(MM, "--source", source)
+    assert "images of SLAKE: 180 of 180 found\nimages of VQA-RAD: 314 of 314 found\n" in result.output
+    manifest = Manifest.read(dataset_folder(MM))
     assert (manifest.rows, manifest.images, manifest.complete) == (3610, 494, True)
     assert (manifest.revision, manifest.left_out) == ("7f7d980", ())
     documents = load_documents(MM)

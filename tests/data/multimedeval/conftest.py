@@ -15,7 +15,7 @@ from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 
-from ...multimedeval_image_sources import WRITERS
+from ...multimedeval_sources import WRITERS
 
 Documents = list[dict[str, Any]]
 

@@ -6,17 +6,13 @@ import shutil
 import pytest
 
 from ...damages import content, lost, parquet_rows
-from ...multimedeval_sources import put, put_parquet, put_zip
+from ...multimedeval_sources import picture, put, put_parquet, put_zip
 from ...tables import each_row
 
 pytest.importorskip("pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'")
 
 MEDNLI = "mednli-a-natural-language-inference-dataset-for-the-clinical-domain-1.0.0"
 REPORTS = "mimic-cxr-reports"
-
-
-def as_it_is(below):
-    return lambda folder, _: folder / below
 
 
 def unpacked(archive, below="", *, keep=False):
@@ -49,12 +45,6 @@ def in_shards(folder, target):
     return target
 
 
-def first_image_unpacked(folder, _):
-    name, data = next(iter(content(folder / "imgs.zip").items()))
-    put(folder / name, data)
-    return folder
-
-
 def nested(*places, plain=()):
     """Move a source into folders of its publisher's; tables are unpacked there."""
 
@@ -74,11 +64,6 @@ def notes_nested(folder, target):
     inside = nested("physionet.org", "files", "mimiciii", "1.4", plain=["NOTEEVENTS.csv"])(folder, target)
     (ids,) = inside.rglob("split")
     return ids.rename(inside / "split").parent
-
-
-def volumes_renamed(folder, _):
-    (folder / "dataset" / "valid").rename(folder / "dataset" / "valid_fixed")
-    return folder
 
 
 def pad_in_folders(folder, target):
@@ -114,28 +99,22 @@ def windows_line_ends(folder, _):
 
 
 JPG = ("physionet.org", "files", "mimic-cxr-jpg", "2.0.0")
-LOOKALIKES = [
-    "data_clean/questions/US/4_options/phrases_no_exclude_test.jsonl",
-    "data_clean/questions/Taiwan/test.jsonl",
-    "__MACOSX/data_clean/questions/US/test.jsonl",
-]
+QUESTIONS = "data_clean/questions"
+LOOKALIKES = [f"{QUESTIONS}/US/4_options/phrases_no_exclude_test.jsonl", f"__MACOSX/{QUESTIONS}/US/test.jsonl"]
 LAYOUTS = [
-    ("medqa", as_it_is("data_clean.zip")),
+    ("medqa", lambda folder, _: folder / "data_clean.zip"),
     ("medqa", unpacked("data_clean.zip")),
-    ("medqa", with_more("data_clean.zip", *LOOKALIKES)),
+    ("medqa", with_more("data_clean.zip", f"{QUESTIONS}/Taiwan/test.jsonl", *LOOKALIKES)),
     ("medmcqa", in_shards),
     ("pubmedqa", with_more("pqal.zip", "pqal_fold0/train_set.json")),
     ("pubmedqa", unpacked("pqal.zip")),
     ("mednli", unpacked(f"{MEDNLI}.zip")),
     ("slake", unpacked("imgs.zip", keep=True)),
-    ("slake", first_image_unpacked),
-    ("octmnist", as_it_is("octmnist.npz")),
+    ("slake", lambda folder, _: put(folder / "imgs/xmlab0/source.jpg", picture(0)).parents[2]),
+    ("octmnist", lambda folder, _: folder / "octmnist.npz"),
     ("pad_ufes_20", pad_in_folders),
     ("vindr_mammo", nested("physionet.org", "files", "vindr-mammo", "1.0.0")),
-    (
-        "mimic_cxr_classification",
-        nested(*JPG, plain=["mimic-cxr-2.0.0-split.csv", "mimic-cxr-2.0.0-chexpert.csv"]),
-    ),
+    ("mimic_cxr_classification", nested(*JPG, plain=[f"mimic-cxr-2.0.0-{name}.csv" for name in ("split", "chexpert")])),
     ("mimic_iii_summary", notes_nested),
     ("mimic_cxr_report", unpacked(f"{REPORTS}.zip", keep=True)),
     ("mimic_cxr_report", unpacked(f"{REPORTS}.zip", REPORTS, keep=True)),
@@ -143,7 +122,7 @@ LAYOUTS = [
     ("mimic_cxr_report", reports_in_physionets_tree(is_packed=True)),
     ("mimic_cxr_report", windows_line_ends),
     ("ct_rate_report", nested("ct_rate")),
-    ("ct_rate_report", volumes_renamed),
+    ("ct_rate_report", lambda folder, _: (folder / "dataset/valid").rename(folder / "dataset/valid_fixed").parents[1]),
 ]
 
 

@@ -21,7 +21,6 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
@@ -49,37 +48,30 @@ CLASSES: Mapping[str, Sequence[str]] = source_files.read_json(
 )
 
 
-def read_array(path: Path, name: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """Read one array of an ``.npz`` archive, a SourceError if that is damaged or has no such array."""
-    try:
-        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
-            array: np.ndarray[Any, np.dtype[Any]] = npy.read_array(stream, allow_pickle=False)
-            if not array.ndim:
-                raise ValueError("an array of another kind than the published one")
-            stream.read()  # only its end tells whether it is damaged
-            return array
-    except KeyError as error:
-        raise SourceError(f"{path} holds no array '{name}'") from error
-    except _BROKEN as error:
-        raise SourceError(f"{path} is damaged at {name} ({error}); download it again") from error
-
-
 class _MedMNIST(TableReader):
     columns = CLASSIFICATION
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def archive(self, source: Path) -> Path:
+    def table(self, source: Path, split: str) -> SourceTable:
+        """Return rows with the columns ``image`` (pixels, channels last) and ``label``; errors if there are others."""
         path = source / f"{self.name}.npz" if source.is_dir() else source
         if not path.is_file():
             raise source_files.not_found(source, f"{self.name}.npz")
-        return path
-
-    def table(self, source: Path, split: str) -> SourceTable:
-        """Return rows with the columns ``image`` (pixels, channels last) and ``label``; errors if there are others."""
-        path = self.archive(source)
-        images, labels = read_array(path, f"{split}_images"), read_array(path, f"{split}_labels")
+        arrays: list[np.ndarray[Any, np.dtype[Any]]] = []
+        for name in (f"{split}_images", f"{split}_labels"):
+            try:
+                with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
+                    arrays.append(npy.read_array(stream, allow_pickle=False))
+                    if not arrays[-1].ndim:
+                        raise ValueError("an array of another kind than the published one")
+                    stream.read()  # only its end tells whether it is damaged
+            except KeyError as error:
+                raise SourceError(f"{path} holds no array '{name}'") from error
+            except _BROKEN as error:
+                raise SourceError(f"{path} is damaged at {name} ({error}); download it again") from error
+        images, labels = arrays
         pixels = (_SIDE, _SIDE, 3) if self.name in _COLOUR else (_SIDE, _SIDE)
         expected = {}
         if images.shape[1:] != pixels or images.dtype != np.uint8:
@@ -111,7 +103,7 @@ class _MedMNIST(TableReader):
         return Published(f"{os.environ.get(MEDMNIST_VARIABLE, _MEDMNIST_URL)}/{self.name}.npz?download=1", md5)
 
     def revision(self, source: Path) -> str:
-        unchanged = self.published().matches(self.archive(source))
+        unchanged = self.published().matches(source / f"{self.name}.npz" if source.is_dir() else source)
         return dataset_info(f"multimedeval_{self.name}").revision if unchanged else "local"
 
     def own_recipe(self) -> SourceRecipe:
@@ -137,18 +129,6 @@ _ENDING = ".png"
 _TRUTH_VALUES = {"true": "True", "false": "False"}
 
 
-def patient_history(values: Mapping[str, str]) -> str:
-    """Return the text on a patient in the reference's later prompt; unknown fields are left out.
-
-    Example:
-        >>> patient_history(dict.fromkeys(_HISTORY.values(), "") | {"drink": "TRUE", "age": "55", "gender": "FEMALE"})
-        'Patient history: drink True, age 55, gender FEMALE'
-    """
-    known = {name: values[column] for name, column in _HISTORY.items() if values[column]}
-    fields = (f"{name} {_TRUTH_VALUES.get(value.lower(), value)}" for name, value in known.items())
-    return "Patient history: " + ", ".join(fields)
-
-
 def _metadata(source: Path) -> SourceFile:
     name = "metadata.csv"
     return source_files.required_file(source, [name, f"*/{name}"])
@@ -158,26 +138,6 @@ def _lesions(source: Path, split: str) -> frozenset[str]:
     return frozenset(
         str(row.values["ids"]).strip() for row in source_files.hub_table(source / "split", split, ("ids",)).rows()
     )
-
-
-@contextlib.contextmanager
-def _image_files(source: Path) -> Iterator[ReadFile]:
-    """Open the images of a folder with all below it; a file goes before one of the same name in an archive."""
-    where: dict[str, Callable[[], bytes]] = {}
-
-    def read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
-        with source_files.unpacking(path):
-            return archive.read(member)
-
-    for path in sorted(source.rglob(f"*{_ENDING}")):
-        where.setdefault(path.name, path.read_bytes)
-    with contextlib.ExitStack() as opened:
-        for path in sorted(source.rglob("*.zip")):
-            with source_files.unpacking(path):
-                archive = opened.enter_context(source_files.open_archive(path))
-                for member in fnmatch.filter(archive.namelist(), f"*{_ENDING}"):
-                    where.setdefault(PurePosixPath(member).name, functools.partial(read, path, archive, member))
-        yield opened.enter_context(by_name(where))
 
 
 class _PadUfes(TableReader):
@@ -191,12 +151,31 @@ class _PadUfes(TableReader):
 
     def document(self, row: SourceRow, _split: str) -> Document:
         diagnosis = row.one_of("diagnostic", SKIN_CLASSES.keys(), "diagnostic is not one of")
-        about = {"patient_id": row.text("patient_id"), "details": patient_history(row.values)}
+        # The text on a patient in the reference's later prompt, without unknown fields.
+        fields = {name: row.values[column] for name, column in _HISTORY.items() if row.values[column]}
+        history = ", ".join(f"{name} {_TRUTH_VALUES.get(text.lower(), text)}" for name, text in fields.items())
+        about = {"patient_id": row.text("patient_id"), "details": f"Patient history: {history}"}
         classes = {"options": list(SKIN_CLASSES.values()), "label": list(SKIN_CLASSES).index(diagnosis)}
         return new_document(CLASSIFICATION, PurePath(row.text("img_id")).stem, **classes, **about)
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return _image_files(source)
+    @contextlib.contextmanager
+    def files(self, source: Path) -> Iterator[ReadFile]:
+        """Open the images of a folder with all below it; a file goes before one of the same name in an archive."""
+        where: dict[str, Callable[[], bytes]] = {}
+
+        def read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
+            with source_files.unpacking(path):
+                return archive.read(member)
+
+        for path in sorted(source.rglob(f"*{_ENDING}")):
+            where.setdefault(path.name, path.read_bytes)
+        with contextlib.ExitStack() as opened:
+            for path in sorted(source.rglob("*.zip")):
+                with source_files.unpacking(path):
+                    archive = opened.enter_context(source_files.open_archive(path))
+                    for member in fnmatch.filter(archive.namelist(), f"*{_ENDING}"):
+                        where.setdefault(PurePosixPath(member).name, functools.partial(read, path, archive, member))
+            yield opened.enter_context(by_name(where))
 
     def held_out(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Yield the held-out rows; their published number is unknown, so that of the whole table is checked."""

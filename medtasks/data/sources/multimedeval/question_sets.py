@@ -166,7 +166,7 @@ class Slake(TableReader):
         path, columns = source / f"{split}.json", ("qid", "img_name", "question", "answer", "q_lang")
         if not path.is_file():
             raise source_files.not_found(source, path.name)
-        questions = source_files.listed_records(SourceFile(path), columns)
+        questions = source_files.listed_records(path.name, path.read_bytes(), columns)
         if self.language is None:
             return questions
         chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == self.language)

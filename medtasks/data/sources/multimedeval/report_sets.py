@@ -37,10 +37,10 @@ https://huggingface.co/datasets/ibrahimhamamci/CT-RATE; ``multimedeval/ct_rate.p
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tqdm import tqdm
 
@@ -75,10 +75,6 @@ def split_at_headers(report: str) -> list[ReportSection]:
 
     Without a header it is one section, ``full report``. The search goes on at the new line after a header and the
     character that follows its colon. A header right below an empty one is therefore the empty one's text.
-
-    Example:
-        >>> [section.name for section in split_at_headers("CHEST FILM\n FINDINGS: Clear.\n")]
-        ['preamble', 'findings']
     """
     header = _HEADER.search(report)
     if header is None:
@@ -92,22 +88,14 @@ def split_at_headers(report: str) -> list[ReportSection]:
 
 
 def report_sections(report: str) -> list[ReportSection]:
-    r"""Return the sections of a report, new lines as ``\n``, under their common names, in order; names may repeat.
-
-    Example:
-        >>> [section.name for section in report_sections(" \n FINDNGS: Clear.\n IMPRESSION: \n ")]
-        ['preamble', 'findings']
-    """
-
-    def common_name(header: str) -> str:
-        name = header.strip()
-        if name in _CANONICAL:
-            return _CANONICAL[name]
-        view = "findings" if any(view in name for view in _KNOWN["views"]) else name
-        return next((main for main in _MAIN if main in name), view)
-
-    named = [replace(section, name=common_name(section.name)) for section in split_at_headers(report)]
-    sections = [section for section in named if section.name not in _ESSENTIAL or section.text.strip()]
+    r"""Return the sections of a report, new lines as ``\n``, under their common names, in order; names may repeat."""
+    sections = []
+    for section in split_at_headers(report):
+        header = section.name.strip()
+        view = "findings" if any(view in header for view in _KNOWN["views"]) else header
+        name = _CANONICAL.get(header) or next((main for main in _MAIN if main in header), view)
+        if name not in _ESSENTIAL or section.text.strip():
+            sections.append(replace(section, name=name))
     if any(section.name in _ESSENTIAL for section in sections):
         return sections
     last = sections[-1]
@@ -116,11 +104,6 @@ def report_sections(report: str) -> list[ReportSection]:
         return sections
     # The start is that of the empty line, as the official parser counts it.
     return [*sections[:-1], replace(last, text=before), ReportSection(LAST_PARAGRAPH, after, last.start + len(before))]
-
-
-def first_text(sections: list[ReportSection], name: str) -> str | None:
-    """Return the text of the first section of that name, or None."""
-    return next((section.text for section in sections if section.name == name), None)
 
 
 Protocol = Literal["paper", "head"]
@@ -133,42 +116,22 @@ _TEST_IDS = "idsTest.csv"
 _OUTSIDE = "notes of the split without findings and exactly one impression"
 
 
-class Summary(NamedTuple):
-    """Input of a model and the summary of a radiologist."""
-
-    findings: str
-    impression: str
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Groups of exams, and the names of their sections."""
-
-    by_exam: Mapping[str, str]  # name of the group, modality and anatomy joined by ``_``, by the note's ``DESCRIPTION``
-    findings: Mapping[str, Sequence[str]]  # names of its section, in lower case, by group, the first to look for first
-    spellings: Mapping[str, str]  # common name of a section by other spellings
+_EXAMS = source_files.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
+# Groups of exams by modality and anatomy, joined by ``_``, in the reference's order.
+GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = _EXAMS["groups"]
+GROUP_OF = {exam: name for name, group in GROUPS.items() for exam in group["descriptions"]}
+SPELLINGS = {spelling: name for name, spellings in _EXAMS["spellings"].items() for spelling in spellings}
 
 
-@functools.cache
-def groups() -> Groups:
-    """Read the groups; their order is that of the reference."""
-    content = source_files.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
-    return Groups(
-        by_exam={exam: name for name, group in content["groups"].items() for exam in group["descriptions"]},
-        findings={name: group["findings"] for name, group in content["groups"].items()},
-        spellings={spelling: name for name, spellings in content["spellings"].items() for spelling in spellings},
-    )
-
-
-def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
-    r"""Return findings and impression of a note of a group of exams (:class:`Groups`).
+def summary_of(note: str, group: str, protocol: Protocol) -> tuple[str, ...] | None:
+    r"""Return findings and impression of a note of a group of exams (:data:`GROUPS`).
 
     None where the note has no final report, no or several impressions, or no findings.
 
     Example:
         >>> note = "FINAL REPORT\n FINDINGS: Seen by [**Name**].\n IMPRESSION: Clear.\n"
         >>> summary_of(note, "CT_head", "paper")
-        Summary(findings='seen by ___.', impression='clear.')
+        ('seen by ___.', 'clear.')
     """
     start = note.find(_START)
     if start < 0:
@@ -177,7 +140,7 @@ def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
     while (cut := report.find(_BREAK)) >= 0 and (end := report.find(_CONTINUED, cut)) >= 0:
         report = report[:cut] + report[end + len(_CONTINUED) :]
     sections = split_at_headers(report) if protocol == "paper" else report_sections(report)
-    names = [groups().spellings.get(section.name, section.name) for section in sections]
+    names = [SPELLINGS.get(section.name, section.name) for section in sections]
     texts = [section.text for section in sections]
     if protocol == "paper":
         texts = [re.sub(" +", " ", text.strip().lower().replace("\n", "")) for text in texts]
@@ -185,17 +148,18 @@ def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
         return None
     impression = texts[names.index(_IMPRESSION)]
     names.remove(_IMPRESSION)  # and not from the texts: the reference's slip
-    candidates = (texts[names.index(name)] for name in groups().findings[group] if name in names)
+    candidates = (texts[names.index(name)] for name in GROUPS[group]["findings"] if name in names)
     findings = next(filter(None, candidates), "")
-    return Summary(_plain(findings), _plain(impression)) if findings and impression else None
-
-
-def _plain(text: str) -> str:
-    plain = re.sub(r"\s+", " ", text)
-    # One after the other, because a placeholder may be part of the text of a later one.
-    for placeholder in _PLACEHOLDER.findall(plain):
-        plain = plain.replace(placeholder, "___")
-    return plain
+    if not findings or not impression:
+        return None
+    plain = []
+    for text in (findings, impression):
+        text = re.sub(r"\s+", " ", text)
+        # One after the other, because a placeholder may be part of the text of a later one.
+        for placeholder in _PLACEHOLDER.findall(text):
+            text = text.replace(placeholder, "___")
+        plain.append(text)
+    return tuple(plain)
 
 
 def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
@@ -211,16 +175,16 @@ def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator
         places[note] = row.place
     file = source_files.physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
     notes = source_files.csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
-    by_group: dict[str, list[PublishedRow]] = {group: [] for group in groups().findings}
+    by_group: dict[str, list[PublishedRow]] = {group: [] for group in GROUPS}
     outside = 0
     read = set()
     for row in tqdm(notes.rows(), file.name, total=len(places), unit="note", leave=False, disable=None):
         read.add(row.text("ROW_ID"))
-        group = groups().by_exam.get(row.text("DESCRIPTION"))
+        group = GROUP_OF.get(row.text("DESCRIPTION"))
         summary = summary_of(row.text("TEXT"), group, protocol) if group else None
         if group and summary:
-            about = {"patient_id": row.text("SUBJECT_ID"), "context": summary.findings}
-            document = new_document(REPORT, row.text("ROW_ID"), report=summary.impression, **about)
+            about = {"patient_id": row.text("SUBJECT_ID"), "context": summary[0]}
+            document = new_document(REPORT, row.text("ROW_ID"), report=summary[1], **about)
             by_group[group].append(PublishedRow(row.place, document))
         else:
             outside += 1
@@ -260,31 +224,33 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     folders = [files.parent for root, pattern in patterns for files in sorted(root.glob(pattern))]
     archives = [path for root, below in roots for path in sorted(root.glob(below + _ARCHIVE))]
     with source_files.file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
-        yield from (_study_row(rows, split.path.parent / "files", read, images) for rows in studies.values())
-
-
-def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes], images: ImageStore) -> PublishedRow:
-    location, subject_id, study_id = rows[0].place, rows[0].text("subject_id"), rows[0].text("study_id")
-    name = study_folder(Path("files"), subject_id, study_id).with_suffix(".txt")
-    try:
-        report = read(name.as_posix()).decode("utf-8")
-    except FileNotFoundError:
-        return PublishedRow(
-            location, None, cause=f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)"
-        )
-    except UnicodeDecodeError:
-        return PublishedRow(location, None, cause="the report of its study is no UTF-8 text")
-    sections = report_sections(report.replace("\r\n", "\n").replace("\r", "\n"))
-    findings = first_text(sections, "findings")
-    if findings is None:
-        return PublishedRow(location, None, cause="studies whose report has no findings section", outside=True)
-    about = {"patient_id": subject_id, "indication": first_text(sections, "indication") or ""}
-    document = new_document(REPORT, study_id, report=findings, image_id=f"s{study_id}", **about)
-    folder = study_folder(files, subject_id, study_id)
-    # No file name in messages: it holds the patient's number, and messages end up in results.
-    paths = [folder / f"{row.text('dicom_id')}.jpg" for row in rows]
-    adding = [(f"{n} of {len(rows)}", functools.partial(images.add_file, path)) for n, path in enumerate(paths, 1)]
-    return images_row(location, adding, document)
+        for study_id, rows in studies.items():
+            location, subject_id = rows[0].place, rows[0].text("subject_id")
+            name = study_folder(Path("files"), subject_id, study_id).with_suffix(".txt")
+            try:
+                report = read(name.as_posix()).decode("utf-8")
+            except FileNotFoundError:
+                cause = f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)"
+                yield PublishedRow(location, None, cause=cause)
+                continue
+            except UnicodeDecodeError:
+                yield PublishedRow(location, None, cause="the report of its study is no UTF-8 text")
+                continue
+            sections = report_sections(report.replace("\r\n", "\n").replace("\r", "\n"))
+            first = {section.name: section.text for section in reversed(sections)}
+            if "findings" not in first:
+                cause = "studies whose report has no findings section"
+                yield PublishedRow(location, None, cause=cause, outside=True)
+                continue
+            about = {"patient_id": subject_id, "indication": first.get("indication", "")}
+            document = new_document(REPORT, study_id, report=first["findings"], image_id=f"s{study_id}", **about)
+            folder = study_folder(split.path.parent / "files", subject_id, study_id)
+            # No file name in messages: it holds the patient's number, and messages end up in results.
+            adding = [
+                (f"{n} of {len(rows)}", functools.partial(images.add_file, folder / f"{row.text('dicom_id')}.jpg"))
+                for n, row in enumerate(rows, 1)
+            ]
+            yield images_row(location, adding, document)
 
 
 def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:

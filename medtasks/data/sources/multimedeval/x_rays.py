@@ -85,9 +85,8 @@ class _ChestXray14(TableReader):
 
 def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
     """Yield the images of one split of MIMIC-CXR-JPG: ``dicom_id``, ``study_id`` and ``subject_id``."""
-    return source_files.csv_table(
-        mimic_cxr_file(source, "split"), _SPLIT_COLUMNS, lambda row: row["split"] == split
-    ).rows()
+    table = mimic_cxr_file(source, "split")
+    return source_files.csv_table(table, _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
 
 
 def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
