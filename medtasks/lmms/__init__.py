@@ -18,15 +18,19 @@ _MARK = "_medtasks_wrapped"
 AnyFunction = Callable[..., Any]
 
 
-def wrap_once(owner: Any, name: str, around: Callable[[AnyFunction], AnyFunction]) -> bool:
-    """Wrap one of the harness's functions and return True, or False if it is wrapped already.
+def wrap_once(owner: Any, name: str, around: AnyFunction) -> bool:
+    """Replace one of the harness's functions by ``around(function, ...)`` and return True; False if this is done.
 
     Raises AttributeError where this version of the harness has no such function.
     """
     original = getattr(owner, name)
     if getattr(original, _MARK, False):
         return False
-    wrapper = functools.wraps(original)(around(original))
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return around(original, *args, **kwargs)
+
     setattr(wrapper, _MARK, True)
     setattr(owner, name, wrapper)
     return True

@@ -8,10 +8,10 @@ Requests of other tasks stay as they are.
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from lmms_eval.api.instance import GenerationResult, Instance
@@ -45,37 +45,41 @@ ERROR_TEXTS: Mapping[str, re.Pattern[str]] = {
 
 
 @contextlib.contextmanager
-def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]:
+def watched(lm: Any, tasks: Collection[str], kept: KeptReplies) -> Iterator[None]:
     """Mark the failures of a model in its replies to some tasks within the block; kept replies are not asked again."""
+    module = replies_module(lm)
+    thinking = {task for task in tasks if (variant_of(task) or ("", ""))[1] in THINKING}
 
-    def checked_likelihood(result: Any) -> Any:
-        with_counts = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)
-        return FAILED if parse_loglikelihood(result[0] if with_counts else result) is FAILED else result
+    def checked(reply: Any, request: Instance, ask: str) -> Any:
+        if request.task_name not in tasks:
+            return _with_text(reply, _without_marks)
+        if ask == "loglikelihood":
+            with_counts = isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str)
+            return FAILED if parse_loglikelihood(reply[0] if with_counts else reply) is FAILED else reply
+        is_full = False
+        if request.task_name in thinking:  # as many tokens as allowed: nothing else shows unfinished reasoning
+            counts = reply.token_counts if isinstance(reply, GenerationResult) else reply
+            # The position of the settings differs for chat models.
+            settings = next((argument for argument in request.args if isinstance(argument, Mapping)), {})
+            tokens, limit = getattr(counts, "output_tokens", None), settings.get("max_new_tokens")
+            is_full = bool(tokens and limit and tokens >= int(limit))
+        return _with_text(reply, functools.partial(_marked, module=module, is_full=is_full))
 
-    def marking(original: Callable[[Sequence[Instance]], Sequence[Any]], check: Callable[[Any], Any]) -> Any:
-        def checked(reply: Any, request: Instance) -> Any:
-            if request.task_name not in tasks:
-                return _with_text(reply, _without_marks)
-            return check(_cut_at_limit(reply, request))
+    def asked(ask: str, original: Callable[[Sequence[Instance]], Sequence[Any]], requests: Sequence[Instance]) -> Any:
+        earlier = [kept.of(request) for request in requests]
+        remaining = [request for request, reply in zip(requests, earlier, strict=True) if reply is None]
+        replies = list(original(remaining) if remaining else ())
+        if len(replies) != len(remaining):
+            # simple.claude adds one too many after an error, and every later reply belongs to another question.
+            surplus = failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")
+            replies = [surplus] * len(remaining)
+        new = iter(replies)
+        pairs = zip(earlier, requests, strict=True)
+        return [reply if reply is not None else checked(next(new), request, ask) for reply, request in pairs]
 
-        def call(requests: Sequence[Instance]) -> list[Any]:
-            earlier = [kept.of(request) for request in requests]
-            remaining = [request for request, reply in zip(requests, earlier, strict=True) if reply is None]
-            replies = list(original(remaining) if remaining else ())
-            if len(replies) != len(remaining):
-                # simple.claude adds one too many after an error, and every later reply belongs to another question.
-                surplus = failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")
-                replies = [surplus] * len(remaining)
-            new = iter(replies)
-            pairs = zip(earlier, requests, strict=True)
-            return [reply if reply is not None else checked(next(new), request) for reply, request in pairs]
-
-        return call
-
-    checks = {"generate_until": _reply_checker(replies_module(lm)), "loglikelihood": checked_likelihood}
     with contextlib.ExitStack() as stack:
-        for name, check in checks.items():
-            stack.enter_context(replaced(lm, name, marking(getattr(lm, name), check)))
+        for ask in ("generate_until", "loglikelihood"):
+            stack.enter_context(replaced(lm, ask, functools.partial(asked, ask, getattr(lm, ask))))
         if (completions := chat_completions(lm)) is not None:
             stack.enter_context(replaced(completions, "create", _annotating(completions.create)))
         yield
@@ -102,42 +106,18 @@ def _without_marks(text: Any) -> Any:  # of ours, for tasks of others
     return "" if isinstance(unmarked, str) and unmarked.startswith(failed_reply("")) else unmarked
 
 
-@cache
-def _reasons(task: str) -> bool:
-    return (variant_of(task) or ("", ""))[1] in THINKING
-
-
-def _cut_at_limit(reply: Any, request: Instance) -> Any:
-    """Mark a reply of a thinking task with as many tokens as allowed: nothing else shows unfinished reasoning."""
-    if not _reasons(request.task_name):
-        return reply
-    counts = reply.token_counts if isinstance(reply, GenerationResult) else reply
-    # The position of the settings differs for chat models.
-    settings = next((argument for argument in request.args if isinstance(argument, Mapping)), {})
-    tokens, limit = getattr(counts, "output_tokens", None), settings.get("max_new_tokens")
-    if not tokens or not limit or tokens < int(limit):
-        return reply
-
-    def mark(text: Any) -> Any:
-        is_marked = not isinstance(text, str) or failure_cause(text) is not None or without_cut_mark(text)[1]
-        return text if is_marked else cut_reply(text)
-
-    return _with_text(reply, mark)
-
-
-def _reply_checker(module: str) -> Callable[[Any], Any]:
+def _marked(text: Any, module: str, *, is_full: bool) -> Any:
+    """Return the text of a reply, or the mark of its failure or cut, by the module of the model that gave it."""
+    if not isinstance(text, str):
+        return NO_TEXT
+    if is_full and failure_cause(text) is None and not without_cut_mark(text)[1]:
+        text = cut_reply(text)
+    if (cause := failure_cause(text)) is not None:
+        return failed_reply(cause)
+    if module in EMPTY_AFTER_ERRORS and not text.strip():
+        return failed_reply(f"an empty text, which {module} of lmms-eval also gives after an error")
     pattern = ERROR_TEXTS.get(module)
-
-    def mark(text: Any) -> Any:
-        if not isinstance(text, str):
-            return NO_TEXT
-        if (cause := failure_cause(text)) is not None:
-            return failed_reply(cause)
-        if module in EMPTY_AFTER_ERRORS and not text.strip():
-            return failed_reply(f"an empty text, which {module} of lmms-eval also gives after an error")
-        return failed_reply(text) if pattern and pattern.match(text.strip()) else text
-
-    return lambda reply: _with_text(reply, mark)
+    return failed_reply(text) if pattern and pattern.match(text.strip()) else text
 
 
 def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:

@@ -169,9 +169,22 @@ def recipes(folders: Sequence[Path] = ()) -> Mapping[str, Recipe]:
 
     Raises MedTasksError for a damaged or malformed file.
     """
-    paths = [path for folder in [_ours(), *reversed(folders)] for path in sorted(folder.rglob("*.yaml"))]
-    made = {recipe.recipe: recipe for path in paths if (recipe := _recipe(path)) is not None}
-    return dict(sorted(made.items()))
+    by_name: dict[str, Recipe] = {}
+    for path in (path for folder in [_ours(), *reversed(folders)] for path in sorted(folder.rglob("*.yaml"))):
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError):  # no text; if it is meant as a task, the harness reports it
+            continue
+        if not any(line.startswith(f"{_KEY}:") for line in lines):  # a task's file, or a base of recipes
+            continue
+        try:
+            made = Recipe.model_validate(_extended(path, _read(path), ()))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise MedTasksError(f"the recipe {path} is wrong at '{where}': {first['msg']}; correct it") from error
+        by_name[made.recipe] = made
+    return dict(sorted(by_name.items()))
 
 
 def recipe(name: str, folders: Sequence[Path] = ()) -> Recipe:
@@ -186,21 +199,6 @@ def _ours() -> Path:
     import medtasks.model_adapters.recipes
 
     return Path(next(iter(medtasks.model_adapters.recipes.__path__)))
-
-
-def _recipe(path: Path) -> Recipe | None:
-    """Return the recipe in a file; None for another file, such as a task's, or a base of recipes."""
-    try:
-        if not any(line.startswith(f"{_KEY}:") for line in path.read_text(encoding="utf-8").splitlines()):
-            return None
-    except (OSError, ValueError):  # no text; if it is meant as a task, the harness reports it
-        return None
-    try:
-        return Recipe.model_validate(_extended(path, _read(path), ()))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise MedTasksError(f"the recipe {path} is wrong at '{where}': {first['msg']}; correct it") from error
 
 
 def _extended(path: Path, content: Mapping[str, Any], above: Sequence[Path]) -> dict[str, Any]:

@@ -181,15 +181,14 @@ def _under_our_names(table: Any, config: Mapping[str, Any], location: str) -> tu
                 f"it has {', '.join(table.column_names)}"
             )
 
-    def holds_images(holder: str) -> bool:
-        feature = table.features[holder]
-        inner = getattr(feature, "feature", feature)
-        encoded = getattr(inner, "dtype", "") in ("binary", "large_binary", "PIL.Image.Image")
-        return encoded or (isinstance(inner, Mapping) and "bytes" in inner)
-
     for name in _IMAGES:
         holders = sources.pop(name, [name] if name in table.column_names else [])
-        if any(map(holds_images, holders)):
+        inner_features = [getattr(feature, "feature", feature) for feature in map(table.features.get, holders)]
+        if any(
+            getattr(inner, "dtype", "") in ("binary", "large_binary", "PIL.Image.Image")
+            or (isinstance(inner, Mapping) and "bytes" in inner)
+            for inner in inner_features
+        ):
             table = with_image_files(table, name, holders, location)
         elif holders != [name] and holders:
             sources[name] = holders

@@ -13,6 +13,7 @@ import os
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from medtasks.tasks.task_index import (
     tasks_folder,
     with_image_roots,
 )
-from medtasks.tasks.task_variants import ENDINGS, TWIN_ENDING, listed_changes, listed_variants
+from medtasks.tasks.task_variants import ENDINGS, TWIN_ENDING, listed_changes, listed_variants, twin_changes
 
 INCLUDE = "--include_path"
 TAG_ENDING = "_sanity"
@@ -137,7 +138,8 @@ def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
             task = task_file_of(name, config, index.paths[name])
             yield task
             if "few_shot" in mapping_in(config, "metadata") and f"{name}{TWIN_ENDING}" not in index:
-                yield task.as_twin(config)
+                twin = task.following(config, twin_changes(name, config))
+                yield replace(twin, variants=task.variants, thinking=())
             for differs in listed_changes(task.path) if task.is_shipped else ():
                 yield task.following(config, differs)
 
@@ -205,28 +207,25 @@ def tagged_tasks(tag: str) -> list[TaskFile]:
     return [base, *variants_of(base)]
 
 
-def members_of(name: str) -> list[TaskFile]:
-    """Return the tasks of a task, group or tag, each once; none for a name that is not ours."""
-    return list({task.name: task for task in _members(name, ())}.values())
+def members_of(name: str, above: tuple[str, ...] = ()) -> list[TaskFile]:
+    """Return the tasks of a task, group or tag, each once; none for a name that is not ours, or a group ``above``."""
+    tasks = task_files()
+    if name not in tasks:
+        variant = _variant(name, tasks)
+        tagged = [task for task in tasks.values() if name in task.tags]
+        members = [*([variant] if variant else tagged_tasks(name)), *tagged]
+    elif tasks[name].kind == "group":
+        inside = [members_of(member, (*above, name)) for member in tasks[name].members if member not in above]
+        # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
+        members = [task for tasks_inside in inside for task in tasks_inside] if all(inside) else []
+    else:
+        members = [tasks[name]]
+    return list({task.name: task for task in members}.values())
 
 
 def tasks_of(name: str) -> list[str]:
     """Return the names of the tasks of a task, group or tag; none for a name that is not ours."""
     return [task.name for task in members_of(name)]
-
-
-def _members(name: str, above: tuple[str, ...]) -> Iterator[TaskFile]:
-    tasks = task_files()
-    if name not in tasks:
-        variant = _variant(name, tasks)
-        yield from [variant] if variant else tagged_tasks(name)
-        yield from (task for task in tasks.values() if name in task.tags)
-    elif tasks[name].kind == "group":
-        inside = [list(_members(member, (*above, name))) for member in tasks[name].members if member not in above]
-        # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
-        yield from (task for members in inside for task in members if all(inside))
-    else:
-        yield tasks[name]
 
 
 def main_metrics_first(task: str, metrics: Iterator[str] | Sequence[str]) -> list[str]:

@@ -41,7 +41,7 @@ class DottedName(str):
     @property
     def is_ours(self) -> bool:
         """Whether it names something of this package."""
-        return self.startswith("medtasks.") and self._own_file() is None
+        return self.startswith("medtasks.") and self.own_file() is None
 
     def resolve(self) -> Any:
         """Import what it names, from the file next to the task's if there is one."""
@@ -49,7 +49,7 @@ class DottedName(str):
 
     def module(self) -> ModuleType:
         """Import its module."""
-        module, file = self.rpartition(".")[0], self._own_file()
+        module, file = self.rpartition(".")[0], self.own_file()
         if file is None:
             return importlib.import_module(module)
         spec = importlib.util.spec_from_file_location(module, file)
@@ -59,12 +59,7 @@ class DottedName(str):
         spec.loader.exec_module(made)
         return made
 
-    def from_anywhere(self) -> str:
-        """Return the name for a file in any folder, which the harness joins to it unless the path is absolute."""
-        file = self._own_file()
-        return str(self) if file is None else f"{file.with_suffix('')}.{self.rpartition('.')[2]}"
-
-    def _own_file(self) -> Path | None:
+    def own_file(self) -> Path | None:
         """Return the module's file next to the task's, if there is one."""
         file = None if self.folder is None else self.folder / f"{self.rpartition('.')[0]}.py"
         return file if file is not None and file.is_file() else None
@@ -232,7 +227,13 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
-_Dumper.add_representer(DottedName, lambda dumper, name: dumper.represent_scalar("!function", name.from_anywhere()))
+def _represent(dumper: Any, name: DottedName) -> Any:
+    # For a file in any folder: the harness joins this to it unless the path is absolute.
+    file, attribute = name.own_file(), name.rpartition(".")[2]
+    return dumper.represent_scalar("!function", str(name) if file is None else f"{file.with_suffix('')}.{attribute}")
+
+
+_Dumper.add_representer(DottedName, _represent)
 
 
 def dumped(config: Mapping[str, Any]) -> str:

@@ -114,14 +114,32 @@ def variant_changes(
     metadata = {**mapping_in(config, "metadata"), **about}
     is_prepared = str(config.get("dataset_path", "")).startswith("medtasks.data.path_of.")
     changes = {**_named(made, is_prepared=is_prepared), "tag": []}
-    if variant in THINKING:  # its documents are those of its task
-        return {**changes, **_thinking_changes(made, rows, config), "metadata": metadata}
-    metadata.pop(COLUMNS, None)  # in documents of a variant these have their names already
-    changes |= {"process_docs": DottedName(f"{_VARIANT_HOOKS}{made}"), "metadata": metadata}
-    if variant == ROTATED and family is not None:
-        changes["process_results"] = DottedName(str(family.rotated))
-        changes["metric_list"] = DottedName(f"{HOOKS}rotations.METRIC_LIST")
-    return changes
+    if variant not in THINKING:
+        metadata.pop(COLUMNS, None)  # in documents of a variant these have their names already
+        changes |= {"process_docs": DottedName(f"{_VARIANT_HOOKS}{made}"), "metadata": metadata}
+        if variant == ROTATED and family is not None:
+            changes["process_results"] = DottedName(str(family.rotated))
+            changes["metric_list"] = DottedName(f"{HOOKS}rotations.METRIC_LIST")
+        return changes
+    # The documents of a thinking variant are those of its task; its rows are the careful ones.
+    filters = []
+    for title, row in rows.items():
+        if not title.startswith("reference"):
+            options = {"rule": row.extractor, "option": row.option_form, "fenced": row.fenced or None, "reasoned": True}
+            step = {name: value for name, value in options.items() if value is not None}
+            filters.append({"name": title, "filter": [{"function": DottedName(f"{HOOKS}filters.ReadWith"), **step}]})
+    settings = mapping_in(config, "generation_kwargs")
+    room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
+    changes["doc_to_text"] = DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{made}")
+    changes["generation_kwargs"] = {"until": [], **settings, _ROOM: room}
+    changes["filter_list"] = filters
+    if config.get("doc_to_messages"):
+        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{made}")
+    if by_model := mapping_in(config, "model_specific_generation_kwargs"):
+        changes["model_specific_generation_kwargs"] = {
+            model: {key: value for key, value in kwargs.items() if key != _ROOM} for model, kwargs in by_model.items()
+        }
+    return {**changes, "metadata": metadata}
 
 
 def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Row]) -> tuple[str, ...]:
@@ -132,37 +150,12 @@ def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Ro
     """
     if "reasoning" in str(mapping_in(config, "metadata").get("protocol")):
         return ()
-    readable = family is not None and family.asked_for is not None and any(map(_is_careful, rows))
+    readable = (
+        family is not None and family.asked_for is not None and not all(row.startswith("reference") for row in rows)
+    )
     hooks = (config.get("doc_to_text"), config.get("doc_to_messages") or DottedName(""))
     generated = config.get("output_type", "generate_until") == "generate_until"
     return THINKING if readable and generated and all(isinstance(hook, DottedName) for hook in hooks) else ()
-
-
-def _is_careful(row: str) -> bool:
-    return not row.startswith("reference")
-
-
-def _thinking_changes(name: str, rows: Mapping[str, Row], config: Config) -> dict[str, Any]:
-
-    def step(row: Row) -> dict[str, Any]:
-        options = {"rule": row.extractor, "option": row.option_form, "fenced": row.fenced or None, "reasoned": True}
-        step = {"function": DottedName(f"{HOOKS}filters.ReadWith"), **options}
-        return {key: value for key, value in step.items() if value is not None}
-
-    settings = mapping_in(config, "generation_kwargs")
-    room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
-    changes: dict[str, Any] = {
-        "doc_to_text": DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{name}"),
-        "generation_kwargs": {"until": [], **settings, _ROOM: room},
-        "filter_list": [{"name": row, "filter": [step(rows[row])]} for row in rows if _is_careful(row)],
-    }
-    if config.get("doc_to_messages"):
-        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{name}")
-    if by_model := mapping_in(config, "model_specific_generation_kwargs"):
-        changes["model_specific_generation_kwargs"] = {
-            model: {key: value for key, value in kwargs.items() if key != _ROOM} for model, kwargs in by_model.items()
-        }
-    return changes
 
 
 # ---- prompts of thinking variants ----
