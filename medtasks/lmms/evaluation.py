@@ -48,7 +48,7 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         # --predict_only replaces a task's hook by the metric ``bypass``; this hook keeps text out of logs.
         if [entry.get("metric") for entry in getattr(task.config, "metric_list", None) or ()] == ["bypass"]:
             task.config.process_results = without_scoring
-    ours = {name: task for name, task in tasks.items() if _has_our_hook(task)}
+    ours = {name: task for name, task in tasks.items() if is_our_hook(getattr(task.config, "process_results", None))}
     shard = Shard.from_environment()
     if shard is not None:  # 'medtasks run' refuses these options earlier
         if not evaluate.__module__.startswith("lmms_eval."):
@@ -58,8 +58,18 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
             raise MedTasksError(
                 f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
             )
-    datasets = {name for task in tasks.values() if (name := _dataset_in_path(task))}
-    datasets |= {str(name) for task in ours.values() for name in _named_datasets(task) if name}
+    datasets: set[str] = set()
+    for name, task in tasks.items():
+        if dataset := _dataset_in_path(task):
+            datasets.add(dataset)
+        if name in ours:  # those that its documents name, and the one in its file
+            documents: Any = getattr(task, "eval_docs_no_media", ())
+            if hasattr(documents, "unique"):  # of the datasets library, which need not read the rows
+                named = documents.unique("dataset") if "dataset" in documents.column_names else []
+            else:
+                named = [document.get("dataset") for document in documents]
+            in_file = (getattr(task.config, "metadata", None) or {}).get("dataset")
+            datasets |= {str(dataset) for dataset in (*named, in_file) if dataset}
     from medtasks.lmms.remote_models import private_calls, refuse_remote_model
     from medtasks.lmms.server_journal import journaled
 
@@ -90,23 +100,9 @@ def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
             yield str(name), task
 
 
-def _has_our_hook(task: Any) -> bool:
-    return is_our_hook(getattr(task.config, "process_results", None))
-
-
 def _dataset_in_path(task: Any) -> str | None:
     path = getattr(task.config, "dataset_path", None)
     return dataset_holding(Path(path)) if isinstance(path, str) else None
-
-
-def _named_datasets(task: Any) -> set[Any]:
-    """Return the datasets that the documents of a task of ours name, and the one in its file."""
-    documents: Any = getattr(task, "eval_docs_no_media", ())
-    if hasattr(documents, "unique"):  # of the datasets library, which need not read the rows
-        named = set(documents.unique("dataset")) if "dataset" in documents.column_names else set()
-    else:
-        named = {document.get("dataset") for document in documents}
-    return named | {(getattr(task.config, "metadata", None) or {}).get("dataset")}
 
 
 @contextlib.contextmanager
@@ -241,7 +237,8 @@ def _asking_only(shard: Shard | None, tasks: Mapping[str, Any]) -> Iterator[dict
         if shard is None:
             break
         documents = task.eval_docs_no_media
-        has_clusters = _dataset_in_path(task) is not None or _has_our_hook(task)  # those of others are unknown
+        is_ours = is_our_hook(getattr(task.config, "process_results", None))
+        has_clusters = is_ours or _dataset_in_path(task) is not None  # those of others are unknown
         chosen[name] = frozenset(shard.rows(clusters_of(documents) if has_clusters else range(len(documents))))
         task.build_all_requests = partial(build, task, task.build_all_requests, chosen[name])
     try:

@@ -133,39 +133,37 @@ def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _annotating(create: Callable[..., Any]) -> Callable[..., Any]:
-    async def later(answer: Awaitable[Any], uses_tools: bool) -> Any:
-        return _annotated(await answer, uses_tools)
-
-    def annotating(*args: Any, **kwargs: Any) -> Any:
-        answer = create(*args, **kwargs)
-        return (later if inspect.isawaitable(answer) else _annotated)(answer, "tools" in kwargs)
-
-    return annotating
-
-
-def _annotated(completion: Any, uses_tools: bool) -> Any:
-    """Mark a failed or cut reply in a completion's text, and add the reasoning that the server split off.
+    """Return ``create`` that marks failed and cut replies, and adds the reasoning that the server split off.
 
     Without a single choice the harness tries again. Replies of a model that may call tools are parts of a conversation
     and stay as they are.
     """
-    cause = failure_of(completion)
-    choice = completion.choices[0]
-    message, content = choice.message, choice.message.content
-    if uses_tools:
-        message.content = "" if content is None else content
+
+    def annotated(completion: Any, uses_tools: bool) -> Any:
+        cause = failure_of(completion)
+        choice = completion.choices[0]
+        message, content = choice.message, choice.message.content
+        is_cut = choice.finish_reason == "length"
+        if uses_tools:
+            message.content = "" if content is None else content
+        elif cause:
+            message.content = failed_reply(cause)
+        elif is_cut or (isinstance(content, str) and content):
+            texts = (getattr(message, name, None) for name in ("reasoning", "reasoning_content"))
+            reasoning = next((text for text in texts if isinstance(text, str) and text), None)
+            reply = content if isinstance(content, str) else ""
+            reply = reply if reasoning is None else reasoned_reply(reasoning, reply)
+            message.content = cut_reply(reply) if is_cut else reply
         return completion
-    if cause:
-        message.content = failed_reply(cause)
-        return completion
-    is_cut = choice.finish_reason == "length"
-    if is_cut or (isinstance(content, str) and content):
-        texts = (getattr(message, name, None) for name in ("reasoning", "reasoning_content"))
-        reasoning = next((text for text in texts if isinstance(text, str) and text), None)
-        reply = content if isinstance(content, str) else ""
-        reply = reply if reasoning is None else reasoned_reply(reasoning, reply)
-        message.content = cut_reply(reply) if is_cut else reply
-    return completion
+
+    async def later(answer: Awaitable[Any], uses_tools: bool) -> Any:
+        return annotated(await answer, uses_tools)
+
+    def annotating(*args: Any, **kwargs: Any) -> Any:
+        answer = create(*args, **kwargs)
+        return (later if inspect.isawaitable(answer) else annotated)(answer, "tools" in kwargs)
+
+    return annotating
 
 
 def failure_of(completion: Any) -> str:

@@ -88,14 +88,6 @@ class Recipe(_Data):
         ways: tuple[tuple[Backend, Way], ...] = (("hf", self.hf), ("server", self.server))
         return tuple(name for name, way in ways if not way.without)
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of the model in this process."""
-        fact_names = {"pretrained": "hub id", "dtype": "dtype"}
-        if self.hf.model == _HF_VLM:
-            fact_names["revision"] = "revision"
-        facts = {argument: self.fact(fact) for argument, fact in fact_names.items() if fact in self.facts}
-        return {**facts, **self.hf.args}
-
     def expanded(self, backend: Backend, given: Mapping[str, str]) -> tuple[str, str]:
         """Return the harness's ``--model`` and ``--model_args``; ``given`` are the user's arguments, which win.
 
@@ -107,7 +99,11 @@ class Recipe(_Data):
         if way.without:
             raise MedTasksError(f"the recipe {self.recipe} does not run with --backend {backend}: {way.without}")
         if backend == "hf":
-            model, arguments = way.model, self.arguments()
+            fact_names = {"pretrained": "hub id", "dtype": "dtype"}
+            if way.model == _HF_VLM:
+                fact_names["revision"] = "revision"
+            facts = {argument: self.fact(fact) for argument, fact in fact_names.items() if fact in self.facts}
+            model, arguments = way.model, {**facts, **way.args}
             if "pretrained" in given:  # other weights have other revisions
                 arguments.pop("revision", None)
         elif given.get("base_url"):
@@ -178,7 +174,7 @@ def recipes(folders: Sequence[Path] = ()) -> Mapping[str, Recipe]:
         if not any(line.startswith(f"{_KEY}:") for line in lines):  # a task's file, or a base of recipes
             continue
         try:
-            made = Recipe.model_validate(_extended(path, _read(path), ()))
+            made = Recipe.model_validate(_extended(path))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
@@ -201,7 +197,18 @@ def _ours() -> Path:
     return Path(next(iter(medtasks.model_adapters.recipes.__path__)))
 
 
-def _extended(path: Path, content: Mapping[str, Any], above: Sequence[Path]) -> dict[str, Any]:
+def _extended(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
+    """Return the content of a recipe's file with that of the file that it extends; ``above`` are those extending it."""
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        where = getattr(error, "problem_mark", None)
+        raise MedTasksError(
+            f"the recipe {path} cannot be read as YAML{f' in line {where.line + 1}' if where else ''}; correct it or "
+            f"move it away"
+        ) from error
+    if not isinstance(content, dict):
+        raise MedTasksError(f"the recipe {path} holds no mapping of keys to values; correct it or move it away")
     keys = dict(content)
     name = keys.pop("extends", None)
     if name is None:
@@ -211,7 +218,7 @@ def _extended(path: Path, content: Mapping[str, Any], above: Sequence[Path]) -> 
     base = next((file for file in candidates if file.is_file() and file not in (path, *above)), None)
     if base is None:
         raise MedTasksError(f"the recipe {path} extends {name}, which is not there or extends it; correct 'extends'")
-    below = _extended(base, _read(base), (*above, path))
+    below = _extended(base, (*above, path))
     if _KEY in below:  # a recipe for other weights: they are run in the same way, but have other facts
         of_weights = ("hub id", "revision", "parameters", "licence", "gated")
         facts = {name: fact for name, fact in (below.get("facts") or {}).items() if name not in of_weights}
@@ -223,17 +230,3 @@ def _extended(path: Path, content: Mapping[str, Any], above: Sequence[Path]) -> 
         if isinstance(more := keys.get(key) or [], list):
             merged[key] = [*(below.get(key) or ()), *more]
     return merged
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        content = parse_yaml(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        where = getattr(error, "problem_mark", None)
-        raise MedTasksError(
-            f"the recipe {path} cannot be read as YAML{f' in line {where.line + 1}' if where else ''}; correct it or "
-            f"move it away"
-        ) from error
-    if not isinstance(content, dict):
-        raise MedTasksError(f"the recipe {path} holds no mapping of keys to values; correct it or move it away")
-    return content

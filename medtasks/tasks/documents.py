@@ -27,7 +27,7 @@ from medtasks.tasks.published_names import published_names
 from medtasks.tasks.task_file import TaskFile, names_in_templates
 from medtasks.tasks.task_files import members_of, task_config, task_file, variant_of
 from medtasks.tasks.task_index import LOCAL_LOADERS, SETTINGS, DottedName, mapping_in, resolved
-from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_messages, thinking_text
+from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_prompt
 
 Document = Mapping[str, Any]
 KEYS = frozenset(
@@ -60,7 +60,12 @@ def task_documents(task: TaskFile) -> list[dict[str, Any]]:
     Raises DatasetNotPrepared or SourceError for a missing or damaged dataset, and MedTasksError for a group, own
     documents that cannot be used, and images that cannot be swapped.
     """
-    return _changed(task, _base_documents(task))
+    if task.kind == "group":
+        raise MedTasksError(f"'{task.name}' is a group; take its member tasks one by one")
+    if task.dataset is not None:
+        return _changed(task, load_documents(task.dataset))
+    base = task.base or task.name
+    return _changed(task, own_documents(base, task_config(base)))
 
 
 def check_possible(task: TaskFile) -> None:
@@ -74,7 +79,7 @@ def check_possible(task: TaskFile) -> None:
             raise MedTasksError(problem)
     if task.dataset is None:
         if task.variant == SWAPPED:
-            swapped_images(_base_documents(task))
+            task_documents(task)
         return
     table = open_documents(task.dataset)[SPLIT]
     if task.variant == SWAPPED:
@@ -88,15 +93,14 @@ def variant_hook(name: str) -> Callable[[Any], Any]:
     After ``text_of_`` and ``messages_of_``, the hook for the prompt of a thinking variant. Raises AttributeError for an
     unknown variant.
     """
-    prefix = next((prefix for prefix in (TEXT_OF, MESSAGES_OF) if name.startswith(prefix)), "")
+    keys = {TEXT_OF: "doc_to_text", MESSAGES_OF: "doc_to_messages"}
+    prefix = next((prefix for prefix in keys if name.startswith(prefix)), "")
     names = variant_of(name.removeprefix(prefix))
     if names is None:
         raise AttributeError(name)
     task, base = task_file(name.removeprefix(prefix)), task_config(names[0])
-    if prefix == TEXT_OF:
-        return thinking_text(resolved(base["doc_to_text"]), names[1], task.family)
-    if prefix == MESSAGES_OF:
-        return thinking_messages(resolved(base["doc_to_messages"]), names[1], task.family)
+    if prefix:
+        return thinking_prompt(resolved(base[keys[prefix]]), names[1], task.family)
     config = resolved({key: value for key, value in base.items() if key != "dataset_path"})
 
     def changed(table: Any) -> Any:  # rows of the task as the ``datasets`` library has loaded them
@@ -126,15 +130,6 @@ def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, 
         return changes[task.variant](documents)
     family = task_file(str(task.base)).family
     return rotated(documents, family.independent_clusters([Sample(document) for document in documents]))
-
-
-def _base_documents(task: TaskFile) -> list[dict[str, Any]]:
-    if task.kind == "group":
-        raise MedTasksError(f"'{task.name}' is a group; take its member tasks one by one")
-    if task.dataset is not None:
-        return load_documents(task.dataset)
-    base = task.base or task.name
-    return own_documents(base, task_config(base))
 
 
 @dataclass(frozen=True)

@@ -275,7 +275,15 @@ def check(config: Mapping[str, Any], columns: Columns, names: Sequence[str], loc
             for row, value in enumerate(columns[name]):
                 if not _HOLDS[kind](value, options[row] if options is not None else ()):
                     dataset = None if datasets is None else datasets[row]
-                    content = "something else" if dataset is not None and is_private(str(dataset)) else _shown(value)
+                    text, longest = repr(value), 24
+                    if dataset is not None and is_private(str(dataset)):
+                        content = "something else"
+                    elif value is None:
+                        content = "empty"
+                    elif isinstance(value, list):
+                        content = f"a list of {len(value)}" + (f" ({text})" if len(text) <= longest else "")
+                    else:
+                        content = text if len(text) <= longest else f"{text[:longest]}..."
                     raise MedTasksError(
                         f"{location}, row {row + 1}: '{name}' is {content}, and {who} needs {kind.value}"
                     )
@@ -289,15 +297,6 @@ def check(config: Mapping[str, Any], columns: Columns, names: Sequence[str], loc
                 f"{location}: rows {first + 1} and {row + 1} have the same {' and '.join(keys)}, so that replies "
                 f"cannot be told apart"
             )
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "empty"
-    text, longest = repr(value), 24
-    if isinstance(value, list):
-        return f"a list of {len(value)}" + (f" ({text})" if len(text) <= longest else "")
-    return text if len(text) <= longest else f"{text[:longest]}..."
 
 
 def _texts(value: Any, _: Any) -> bool:

@@ -30,6 +30,7 @@ from medtasks.tasks.task_index import SETTINGS, DottedName, dumped, harness_fold
 TAG = "multimedeval_own"
 _PREFIX = "multimedeval_"
 _COMMAND = "medtasks data prepare --from-folder"
+_MARK = "# Written by '{}', which overwrites changes.\n"
 _PART_COMMAND = "medtasks data select"
 _MODELS = {QA: "multimedeval_medqa", VQA: "multimedeval_vqa_rad"}
 _PROMPTS = {QA: "multimedeval_own_qa", VQA: "multimedeval_own_vqa"}
@@ -181,7 +182,7 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
     theirs = harness is not None and name in index_tasks([harness], [name])
     if taken or theirs or (name in tasks and tasks[name].path != path):
         raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with {option}")
-    if path.exists() and not path.read_text(encoding="utf-8").startswith(_mark(command)):
+    if path.exists() and not path.read_text(encoding="utf-8").startswith(_MARK.format(command)):
         raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")
     if name not in tasks:
         return
@@ -199,13 +200,9 @@ def write_task_file(name: str, config: Mapping[str, Any], command: str) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with written_whole(path) as partial:
             partial.touch(0o600)
-            partial.write_text(_mark(command) + text, encoding="utf-8")
+            partial.write_text(_MARK.format(command) + text, encoding="utf-8")
     except OSError as error:
         raise MedTasksError(
             f"cannot write the task file {path}: {error.strerror or error}; the dataset is prepared, make room and run "
             f"the same command again"
         ) from error
-
-
-def _mark(command: str) -> str:
-    return f"# Written by '{command}', which overwrites changes.\n"

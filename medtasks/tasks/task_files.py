@@ -257,26 +257,23 @@ def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True
         origin = index.get(task.origin or task.name, {})
         if os.path.abspath(str(origin.get("yaml_path"))) != str(task.path):
             continue
-        if task.origin and task.name not in index:
-            entries[task.name] = {**origin, "yaml_path": _written(task)}
-            for tag in task.tags:
-                tagged = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
-                entries[tag] = {**tagged, "task": [*tagged["task"], task.name]}
+        is_new = task.origin is not None and task.name not in index
         variants = [each for each in variants_of(task, sanity=sanity, thinking=sanity) if each.name not in index]
-        entries |= {each.name: {**origin, "yaml_path": _written(each), VARIANT_OF: task.name} for each in variants}
+        for made in [*([task] if is_new else []), *variants]:
+            config = read_config(made.path)
+            placed = with_image_roots(config, made.path.parent)
+            moved = {SETTINGS: placed[SETTINGS]} if placed.get(SETTINGS) != config.get(SETTINGS) else {}
+            path = Path(_folder().name, f"{made.name}.yaml")
+            path.write_text(dumped({"include": str(made.path), **moved, **made.differs}), encoding="utf-8")
+            base = {} if made is task else {VARIANT_OF: task.name}
+            entries[made.name] = {**origin, "yaml_path": str(path), **base}
+        for tag in task.tags if is_new else ():
+            tagged = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
+            entries[tag] = {**tagged, "task": [*tagged["task"], task.name]}
         names, tag = [each.name for each in variants if each.variant in task.variants], task.name + TAG_ENDING
         if names and tag not in index:
             entries[tag] = {"type": "tag", "task": [task.name, *names], "yaml_path": -1, VARIANT_OF: task.name}
     return entries
-
-
-def _written(task: TaskFile) -> str:
-    config = read_config(task.path)
-    placed = with_image_roots(config, task.path.parent)
-    moved = {SETTINGS: placed[SETTINGS]} if placed.get(SETTINGS) != config.get(SETTINGS) else {}
-    path = Path(_folder().name) / f"{task.name}.yaml"
-    path.write_text(dumped({"include": str(task.path), **moved, **task.differs}), encoding="utf-8")
-    return str(path)
 
 
 @cache

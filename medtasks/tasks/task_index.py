@@ -147,7 +147,22 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
             yield from (Path(root, name) for name in sorted(files) if name.endswith(".yaml"))
 
     for path in (path for folder in folders for path in yaml_files(folder)):
-        config = _read(path, names, strict=strict)
+        try:
+            if names and not any(name in path.read_bytes() for name in names):
+                continue
+            config = read_config(path)
+        except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError) as error:
+            if not strict:
+                continue
+            mark = getattr(error, "problem_mark", None)
+            damage = f"is damaged in line {mark.line + 1}" if mark else "is damaged"
+            if isinstance(error, FileNotFoundError):
+                damage = f"includes {error.filename}, which does not exist"
+            raise MedTasksError(
+                f"the task file {path} {damage}, so the harness stops whatever task you choose; fix it or move it away"
+            ) from error
+        if strict and (fault := next(_malformed(config), "")):
+            raise MedTasksError(f"the task file {path}: {fault}")
         task = config.get("task")
         if isinstance(task, list) and "class" not in config:
             name = str(config.get("group"))
@@ -254,27 +269,6 @@ def _parsed(path: Path, modified: int) -> Mapping[str, Any]:
     if not isinstance(content, dict):  # no task; the harness skips it, too
         return {}
     return dict(resolved(content, lambda name: DottedName(name, folder)))
-
-
-def _read(path: Path, names: Iterable[bytes], *, strict: bool) -> dict[str, Any]:
-    """Return the content of a file; empty if it holds none of the names, or cannot be read."""
-    try:
-        if names and not any(name in path.read_bytes() for name in names):
-            return {}
-        config = read_config(path)
-    except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError) as error:
-        if not strict:
-            return {}
-        mark = getattr(error, "problem_mark", None)
-        damage = f"is damaged in line {mark.line + 1}" if mark else "is damaged"
-        if isinstance(error, FileNotFoundError):
-            damage = f"includes {error.filename}, which does not exist"
-        raise MedTasksError(
-            f"the task file {path} {damage}, so the harness stops whatever task you choose; fix it or move it away"
-        ) from error
-    if strict and (fault := next(_malformed(config), "")):
-        raise MedTasksError(f"the task file {path}: {fault}")
-    return config
 
 
 def _malformed(config: Mapping[str, Any]) -> Iterator[str]:

@@ -50,7 +50,6 @@ _OF_LETTERS = ("mmmu_pro_standard", "mmmu_pro_vision")  # other prompts whose la
 _ROOM = "max_new_tokens"
 
 Config = Mapping[str, Any]
-Message = dict[str, Any]
 
 
 def listed_variants(folder: Path) -> Iterator[tuple[str, str, Config]]:
@@ -161,30 +160,24 @@ def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Ro
 # ---- prompts of thinking variants ----
 
 
-def thinking_text(prompt: Callable[..., str], variant: str, family: TaskFamily) -> Callable[..., str]:
-    """Return a ``doc_to_text`` that instructs to reason, around a task's own."""
+def thinking_prompt(prompt: Callable[..., Any], variant: str, family: TaskFamily) -> Callable[..., Any]:
+    """Return a ``doc_to_text`` or ``doc_to_messages`` that instructs to reason, around a task's own.
+
+    Of messages, the last turn of the user holds the instruction.
+    """
 
     @wraps(prompt)  # by its name others know which columns it needs
-    def instructed(doc: Mapping[str, Any], *args: Any, **named: Any) -> str:
-        text = str(prompt(doc, *args, **named))
-        settings = next((each for each in (*args, named.get(SETTINGS)) if isinstance(each, Mapping)), {})
-        mark = str(settings.get("image_mark") or "")
-        if variant == BOXED:
-            return _boxed(text, doc, family)
-        start = len(mark) if mark and text.startswith(mark) else 0  # the image comes before everything
-        return f"{text[:start]}{_instruction()}{text[start:]}"
-
-    return instructed
-
-
-def thinking_messages(
-    messages: Callable[..., list[Message]], variant: str, family: TaskFamily
-) -> Callable[..., list[Message]]:
-    """Return a ``doc_to_messages`` that instructs to reason in the last turn of the user, around a task's own."""
-
-    @wraps(messages)
-    def instructed(doc: Mapping[str, Any], *args: Any, **named: Any) -> list[Message]:
-        turns = copy.copy(messages(doc, *args, **named))
+    def instructed(doc: Mapping[str, Any], *args: Any, **named: Any) -> Any:
+        made = prompt(doc, *args, **named)
+        if not isinstance(made, list):
+            text = str(made)
+            settings = next((each for each in (*args, named.get(SETTINGS)) if isinstance(each, Mapping)), {})
+            mark = str(settings.get("image_mark") or "")
+            if variant == BOXED:
+                return _boxed(text, doc, family)
+            start = len(mark) if mark and text.startswith(mark) else 0  # the image comes before everything
+            return f"{text[:start]}{_instruction()}{text[start:]}"
+        turns = copy.copy(made)
         last = max(number for number, turn in enumerate(turns) if turn["role"] == "user")
         content = [dict(part) for part in turns[last]["content"]]
         texts = [number for number, part in enumerate(content) if part["type"] == "text"]
