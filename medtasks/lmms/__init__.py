@@ -36,24 +36,19 @@ def wrap_once(owner: Any, name: str, around: AnyFunction) -> bool:
     return True
 
 
-_BY_PATH = 'name its tasks with --include_path "$(medtasks path)"'
-
-
-def warn_of(error: Exception, lost: str = "register itself with", instead: str = _BY_PATH) -> None:
-    """Warn that medtasks could not do ``lost`` because of an error, and what to do ``instead``."""
-    warnings.warn(
-        f"medtasks could not {lost} this version of lmms-eval ({type(error).__name__}: {error}); {instead}",
-        stacklevel=2,
-    )
-
-
 @contextlib.contextmanager
-def or_warn(lost: str = "register itself with", instead: str = _BY_PATH) -> Iterator[None]:
-    """Run a block; an error becomes a warning, see :func:`warn_of`."""
+def or_warn(
+    lost: str = "register itself with",
+    instead: str = 'name its tasks with --include_path "$(medtasks path)"',
+) -> Iterator[None]:
+    """Run a block; an error becomes a warning that medtasks could not do ``lost``, and what to do ``instead``."""
     try:
         yield
     except Exception as error:  # noqa: BLE001
-        warn_of(error, lost, instead)
+        warnings.warn(
+            f"medtasks could not {lost} this version of lmms-eval ({type(error).__name__}: {error}); {instead}",
+            stacklevel=2,
+        )
 
 
 @contextlib.contextmanager

@@ -111,7 +111,7 @@ def _watching(lm: Any, ours: Mapping[str, Any]) -> Iterator[None]:
     if not ours:
         yield
         return
-    from medtasks.lmms.earlier_replies import KeptReplies
+    from medtasks.lmms.earlier_replies import kept_replies
     from medtasks.lmms.model_failures import watched
 
     def score_named(name: str, score: AnyFunction, *args: Any, **kwargs: Any) -> Any:
@@ -125,7 +125,7 @@ def _watching(lm: Any, ours: Mapping[str, Any]) -> Iterator[None]:
         for name, task in ours.items():
             if hasattr(task, "process_results"):
                 stack.enter_context(replaced(task, "process_results", partial(score_named, name, task.process_results)))
-        stack.enter_context(watched(lm, ours, KeptReplies.from_environment(ours)))
+        stack.enter_context(watched(lm, ours, kept_replies(ours)))
         yield
 
 

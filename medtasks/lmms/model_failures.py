@@ -1,9 +1,8 @@
 """Failures of the harness's models, marked as failed samples before anything reads them as replies.
 
 The models of lmms-eval 0.7.3 turn a failure into text: a fixed one, an empty one, or the message of a Python exception.
-They can be told from replies only while a model runs, so its methods are watched for the requests of our tasks; so is
-the client of a model that uses the openai SDK, because the harness drops everything but the text of a server's answer.
-Requests of other tasks stay as they are.
+They can be told from replies only while a model runs, so its methods are watched for the requests of our tasks, and the
+openai client of a model, because the harness drops everything but the text of a server's answer.
 """
 
 import contextlib
@@ -27,7 +26,6 @@ from medtasks.extract.failure import (
 )
 from medtasks.home import packaged_facts
 from medtasks.lmms import replaced
-from medtasks.lmms.earlier_replies import KeptReplies
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.task_variants import THINKING
@@ -45,7 +43,7 @@ ERROR_TEXTS: Mapping[str, re.Pattern[str]] = {
 
 
 @contextlib.contextmanager
-def watched(lm: Any, tasks: Collection[str], kept: KeptReplies) -> Iterator[None]:
+def watched(lm: Any, tasks: Collection[str], kept: Mapping[tuple[str, int, int], Any]) -> Iterator[None]:
     """Mark the failures of a model in its replies to some tasks within the block; kept replies are not asked again."""
     module = replies_module(lm)
     thinking = {task for task in tasks if (variant_of(task) or ("", ""))[1] in THINKING}
@@ -66,7 +64,11 @@ def watched(lm: Any, tasks: Collection[str], kept: KeptReplies) -> Iterator[None
         return _with_text(reply, functools.partial(_marked, module=module, is_full=is_full))
 
     def asked(ask: str, original: Callable[[Sequence[Instance]], Sequence[Any]], requests: Sequence[Instance]) -> Any:
-        earlier = [kept.of(request) for request in requests]
+        keys = [(request.task_name, int(request.doc_id), request.idx) for request in requests]
+        # A repeated request is always asked.
+        earlier = [
+            None if (request.repeats or 1) > 1 else kept.get(key) for request, key in zip(requests, keys, strict=True)
+        ]
         remaining = [request for request, reply in zip(requests, earlier, strict=True) if reply is None]
         replies = list(original(remaining) if remaining else ())
         if len(replies) != len(remaining):

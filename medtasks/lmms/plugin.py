@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, warn_of, wrap_once
+from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, wrap_once
 
 _TASKS_MODULE = "lmms_eval.tasks"
 _MODELS = {
@@ -89,7 +89,7 @@ def extend_task_search(module: ModuleType) -> None:
             "check the documents of your own tasks with", "a missing column will be a KeyError; use lmms-eval 0.7.3"
         ):
             if hasattr(module, "ConfigurableTask"):
-                wrap_once(module.ConfigurableTask, "download", _download_and_check)
+                wrap_once(module.ConfigurableTask, "download", download_and_check)
 
 
 def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
@@ -112,7 +112,8 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     else:  # the files alone count, twins included
         index, folders = build(*args, **kwargs), []
     if failure is not None:
-        warn_of(failure)
+        with or_warn():
+            raise failure
     elif isinstance(index, dict):
         variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated, _think)"
         with or_warn(f"add {variants} to", "all other tasks are there"):
@@ -140,26 +141,44 @@ def _match_without_variants(match: AnyFunction, manager: Any, task_list: Any, *a
     return names
 
 
-def _download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: Any) -> Any:
-    """Check that documents exist before the harness loads them, and have the columns that hooks need after that.
+def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: Any) -> Any:
+    """Check that a task's documents exist, let the harness load them, check them, and add the columns that follow.
 
     The harness would hide a dataset of ours that is not prepared, and a variant whose images cannot be swapped.
+    Prepared documents, those that are read in streams and those of others' hooks are left as they are. Raises
+    MedTasksError for a column that is missing or holds something else.
     """
     _guard_evaluation()  # again, for an index made before the evaluator is imported
     from medtasks.data.dataset_lookup import prepared_folder
     from medtasks.data.variants import SWAPPED
     from medtasks.home import dataset_holding
     from medtasks.tasks.documents import check_possible
-    from medtasks.tasks.own_documents import complete_documents
-    from medtasks.tasks.task_files import task_file, variant_of
+    from medtasks.tasks.own_documents import completed, is_our_hook, split_of, without_media
+    from medtasks.tasks.task_files import task_file, task_files, variant_of
+    from medtasks.tasks.task_index import SETTINGS, with_image_roots
 
-    name, path = str(task.config.task), task.config.dataset_path
-    if isinstance(path, str) and (dataset := dataset_holding(Path(path))):
+    config, name = vars(task.config), str(task.config.task)
+    path = config.get("dataset_path")
+    dataset = dataset_holding(Path(path)) if isinstance(path, str) else None
+    if dataset:
         prepared_folder(dataset)
     if (variant := variant_of(name)) and variant[1] == SWAPPED:
         check_possible(task_file(name))
     made = download(task, *args, **kwargs)
-    complete_documents(task)
+    if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
+        return made
+    # A relative ``image_root`` is looked for next to the task's file, as the harness does for ``data_files``.
+    file = task_files().get(name)
+    for holder in (task.config, task):  # the task has its model's settings already
+        settings = getattr(holder, SETTINGS, None)
+        if file is not None and settings is not None:
+            setattr(holder, SETTINGS, with_image_roots({SETTINGS: settings}, file.path.parent)[SETTINGS])
+    split, is_same = split_of(config), task.dataset_no_image is task.dataset
+    table = None if dataset is not None else task.dataset.get(split)
+    if hasattr(table, "select_columns") and hasattr(table, "__len__"):
+        task.dataset[split] = completed(table, config)
+        if not is_same:
+            task.dataset_no_image[split] = without_media(task.dataset[split])
     return made
 
 

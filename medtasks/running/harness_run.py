@@ -1,8 +1,7 @@
 """Running the harness so that a failing task does not affect the others, and repeats with other seeds.
 
-The harness's own repeats (``--num_samples``) ask one model with one seed: servers with a seed would answer alike, and
-the samples file keeps all replies to one question as one. With ``medtasks run --repeats`` each repeat is a run of its
-own, with its own manifest, samples and failures, in the folder ``repeat_<number>``.
+The harness's own repeats (``--num_samples``) ask with one seed and are kept as one sample, so each of our repeats is a
+run of its own in the folder ``repeat_<number>``.
 """
 
 import contextlib
@@ -270,11 +269,7 @@ def seeded(arguments: Sequence[str], number: int) -> list[str]:
         seed = int(pairs.get("seed", default)) + added
     except ValueError as error:
         raise MedTasksError(f"seed={pairs['seed']} is no whole number; give one, or leave it out") from error
-    return [*changed, option, _joined({**pairs, "seed": str(seed)})]
-
-
-def _joined(pairs: Mapping[str, str]) -> str:
-    return ",".join(f"{key}={value}" for key, value in pairs.items())
+    return [*changed, option, ",".join(f"{key}={value}" for key, value in {**pairs, "seed": str(seed)}.items())]
 
 
 def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) -> Iterator[Notice]:
@@ -299,7 +294,8 @@ def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) 
         if not is_sampled or task_file(task).compares_likelihoods:
             alike.append(task)
     if alike:
-        sampling = _joined({**options.pairs("gen_kwargs"), "temperature": "0.6", "do_sample": "true"})
+        sampled = {**options.pairs("gen_kwargs"), "temperature": "0.6", "do_sample": "true"}
+        sampling = ",".join(f"{key}={value}" for key, value in sampled.items())
         yield refuse(
             f"--repeats {repeats} would get the same answers {repeats} times from {listed(alike)}, decoded at "
             f"temperature 0 or compared by likelihood; sample them with --gen_kwargs {shlex.quote(sampling)}, or leave "

@@ -40,21 +40,13 @@ _PREPARED = "medtasks.data.path_of."
 
 
 class PlannedRun:
-    """A run before it starts, with its tasks looked up.
-
-    Attributes:
-        options: The harness's options.
-        shard: The part of the rows to ask; None for all.
-        ours: Names of our tasks, including those of the user's own datasets and of ``--include_path``.
-        foreign: Names that are not ours: of the harness's tasks, or of task files.
-        configs: Contents of the user's task files, by task: ``--include_path``, named files, own datasets.
-        datasets: Dataset by task, where its files name one.
-    """
+    """A run before it starts, with its tasks looked up: names of ours and others, the user's files, and datasets."""
 
     def __init__(self, names: Sequence[str], options: HarnessOptions, shard: Shard | None) -> None:
         self.options, self.shard = options, shard
         self.ours = list(dict.fromkeys(task for name in names for task in tasks_of(name)))
         self.foreign = [name for name in names if not tasks_of(name)]
+        # Contents of the user's task files, by task: --include_path, named files, own datasets.
         self.configs = {name: task_config(name) for name in self.ours if not task_file(name).is_shipped}
         self.datasets: dict[str, str] = {}
         for path in (path for path in map(Path, self.foreign) if path.is_file()):

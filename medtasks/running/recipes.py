@@ -2,8 +2,7 @@
 
 One YAML file per model: ours in ``medtasks.model_adapters.recipes``, the user's in folders of ``--include_path``. The
 key ``recipe`` gives the model's name. ``extends`` names a file in the same folder, or one of ours, whose facts and
-lists come first; other keys are replaced. Another recipe passes on only the way to run it, not the facts about its
-weights. Unknown facts are left out and listed under ``unknown``.
+lists come first; other keys are replaced. Of another recipe only the way to run it is taken, not facts on weights.
 """
 
 import hashlib

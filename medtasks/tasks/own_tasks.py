@@ -5,7 +5,6 @@ the documents are copied; the images stay with the whole dataset. The tasks are 
 part's name.
 
 Each file is complete: one that included ours would make every task of the harness unlistable once this package moves.
-It is called after its dataset, and its first line names the command that may write it again.
 """
 
 import contextlib
@@ -46,10 +45,9 @@ def prepare_own(
 ) -> Manifest:
     """Prepare a user's folder with a ``dataset.json`` as a dataset and write its task file.
 
-    Dataset and task are called ``name``, by default as the folder. As long as the user does not say otherwise, the data
-    stay on this machine. With ``again``, ``name`` is a dataset prepared before, which may have moved to ``folder``. A
-    SourceError says that the folder is not of that format or samples cannot be used, another MedTasksError that the
-    name is taken or nothing can be written.
+    Dataset and task are called ``name``, by default as the folder. With ``again``, ``name`` is a dataset prepared
+    before, which may have moved to ``folder``. Raises SourceError for a folder that is not of that format or has
+    unusable samples, and MedTasksError if the name is taken or nothing can be written.
     """
     questions = OwnQuestions(folder)
     chosen = own_name(name or folder.resolve().name)
@@ -110,9 +108,8 @@ def whole_dataset(name: str) -> str:
 def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, list[str]]:
     """Make a dataset of the matching documents of a prepared one, and return it with its tasks' names.
 
-    ``criteria`` are values by column, see :func:`medtasks.data.selecting.choose`; ``name`` is that of the part and of
-    its first task. Raises UnknownName for an unknown column, and MedTasksError if the name is taken or invalid, no
-    document matches, or nothing can be written.
+    ``name`` is that of the part and of its first task. Raises UnknownName for an unknown column, and MedTasksError if
+    the name is taken or invalid, no document matches, or nothing can be written.
     """
     if not name.isidentifier() or name != name.lower():
         raise MedTasksError(f"'{name}' cannot be a task's name; take small letters, digits and underscores")

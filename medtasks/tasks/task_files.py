@@ -1,11 +1,9 @@
 """Tasks by name, read without the harness: ours, those in the user's folders, and the members of groups and tags.
 
 They come from three places, and of two with one name the first counts, as in the harness: folders of the user's
-(``--include_path``, see :func:`including`), this package, and ``MEDTASKS_HOME/tasks``. Variants have no files; they are
-found by name (:mod:`medtasks.tasks.task_variants`). ``<task>_sanity`` is a tag: the task and all its sanity variants.
-
-The harness reads a task from a file. So each task without one gets a file that includes its task's and says what is
-different, in a folder that lives as long as this process (:func:`index_entries`).
+(``--include_path``, see :func:`including`), this package, and ``MEDTASKS_HOME/tasks``. Variants are found by name
+(:mod:`medtasks.tasks.task_variants`). ``<task>_sanity`` is a tag: the task and all its sanity variants. For the harness
+a task without a file gets a temporary one that includes its task's and names the differences (:func:`index_entries`).
 """
 
 import contextlib

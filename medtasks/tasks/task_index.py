@@ -93,16 +93,11 @@ class TaskIndex:
 
     def tasks_of(self, name: str) -> list[str]:
         """Return the tasks of a task, group, tag or pattern; none for a name that is not in the folders."""
-
-        def opened(name: str, above: tuple[str, ...]) -> Iterator[str]:
-            if name in self.configs:
-                yield name
-            elif name not in above:
-                for member in self.members.get(name, ()):
-                    yield from opened(member, (*above, name)) if member in self else [member]
-
-        matching = [candidate for candidate in (*self.configs, *self.members) if fnmatchcase(candidate, name)]
-        return list(dict.fromkeys(task for candidate in matching for task in opened(candidate, ())))
+        names = [candidate for candidate in (*self.configs, *self.members) if fnmatchcase(candidate, name)]
+        for opened in names:  # and the members of groups among them
+            members = () if opened in self.configs else self.members.get(opened, ())
+            names += [member for member in members if member not in names]
+        return [name for name in dict.fromkeys(names) if name in self.configs or name not in self.members]
 
     def __contains__(self, name: str) -> bool:
         return name in self.configs or name in self.members
@@ -113,11 +108,6 @@ def tasks_folder() -> Path:
     import medtasks.tasks_yaml
 
     return Path(next(iter(medtasks.tasks_yaml.__path__)))
-
-
-def lm_eval_tasks_folder() -> Path:
-    """Return the folder with the files by which lm-eval finds our text-only tasks."""
-    return Path(__file__).parents[1] / "lm_eval_tasks"
 
 
 def harness_folder() -> Path | None:
@@ -273,31 +263,32 @@ def _parsed(path: Path, modified: int) -> Mapping[str, Any]:
 
 def _malformed(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it."""
+
+    def shape(value: object) -> str:
+        return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else repr(value)
+
     for key in (SETTINGS, "dataset_kwargs", "generation_kwargs", "model_specific_generation_kwargs", "metadata"):
         value = config.get(key)
         # lmms-eval's own tasks have lists of mappings as metadata
         if not isinstance(value, Mapping | DottedName | None) and not (key == "metadata" and isinstance(value, list)):
-            yield f"'{key}' is {_shape(value)} and has to be a mapping; write {key}: {{name: value}}"
-    yield from _malformed_entries(config.get("filter_list"), "filter_list", ("name", "filter"))
-    yield from _malformed_entries(config.get("metric_list"), "metric_list", ("metric",))
-
-
-def _malformed_entries(entries: object, key: str, required: Sequence[str]) -> Iterator[str]:
-    example = f"{{{', '.join(f'{name}: ...' for name in required)}}}"
-    if not isinstance(entries, list | DottedName | None):
-        yield f"'{key}' is {_shape(entries)} and has to be a list; write {key}: [{example}]"
-    for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
-        if not isinstance(entry, Mapping):
-            yield f"entry {number} of '{key}' is {_shape(entry)} and has to be a mapping; write {example}"
-        elif missing := [name for name in required if name not in entry]:
-            names = ", ".join(f"'{name}'" for name in entry)
-            yield f"entry {number} of '{key}' has no '{missing[0]}', only {names}; write {example}, each with a colon"
-        elif "filter" in required:
-            yield from _malformed_entries(entry["filter"], f"filter of '{entry['name']}'", ("function",))
-
-
-def _shape(value: object) -> str:
-    return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else repr(value)
+            yield f"'{key}' is {shape(value)} and has to be a mapping; write {key}: {{name: value}}"
+    lists: list[tuple[str, Any, Sequence[str]]] = [
+        ("filter_list", config.get("filter_list"), ("name", "filter")),
+        ("metric_list", config.get("metric_list"), ("metric",)),
+    ]
+    for key, entries, required in lists:
+        example = f"{{{', '.join(f'{name}: ...' for name in required)}}}"
+        if not isinstance(entries, list | DottedName | None):
+            yield f"'{key}' is {shape(entries)} and has to be a list; write {key}: [{example}]"
+        for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
+            if not isinstance(entry, Mapping):
+                yield f"entry {number} of '{key}' is {shape(entry)} and has to be a mapping; write {example}"
+            elif missing := [name for name in required if name not in entry]:
+                names = ", ".join(f"'{name}'" for name in entry)
+                fault = f"has no '{missing[0]}', only {names}"
+                yield f"entry {number} of '{key}' {fault}; write {example}, each with a colon"
+            elif "filter" in required:  # the steps of a pipeline are looked at after the lists themselves
+                lists.append((f"filter of '{entry['name']}'", entry["filter"], ("function",)))
 
 
 def names_in(value: object) -> list[str]:

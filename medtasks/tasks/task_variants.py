@@ -9,10 +9,8 @@ r"""Tasks without files of their own: each follows from another one's, by the ke
 - ``_think``: MedVLThinker's instruction comes before the prompt: thoughts in ``<think>``, the answer in ``<answer>``
 - ``_think_boxed``: MedEvalKit's last line for reasoning, the answer in a ``\boxed{}``, replaces one for the bare answer
 
-Of thinking variants the first has the short name because it alone asks to reason: a model without a switch does so by
-the prompt alone. Both have room for 4,096 new tokens, as MedVLThinker has, decode as their task does, and read the
-answer after the reasoning (:mod:`medtasks.extract.reading.reply_text`) by the task's own rules. Rows ``reference*``
-reproduce published code, which reads no such reply; they are left out.
+Both thinking variants have room for 4,096 new tokens, as MedVLThinker has, decode as their task does, and read the
+answer after the reasoning by the task's own rules, except rows ``reference*``: published code reads no such reply.
 """
 
 import copy
@@ -184,7 +182,10 @@ def thinking_prompt(prompt: Callable[..., Any], variant: str, family: TaskFamily
         if not texts:
             texts, content = [len(content)], [*content, {"type": "text", "text": ""}]
         part = content[texts[-1] if variant == BOXED else texts[0]]
-        part["text"] = _boxed(part["text"], doc, family) if variant == BOXED else f"{_instruction()}{part['text']}"
+        if variant == BOXED:
+            part["text"] = _boxed(part["text"], doc, family)
+        else:
+            part["text"] = f"{_instruction()}{part['text']}"
         turns[last] = {**turns[last], "content": content}
         return turns
 

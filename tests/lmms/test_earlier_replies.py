@@ -12,7 +12,7 @@ from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.home import home
-from medtasks.lmms.earlier_replies import KEPT_VARIABLE, KeptReplies, earlier_run
+from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run, kept_replies
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.tasks.documents import Selection
 
@@ -54,11 +54,11 @@ def write_samples(out, *samples):
 def kept(monkeypatch, manifest, kind="generate_until", documents=()):
     monkeypatch.setenv(KEPT_VARIABLE, str(manifest.path))
     config = SimpleNamespace(output_type=kind)
-    return KeptReplies.from_environment({"ours": SimpleNamespace(config=config, eval_docs_no_media=documents)})
+    return kept_replies({"ours": SimpleNamespace(config=config, eval_docs_no_media=documents)})
 
 
 def test_texts_but_failed_ones(out, monkeypatch, warnings):
-    assert KeptReplies.from_environment({}) == KeptReplies()  # unless a run is named
+    assert kept_replies({}) == {}  # unless a run is named
     failed = [failed_reply("no"), "[LMMS_EVAL_REQUEST_FAILED after 5 retries] no", None]
     # Once more, under the second filter.
     replies = {0: "B", **dict(enumerate(failed, 1)), 5: ""}

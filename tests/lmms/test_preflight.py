@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.net import servers
-from medtasks.running import preflight
-from medtasks.running.preflight import check, cut_units, is_cut_at_blank_lines
+from medtasks.running.preflight import check, cut_units
 from medtasks.runs.run_manifest import Severity
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file, task_files
@@ -172,9 +171,12 @@ def test_a_dataset_that_is_not_there_has_no_pairs_and_no_model_is_none_that_exis
 
 def test_the_rows_of_a_rotated_task_are_those_the_harness_gets(sample):
     rotated = task_documents(task_file("mediconfusion_rotated"))
-    units = preflight.units_of("mediconfusion_rotated", "mediconfusion")
-    assert units == [document["rotation_of"] for document in rotated]
-    assert (len(units), len(preflight.units_of("mediconfusion", "mediconfusion"))) == (64, 32)
+    for number in range(1, 9):
+        _, warned = notices("mediconfusion_rotated", "--model", "dummy", "--limit", str(number))
+        assert bool(warned) == (rotated[number]["rotation_of"] == rotated[number - 1]["rotation_of"])
+    for task, count in {"mediconfusion_rotated": len(rotated), "mediconfusion": len(rotated) // 2}.items():
+        _, (sentence,) = notices(task, "--model", "dummy", "--offset", str(count))
+        assert f"skips all {count} rows" in sentence
 
 
 def test_own_datasets_tasks_are_looked_at(tmp_path, monkeypatch):
@@ -210,8 +212,10 @@ def test_own_datasets_tasks_are_looked_at(tmp_path, monkeypatch):
         ({"model_specific_generation_kwargs": {"other": {"until": []}}}, True),
     ],
 )
-def test_replies_cut_at_blank_lines(config, cut):
-    assert is_cut_at_blank_lines(config, "mine") is cut
+def test_replies_cut_at_blank_lines(tmp_path, config, cut):
+    (tmp_path / "own.yaml").write_text(json.dumps({"task": "own", **config}))
+    _, warned = notices(str(tmp_path / "own.yaml"), "--model", "mine")
+    assert any(re.search(ENDS.format("own"), sentence) for sentence in warned) is cut
 
 
 @each_row(

@@ -3,15 +3,16 @@
 import json
 import math
 import shutil
+from types import ModuleType
 
 import pytest
 from lmms_eval.api.metrics import pooled_sample_stderr
 
-from medtasks.data.shards import SHARD_VARIABLE, Shard
+from medtasks.data.shards import SHARD_VARIABLE
 from medtasks.errors import DatasetNotPrepared, MedTasksError
 from medtasks.home import own_tasks_folder
 from medtasks.hooks import best_highest, best_lowest
-from medtasks.lmms.evaluation import refuse_other_parts
+from medtasks.lmms.evaluation import guard_evaluation
 
 from ..tables import each_row
 from .whole_runs import answering, evaluate, on_two
@@ -145,15 +146,15 @@ def test_what_chooses_rows_too_is_refused(sample, monkeypatch):
         evaluate(["mediconfusion"], answering(lambda doc: "A"))
 
 
-@pytest.mark.slow
-def test_another_harness_has_no_shards():
-    def of_another_harness():
-        raise AssertionError
-
-    of_another_harness.__module__ = "lm_eval.evaluator"
+def test_another_harness_has_no_shards(monkeypatch):
+    harness = ModuleType("lm_eval.evaluator")
+    harness.evaluate = lambda lm, task_dict, limit: None
+    harness.evaluate.__module__ = harness.__name__
+    guard_evaluation(harness)
+    harness.evaluate(object(), {}, 4)
+    monkeypatch.setenv(SHARD_VARIABLE, "1/2")
     with pytest.raises(MedTasksError, match=r"MEDTASKS_SHARD=1/2 is for runs of lmms_eval; unset it for lm_eval"):
-        refuse_other_parts(Shard(1, 2), of_another_harness, {})
-    refuse_other_parts(None, of_another_harness, {"limit": 4})
+        harness.evaluate(object(), {}, None)
 
 
 @each_row(

@@ -23,7 +23,7 @@ from medtasks.data.variants import swapped_images as swapped_pictures
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts.volumes import volumes
 from medtasks.stats.standard_error import connected_components
-from medtasks.tasks.documents import changed_table, task_documents, variant_hook
+from medtasks.tasks.documents import task_documents, variant_hook
 from medtasks.tasks.task_files import task_file, task_files, variants_of
 
 from ..nifti_files import nifti, put_nifti, scan
@@ -147,11 +147,11 @@ def test_a_large_table_stays_typed():
         for n in range(2_500)
     ]
     table = datasets.Dataset.from_list(rows, features=features)
-    turned = changed_table(task_file("multimedeval_bloodmnist_rotated"), table, {})
+    turned = variant_hook("multimedeval_bloodmnist_rotated")(table)
     assert len(turned) == 10_000
     assert turned.features["label"] == features["label"]
     assert turned[9_999]["doc_id"] == "2499~r3"
-    assert len(changed_table(task_file("multimedeval_bloodmnist_swapped"), table, {})) == 2_500
+    assert len(variant_hook("multimedeval_bloodmnist_swapped")(table)) == 2_500
 
 
 def document(number, files, patient=None, image=None):

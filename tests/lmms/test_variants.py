@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,9 +15,9 @@ from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.home import own_tasks_folder
 from medtasks.hooks import submission
-from medtasks.tasks.documents import Selection, check_loadable, select, task_documents
+from medtasks.lmms.plugin import download_and_check
+from medtasks.tasks.documents import Selection, select, task_documents
 from medtasks.tasks.own_tasks import select_as
-from medtasks.tasks.task_file import has_images
 from medtasks.tasks.task_files import (
     include,
     index_entries,
@@ -65,7 +66,6 @@ def shows_options(task, document):
 @each_row("name", TASKS)
 def test_variants_follow_from_the_documents(prepared, name):
     documents = load_documents(task_file(name).dataset)
-    assert has_images(task_file(name).dataset) == shows_images(documents)
     wanted = OF_IMAGES if shows_images(documents) else ()
     if wanted and name not in JUDGED and keyed_by_option(documents[0]) and shows_options(name, documents[0]):
         wanted = VARIANTS
@@ -202,8 +202,9 @@ def test_a_dataset_that_is_not_prepared():
     assert chosen.ready == ()
     for name in names:
         assert "medtasks data prepare mediconfusion" in chosen.missing[name]
+        task = SimpleNamespace(config=SimpleNamespace(task=name, dataset_path=read(name)["dataset_path"]))
         with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):  # before the harness loads it
-            check_loadable(name, read(name)["dataset_path"])
+            download_and_check(None, task)
         assert read(name)["task_alias"] == name
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -15,9 +16,9 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
 from medtasks.home import dataset_folder, own_tasks_folder
+from medtasks.lmms.plugin import download_and_check
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks import own_tasks
-from medtasks.tasks.documents import check_loadable
 from medtasks.tasks.own_tasks import own_name, prepare_own, select_as, whole_dataset
 from medtasks.tasks.task_files import task_file, task_files
 
@@ -176,8 +177,9 @@ def test_a_dataset_that_was_deleted(own, config):
     shutil.rmtree(dataset_folder(name))
     with pytest.raises(MedTasksError, match=rf"own dataset '{name}' is not in .* --from-folder DIR --name {name}'"):
         prepared_folder(name)
+    task = SimpleNamespace(config=SimpleNamespace(task=name, dataset_path=config(name)["dataset_path"]))
     with pytest.raises(MedTasksError, match="your own dataset"):  # before the harness loads it
-        check_loadable(name, config(name)["dataset_path"])
+        download_and_check(None, task)
 
 
 @pytest.fixture

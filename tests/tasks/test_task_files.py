@@ -10,7 +10,7 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.families.family import Row
-from medtasks.tasks import own_documents
+from medtasks.lmms.plugin import download_and_check
 from medtasks.tasks.documents import KEYS, task_problems, unknown_keys
 from medtasks.tasks.published_names import prompt_settings
 from medtasks.tasks.task_files import include, main_metrics_first, task_config, task_file, task_files
@@ -313,7 +313,7 @@ def test_a_task_of_the_harness_has_it_in_its_models_settings_too(tmp_path):
     config = SimpleNamespace(task="own", lmms_eval_specific_kwargs=settings, process_results=hook)
     models = {**settings, "image_root": "images"}
     task = SimpleNamespace(config=config, lmms_eval_specific_kwargs=models, dataset={}, dataset_no_image={})
-    own_documents.complete_documents(task)
+    download_and_check(lambda task: None, task)
     assert task.lmms_eval_specific_kwargs["image_root"] == str(tmp_path / "images")
     assert config.lmms_eval_specific_kwargs["default"] == {"image_root": str(tmp_path / "images")}
 
