@@ -72,7 +72,8 @@ def test_the_judge_is_asked_where_no_rule_finds_an_option(judging):
         option = doc["options"]["ABCDEF".index(doc["answer"])].replace(" ", "_")
         return [doc["answer"], f"It looks like {option}", "It looks like rain"][kind(doc)]
 
-    task, documents, judge = f"{VAL}_judged", load_documents(VAL), judging(matched)
+    task, documents = f"{VAL}_judged", load_documents(VAL)
+    judging(matched)
     counts = [sum(kind(doc) == number for doc in documents) for number in range(3)]
     assert min(counts) > 3
     results = evaluate([task, VAL], answering(describe))
@@ -83,7 +84,3 @@ def test_the_judge_is_asked_where_no_rule_finds_an_option(judging):
         assert judged["judge_asked_rate", rule] == pytest.approx((counts[1] + counts[2]) / 60)
         assert judged["invalid_rate", rule] == pytest.approx(counts[2] / 60)
         assert judged["judge_failed_rate", rule] == 0
-    asked = judge.count
-    assert asked > 0
-    assert repr(values(evaluate([task], answering(describe)), task)) == repr(judged)
-    assert judge.count == asked

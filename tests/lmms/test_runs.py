@@ -135,26 +135,23 @@ def test_two_processes_ask_a_shard_as_one(numbered, monkeypatch, tmp_path):
     assert two == {task: {key: repr(value) for key, value in row.items()} for task, row in one.items()}
 
 
-@pytest.mark.slow
-def test_what_chooses_rows_too_is_refused(sample, monkeypatch):
-    monkeypatch.setenv(SHARD_VARIABLE, "1/2")
-    for options in ({"limit": 4}, {"offset": 2}, {"cache_requests": True}):
-        with pytest.raises(MedTasksError, match="MEDTASKS_SHARD=1/2 chooses the rows"):
-            evaluate(["mediconfusion"], answering(lambda doc: "A"), **options)
-    monkeypatch.setenv(SHARD_VARIABLE, "3/2")
-    with pytest.raises(MedTasksError, match="such as --shard 3/16"):
-        evaluate(["mediconfusion"], answering(lambda doc: "A"))
-
-
-def test_another_harness_has_no_shards(monkeypatch):
-    harness = ModuleType("lm_eval.evaluator")
-    harness.evaluate = lambda lm, task_dict, limit: None
-    harness.evaluate.__module__ = harness.__name__
-    guard_evaluation(harness)
-    harness.evaluate(object(), {}, 4)
-    monkeypatch.setenv(SHARD_VARIABLE, "1/2")
-    with pytest.raises(MedTasksError, match=r"MEDTASKS_SHARD=1/2 is for runs of lmms_eval; unset it for lm_eval"):
-        harness.evaluate(object(), {}, None)
+@each_row(
+    ("harness", "shard", "options", "message"),
+    [
+        *(("lmms", "1/2", options, "1/2 chooses the rows") for options in ([4], [None, 2], [-1, 0, True])),
+        ("lmms", "3/2", [], "such as --shard 3/16"),
+        ("lm", "1/2", [], "MEDTASKS_SHARD=1/2 is for runs of lmms_eval; unset it for lm_eval"),
+    ],
+)
+def test_what_chooses_rows_too_and_another_harness_are_refused(monkeypatch, harness, shard, options, message):
+    module = ModuleType(f"{harness}_eval.evaluator")
+    module.evaluate = lambda lm, task_dict, limit=None, offset=0, cache_requests=False: None
+    module.evaluate.__module__ = module.__name__
+    guard_evaluation(module)
+    module.evaluate(object(), {}, *options)
+    monkeypatch.setenv(SHARD_VARIABLE, shard)
+    with pytest.raises(MedTasksError, match=message):
+        module.evaluate(object(), {}, *options)
 
 
 @each_row(

@@ -2,9 +2,6 @@
 
 import importlib
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -153,20 +150,6 @@ def test_places_in_a_file_of_the_user_are_beside_that_file(tmp_path, monkeypatch
         for key in ("dataset_kwargs", "lmms_eval_specific_kwargs", "task", "task_alias"):
             assert config[key] == ours[key]
         assert config["doc_to_text"]({}, {}) == config["metadata"]["made"]({}, {}) == "beside"
-
-
-def test_the_folder_of_the_files_is_gone_with_the_process():
-    script = """
-import os
-from medtasks.tasks.task_files import index_entries, task_file
-made = index_entries({"mediconfusion": {"type": "task", "yaml_path": str(task_file("mediconfusion").path)}})
-files = [entry["yaml_path"] for entry in made.values() if entry["yaml_path"] != -1]
-assert all(map(os.path.isfile, files))
-print(*files, sep="\\n")
-"""
-    files = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert [Path(file).stem for file in files] == [f"mediconfusion_{name}" for name in (*VARIANTS, *THINKING)]
-    assert not any(Path(file).parent.exists() for file in files)
 
 
 def test_names_that_are_taken_and_tasks_that_are_not_ours():

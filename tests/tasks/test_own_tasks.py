@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.data.catalogue import Access
-from medtasks.data.dataset_lookup import label_of, prepared_folder, provenance
+from medtasks.data.dataset_lookup import prepared_folder, provenance
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import verify
@@ -215,20 +215,6 @@ def test_a_broken_image_is_named(home):
     with pytest.raises(SourceError, match=f"{image.name} is broken .*medtasks data prepare mediconfusion"):
         select_as("mediconfusion", {"categories": document["categories"]}, "mc_broken")
     assert not dataset_folder("mc_broken").exists()
-
-
-def test_harness_reads_its_task_file(home):
-    from lmms_eval.utils import load_yaml_config
-
-    select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
-    config = load_yaml_config(str(own_tasks_folder() / "mc_head_gd.yaml"), mode="full")
-    assert config["dataset_path"] == str(dataset_folder("mc_head"))
-    assert config["task_alias"] == "mc_head_gd [SAMPLE DATA]"
-    assert config["metadata"]["data"]["selection"] == {"categories": ["Cerebral"]}
-    assert "tag" in config
-    assert not config["tag"]
-    assert task_file("mc_head_gd").dataset == "mc_head"
-    assert label_of("mc_head_gd") == "mc_head_gd [SAMPLE DATA]"
 
 
 @each_row(

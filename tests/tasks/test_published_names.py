@@ -34,15 +34,6 @@ def test_every_name_of_every_task_resolves():
             assert callable(value) or isinstance(value, list)
 
 
-@each_row("task", [name for name, task in task_files().items() if task.kind == "task"])
-def test_no_metric_name_of_a_task_is_part_of_another(task):
-    names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
-    own = [name for name in names if not name.endswith("_stderr")]
-    assert len(set(names)) == len(names)
-    assert not [(one, other) for one in own for other in own if one != other and one in other]
-    assert {name.removesuffix("_stderr") for name in names} == set(own)
-
-
 @each_row("hook", [f"{HOOKS}{name}" for name in NAMED])
 def test_a_hook_its_metric_list_and_single_aggregations(hook):
     name, _, attribute = hook.rpartition(".")
