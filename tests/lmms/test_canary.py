@@ -107,12 +107,12 @@ def evaluate(planted_home, tmp_path):
     Nothing of a record may be there afterwards, unless ``shows_text``.
     """
 
-    def run(*options, model="echo", tasks=tuple(TASKS), ranks=0, fresh=False, code=0, shows_text=False, **variables):
+    def run(*options, model="echo", tasks=tuple(TASKS), ranks=0, code=0, shows_text=False, **variables):
         several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks), "-m", "lmms_eval"]
         line = [sys.executable, *several] if ranks else [*MEDTASKS, "run"]
         line += ["--model", model, "--tasks", ",".join(tasks), "--output_path", "out", "--log_samples"]
         line += ["--batch_size", "1", *options]
-        ran = execute(line, planted_home, tmp_path, fresh=fresh or ranks > 0, **variables)
+        ran = execute(line, planted_home, tmp_path, fresh=ranks > 0, **variables)
         assert ran.returncode == code, ran.stderr[-4000:]
         assert shows_text or found_in(ran, tmp_path, *outside(planted_home / "home")) == []
         return ran
@@ -170,7 +170,7 @@ FILES = ["--markdown", "out/found.md", "--latex", "out/found.tex", "--json", "ou
 def test_nothing_of_a_record_is_in_a_run_or_its_report(evaluate, planted_home, tmp_path, monkeypatch):
     """Nor in those of its variants, with and without images, rotated, and reasoned about."""
     tasks = [*TASKS, *VARIED, *REASONED, "canary_open_blind", "canary_likelihood_swapped"]
-    ran = evaluate("--verbosity", "DEBUG", tasks=tasks, fresh=True)
+    ran = evaluate("--verbosity", "DEBUG", tasks=tasks)
     written = samples(tmp_path / "out")
     assert set(written) == set(tasks), ran.stderr[-4000:]
     lines = dict.fromkeys(TASKS, DOCUMENTS) | {"canary_open": 2 * DOCUMENTS}  # two filters

@@ -94,13 +94,6 @@ def test_the_main_metric_comes_first_in_the_harness_table_and_nothing_else_chang
     assert {str(row) for row in printed(results)} == {str(row) for row in printed(before)}  # those of others, too
 
 
-def test_the_main_metric_of_a_run_sorts_first(evaluate, monkeypatch):
-    monkeypatch.setitem(OPENED, (Path("other.png"), LINEAR), OpenedImage("other.png", ()))  # before, in this process
-    results, calls = evaluate()
-    assert len(calls) == 1
-    assert sorted(results["results"]["mediconfusion"])[:2] == ["set_accuracy,robust", "confusion,robust"]
-
-
 def test_images_that_a_run_did_not_open_are_counted_as_such():
     """Replies of an earlier run, as those of --only-failed, leave their images unopened; unshown ones do not count."""
     documents = [{"image_files": [f"/{name}.png", "/second.png"]} for name in "abc"]

@@ -31,7 +31,13 @@ def one_per_prompt():
     return list(names.values())
 
 
-CASES = [(name, family) for name in one_per_prompt() for family in task_config(name)["lmms_eval_specific_kwargs"]]
+def families(name):
+    """Return a model family for each way in which a task's prompt is set."""
+    settings = task_config(name)["lmms_eval_specific_kwargs"]
+    return {repr(settings[family]): family for family in reversed(settings)}.values()
+
+
+CASES = [(name, family) for name in one_per_prompt() for family in families(name)]
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,7 @@ def commands(run, task):
     [
         ("theirs", ".x", "_results.json"),
         ("mediconfusion", "{run}/.x", "_results.json"),
-        ("mediconfusion", ".x", "_run.json"),
+        ("theirs", "{run}/.x", "_run.json"),
     ],
 )
 def test_code_of_a_recorded_folder_does_not_run(

@@ -33,7 +33,8 @@ from ..tables import each_row
 from .conftest import choice_yaml
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
-MADE = [made.name for task in TASKS for made in variants_of(task_file(task))]
+ALIKE = {(task.process_results, tuple(task.rows), task.variants): name for name, task in task_files().items()}
+MADE = [made.name for name in ALIKE.values() for made in variants_of(task_file(name))]
 JUDGED = {"gmai_mmbench_val_judged"}  # shows options and has a key, but a judge reads the replies
 
 

@@ -243,29 +243,11 @@ def test_parts_and_tasks_of_other_parts_are_left_alone(home):
     assert {name for one in load_documents("mc_part") for name in one["categories"]} >= {"Cerebral", "Cardiac"}
     assert Manifest.read(dataset_folder("mc_head_gd")) == before
     assert task_file("mc_head_gd").dataset == "mc_head_gd"
+    ran = CliRunner().invoke(app, ["data", "prepare", "mc_part"])
+    assert "'mc_part' is a part of 'mediconfusion'; make it again with 'medtasks data select" in str(ran.exception)
     with pytest.raises(MedTasksError, match="'mc_part' is itself a part of 'mediconfusion'"):
         whole_dataset("mc_part")
     with pytest.raises(DatasetNotPrepared, match="multimedeval_slake"):
         whole_dataset("multimedeval_slake")
     with pytest.raises(UnknownName, match="did you mean 'mediconfusion'"):
         whole_dataset("mediconfusoin")
-
-
-def test_command_shows_counts_and_makes_the_task(home):
-    runner = CliRunner()
-    shown = runner.invoke(app, ["data", "select", "mediconfusion"])
-    assert shown.exit_code == 0, shown.output
-    assert "32 of 32 questions" in shown.output
-    assert "Musculoskeletal" in shown.output
-    assert not own_tasks_folder().exists()
-    made = runner.invoke(app, ["data", "select", "mediconfusion", "--where", "categories=cerebral", "--as", "mc_head"])
-    assert made.exit_code == 0, made.output
-    assert "6 of 32 questions with categories=cerebral" in made.output
-    assert "lmms_eval --tasks mc_head,mc_head_ff,mc_head_gd,mc_head_ps" in made.output
-    assert json.loads((dataset_folder("mc_head") / "manifest.json").read_text())["selection"] == {
-        "categories": ["cerebral"]
-    }
-    assert runner.invoke(app, ["data", "select", "mediconfusion", "--where", "Cerebral"]).exit_code == 2
-    ran = runner.invoke(app, ["data", "prepare", "mc_head"])
-    assert ran.exit_code == 1
-    assert "'mc_head' is a part of 'mediconfusion'; make it again with 'medtasks data select" in str(ran.exception)
