@@ -1,7 +1,4 @@
-"""Replies of an earlier run that are kept, so that only failed ones are asked again (``--only-failed``).
-
-``medtasks run`` finds that run and passes it to the harness's process in the environment.
-"""
+"""Replies of an earlier run that are kept, so that only failed ones are asked again (``--only-failed``)."""
 
 import math
 import os

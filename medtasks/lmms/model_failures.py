@@ -25,7 +25,7 @@ from medtasks.extract.failure import (
     without_reasoning,
 )
 from medtasks.home import packaged_facts
-from medtasks.lmms import replaced
+from medtasks.lmms import AnyFunction, replaced
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.task_variants import THINKING
@@ -43,15 +43,15 @@ ERROR_TEXTS: Mapping[str, re.Pattern[str]] = {
 
 
 @contextlib.contextmanager
-def watched(lm: Any, tasks: Collection[str], kept: Mapping[tuple[str, int, int], Any]) -> Iterator[None]:
-    """Mark the failures of a model in its replies to some tasks within the block; kept replies are not asked again."""
+def watched(lm: Any, tasks: Collection[str], earlier: Mapping[tuple[str, int, int], Any]) -> Iterator[None]:
+    """Mark the failures of a model in its replies to tasks within the block; earlier replies are not asked again."""
     module = replies_module(lm)
     thinking = {task for task in tasks if (variant_of(task) or ("", ""))[1] in THINKING}
 
-    def checked(reply: Any, request: Instance, ask: str) -> Any:
+    def checked(reply: Any, request: Instance, method: str) -> Any:
         if request.task_name not in tasks:
             return _with_text(reply, _without_marks)
-        if ask == "loglikelihood":
+        if method == "loglikelihood":
             with_counts = isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str)
             return FAILED if parse_loglikelihood(reply[0] if with_counts else reply) is FAILED else reply
         is_full = False
@@ -63,25 +63,24 @@ def watched(lm: Any, tasks: Collection[str], kept: Mapping[tuple[str, int, int],
             is_full = bool(tokens and limit and tokens >= int(limit))
         return _with_text(reply, functools.partial(_marked, module=module, is_full=is_full))
 
-    def asked(ask: str, original: Callable[[Sequence[Instance]], Sequence[Any]], requests: Sequence[Instance]) -> Any:
-        keys = [(request.task_name, int(request.doc_id), request.idx) for request in requests]
-        # A repeated request is always asked.
-        earlier = [
-            None if (request.repeats or 1) > 1 else kept.get(key) for request, key in zip(requests, keys, strict=True)
-        ]
-        remaining = [request for request, reply in zip(requests, earlier, strict=True) if reply is None]
+    def answers(method: str, original: AnyFunction, requests: Sequence[Instance]) -> list[Any]:
+        known = []
+        for request in requests:
+            key = (request.task_name, int(request.doc_id), request.idx)
+            known.append(None if (request.repeats or 1) > 1 else earlier.get(key))  # a repeated one is always asked
+        remaining = [request for request, reply in zip(requests, known, strict=True) if reply is None]
         replies = list(original(remaining) if remaining else ())
         if len(replies) != len(remaining):
             # simple.claude adds one too many after an error, and every later reply belongs to another question.
             surplus = failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")
             replies = [surplus] * len(remaining)
         new = iter(replies)
-        pairs = zip(earlier, requests, strict=True)
-        return [reply if reply is not None else checked(next(new), request, ask) for reply, request in pairs]
+        pairs = zip(known, requests, strict=True)
+        return [reply if reply is not None else checked(next(new), request, method) for reply, request in pairs]
 
     with contextlib.ExitStack() as stack:
-        for ask in ("generate_until", "loglikelihood"):
-            stack.enter_context(replaced(lm, ask, functools.partial(asked, ask, getattr(lm, ask))))
+        for method in ("generate_until", "loglikelihood"):
+            stack.enter_context(replaced(lm, method, functools.partial(answers, method, getattr(lm, method))))
         if (completions := chat_completions(lm)) is not None:
             stack.enter_context(replaced(completions, "create", _annotating(completions.create)))
         yield

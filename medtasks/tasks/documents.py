@@ -136,9 +136,7 @@ def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, 
 class Selection:
     """Chosen tasks."""
 
-    # Names to give to the harness. A group or tag whose members are all ready keeps its own name; names that are not
-    # ours stay as they are, for the harness to interpret.
-    ready: tuple[str, ...]
+    ready: tuple[str, ...]  # for the harness: a group or tag of ready members keeps its name, as do names of others
     missing: dict[str, str]  # why a task cannot run, by task name
 
 

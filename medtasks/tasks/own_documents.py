@@ -1,9 +1,8 @@
 """Documents that the harness loads itself, for tasks in a user's own folder: read here as it reads them there.
 
 ``columns`` in the metadata of a task's file say which of the file's columns hooks find under a name of theirs; columns
-that follow from others need not be written (docs/own_tasks.md has both). Images in the table become files.
-
-In a task's configuration hooks are functions, or their dotted names.
+that follow from others need not be written (docs/own_tasks.md has both). Images in the table become files. In a task's
+configuration hooks are functions, or their dotted names.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,6 @@
 """No word of a credentialed record and no reply to it is logged: unmistakable strings are planted and sought."""
 
 import json
-import math
 import re
 import sys
 from collections.abc import Callable
@@ -189,11 +188,6 @@ def test_nothing_of_a_record_is_in_a_run_or_its_report(evaluate, planted_home, t
     for row in (row for task in REASONED for row in written[task]):
         assert "is credentialed" in str(row["filtered_resps"])
         assert row["score"]["reasoning_words"] > 0  # numbers say no word of a patient
-    rotated = [row["score"] for row in written["canary_choice_rotated"]]
-    assert (len({one["sample"] for one in rotated}), len({one["rotation_of"] for one in rotated})) == (8, 4)
-    rows = json.loads(results.read_text())["results"]
-    assert rows["canary_choice_rotated"]["incomplete_rotations,robust"] == 0
-    assert not math.isnan(rows["canary_choice_rotated"]["worst_case,robust"])
     (manifest,) = (tmp_path / "out").glob("*_run.json")
     assert sorted(json.loads(manifest.read_text())["tasks"]) == sorted(tasks)
 

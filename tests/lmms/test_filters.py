@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lmms_eval.api.instance import Instance, unwrap_generation_output
+from lmms_eval.api.instance import Instance
 from lmms_eval.api.reasoning import strip_reasoning_tags
 from lmms_eval.filters import build_filter_ensemble
 
@@ -186,10 +186,3 @@ def test_never_raises(result):
 def test_text_of_a_pair_is_the_pair(loss, greedy):
     for text in (str((loss, greedy)), str([loss, greedy]), str((np.float64(loss), np.bool_(greedy)))):
         same(parse_loglikelihood(text), (loss, greedy))
-
-
-@each_row("pair", [(1.5, False), [1.5, False], (np.float32(1.5), np.False_)])
-def test_filter_works_for_this_harness_and_a_repaired_one(pair):
-    kept, _ = unwrap_generation_output(pair)
-    expected = {"rule": "untied", "loss": 1.5, "is_greedy": False}
-    assert ChooseWith("untied").apply([[kept], [pair]], None) == [expected, expected]

@@ -132,6 +132,8 @@ OF_EVERY_KIND = "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_
         ("OWN/bare.yaml", "", [], [ENDS.format("bare")]),
         (",".join(name for name, task in task_files().items() if task.kind == "task"), "", [], []),
         ("patients", "--write_out --include_path OWN", [PRIVATE], []),
+        (PRIVATE, "--cache_requests delete", [], []),
+        (PRIVATE, "--hf_hub_log_args push_samples_to_hub=False,push_results_to_hub=1", [], []),
         ("path", "--write_out --include_path OWN", [], []),
         # Names that no task or model has.
         ("mediconfusio", f"{TINY} --limit 0", ["--limit 0", f"{NOT_HERE} 'mediconfusion'.*--include_path FOLDER$"], []),
@@ -243,14 +245,6 @@ def test_text_of_patients_stays(arguments, monkeypatch):
     assert notices(PUBLIC, *model)[0] == []
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", PRIVATE)
     assert notices(PRIVATE, *model)[0] == []
-
-
-@each_row(
-    "arguments",
-    ["--cache_requests delete", "--hf_hub_log_args push_samples_to_hub=False,push_results_to_hub=1"],
-)
-def test_options_that_carry_no_text(arguments):
-    assert notices(PRIVATE, "--model", "dummy", *arguments.split())[0] == []
 
 
 # ---- names that no task or model has ----

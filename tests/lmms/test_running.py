@@ -113,18 +113,6 @@ def test_results_written_over_older_ones_are_new(script, tmp_path, tasks):
     assert (idle.done, idle.failed, idle.results) == ([], ["one"], [])
 
 
-def test_the_watcher_sees_each_process_begin_and_end(script, tmp_path, tasks):
-    seen = []
-
-    def watch(outcome):
-        seen.append((outcome.processes[-1].exit_code, list(outcome.done), list(outcome.failed)))
-
-    run_tasks(["one", "two"], [], tmp_path / "out", script("if tasks != ['two']: write('one')"), watch)
-    assert seen[:2] == [(None, [], []), (0, ["one"], [])]
-    assert [code for code, _, _ in seen[2:]] == [None, 0, 0]
-    assert seen[-1] == (0, ["one"], ["two"])
-
-
 @pytest.mark.parametrize("patience", [600, 0.1])
 def test_what_was_finished_counts_when_the_run_is_stopped(script, tmp_path, tasks, monkeypatch, patience):
     """With patience the harness ends by itself after Ctrl-C; without, it is told to."""

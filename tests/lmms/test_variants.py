@@ -11,7 +11,6 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.home import own_tasks_folder
-from medtasks.hooks import submission
 from medtasks.lmms.plugin import download_and_check
 from medtasks.tasks.documents import Selection, select, task_documents
 from medtasks.tasks.own_tasks import select_as
@@ -222,14 +221,3 @@ def test_a_task_with_a_file_of_that_name_is_no_variant(tmp_path, monkeypatch):
     assert variant_of("mediconfusion_blind") is None
     assert task_file("mediconfusion_blind").variant is None
     assert [task.variant for task in variants_of(task_file("mediconfusion"))] == list(VARIANTS[1:])
-
-
-def test_spreadsheets_of_replies_to_a_variant_have_a_folder_of_their_own(prepared, tmp_path, monkeypatch):
-    """They must not be sent in for the task's."""
-    shutil.copytree(prepared / "datasets" / "gmai_mmbench_test", tmp_path / "datasets" / "gmai_mmbench_test")
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    for task in ("gmai_mmbench_test", "gmai_mmbench_test_blind", "gmai_mmbench_test_swapped"):
-        documents = task_documents(task_file(task))
-        records = [submission.process_results(document, ["A"])["submission_rows"] for document in documents]
-        assert submission.submission_rows(records) == len(documents) > 0
-        assert len(list((tmp_path / "submissions" / task).iterdir())) == 1
