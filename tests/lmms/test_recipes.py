@@ -50,14 +50,15 @@ def test_every_fact_of_ours_has_a_source_that_anyone_can_look_up():
 
 
 def test_each_model_has_its_rows_in_the_tables_that_it_names():
-    for one in recipes().values():
-        found = published_of(one.published_as)
-        assert bool(found) == bool(one.published_as), one.recipe
-        assert {score.model for _, score in found} <= set(one.published_as.values())
-    scores = {(task, score.metric): score.printed for task, score in published_of(recipe("lingshu-7b").published_as)}
+    by_name = recipes()
+    published = {name: published_of(made.published_as) for name, made in by_name.items()}
+    for name, results in published.items():
+        names = by_name[name].published_as
+        assert bool(results) == bool(names), name
+        assert {score.model for _, score in results} <= set(names.values())
+    scores = {(task, score.metric): score.printed for task, score in published["lingshu-7b"]}
     assert scores["medevalkit_pmc_vqa", "accuracy"] == "56.3"
-    modes = {task for task, _ in published_of(recipe("radfm").published_as)}
-    assert {"mediconfusion_gd", "multimedeval_medqa"} <= modes
+    assert {"mediconfusion_gd", "multimedeval_medqa"} <= {task for task, _ in published["radfm"]}
 
 
 @each_row(
@@ -99,11 +100,13 @@ def test_other_weights_are_not_set_beside_what_was_published():
 
 def test_a_config_file_gives_arguments_as_a_mapping(tmp_path):
     file = tmp_path / "run.yaml"
-    file.write_text("model_args: {dtype: float32, system_prompt: 'Yes, or no?', batch_size: 3}")
+    file.write_text(
+        "model_args: {dtype: float32, system_prompt: 'Yes, or no?', batch_size: 3, processor_kwargs: {a: 1, b: 2}}"
+    )
     named, facts = expansion("qwen3-vl-8b", "", read_options(["--config", str(file)]))
     read = parse_arguments(HfVlmArguments, simple_parse_args_string(named[3]), "hf_vlm")
     assert (read.system_prompt, read.batch_size, read.dtype) == ("Yes, or no?", 3, "float32")
-    assert facts.given == {"dtype": "float32", "system_prompt": "Yes, or no?", "batch_size": "3"}
+    assert (facts.given["batch_size"], facts.given["processor_kwargs"]) == ("3", '{"a":1,"b":2}')
 
 
 @each_row(
@@ -120,9 +123,8 @@ def test_a_config_file_gives_arguments_as_a_mapping(tmp_path):
     ],
 )
 def test_a_recipe_that_cannot_be_run_so(name, backend, arguments, message):
-    with pytest.raises(MedTasksError, match=message) as caught:
+    with pytest.raises(MedTasksError, match=message):
         expansion(name, backend, read_options(arguments))
-    assert "\n" not in str(caught.value)
 
 
 def test_server_only_models_choose_their_server():
@@ -175,7 +177,6 @@ def test_a_damaged_recipe_is_named(own, change, message):
     with pytest.raises(MedTasksError, match=message) as caught:
         recipes([own])
     assert str(own / "mine.yaml") in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_quotation_in_a_command_survives_the_shell():

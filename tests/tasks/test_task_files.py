@@ -54,7 +54,7 @@ def test_every_task_says_what_it_is(name):
         return
     dataset = metadata["dataset"]
     assert dataset in CATALOGUE
-    assert len(metadata["protocol"]) > 3
+    assert metadata["protocol"]
     source = r"(https://\S+) at ([0-9a-f]{7,40})|https://arxiv\.org/abs/\d{4}\.\d{5}"
     assert (checked := re.fullmatch(source, metadata["checked_against"]))
     assert metadata["data"] == f"medtasks.data.provenance_of.{dataset}"
@@ -138,7 +138,7 @@ def test_names_includes_and_groups(folder):
     assert set(index.configs) == {"one", "two", "three", "coded"}
     assert index.tasks_of("one") == ["one"]
     assert sorted(index.tasks_of("shared")) == ["one", "three", "two"]
-    assert index.tasks_of("all") == ["one", "two", "three", "elsewhere"]
+    assert sorted(index.tasks_of("all")) == ["elsewhere", "one", "three", "two"]
     assert sorted(index.tasks_of("t*")) == ["three", "two"]
     assert index.tasks_of("nothing") == []
     assert index.configs["one"]["generation_kwargs"] == {}
