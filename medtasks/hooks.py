@@ -55,24 +55,16 @@ class _Names(MetaPathFinder, Loader):
                 from medtasks.tasks.documents import variant_hook
 
                 return variant_hook(name)
+            if module.__name__ == f"{__name__}.{SETTINGS_OF}":  # new ones each time, as the harness changes them
+                return prompt_settings(name)
             return published(f"{module.__name__}.{name}")
 
         vars(module)["__getattr__"] = attribute
 
 
-def published(hook: str) -> Any:
-    """Resolve a name: a hook, a metric list, one of its aggregations, a prompt, a filter, or settings.
-
-    Settings are a new copy each time, as the harness changes them.
-    """
-    module, _, name = hook.removeprefix(HOOKS).partition(".")
-    if module == SETTINGS_OF:
-        return prompt_settings(name)
-    return _hook(hook)
-
-
 @cache
-def _hook(hook: str) -> Any:
+def published(hook: str) -> Any:
+    """Resolve the name of a hook, a metric list, one of its aggregations, a prompt or a filter."""
     path = hook_place(hook)
     if path != hook:
         return pkgutil.resolve_name(":".join(path.rsplit(".", 1)))

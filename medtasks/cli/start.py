@@ -46,7 +46,7 @@ from medtasks.tasks.task_files import (
     task_files,
     variants_of,
 )
-from medtasks.tasks.task_index import lm_eval_tasks_folder, tasks_folder
+from medtasks.tasks.task_index import tasks_folder
 
 _TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
 
@@ -260,7 +260,8 @@ def show_path(
     lm_eval: Annotated[bool, Option("--lm-eval", help="The folder with the text-only tasks for lm-eval.")] = False,
 ) -> None:
     """Print the folder to give as --include_path to a harness that cannot find plug-ins by itself."""
-    print(lm_eval_tasks_folder() if lm_eval else tasks_folder())  # noqa: T201
+    # By the files in the other folder lm-eval finds our text-only tasks.
+    print(Path(__file__).parents[1] / "lm_eval_tasks" if lm_eval else tasks_folder())  # noqa: T201
 
 
 @models_app.command("list")

@@ -18,38 +18,37 @@ _MARK = "_medtasks_wrapped"
 AnyFunction = Callable[..., Any]
 
 
-def wrap_once(owner: Any, name: str, around: Callable[[AnyFunction], AnyFunction]) -> bool:
-    """Wrap one of the harness's functions and return True, or False if it is wrapped already.
+def wrap_once(owner: Any, name: str, around: AnyFunction) -> bool:
+    """Replace one of the harness's functions by ``around(function, ...)`` and return True; False if this is done.
 
     Raises AttributeError where this version of the harness has no such function.
     """
     original = getattr(owner, name)
     if getattr(original, _MARK, False):
         return False
-    wrapper = functools.wraps(original)(around(original))
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return around(original, *args, **kwargs)
+
     setattr(wrapper, _MARK, True)
     setattr(owner, name, wrapper)
     return True
 
 
-_BY_PATH = 'name its tasks with --include_path "$(medtasks path)"'
-
-
-def warn_of(error: Exception, lost: str = "register itself with", instead: str = _BY_PATH) -> None:
-    """Warn that medtasks could not do ``lost`` because of an error, and what to do ``instead``."""
-    warnings.warn(
-        f"medtasks could not {lost} this version of lmms-eval ({type(error).__name__}: {error}); {instead}",
-        stacklevel=2,
-    )
-
-
 @contextlib.contextmanager
-def or_warn(lost: str = "register itself with", instead: str = _BY_PATH) -> Iterator[None]:
-    """Run a block; an error becomes a warning, see :func:`warn_of`."""
+def or_warn(
+    lost: str = "register itself with",
+    instead: str = 'name its tasks with --include_path "$(medtasks path)"',
+) -> Iterator[None]:
+    """Run a block; an error becomes a warning that medtasks could not do ``lost``, and what to do ``instead``."""
     try:
         yield
     except Exception as error:  # noqa: BLE001
-        warn_of(error, lost, instead)
+        warnings.warn(
+            f"medtasks could not {lost} this version of lmms-eval ({type(error).__name__}: {error}); {instead}",
+            stacklevel=2,
+        )
 
 
 @contextlib.contextmanager

@@ -1,15 +1,11 @@
-"""Replies of an earlier run that are kept, so that only failed ones are asked again (``--only-failed``).
-
-``medtasks run`` finds that run and passes it to the harness's process in the environment.
-"""
+"""Replies of an earlier run that are kept, so that only failed ones are asked again (``--only-failed``)."""
 
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.extract.failure import failure_cause
@@ -21,45 +17,28 @@ from medtasks.runs.reply_envelope import parse_loglikelihood
 from medtasks.runs.run import NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskRecord, read_manifests
 
-if TYPE_CHECKING:
-    from lmms_eval.api.instance import Instance
-
 KEPT_VARIABLE = "MEDTASKS_KEEP_REPLIES_OF"
 """Environment variable with the path of the earlier run's manifest."""
 
 
-@dataclass(frozen=True)
-class KeptReplies:
-    """Replies by task, row of its data and number of the request.
+def kept_replies(tasks: Mapping[str, Any]) -> dict[tuple[str, int, int], Any]:
+    """Read the replies to the harness's tasks from the run in :data:`KEPT_VARIABLE`; none if it is not set.
 
-    They are texts, or likelihoods as ``(mean negative log-likelihood, is_greedy)``.
+    Keys are task, row of its data and number of the request; values are texts, or likelihoods as ``(mean negative
+    log-likelihood, is_greedy)``.
     """
-
-    replies: Mapping[tuple[str, int, int], Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_environment(cls, tasks: Mapping[str, Any]) -> "KeptReplies":
-        """Read the replies to the harness's tasks from the run in :data:`KEPT_VARIABLE`, if it is set."""
-        path = os.environ.get(KEPT_VARIABLE)
-        if not path:
-            return cls()
-        manifest = RunManifest.read(Path(path))
-        return cls(
-            {
-                (name, row, number): reply
-                for name, record in manifest.tasks.items()
-                if name in tasks and record.samples
-                for row, replies in _rows(manifest, name, record, tasks[name])
-                for number, reply in enumerate(replies)
-                if not (failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0]))
-            }
-        )
-
-    def of(self, request: "Instance") -> Any:
-        """Return the reply to a request, or None to ask it; a repeated request is always asked."""
-        if (request.repeats or 1) > 1:
-            return None
-        return self.replies.get((request.task_name, int(request.doc_id), request.idx))
+    path = os.environ.get(KEPT_VARIABLE)
+    if not path:
+        return {}
+    manifest = RunManifest.read(Path(path))
+    return {
+        (name, row, number): reply
+        for name, record in manifest.tasks.items()
+        if name in tasks and record.samples
+        for row, replies in _rows(manifest, name, record, tasks[name])
+        for number, reply in enumerate(replies)
+        if not (failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0]))
+    }
 
 
 def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> Iterator[tuple[int, list[Any]]]:

@@ -38,45 +38,57 @@ def guard_evaluation(module: ModuleType) -> None:
     missing = {"lm", "task_dict"} - inspect.signature(module.evaluate).parameters.keys()
     if missing:
         raise TypeError(f"{module.__name__}.evaluate lacks {' and '.join(sorted(missing))}")
-    wrap_once(module, "evaluate", _guarded)
+    wrap_once(module, "evaluate", _evaluate_guarded)
 
 
-def _guarded(evaluate: AnyFunction) -> AnyFunction:
-    signature = inspect.signature(evaluate)
+def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+    call = inspect.signature(evaluate).bind(*args, **kwargs)
+    lm, tasks = call.arguments["lm"], dict(_tasks(call.arguments["task_dict"]))
+    for task in tasks.values():
+        # --predict_only replaces a task's hook by the metric ``bypass``; this hook keeps text out of logs.
+        if [entry.get("metric") for entry in getattr(task.config, "metric_list", None) or ()] == ["bypass"]:
+            task.config.process_results = without_scoring
+    ours = {name: task for name, task in tasks.items() if is_our_hook(getattr(task.config, "process_results", None))}
+    shard = Shard.from_environment()
+    if shard is not None:  # 'medtasks run' refuses these options earlier
+        if not evaluate.__module__.startswith("lmms_eval."):
+            raise MedTasksError(f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval")
+        options = call.arguments
+        if options.get("limit") not in (None, -1) or options.get("offset") or options.get("cache_requests"):
+            raise MedTasksError(
+                f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
+            )
+    datasets: set[str] = set()
+    for name, task in tasks.items():
+        if dataset := _dataset_in_path(task):
+            datasets.add(dataset)
+        if name in ours:  # those that its documents name, and the one in its file
+            documents: Any = getattr(task, "eval_docs_no_media", ())
+            if hasattr(documents, "unique"):  # of the datasets library, which need not read the rows
+                named = documents.unique("dataset") if "dataset" in documents.column_names else []
+            else:
+                named = [document.get("dataset") for document in documents]
+            in_file = (getattr(task.config, "metadata", None) or {}).get("dataset")
+            datasets |= {str(dataset) for dataset in (*named, in_file) if dataset}
+    from medtasks.lmms.remote_models import private_calls, refuse_remote_model
+    from medtasks.lmms.server_journal import journaled
 
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        call = signature.bind(*args, **kwargs)
-        lm, tasks = call.arguments["lm"], dict(_tasks(call.arguments["task_dict"]))
-        for task in tasks.values():
-            # --predict_only replaces a task's hook by the metric ``bypass``; this hook keeps text out of logs.
-            if [entry.get("metric") for entry in getattr(task.config, "metric_list", None) or ()] == ["bypass"]:
-                task.config.process_results = without_scoring
-        ours = {name: task for name, task in tasks.items() if _has_our_hook(task)}
-        shard = Shard.from_environment()
-        refuse_other_parts(shard, evaluate, call.arguments)
-        datasets = {name for task in tasks.values() if (name := _dataset_in_path(task))}
-        datasets |= {str(name) for task in ours.values() for name in _named_datasets(task) if name}
-        from medtasks.lmms.remote_models import private_calls, refuse_remote_model
-        from medtasks.lmms.server_journal import journaled
-
-        refuse_remote_model(lm, datasets)
-        if hasattr(lm, "quote_errors"):
-            lm.quote_errors(allowed=not any(map(is_private, datasets)))
-        try:
-            with private_calls(lm, datasets), journaled(lm), _asking_only(shard, tasks) as rows, _watching(lm, ours):
-                results = evaluate(*args, **kwargs)
-        except Exception as error:
-            if _UNDER_AGENT not in os.environ:
-                raise
-            # The harness would end with 0, which torchrun takes for success: the other processes would wait in vain.
-            end_after(error, debug=call.arguments.get("verbosity") == "DEBUG")
-        if ours:  # shards share images, so their counts would not add up
-            _record_images(results, ours if shard is None else {})
-        if results is not None:  # only the first of several processes has them
-            _annotate(results, lm, ours, shard, rows)
-        return results
-
-    return guarded
+    refuse_remote_model(lm, datasets)
+    if hasattr(lm, "quote_errors"):
+        lm.quote_errors(allowed=not any(map(is_private, datasets)))
+    try:
+        with private_calls(lm, datasets), journaled(lm), _asking_only(shard, tasks) as rows, _watching(lm, ours):
+            results = evaluate(*args, **kwargs)
+    except Exception as error:
+        if _UNDER_AGENT not in os.environ:
+            raise
+        # The harness would end with 0, which torchrun takes for success: the other processes would wait in vain.
+        end_after(error, debug=call.arguments.get("verbosity") == "DEBUG")
+    if ours:  # shards share images, so their counts would not add up
+        _record_images(results, ours if shard is None else {})
+    if results is not None:  # only the first of several processes has them
+        _annotate(results, lm, ours, shard, rows)
+    return results
 
 
 def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
@@ -88,23 +100,9 @@ def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
             yield str(name), task
 
 
-def _has_our_hook(task: Any) -> bool:
-    return is_our_hook(getattr(task.config, "process_results", None))
-
-
 def _dataset_in_path(task: Any) -> str | None:
     path = getattr(task.config, "dataset_path", None)
     return dataset_holding(Path(path)) if isinstance(path, str) else None
-
-
-def _named_datasets(task: Any) -> set[Any]:
-    """Return the datasets that the documents of a task of ours name, and the one in its file."""
-    documents: Any = getattr(task, "eval_docs_no_media", ())
-    if hasattr(documents, "unique"):  # of the datasets library, which need not read the rows
-        named = set(documents.unique("dataset")) if "dataset" in documents.column_names else set()
-    else:
-        named = {document.get("dataset") for document in documents}
-    return named | {(getattr(task.config, "metadata", None) or {}).get("dataset")}
 
 
 @contextlib.contextmanager
@@ -113,24 +111,21 @@ def _watching(lm: Any, ours: Mapping[str, Any]) -> Iterator[None]:
     if not ours:
         yield
         return
-    from medtasks.lmms.earlier_replies import KeptReplies
+    from medtasks.lmms.earlier_replies import kept_replies
     from medtasks.lmms.model_failures import watched
 
-    def naming(name: str, score: AnyFunction) -> AnyFunction:
-        def process_results(*args: Any, **kwargs: Any) -> Any:
-            before = SCORED_TASK.set(name)
-            try:
-                return score(*args, **kwargs)
-            finally:
-                SCORED_TASK.reset(before)
-
-        return process_results
+    def score_named(name: str, score: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+        before = SCORED_TASK.set(name)
+        try:
+            return score(*args, **kwargs)
+        finally:
+            SCORED_TASK.reset(before)
 
     with contextlib.ExitStack() as stack:
         for name, task in ours.items():
             if hasattr(task, "process_results"):
-                stack.enter_context(replaced(task, "process_results", naming(name, task.process_results)))
-        stack.enter_context(watched(lm, ours, KeptReplies.from_environment(ours)))
+                stack.enter_context(replaced(task, "process_results", partial(score_named, name, task.process_results)))
+        stack.enter_context(watched(lm, ours, kept_replies(ours)))
         yield
 
 
@@ -191,7 +186,16 @@ def _annotate(
         lost = [f"{name}: {numbers}" for name, numbers in counts.items() if numbers and numbers.lost]
         if lost:
             say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
-        put_main_metrics_first(results)
+        # Keys sort by the order of the task's metrics: the harness sorts the table that it prints.
+        for row_of in (results.get(column, {}) for column in ("results", "groups")):
+            for task, row in row_of.items():
+                metrics = main_metrics_first(task, sorted({key.partition(",")[0] for key in row}))
+                sortable: dict[str, Any] = {}
+                for name, value in row.items():
+                    key = _Key(name)
+                    key.position = metrics.index(name.partition(",")[0])
+                    sortable[key] = value
+                row_of[task] = sortable
 
 
 class _Key(str):
@@ -205,39 +209,10 @@ class _Key(str):
         return position < other_position if position != other_position else str(self) < str(other)
 
 
-def put_main_metrics_first(results: MutableMapping[str, Any]) -> None:
-    """Make the keys of result rows sort by the order of the task's metrics; the harness sorts the table it prints."""
-    for column in ("results", "groups"):
-        rows = results.get(column, {})
-        for task, row in rows.items():
-            metrics = main_metrics_first(task, sorted({key.partition(",")[0] for key in row}))
-            sortable: dict[str, Any] = {}
-            for name, value in row.items():
-                key = _Key(name)
-                key.position = metrics.index(name.partition(",")[0])
-                sortable[key] = value
-            rows[task] = sortable
-
-
 # ---- shards: all tasks, ours or not, build only the requests of their rows in the shard ----
 #
 # The harness's own --offset and --limit are one value for all tasks. Its loop over documents skips those without a
 # request, so that rows keep their numbers, on every rank.
-
-
-def refuse_other_parts(shard: Shard | None, evaluate: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Refuse other options that choose rows in runs without ``medtasks run``, which refuses them earlier.
-
-    Raises MedTasksError also for lm-eval's evaluation, which has no shards.
-    """
-    if shard is None:
-        return
-    if not evaluate.__module__.startswith("lmms_eval."):
-        raise MedTasksError(f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval")
-    if arguments.get("limit") not in (None, -1) or arguments.get("offset") or arguments.get("cache_requests"):
-        raise MedTasksError(
-            f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
-        )
 
 
 @contextlib.contextmanager
@@ -262,7 +237,8 @@ def _asking_only(shard: Shard | None, tasks: Mapping[str, Any]) -> Iterator[dict
         if shard is None:
             break
         documents = task.eval_docs_no_media
-        has_clusters = _dataset_in_path(task) is not None or _has_our_hook(task)  # those of others are unknown
+        is_ours = is_our_hook(getattr(task.config, "process_results", None))
+        has_clusters = is_ours or _dataset_in_path(task) is not None  # those of others are unknown
         chosen[name] = frozenset(shard.rows(clusters_of(documents) if has_clusters else range(len(documents))))
         task.build_all_requests = partial(build, task, task.build_all_requests, chosen[name])
     try:

@@ -26,21 +26,17 @@ def end_after(error: Exception, *, debug: bool) -> NoReturn:
         traceback.print_exc()
         sentence = f"{type(error).__name__}: {sentence}"
     sentence = without_home(redacted(sentence))
-    _print(sentence)
+    say(sentence, in_all=True)
     with contextlib.suppress(OSError), open(os.environ.get(ERROR_VARIABLE, os.devnull), "x", encoding="utf-8") as file:
         file.write(sentence)
     raise SystemExit(1) from None
 
 
-def say(sentence: str) -> None:
-    """Print a sentence, in the first of several processes of a run only."""
-    if os.environ.get("RANK", "0") == "0":
-        _print(sentence)
-
-
-def _print(sentence: str) -> None:
-    with contextlib.suppress(ValueError):  # the stream may be closed
-        print(f"medtasks: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
+def say(sentence: str, *, in_all: bool = False) -> None:
+    """Print a sentence in the first of several processes of a run, or in all of them."""
+    if in_all or os.environ.get("RANK", "0") == "0":
+        with contextlib.suppress(ValueError):  # the stream may be closed
+            print(f"medtasks: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def main() -> None:

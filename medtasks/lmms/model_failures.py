@@ -1,17 +1,16 @@
 """Failures of the harness's models, marked as failed samples before anything reads them as replies.
 
 The models of lmms-eval 0.7.3 turn a failure into text: a fixed one, an empty one, or the message of a Python exception.
-They can be told from replies only while a model runs, so its methods are watched for the requests of our tasks; so is
-the client of a model that uses the openai SDK, because the harness drops everything but the text of a server's answer.
-Requests of other tasks stay as they are.
+They can be told from replies only while a model runs, so its methods are watched for the requests of our tasks, and the
+openai client of a model, because the harness drops everything but the text of a server's answer.
 """
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from lmms_eval.api.instance import GenerationResult, Instance
@@ -26,8 +25,7 @@ from medtasks.extract.failure import (
     without_reasoning,
 )
 from medtasks.home import packaged_facts
-from medtasks.lmms import replaced
-from medtasks.lmms.earlier_replies import KeptReplies
+from medtasks.lmms import AnyFunction, replaced
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.task_variants import THINKING
@@ -45,37 +43,44 @@ ERROR_TEXTS: Mapping[str, re.Pattern[str]] = {
 
 
 @contextlib.contextmanager
-def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]:
-    """Mark the failures of a model in its replies to some tasks within the block; kept replies are not asked again."""
+def watched(lm: Any, tasks: Collection[str], earlier: Mapping[tuple[str, int, int], Any]) -> Iterator[None]:
+    """Mark the failures of a model in its replies to tasks within the block; earlier replies are not asked again."""
+    module = replies_module(lm)
+    thinking = {task for task in tasks if (variant_of(task) or ("", ""))[1] in THINKING}
 
-    def checked_likelihood(result: Any) -> Any:
-        with_counts = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)
-        return FAILED if parse_loglikelihood(result[0] if with_counts else result) is FAILED else result
+    def checked(reply: Any, request: Instance, method: str) -> Any:
+        if request.task_name not in tasks:
+            return _with_text(reply, _without_marks)
+        if method == "loglikelihood":
+            with_counts = isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str)
+            return FAILED if parse_loglikelihood(reply[0] if with_counts else reply) is FAILED else reply
+        is_full = False
+        if request.task_name in thinking:  # as many tokens as allowed: nothing else shows unfinished reasoning
+            counts = reply.token_counts if isinstance(reply, GenerationResult) else reply
+            # The position of the settings differs for chat models.
+            settings = next((argument for argument in request.args if isinstance(argument, Mapping)), {})
+            tokens, limit = getattr(counts, "output_tokens", None), settings.get("max_new_tokens")
+            is_full = bool(tokens and limit and tokens >= int(limit))
+        return _with_text(reply, functools.partial(_marked, module=module, is_full=is_full))
 
-    def marking(original: Callable[[Sequence[Instance]], Sequence[Any]], check: Callable[[Any], Any]) -> Any:
-        def checked(reply: Any, request: Instance) -> Any:
-            if request.task_name not in tasks:
-                return _with_text(reply, _without_marks)
-            return check(_cut_at_limit(reply, request))
+    def answers(method: str, original: AnyFunction, requests: Sequence[Instance]) -> list[Any]:
+        known = []
+        for request in requests:
+            key = (request.task_name, int(request.doc_id), request.idx)
+            known.append(None if (request.repeats or 1) > 1 else earlier.get(key))  # a repeated one is always asked
+        remaining = [request for request, reply in zip(requests, known, strict=True) if reply is None]
+        replies = list(original(remaining) if remaining else ())
+        if len(replies) != len(remaining):
+            # simple.claude adds one too many after an error, and every later reply belongs to another question.
+            surplus = failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")
+            replies = [surplus] * len(remaining)
+        new = iter(replies)
+        pairs = zip(known, requests, strict=True)
+        return [reply if reply is not None else checked(next(new), request, method) for reply, request in pairs]
 
-        def call(requests: Sequence[Instance]) -> list[Any]:
-            earlier = [kept.of(request) for request in requests]
-            remaining = [request for request, reply in zip(requests, earlier, strict=True) if reply is None]
-            replies = list(original(remaining) if remaining else ())
-            if len(replies) != len(remaining):
-                # simple.claude adds one too many after an error, and every later reply belongs to another question.
-                surplus = failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")
-                replies = [surplus] * len(remaining)
-            new = iter(replies)
-            pairs = zip(earlier, requests, strict=True)
-            return [reply if reply is not None else checked(next(new), request) for reply, request in pairs]
-
-        return call
-
-    checks = {"generate_until": _reply_checker(replies_module(lm)), "loglikelihood": checked_likelihood}
     with contextlib.ExitStack() as stack:
-        for name, check in checks.items():
-            stack.enter_context(replaced(lm, name, marking(getattr(lm, name), check)))
+        for method in ("generate_until", "loglikelihood"):
+            stack.enter_context(replaced(lm, method, functools.partial(answers, method, getattr(lm, method))))
         if (completions := chat_completions(lm)) is not None:
             stack.enter_context(replaced(completions, "create", _annotating(completions.create)))
         yield
@@ -102,42 +107,18 @@ def _without_marks(text: Any) -> Any:  # of ours, for tasks of others
     return "" if isinstance(unmarked, str) and unmarked.startswith(failed_reply("")) else unmarked
 
 
-@cache
-def _reasons(task: str) -> bool:
-    return (variant_of(task) or ("", ""))[1] in THINKING
-
-
-def _cut_at_limit(reply: Any, request: Instance) -> Any:
-    """Mark a reply of a thinking task with as many tokens as allowed: nothing else shows unfinished reasoning."""
-    if not _reasons(request.task_name):
-        return reply
-    counts = reply.token_counts if isinstance(reply, GenerationResult) else reply
-    # The position of the settings differs for chat models.
-    settings = next((argument for argument in request.args if isinstance(argument, Mapping)), {})
-    tokens, limit = getattr(counts, "output_tokens", None), settings.get("max_new_tokens")
-    if not tokens or not limit or tokens < int(limit):
-        return reply
-
-    def mark(text: Any) -> Any:
-        is_marked = not isinstance(text, str) or failure_cause(text) is not None or without_cut_mark(text)[1]
-        return text if is_marked else cut_reply(text)
-
-    return _with_text(reply, mark)
-
-
-def _reply_checker(module: str) -> Callable[[Any], Any]:
+def _marked(text: Any, module: str, *, is_full: bool) -> Any:
+    """Return the text of a reply, or the mark of its failure or cut, by the module of the model that gave it."""
+    if not isinstance(text, str):
+        return NO_TEXT
+    if is_full and failure_cause(text) is None and not without_cut_mark(text)[1]:
+        text = cut_reply(text)
+    if (cause := failure_cause(text)) is not None:
+        return failed_reply(cause)
+    if module in EMPTY_AFTER_ERRORS and not text.strip():
+        return failed_reply(f"an empty text, which {module} of lmms-eval also gives after an error")
     pattern = ERROR_TEXTS.get(module)
-
-    def mark(text: Any) -> Any:
-        if not isinstance(text, str):
-            return NO_TEXT
-        if (cause := failure_cause(text)) is not None:
-            return failed_reply(cause)
-        if module in EMPTY_AFTER_ERRORS and not text.strip():
-            return failed_reply(f"an empty text, which {module} of lmms-eval also gives after an error")
-        return failed_reply(text) if pattern and pattern.match(text.strip()) else text
-
-    return lambda reply: _with_text(reply, mark)
+    return failed_reply(text) if pattern and pattern.match(text.strip()) else text
 
 
 def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
@@ -153,39 +134,37 @@ def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _annotating(create: Callable[..., Any]) -> Callable[..., Any]:
-    async def later(answer: Awaitable[Any], uses_tools: bool) -> Any:
-        return _annotated(await answer, uses_tools)
-
-    def annotating(*args: Any, **kwargs: Any) -> Any:
-        answer = create(*args, **kwargs)
-        return (later if inspect.isawaitable(answer) else _annotated)(answer, "tools" in kwargs)
-
-    return annotating
-
-
-def _annotated(completion: Any, uses_tools: bool) -> Any:
-    """Mark a failed or cut reply in a completion's text, and add the reasoning that the server split off.
+    """Return ``create`` that marks failed and cut replies, and adds the reasoning that the server split off.
 
     Without a single choice the harness tries again. Replies of a model that may call tools are parts of a conversation
     and stay as they are.
     """
-    cause = failure_of(completion)
-    choice = completion.choices[0]
-    message, content = choice.message, choice.message.content
-    if uses_tools:
-        message.content = "" if content is None else content
+
+    def annotated(completion: Any, uses_tools: bool) -> Any:
+        cause = failure_of(completion)
+        choice = completion.choices[0]
+        message, content = choice.message, choice.message.content
+        is_cut = choice.finish_reason == "length"
+        if uses_tools:
+            message.content = "" if content is None else content
+        elif cause:
+            message.content = failed_reply(cause)
+        elif is_cut or (isinstance(content, str) and content):
+            texts = (getattr(message, name, None) for name in ("reasoning", "reasoning_content"))
+            reasoning = next((text for text in texts if isinstance(text, str) and text), None)
+            reply = content if isinstance(content, str) else ""
+            reply = reply if reasoning is None else reasoned_reply(reasoning, reply)
+            message.content = cut_reply(reply) if is_cut else reply
         return completion
-    if cause:
-        message.content = failed_reply(cause)
-        return completion
-    is_cut = choice.finish_reason == "length"
-    if is_cut or (isinstance(content, str) and content):
-        texts = (getattr(message, name, None) for name in ("reasoning", "reasoning_content"))
-        reasoning = next((text for text in texts if isinstance(text, str) and text), None)
-        reply = content if isinstance(content, str) else ""
-        reply = reply if reasoning is None else reasoned_reply(reasoning, reply)
-        message.content = cut_reply(reply) if is_cut else reply
-    return completion
+
+    async def later(answer: Awaitable[Any], uses_tools: bool) -> Any:
+        return annotated(await answer, uses_tools)
+
+    def annotating(*args: Any, **kwargs: Any) -> Any:
+        answer = create(*args, **kwargs)
+        return (later if inspect.isawaitable(answer) else annotated)(answer, "tools" in kwargs)
+
+    return annotating
 
 
 def failure_of(completion: Any) -> str:

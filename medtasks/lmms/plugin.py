@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, warn_of, wrap_once
+from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, wrap_once
 
 _TASKS_MODULE = "lmms_eval.tasks"
 _MODELS = {
@@ -82,89 +82,104 @@ def extend_task_search(module: ModuleType) -> None:
         missing = {"include_path", "include_defaults"} - signature.parameters.keys()
         if missing:
             raise TypeError(f"TaskManager.initialize_tasks lacks {' and '.join(sorted(missing))}")
-        if not wrap_once(manager, "match_tasks", _matching_without_variants):
+        if not wrap_once(manager, "match_tasks", _match_without_variants):
             return
-        wrap_once(manager, "initialize_tasks", _indexing_ours)
+        wrap_once(manager, "initialize_tasks", _index_ours)
         with or_warn(
             "check the documents of your own tasks with", "a missing column will be a KeyError; use lmms-eval 0.7.3"
         ):
             if hasattr(module, "ConfigurableTask"):
-                wrap_once(module.ConfigurableTask, "download", _checking_documents)
+                wrap_once(module.ConfigurableTask, "download", download_and_check)
 
 
-def _indexing_ours(build: AnyFunction) -> AnyFunction:
-    signature = inspect.signature(build)
+def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+    """Index our tasks, few-shot twins and variants too, after those of the harness and of the user's folders."""
+    from medtasks.home import own_tasks_folders
+    from medtasks.tasks.task_index import tasks_folder
 
-    def initialize_tasks(*args: Any, **kwargs: Any) -> Any:
-        from medtasks.home import own_tasks_folders
-        from medtasks.tasks.task_index import tasks_folder
-
-        _guard_evaluation()
-        call = signature.bind(*args, **kwargs)
-        call.apply_defaults()
-        if not call.arguments["include_defaults"]:  # then the files alone count, twins included
-            return _with_generated(build(*args, **kwargs), sanity=False)
-        chosen = call.arguments["include_path"]
-        folders = [chosen] if isinstance(chosen, str) else list(chosen or [])
-        failure: Exception | None = None
+    _guard_evaluation()
+    call = inspect.signature(build).bind(*args, **kwargs)
+    call.apply_defaults()
+    with_defaults, chosen = call.arguments["include_defaults"], call.arguments["include_path"]
+    folders = [chosen] if isinstance(chosen, str) else list(chosen or [])
+    failure: Exception | None = None
+    if with_defaults:
         try:
             call.arguments["include_path"] = [*folders, str(tasks_folder()), *map(str, own_tasks_folders())]
             index = build(*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001
             failure, index = error, build(*args, **kwargs)  # the user's own error is raised here, as without us
-        if failure is None:
-            return _with_generated(index, folders)
-        warn_of(failure)
-        return index
+    else:  # the files alone count, twins included
+        index, folders = build(*args, **kwargs), []
+    if failure is not None:
+        with or_warn():
+            raise failure
+    elif isinstance(index, dict):
+        variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated, _think)"
+        with or_warn(f"add {variants} to", "all other tasks are there"):
+            from medtasks.tasks.task_files import include, index_entries
 
-    return initialize_tasks
-
-
-def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = True) -> Any:
-    """Add few-shot twins and variants of our tasks and those in the user's folders, or warn that this failed."""
-    if not isinstance(index, dict):
-        return index
-    variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated, _think)"
-    with or_warn(f"add {variants} to", "all other tasks are there"):
-        from medtasks.tasks.task_files import include, index_entries
-
-        include([Path(folder) for folder in folders if os.path.isdir(folder)])
-        index.update(index_entries(index, sanity=sanity))
+            include([Path(folder) for folder in folders if os.path.isdir(folder)])
+            index.update(index_entries(index, sanity=with_defaults))
     return index
 
 
-def _matching_without_variants(match: AnyFunction) -> AnyFunction:
+def _match_without_variants(match: AnyFunction, manager: Any, task_list: Any, *args: Any, **kwargs: Any) -> Any:
     """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task."""
+    names = match(manager, task_list, *args, **kwargs)
+    patterns = [task_list] if isinstance(task_list, str) else task_list
+    with contextlib.suppress(Exception):  # a pattern is not worth a failed run
+        from medtasks.tasks.task_files import VARIANT_OF
 
-    def match_tasks(self: Any, task_list: Any, *args: Any, **kwargs: Any) -> Any:
-        names = match(self, task_list, *args, **kwargs)
-        patterns = [task_list] if isinstance(task_list, str) else task_list
-        with contextlib.suppress(Exception):  # a pattern is not worth a failed run
-            from medtasks.tasks.task_files import VARIANT_OF
-
-            def is_meant(name: str) -> bool:
-                base = self.task_index[name].get(VARIANT_OF)
-                matching = [pattern for pattern in patterns if fnmatch.fnmatch(name, pattern)]
-                return base is None or not all(fnmatch.fnmatch(f"{base}_\0", pattern) for pattern in matching)
-
-            names = list(filter(is_meant, names))
-        return names
-
-    return match_tasks
+        meant = []
+        for name in names:
+            base = manager.task_index[name].get(VARIANT_OF)
+            matching = [pattern for pattern in patterns if fnmatch.fnmatch(name, pattern)]
+            if base is None or not all(fnmatch.fnmatch(f"{base}_\0", pattern) for pattern in matching):
+                meant.append(name)
+        return meant
+    return names
 
 
-def _checking_documents(download: AnyFunction) -> AnyFunction:
-    def download_and_check(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _guard_evaluation()  # again, for an index made before the evaluator is imported
-        from medtasks.tasks.documents import check_loadable
-        from medtasks.tasks.own_documents import complete_documents
+def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: Any) -> Any:
+    """Check that a task's documents exist, let the harness load them, check them, and add the columns that follow.
 
-        check_loadable(str(self.config.task), self.config.dataset_path)
-        made = download(self, *args, **kwargs)
-        complete_documents(self)
+    The harness would hide a dataset of ours that is not prepared, and a variant whose images cannot be swapped.
+    Prepared documents, those that are read in streams and those of others' hooks are left as they are. Raises
+    MedTasksError for a column that is missing or holds something else.
+    """
+    _guard_evaluation()  # again, for an index made before the evaluator is imported
+    from medtasks.data.dataset_lookup import prepared_folder
+    from medtasks.data.variants import SWAPPED
+    from medtasks.home import dataset_holding
+    from medtasks.tasks.documents import check_possible
+    from medtasks.tasks.own_documents import completed, is_our_hook, split_of, without_media
+    from medtasks.tasks.task_files import task_file, task_files, variant_of
+    from medtasks.tasks.task_index import SETTINGS, with_image_roots
+
+    config, name = vars(task.config), str(task.config.task)
+    path = config.get("dataset_path")
+    dataset = dataset_holding(Path(path)) if isinstance(path, str) else None
+    if dataset:
+        prepared_folder(dataset)
+    if (variant := variant_of(name)) and variant[1] == SWAPPED:
+        check_possible(task_file(name))
+    made = download(task, *args, **kwargs)
+    if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
         return made
-
-    return download_and_check
+    # A relative ``image_root`` is looked for next to the task's file, as the harness does for ``data_files``.
+    file = task_files().get(name)
+    for holder in (task.config, task):  # the task has its model's settings already
+        settings = getattr(holder, SETTINGS, None)
+        if file is not None and settings is not None:
+            setattr(holder, SETTINGS, with_image_roots({SETTINGS: settings}, file.path.parent)[SETTINGS])
+    split, is_same = split_of(config), task.dataset_no_image is task.dataset
+    table = None if dataset is not None else task.dataset.get(split)
+    if hasattr(table, "select_columns") and hasattr(table, "__len__"):
+        task.dataset[split] = completed(table, config)
+        if not is_same:
+            task.dataset_no_image[split] = without_media(task.dataset[split])
+    return made
 
 
 def _guard_evaluation() -> None:

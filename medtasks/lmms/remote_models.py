@@ -212,23 +212,32 @@ def private_calls(lm: Any, datasets: Iterable[str]) -> Iterator[None]:
     guarded = credentialed(datasets)
     silent = any(map(is_private, guarded))
 
-    def withheld(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def guarded_call(requests: Any) -> Any:
-            with _without_redirects(), _silence() if silent else contextlib.nullcontext():
-                return call(requests)
-
-        return guarded_call
+    def guarded_call(call: Callable[[Any], Any], requests: Any) -> Any:
+        with _without_redirects(), _silence() if silent else contextlib.nullcontext():
+            return call(requests)
 
     with contextlib.ExitStack() as stack:
         for name in ("generate_until", "loglikelihood", "generate_until_multi_round") if guarded else ():
             if callable(call := getattr(lm, name, None)):
-                stack.enter_context(replaced(lm, name, withheld(call)))
+                stack.enter_context(replaced(lm, name, functools.partial(guarded_call, call)))
         try:
             yield
         except BaseException as error:
             if not silent:
                 raise
-            raise _without_text(error) from None  # a traceback would show the text that led to the error
+            # An error of the same kind without text; a chained traceback would show the text that led to the error.
+            if isinstance(error, MedTasksError):
+                raise error from None
+            if isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            if isinstance(error, SystemExit):
+                raise SystemExit(1 if isinstance(error.code, str) else error.code) from None
+            location = traceback.extract_tb(error.__traceback__)[-1]
+            cause = f" ({os.strerror(error.errno)})" if isinstance(error, OSError) and error.errno else ""
+            raise RuntimeError(
+                f"{type(error).__name__}{cause} at {Path(location.filename).name}:{location.lineno} in "
+                f"{location.name}; its message is withheld, as it may repeat credentialed text"
+            ).with_traceback(error.__traceback__) from None
 
 
 @contextlib.contextmanager
@@ -273,19 +282,3 @@ def _silence() -> Iterator[None]:
     finally:
         logging.disable(disabled)
         logger.configure(patcher=lambda record: None)
-
-
-def _without_text(error: BaseException) -> BaseException:
-    """Return an error of the same meaning without its text: type and location."""
-    if isinstance(error, MedTasksError):
-        return error
-    if isinstance(error, KeyboardInterrupt):
-        return KeyboardInterrupt()
-    if isinstance(error, SystemExit):
-        return SystemExit(1 if isinstance(error.code, str) else error.code)
-    location = traceback.extract_tb(error.__traceback__)[-1]
-    cause = f" ({os.strerror(error.errno)})" if isinstance(error, OSError) and error.errno else ""
-    return RuntimeError(
-        f"{type(error).__name__}{cause} at {Path(location.filename).name}:{location.lineno} in {location.name}; its "
-        f"message is withheld, as it may repeat credentialed text"
-    ).with_traceback(error.__traceback__)

@@ -1,8 +1,7 @@
 """Running the harness so that a failing task does not affect the others, and repeats with other seeds.
 
-The harness's own repeats (``--num_samples``) ask one model with one seed: servers with a seed would answer alike, and
-the samples file keeps all replies to one question as one. With ``medtasks run --repeats`` each repeat is a run of its
-own, with its own manifest, samples and failures, in the folder ``repeat_<number>``.
+The harness's own repeats (``--num_samples``) ask with one seed and are kept as one sample, so each of our repeats is a
+run of its own in the folder ``repeat_<number>``.
 """
 
 import contextlib
@@ -149,7 +148,17 @@ def _run(
     expected = wanted_tasks(names)
     is_unwritten = bool(cut) and process.returncode == 0
     if is_unwritten or len(expected) == 1:
-        reason = _unwritten(cut[0], "is cut off") if is_unwritten else cause or _reason(process.returncode)
+        code = process.returncode
+        if is_unwritten:
+            reason = _unwritten(cut[0], "is cut off")
+        elif cause:
+            reason = cause
+        elif code >= 0:
+            reason = f"the harness ended with exit code {code} and left no results; its error is in the log above"
+        else:
+            name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+            memory = ", as the system does when memory is short" if name == "SIGKILL" else ""
+            reason = f"the harness was ended by {name}{memory} and left no results"
         failed = [task for task in expected if task not in outcome.done]
         outcome.failed += failed
         outcome.reasons |= dict.fromkeys(failed, reason)
@@ -221,14 +230,6 @@ def _unwritten(path: Path, state: str) -> str:
     )
 
 
-def _reason(code: int) -> str:
-    if code >= 0:
-        return f"the harness ended with exit code {code} and left no results; its error is in the log above"
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-    memory = ", as the system does when memory is short" if name == "SIGKILL" else ""
-    return f"the harness was ended by {name}{memory} and left no results"
-
-
 def _results_files(output: Path) -> dict[Path, tuple[int, int]]:
     """Return time and size of each results file, to recognise new ones."""
     states = {}
@@ -268,11 +269,7 @@ def seeded(arguments: Sequence[str], number: int) -> list[str]:
         seed = int(pairs.get("seed", default)) + added
     except ValueError as error:
         raise MedTasksError(f"seed={pairs['seed']} is no whole number; give one, or leave it out") from error
-    return [*changed, option, _joined({**pairs, "seed": str(seed)})]
-
-
-def _joined(pairs: Mapping[str, str]) -> str:
-    return ",".join(f"{key}={value}" for key, value in pairs.items())
+    return [*changed, option, ",".join(f"{key}={value}" for key, value in {**pairs, "seed": str(seed)}.items())]
 
 
 def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) -> Iterator[Notice]:
@@ -286,25 +283,24 @@ def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) 
         return
     if options.text("use_cache"):
         yield refuse("--use_cache may answer every repeat with the replies of the first; leave it out")
-    alike = [task for task in wanted_tasks(names) if tasks_of(task) and not _is_sampled(task, options)]
+    alike = []
+    for task in filter(tasks_of, wanted_tasks(names)):
+        settings = {**mapping_in(task_config(task), "generation_kwargs"), **options.pairs("gen_kwargs")}
+        try:
+            is_warm = float(settings.get("temperature", 0)) > 0
+        except (TypeError, ValueError):
+            is_warm = False
+        is_sampled = is_warm and str(settings.get("do_sample", True)).lower() not in ("false", "0", "none")
+        if not is_sampled or task_file(task).compares_likelihoods:
+            alike.append(task)
     if alike:
-        sampling = _joined({**options.pairs("gen_kwargs"), "temperature": "0.6", "do_sample": "true"})
+        sampled = {**options.pairs("gen_kwargs"), "temperature": "0.6", "do_sample": "true"}
+        sampling = ",".join(f"{key}={value}" for key, value in sampled.items())
         yield refuse(
             f"--repeats {repeats} would get the same answers {repeats} times from {listed(alike)}, decoded at "
             f"temperature 0 or compared by likelihood; sample them with --gen_kwargs {shlex.quote(sampling)}, or leave "
             f"--repeats out"
         )
-
-
-def _is_sampled(name: str, options: HarnessOptions) -> bool:
-    if task_file(name).compares_likelihoods:
-        return False
-    settings = {**mapping_in(task_config(name), "generation_kwargs"), **options.pairs("gen_kwargs")}
-    try:
-        is_warm = float(settings.get("temperature", 0)) > 0
-    except (TypeError, ValueError):
-        is_warm = False
-    return is_warm and str(settings.get("do_sample", True)).lower() not in ("false", "0", "none")
 
 
 def repeat_variables(variables: Mapping[str, str], arguments: Sequence[str], number: int) -> dict[str, str]:

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from string import Template
@@ -40,21 +40,13 @@ _PREPARED = "medtasks.data.path_of."
 
 
 class PlannedRun:
-    """A run before it starts, with its tasks looked up.
-
-    Attributes:
-        options: The harness's options.
-        shard: The part of the rows to ask; None for all.
-        ours: Names of our tasks, including those of the user's own datasets and of ``--include_path``.
-        foreign: Names that are not ours: of the harness's tasks, or of task files.
-        configs: Contents of the user's task files, by task: ``--include_path``, named files, own datasets.
-        datasets: Dataset by task, where its files name one.
-    """
+    """A run before it starts, with its tasks looked up: names of ours and others, the user's files, and datasets."""
 
     def __init__(self, names: Sequence[str], options: HarnessOptions, shard: Shard | None) -> None:
         self.options, self.shard = options, shard
         self.ours = list(dict.fromkeys(task for name in names for task in tasks_of(name)))
         self.foreign = [name for name in names if not tasks_of(name)]
+        # Contents of the user's task files, by task: --include_path, named files, own datasets.
         self.configs = {name: task_config(name) for name in self.ours if not task_file(name).is_shipped}
         self.datasets: dict[str, str] = {}
         for path in (path for path in map(Path, self.foreign) if path.is_file()):
@@ -127,7 +119,18 @@ def _options(run: PlannedRun) -> Iterator[Notice]:
 def _task_files(run: PlannedRun) -> Iterator[Notice]:
     """Check settings of task files that end replies early, or contradict ``--num_fewshot``."""
     model = run.options.text("model") or "hf"
-    cut = [task for task, config in run.configs.items() if is_cut_at_blank_lines(config, model)]
+    cut = []
+    for task, config in run.configs.items():
+        by_model = mapping_in(config, "model_specific_generation_kwargs")
+        of_model = mapping_in(by_model, model if model in by_model else "default")
+        if (
+            str(config.get("process_results", _OURS)).startswith(_OURS)
+            and "class" not in config
+            and "generate_until" in str(config.get("output_type", "generate_until"))
+            and config.get("fewshot_delimiter", "\n\n") == "\n\n"
+            and "until" not in {**mapping_in(config, "generation_kwargs"), **of_model}
+        ):
+            cut.append(task)
     if cut and "until" not in run.options.pairs("gen_kwargs"):
         yield warn(
             f"replies of {listed(cut)} end at the first blank line, the harness's default, which leaves one paragraph "
@@ -146,20 +149,6 @@ def _task_files(run: PlannedRun) -> Iterator[Notice]:
             f"--num_fewshot makes {listed(failing)} fail (no attribute 'sampler'), because the task's file has no "
             f"fewshot_config; leave it out"
         )
-
-
-def is_cut_at_blank_lines(config: Mapping[str, Any], model: str) -> bool:
-    """Return whether the harness ends replies of a task of ours at a blank line, because its file sets no ``until``."""
-    if (
-        not str(config.get("process_results", _OURS)).startswith(_OURS)
-        or "class" in config
-        or "generate_until" not in str(config.get("output_type", "generate_until"))
-        or config.get("fewshot_delimiter", "\n\n") != "\n\n"
-    ):
-        return False
-    by_model = mapping_in(config, "model_specific_generation_kwargs")
-    of_model = mapping_in(by_model, model if model in by_model else "default")
-    return "until" not in {**mapping_in(config, "generation_kwargs"), **of_model}
 
 
 def _unknown_names(run: PlannedRun) -> Iterator[Notice]:
@@ -275,14 +264,24 @@ def _rows(run: PlannedRun) -> Iterator[Notice]:
         yield refuse(f"--shard {run.shard} chooses the rows of every task itself; leave out {names}")
     setting = " ".join(f"--{name} {run.options.text(name)}" for name in ("offset", "limit") if run.options.text(name))
     for task, dataset in run.datasets.items() if setting and offset >= 0 and not is_empty else ():
-        units, start = units_of(task, dataset), int(offset)  # counted as the harness counts them
+        try:
+            table = open_documents(dataset)[SPLIT]
+        except MedTasksError:  # missing or damaged, which is reported elsewhere
+            continue
+        # The pair or question of each row, in the order of the prepared dataset; counted as the harness counts them.
+        is_rotated = tasks_of(task) == [task] and task_file(task).variant == ROTATED
+        units: list[Any] = list(table["pair_id"] if "pair_id" in table.column_names else range(len(table)))
+        if is_rotated:
+            questions = zip(table["doc_id"], table["options"], strict=True)
+            units = [question for question, options in questions for _ in options]
+        start = int(offset)
         stop = None if limit is None else math.ceil(len(units) * limit) if limit < 1 else int(limit)
         if units and start >= len(units):
             yield warn(f"--offset {start} skips all {len(units)} rows of {task}, which then fails; give a smaller one")
             continue
         count, cut, better = cut_units(units, start, stop)
         kind, loss, parts = ("pairs", "are then in no score of pairs", "each image of a pair is one")
-        if _is_rotated(task):
+        if is_rotated:
             kind, loss = "questions", "have then no worst case and no flips"
             parts = "each rotation of a question is one"
         if cut:
@@ -290,25 +289,6 @@ def _rows(run: PlannedRun) -> Iterator[Notice]:
                 f"{setting} cuts {cut} of {count} {kind} of {task}, which {loss}: it counts consecutive rows of the "
                 f"data, {parts}; give {' or '.join(better)}"
             )
-
-
-def _is_rotated(task: str) -> bool:
-    return tasks_of(task) == [task] and task_file(task).variant == ROTATED
-
-
-def units_of(task: str, dataset: str) -> list[Any]:
-    """Return the pair or question of each row of a task, ours or not, in the order of its prepared dataset.
-
-    It is empty for a missing or damaged dataset, which is reported elsewhere.
-    """
-    try:
-        table = open_documents(dataset)[SPLIT]
-    except MedTasksError:
-        return []
-    if _is_rotated(task):
-        questions = zip(table["doc_id"], table["options"], strict=True)
-        return [question for question, options in questions for _ in options]
-    return list(table["pair_id"]) if "pair_id" in table.column_names else list(range(len(table)))
 
 
 def cut_units(units: Sequence[Any], offset: int, limit: int | None) -> tuple[int, int, list[str]]:

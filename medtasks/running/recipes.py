@@ -2,8 +2,7 @@
 
 One YAML file per model: ours in ``medtasks.model_adapters.recipes``, the user's in folders of ``--include_path``. The
 key ``recipe`` gives the model's name. ``extends`` names a file in the same folder, or one of ours, whose facts and
-lists come first; other keys are replaced. Another recipe passes on only the way to run it, not the facts about its
-weights. Unknown facts are left out and listed under ``unknown``.
+lists come first; other keys are replaced. Of another recipe only the way to run it is taken, not facts on weights.
 """
 
 import hashlib
@@ -88,14 +87,6 @@ class Recipe(_Data):
         ways: tuple[tuple[Backend, Way], ...] = (("hf", self.hf), ("server", self.server))
         return tuple(name for name, way in ways if not way.without)
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of the model in this process."""
-        fact_names = {"pretrained": "hub id", "dtype": "dtype"}
-        if self.hf.model == _HF_VLM:
-            fact_names["revision"] = "revision"
-        facts = {argument: self.fact(fact) for argument, fact in fact_names.items() if fact in self.facts}
-        return {**facts, **self.hf.args}
-
     def expanded(self, backend: Backend, given: Mapping[str, str]) -> tuple[str, str]:
         """Return the harness's ``--model`` and ``--model_args``; ``given`` are the user's arguments, which win.
 
@@ -107,7 +98,11 @@ class Recipe(_Data):
         if way.without:
             raise MedTasksError(f"the recipe {self.recipe} does not run with --backend {backend}: {way.without}")
         if backend == "hf":
-            model, arguments = way.model, self.arguments()
+            fact_names = {"pretrained": "hub id", "dtype": "dtype"}
+            if way.model == _HF_VLM:
+                fact_names["revision"] = "revision"
+            facts = {argument: self.fact(fact) for argument, fact in fact_names.items() if fact in self.facts}
+            model, arguments = way.model, {**facts, **way.args}
             if "pretrained" in given:  # other weights have other revisions
                 arguments.pop("revision", None)
         elif given.get("base_url"):
@@ -169,9 +164,22 @@ def recipes(folders: Sequence[Path] = ()) -> Mapping[str, Recipe]:
 
     Raises MedTasksError for a damaged or malformed file.
     """
-    paths = [path for folder in [_ours(), *reversed(folders)] for path in sorted(folder.rglob("*.yaml"))]
-    made = {recipe.recipe: recipe for path in paths if (recipe := _recipe(path)) is not None}
-    return dict(sorted(made.items()))
+    by_name: dict[str, Recipe] = {}
+    for path in (path for folder in [_ours(), *reversed(folders)] for path in sorted(folder.rglob("*.yaml"))):
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError):  # no text; if it is meant as a task, the harness reports it
+            continue
+        if not any(line.startswith(f"{_KEY}:") for line in lines):  # a task's file, or a base of recipes
+            continue
+        try:
+            made = Recipe.model_validate(_extended(path))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise MedTasksError(f"the recipe {path} is wrong at '{where}': {first['msg']}; correct it") from error
+        by_name[made.recipe] = made
+    return dict(sorted(by_name.items()))
 
 
 def recipe(name: str, folders: Sequence[Path] = ()) -> Recipe:
@@ -188,22 +196,18 @@ def _ours() -> Path:
     return Path(next(iter(medtasks.model_adapters.recipes.__path__)))
 
 
-def _recipe(path: Path) -> Recipe | None:
-    """Return the recipe in a file; None for another file, such as a task's, or a base of recipes."""
+def _extended(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
+    """Return the content of a recipe's file with that of the file that it extends; ``above`` are those extending it."""
     try:
-        if not any(line.startswith(f"{_KEY}:") for line in path.read_text(encoding="utf-8").splitlines()):
-            return None
-    except (OSError, ValueError):  # no text; if it is meant as a task, the harness reports it
-        return None
-    try:
-        return Recipe.model_validate(_extended(path, _read(path), ()))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise MedTasksError(f"the recipe {path} is wrong at '{where}': {first['msg']}; correct it") from error
-
-
-def _extended(path: Path, content: Mapping[str, Any], above: Sequence[Path]) -> dict[str, Any]:
+        content = parse_yaml(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        where = getattr(error, "problem_mark", None)
+        raise MedTasksError(
+            f"the recipe {path} cannot be read as YAML{f' in line {where.line + 1}' if where else ''}; correct it or "
+            f"move it away"
+        ) from error
+    if not isinstance(content, dict):
+        raise MedTasksError(f"the recipe {path} holds no mapping of keys to values; correct it or move it away")
     keys = dict(content)
     name = keys.pop("extends", None)
     if name is None:
@@ -213,7 +217,7 @@ def _extended(path: Path, content: Mapping[str, Any], above: Sequence[Path]) -> 
     base = next((file for file in candidates if file.is_file() and file not in (path, *above)), None)
     if base is None:
         raise MedTasksError(f"the recipe {path} extends {name}, which is not there or extends it; correct 'extends'")
-    below = _extended(base, _read(base), (*above, path))
+    below = _extended(base, (*above, path))
     if _KEY in below:  # a recipe for other weights: they are run in the same way, but have other facts
         of_weights = ("hub id", "revision", "parameters", "licence", "gated")
         facts = {name: fact for name, fact in (below.get("facts") or {}).items() if name not in of_weights}
@@ -225,17 +229,3 @@ def _extended(path: Path, content: Mapping[str, Any], above: Sequence[Path]) -> 
         if isinstance(more := keys.get(key) or [], list):
             merged[key] = [*(below.get(key) or ()), *more]
     return merged
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        content = parse_yaml(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        where = getattr(error, "problem_mark", None)
-        raise MedTasksError(
-            f"the recipe {path} cannot be read as YAML{f' in line {where.line + 1}' if where else ''}; correct it or "
-            f"move it away"
-        ) from error
-    if not isinstance(content, dict):
-        raise MedTasksError(f"the recipe {path} holds no mapping of keys to values; correct it or move it away")
-    return content

@@ -7,11 +7,10 @@ hooks are imported; neither the harness nor a model is started.
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import Access
-from medtasks.data.dataset_lookup import prepared_folder, provenance
+from medtasks.data.dataset_lookup import provenance
 from medtasks.data.dataset_manifest import text_fingerprint
 from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.privacy import access_of, is_private
@@ -21,7 +20,6 @@ from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, bl
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.families.templates import names_in_template
-from medtasks.home import dataset_holding
 from medtasks.metrics.metric import STDERR
 from medtasks.prompts.images import images
 from medtasks.tasks.own_documents import completed, is_our_hook, location_of, own_documents, own_table
@@ -29,7 +27,7 @@ from medtasks.tasks.published_names import published_names
 from medtasks.tasks.task_file import TaskFile, names_in_templates
 from medtasks.tasks.task_files import members_of, task_config, task_file, variant_of
 from medtasks.tasks.task_index import LOCAL_LOADERS, SETTINGS, DottedName, mapping_in, resolved
-from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_messages, thinking_text
+from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_prompt
 
 Document = Mapping[str, Any]
 KEYS = frozenset(
@@ -62,7 +60,12 @@ def task_documents(task: TaskFile) -> list[dict[str, Any]]:
     Raises DatasetNotPrepared or SourceError for a missing or damaged dataset, and MedTasksError for a group, own
     documents that cannot be used, and images that cannot be swapped.
     """
-    return _changed(task, _base_documents(task))
+    if task.kind == "group":
+        raise MedTasksError(f"'{task.name}' is a group; take its member tasks one by one")
+    if task.dataset is not None:
+        return _changed(task, load_documents(task.dataset))
+    base = task.base or task.name
+    return _changed(task, own_documents(base, task_config(base)))
 
 
 def check_possible(task: TaskFile) -> None:
@@ -76,45 +79,12 @@ def check_possible(task: TaskFile) -> None:
             raise MedTasksError(problem)
     if task.dataset is None:
         if task.variant == SWAPPED:
-            swapped_images(_base_documents(task))
+            task_documents(task)
         return
     table = open_documents(task.dataset)[SPLIT]
     if task.variant == SWAPPED:
         names = ("dataset", "patient_id", "pair_id", "position", "image_id", *_IMAGES)
         swapped_images(table.select_columns([name for name in names if name in table.column_names]).to_list())
-
-
-def check_loadable(name: str, path: object) -> None:
-    """Check that the documents of a task exist before the harness loads them from a path.
-
-    Raises DatasetNotPrepared for a path of a dataset of ours that is not prepared, and MedTasksError for a variant
-    whose images cannot be swapped. The harness would hide either.
-    """
-    if isinstance(path, str) and (dataset := dataset_holding(Path(path))):
-        prepared_folder(dataset)
-    if (variant := variant_of(name)) and variant[1] == SWAPPED:
-        check_possible(task_file(name))
-
-
-def changed_table(task: TaskFile, table: Any, config: Mapping[str, Any]) -> Any:
-    """Return the rows of a sanity variant, as a table of the ``datasets`` library.
-
-    The given table is that of its task, of a user's own as the harness has loaded it; in the configuration of its task,
-    dotted names are resolved.
-    """
-    import datasets
-
-    if task.dataset is None:
-        process = config.get("process_docs")
-        table = completed(process(table) if process else table, config, apart=True)
-    rows = _changed(task, table.to_list())
-    features = {}
-    for name, value in rows[0].items():
-        if name in _IMAGES and isinstance(value, list):
-            features[name] = datasets.List(datasets.Value("string"))
-        else:
-            features[name] = table.features[name] if name in table.features else datasets.Value(NEW_COLUMNS[name])
-    return datasets.Dataset.from_list(rows, features=datasets.Features(features))
 
 
 def variant_hook(name: str) -> Callable[[Any], Any]:
@@ -123,19 +93,30 @@ def variant_hook(name: str) -> Callable[[Any], Any]:
     After ``text_of_`` and ``messages_of_``, the hook for the prompt of a thinking variant. Raises AttributeError for an
     unknown variant.
     """
-    prefix = next((prefix for prefix in (TEXT_OF, MESSAGES_OF) if name.startswith(prefix)), "")
+    keys = {TEXT_OF: "doc_to_text", MESSAGES_OF: "doc_to_messages"}
+    prefix = next((prefix for prefix in keys if name.startswith(prefix)), "")
     names = variant_of(name.removeprefix(prefix))
     if names is None:
         raise AttributeError(name)
     task, base = task_file(name.removeprefix(prefix)), task_config(names[0])
-    if prefix == TEXT_OF:
-        return thinking_text(resolved(base["doc_to_text"]), names[1], task.family)
-    if prefix == MESSAGES_OF:
-        return thinking_messages(resolved(base["doc_to_messages"]), names[1], task.family)
+    if prefix:
+        return thinking_prompt(resolved(base[keys[prefix]]), names[1], task.family)
     config = resolved({key: value for key, value in base.items() if key != "dataset_path"})
 
-    def changed(table: Any) -> Any:
-        return changed_table(task, table, config)
+    def changed(table: Any) -> Any:  # rows of the task as the ``datasets`` library has loaded them
+        import datasets
+
+        if task.dataset is None:
+            process = config.get("process_docs")
+            table = completed(process(table) if process else table, config, apart=True)
+        rows = _changed(task, table.to_list())
+        features = {}
+        for column, value in rows[0].items():
+            if column in _IMAGES and isinstance(value, list):
+                features[column] = datasets.List(datasets.Value("string"))
+            else:
+                features[column] = table.features.get(column) or datasets.Value(NEW_COLUMNS[column])
+        return datasets.Dataset.from_list(rows, features=datasets.Features(features))
 
     changed.__name__ = changed.__qualname__ = name  # as a task's configuration prints it
     return changed
@@ -151,22 +132,11 @@ def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, 
     return rotated(documents, family.independent_clusters([Sample(document) for document in documents]))
 
 
-def _base_documents(task: TaskFile) -> list[dict[str, Any]]:
-    if task.kind == "group":
-        raise MedTasksError(f"'{task.name}' is a group; take its member tasks one by one")
-    if task.dataset is not None:
-        return load_documents(task.dataset)
-    base = task.base or task.name
-    return own_documents(base, task_config(base))
-
-
 @dataclass(frozen=True)
 class Selection:
     """Chosen tasks."""
 
-    # Names to give to the harness. A group or tag whose members are all ready keeps its own name; names that are not
-    # ours stay as they are, for the harness to interpret.
-    ready: tuple[str, ...]
+    ready: tuple[str, ...]  # for the harness: a group or tag of ready members keeps its name, as do names of others
     missing: dict[str, str]  # why a task cannot run, by task name
 
 
@@ -309,15 +279,27 @@ def _imported(name: DottedName) -> Any:
 def _scoring_problems(task: TaskFile, config: Mapping[str, Any]) -> Iterator[str]:
     """Yield problems of filters, rules and metrics."""
     steps = [(pipeline["name"], step) for pipeline in config.get("filter_list") or () for step in pipeline["filter"]]
-    failed = [f"filter_list, '{name}': {problem}" for name, step in steps if (problem := _filter_problem(**step))]
-    yield from failed
+    has_failed = False
+    for name, step in steps:
+        function, arguments = step["function"], {key: value for key, value in step.items() if key != "function"}
+        try:
+            if not isinstance(function, str):  # else a filter of lmms-eval
+                function(**arguments)
+        except Exception as error:  # noqa: BLE001 - a filter may be the user's own
+            problem, has_failed = str(error), True
+            if not isinstance(error, MedTasksError):
+                parameters = inspect.signature(function).parameters
+                hints = (near_match(argument, parameters) for argument in arguments if argument not in parameters)
+                hint = next(filter(None, hints), "; correct its arguments")
+                problem = f"the filter cannot be made ({one_line(error)}){hint}"
+            yield f"filter_list, '{name}': {problem}"
     if not task.has_family:
         return
     if not isinstance(config.get("metadata") or {}, Mapping):
         yield "'metadata' is a list; write it as a mapping, such as metadata: {version: 1}"
     family, listed, blocks = task.family, config.get("metric_list"), "copy it from a block of docs/own_tasks.md"
     rules = extractors(AnswerKind.LIKELIHOODS if task.compares_likelihoods else family.kind)
-    for name, row in {} if failed else task.rows.items():
+    for name, row in {} if has_failed else task.rows.items():
         if row.extractor and row.extractor not in rules:
             yield f"filter_list, '{name}': no rule '{row.extractor}' reads replies for '{family.name}'; {blocks}"
     if not isinstance(listed, list):
@@ -328,20 +310,6 @@ def _scoring_problems(task: TaskFile, config: Mapping[str, Any]) -> Iterator[str
         hint = near_match(min(unknown), names) or f"; it has {', '.join(names)}"
         more = f" (and {len(unknown) - 1} more)" if unknown - {min(unknown)} else ""
         yield f"metric_list: '{family.name}' has no metric '{min(unknown)}'{more}{hint}"
-
-
-def _filter_problem(function: Any, **arguments: Any) -> str:
-    if isinstance(function, str):  # a filter of lmms-eval
-        return ""
-    try:
-        function(**arguments)
-    except MedTasksError as error:
-        return str(error)
-    except Exception as error:  # noqa: BLE001 - a filter may be the user's own
-        parameters = inspect.signature(function).parameters
-        hints = (near_match(name, parameters) for name in arguments if name not in parameters)
-        return f"the filter cannot be made ({one_line(error)}){next(filter(None, hints), '; correct its arguments')}"
-    return ""
 
 
 def _prompt_problems(config: Mapping[str, Any], document: Mapping[str, Any], *, private: bool) -> Iterator[str]:

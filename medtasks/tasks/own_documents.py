@@ -1,20 +1,11 @@
 """Documents that the harness loads itself, for tasks in a user's own folder: read here as it reads them there.
 
-Published files rarely have the names and shapes that hooks need. ``metadata: {columns: {answer: answer_label,
-image_files: images}}`` in a task's file says which of the file's columns hooks find under a name of theirs; a list of
-columns gives a list of their values, without empty ones at its end. Options as a mapping from letters or as JSON text
-become a list of texts, and images in the table files (:mod:`medtasks.data.document_store`).
-
-Columns that follow from others need not be written: ``doc_id`` (the row's number from 0, of pairs
-``<pair_id>/<position>``), ``image_id`` (the image's file, so that questions on one file are one cluster of errors), of
-pairs ``categories``, and of questions with an ``answer`` of yes or no the others of ``CLOSED_QUESTION`` in
-:mod:`medtasks.data.schema`.
-
-In a task's configuration hooks are functions, or their dotted names.
+``columns`` in the metadata of a task's file say which of the file's columns hooks find under a name of theirs; columns
+that follow from others need not be written (docs/own_tasks.md has both). Images in the table become files. In a task's
+configuration hooks are functions, or their dotted names.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from medtasks.data.document_store import with_image_files, without_progress_bars
@@ -24,11 +15,9 @@ from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Column
 from medtasks.families.family_registry import families, family_of
-from medtasks.home import dataset_holding
 from medtasks.tasks.published_names import hook_place
 from medtasks.tasks.task_file import names_in_templates
-from medtasks.tasks.task_files import task_files
-from medtasks.tasks.task_index import COLUMNS, SETTINGS, mapping_in, resolved, with_image_roots
+from medtasks.tasks.task_index import COLUMNS, SETTINGS, mapping_in, resolved
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -45,36 +34,8 @@ _IMAGE_HOOK = "medtasks.prompts.images.images"
 _FIELDS = _LETTERED | dict.fromkeys(("context", "details", "indication", "hint"), Column.ANYTHING)
 
 
-def complete_documents(task: Any) -> None:
-    """Check the documents of one of the harness's tasks if its hooks are ours, and add the columns that follow.
-
-    Documents that were prepared by us have all columns and are left as they are, as are those that are read in streams.
-    Raises MedTasksError that names file, column and who needs it where one is missing or holds something else.
-    """
-    config = vars(task.config)
-    if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
-        return
-    # A relative ``image_root`` is looked for next to the task's file, as the harness does for ``data_files``.
-    file = task_files().get(str(task.config.task))
-    for holder in (task.config, task):  # the task has its model's settings already
-        settings = getattr(holder, SETTINGS, None)
-        if file is not None and settings is not None:
-            setattr(holder, SETTINGS, with_image_roots({SETTINGS: settings}, file.path.parent)[SETTINGS])
-    path, split, same = config.get("dataset_path"), split_of(config), task.dataset_no_image is task.dataset
-    is_prepared = isinstance(path, str) and dataset_holding(Path(path)) is not None
-    table = None if is_prepared else task.dataset.get(split)
-    if hasattr(table, "select_columns") and hasattr(table, "__len__"):
-        task.dataset[split] = completed(table, config)
-        if not same:
-            task.dataset_no_image[split] = _without_media(task.dataset[split])
-
-
 def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the documents of a task that were not prepared by us, in order, with the columns that follow from others.
-
-    Columns of images are left out; dotted names in the configuration are unresolved. Raises MedTasksError as
-    :func:`completed` and :func:`own_table`.
-    """
+    """Return the documents of a task that were not prepared by us, in order; errors: :func:`completed`."""
     rows: list[dict[str, Any]] = completed(own_table(task, config), config, apart=True).to_list()
     return rows
 
@@ -99,7 +60,7 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     table = table.remove_columns([name for name in table.column_names if name in left_out])
     for name, values in added.items():
         table = table.add_column(name, values)
-    return _without_media(table) if apart else table
+    return without_media(table) if apart else table
 
 
 def own_table(task: str, config: Mapping[str, Any]) -> Any:
@@ -134,7 +95,7 @@ def own_table(task: str, config: Mapping[str, Any]) -> Any:
     return table
 
 
-def _without_media(table: Any) -> Any:
+def without_media(table: Any) -> Any:
     """Return a table without columns of images and sound, so that they are never decoded."""
     import datasets
 
@@ -181,15 +142,14 @@ def _under_our_names(table: Any, config: Mapping[str, Any], location: str) -> tu
                 f"it has {', '.join(table.column_names)}"
             )
 
-    def holds_images(holder: str) -> bool:
-        feature = table.features[holder]
-        inner = getattr(feature, "feature", feature)
-        encoded = getattr(inner, "dtype", "") in ("binary", "large_binary", "PIL.Image.Image")
-        return encoded or (isinstance(inner, Mapping) and "bytes" in inner)
-
     for name in _IMAGES:
         holders = sources.pop(name, [name] if name in table.column_names else [])
-        if any(map(holds_images, holders)):
+        inner_features = [getattr(feature, "feature", feature) for feature in map(table.features.get, holders)]
+        if any(
+            getattr(inner, "dtype", "") in ("binary", "large_binary", "PIL.Image.Image")
+            or (isinstance(inner, Mapping) and "bytes" in inner)
+            for inner in inner_features
+        ):
             table = with_image_files(table, name, holders, location)
         elif holders != [name] and holders:
             sources[name] = holders
@@ -276,7 +236,15 @@ def check(config: Mapping[str, Any], columns: Columns, names: Sequence[str], loc
             for row, value in enumerate(columns[name]):
                 if not _HOLDS[kind](value, options[row] if options is not None else ()):
                     dataset = None if datasets is None else datasets[row]
-                    content = "something else" if dataset is not None and is_private(str(dataset)) else _shown(value)
+                    text, longest = repr(value), 24
+                    if dataset is not None and is_private(str(dataset)):
+                        content = "something else"
+                    elif value is None:
+                        content = "empty"
+                    elif isinstance(value, list):
+                        content = f"a list of {len(value)}" + (f" ({text})" if len(text) <= longest else "")
+                    else:
+                        content = text if len(text) <= longest else f"{text[:longest]}..."
                     raise MedTasksError(
                         f"{location}, row {row + 1}: '{name}' is {content}, and {who} needs {kind.value}"
                     )
@@ -290,15 +258,6 @@ def check(config: Mapping[str, Any], columns: Columns, names: Sequence[str], loc
                 f"{location}: rows {first + 1} and {row + 1} have the same {' and '.join(keys)}, so that replies "
                 f"cannot be told apart"
             )
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "empty"
-    text, longest = repr(value), 24
-    if isinstance(value, list):
-        return f"a list of {len(value)}" + (f" ({text})" if len(text) <= longest else "")
-    return text if len(text) <= longest else f"{text[:longest]}..."
 
 
 def _texts(value: Any, _: Any) -> bool:

@@ -5,7 +5,6 @@ the documents are copied; the images stay with the whole dataset. The tasks are 
 part's name.
 
 Each file is complete: one that included ours would make every task of the harness unlistable once this package moves.
-It is called after its dataset, and its first line names the command that may write it again.
 """
 
 import contextlib
@@ -30,6 +29,7 @@ from medtasks.tasks.task_index import SETTINGS, DottedName, dumped, harness_fold
 TAG = "multimedeval_own"
 _PREFIX = "multimedeval_"
 _COMMAND = "medtasks data prepare --from-folder"
+_MARK = "# Written by '{}', which overwrites changes.\n"
 _PART_COMMAND = "medtasks data select"
 _MODELS = {QA: "multimedeval_medqa", VQA: "multimedeval_vqa_rad"}
 _PROMPTS = {QA: "multimedeval_own_qa", VQA: "multimedeval_own_vqa"}
@@ -45,10 +45,9 @@ def prepare_own(
 ) -> Manifest:
     """Prepare a user's folder with a ``dataset.json`` as a dataset and write its task file.
 
-    Dataset and task are called ``name``, by default as the folder. As long as the user does not say otherwise, the data
-    stay on this machine. With ``again``, ``name`` is a dataset prepared before, which may have moved to ``folder``. A
-    SourceError says that the folder is not of that format or samples cannot be used, another MedTasksError that the
-    name is taken or nothing can be written.
+    Dataset and task are called ``name``, by default as the folder. With ``again``, ``name`` is a dataset prepared
+    before, which may have moved to ``folder``. Raises SourceError for a folder that is not of that format or has
+    unusable samples, and MedTasksError if the name is taken or nothing can be written.
     """
     questions = OwnQuestions(folder)
     chosen = own_name(name or folder.resolve().name)
@@ -109,9 +108,8 @@ def whole_dataset(name: str) -> str:
 def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, list[str]]:
     """Make a dataset of the matching documents of a prepared one, and return it with its tasks' names.
 
-    ``criteria`` are values by column, see :func:`medtasks.data.selecting.choose`; ``name`` is that of the part and of
-    its first task. Raises UnknownName for an unknown column, and MedTasksError if the name is taken or invalid, no
-    document matches, or nothing can be written.
+    ``name`` is that of the part and of its first task. Raises UnknownName for an unknown column, and MedTasksError if
+    the name is taken or invalid, no document matches, or nothing can be written.
     """
     if not name.isidentifier() or name != name.lower():
         raise MedTasksError(f"'{name}' cannot be a task's name; take small letters, digits and underscores")
@@ -181,7 +179,7 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
     theirs = harness is not None and name in index_tasks([harness], [name])
     if taken or theirs or (name in tasks and tasks[name].path != path):
         raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with {option}")
-    if path.exists() and not path.read_text(encoding="utf-8").startswith(_mark(command)):
+    if path.exists() and not path.read_text(encoding="utf-8").startswith(_MARK.format(command)):
         raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")
     if name not in tasks:
         return
@@ -199,13 +197,9 @@ def write_task_file(name: str, config: Mapping[str, Any], command: str) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with written_whole(path) as partial:
             partial.touch(0o600)
-            partial.write_text(_mark(command) + text, encoding="utf-8")
+            partial.write_text(_MARK.format(command) + text, encoding="utf-8")
     except OSError as error:
         raise MedTasksError(
             f"cannot write the task file {path}: {error.strerror or error}; the dataset is prepared, make room and run "
             f"the same command again"
         ) from error
-
-
-def _mark(command: str) -> str:
-    return f"# Written by '{command}', which overwrites changes.\n"

@@ -1,5 +1,6 @@
 """One task as data, read from its file without the harness: name, dataset, family, and rules that read replies."""
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from medtasks.families.templates import names_in_template
 from medtasks.home import dataset_folder
 from medtasks.metrics.metric import STDERR, AnyMetric
 from medtasks.tasks.task_index import SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
-from medtasks.tasks.task_variants import thinking_of, twin_changes, variant_changes
+from medtasks.tasks.task_variants import thinking_of, variant_changes
 
 _PREPARED = "medtasks.data.path_of."
 _IMAGES = "medtasks.hooks.images.images"
@@ -129,10 +130,6 @@ class TaskFile:
         task = task_file_of(differs["task"], {**config, **differs}, self.path)
         return replace(task, origin=self.name, differs=differs)
 
-    def as_twin(self, config: Mapping[str, Any]) -> "TaskFile":
-        """Return the same task after five solved examples."""
-        return replace(self.following(config, twin_changes(self.name, config)), variants=self.variants, thinking=())
-
     def as_variant(self, variant: str, config: Mapping[str, Any]) -> "TaskFile":
         """Return a sanity or thinking variant of this task, of which ``config`` is the whole configuration."""
         family = self.family if self.has_family else None
@@ -147,6 +144,23 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
     family = family_of(str(config.get("process_results")))
     dataset = prepared.removeprefix(_PREPARED) if prepared.startswith(_PREPARED) else None
     metrics, rows = config.get("metric_list"), dict(_rows(config, family))
+    # Of documents of the user's own, only our hooks know what a sanity variant shows.
+    messages, hook = config.get("doc_to_messages"), str(config.get("doc_to_text"))
+    has_images = config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
+    if dataset is not None and dataset in CATALOGUE:
+        has_images = CATALOGUE[dataset].images != 0  # None where their number is unknown
+    elif dataset is not None:
+        has_images = True
+        # The manifest's own class takes longer to import than everything else at start-up.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            manifest = json.loads((dataset_folder(dataset) / "manifest.json").read_text(encoding="utf-8"))
+            has_images = bool(manifest["images"] != 0)
+    settings = mapping_in(config, SETTINGS)
+    shows_options = hook == "medtasks.hooks.prompts.prompt"  # its own prompt does
+    if templates_in(settings):
+        names = names_in_templates(settings) & {"options", "option_a", "option_lines"}
+        shows_options = hook.startswith(HOOKS) and bool(names)
+    can_rotate = family is not None and family.rotated and shows_options
     return TaskFile(
         name=name,
         kind="task",
@@ -156,11 +170,11 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
         guarded_as=dataset or (named if isinstance(named := metadata.get("dataset"), str) else None),
         output_type=str(config.get("output_type", "generate_until")),
         rows=rows,
-        process_results=hook if isinstance(hook := config.get("process_results"), DottedName) else None,
+        process_results=scores if isinstance(scores := config.get("process_results"), DottedName) else None,
         metric_list=ListedMetrics(metrics) if isinstance(metrics, list) else metrics,
         tags=tuple(names_in(config.get("tag") or None)),
         breakdown=tuple(names_in(metadata.get("breakdown"))),
-        variants=_variants(config, dataset, family),
+        variants=() if not has_images else VARIANTS if can_rotate else OF_IMAGES,
         thinking=thinking_of(config, family, rows),
     )
 
@@ -185,34 +199,6 @@ def _rows(config: Mapping[str, Any], family: TaskFamily | None) -> Iterator[tupl
             yield "reference" if name == _UNNAMED else name, Row(fenced=fenced)
         elif default and all(step.get("function") == _TAKE_FIRST for step in steps):
             yield name, Row(default)
-
-
-def _variants(config: Mapping[str, Any], dataset: str | None, family: TaskFamily | None) -> tuple[str, ...]:
-    """Return a task's variants: none without images, ``rotated`` only where the prompt shows the options.
-
-    Of documents of the user's own, only our hooks know what a variant shows.
-    """
-    messages = config.get("doc_to_messages")
-    opened_by_us = config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
-    if not (opened_by_us if dataset is None else has_images(dataset)):
-        return ()
-    hook, settings = str(config.get("doc_to_text")), mapping_in(config, SETTINGS)
-    shows_options = hook == "medtasks.hooks.prompts.prompt"  # its own prompt does
-    if templates_in(settings):
-        names = names_in_templates(settings) & {"options", "option_a", "option_lines"}
-        shows_options = hook.startswith(HOOKS) and bool(names)
-    return VARIANTS if family is not None and family.rotated and shows_options else OF_IMAGES
-
-
-def has_images(dataset: str) -> bool:
-    """Return whether a dataset holds images; one whose number of images is unknown does."""
-    if dataset in CATALOGUE:
-        return CATALOGUE[dataset].images != 0
-    try:
-        # The manifest's own class takes longer to import than everything else at start-up.
-        return bool(json.loads((dataset_folder(dataset) / "manifest.json").read_text(encoding="utf-8"))["images"] != 0)
-    except (OSError, ValueError, KeyError, TypeError):
-        return True
 
 
 def templates_in(settings: Mapping[str, Any]) -> list[str]:

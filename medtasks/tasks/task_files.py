@@ -1,11 +1,9 @@
 """Tasks by name, read without the harness: ours, those in the user's folders, and the members of groups and tags.
 
 They come from three places, and of two with one name the first counts, as in the harness: folders of the user's
-(``--include_path``, see :func:`including`), this package, and ``MEDTASKS_HOME/tasks``. Variants have no files; they are
-found by name (:mod:`medtasks.tasks.task_variants`). ``<task>_sanity`` is a tag: the task and all its sanity variants.
-
-The harness reads a task from a file. So each task without one gets a file that includes its task's and says what is
-different, in a folder that lives as long as this process (:func:`index_entries`).
+(``--include_path``, see :func:`including`), this package, and ``MEDTASKS_HOME/tasks``. Variants are found by name
+(:mod:`medtasks.tasks.task_variants`). ``<task>_sanity`` is a tag: the task and all its sanity variants. For the harness
+a task without a file gets a temporary one that includes its task's and names the differences (:func:`index_entries`).
 """
 
 import contextlib
@@ -13,6 +11,7 @@ import os
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from medtasks.tasks.task_index import (
     tasks_folder,
     with_image_roots,
 )
-from medtasks.tasks.task_variants import ENDINGS, TWIN_ENDING, listed_changes, listed_variants
+from medtasks.tasks.task_variants import ENDINGS, TWIN_ENDING, listed_changes, listed_variants, twin_changes
 
 INCLUDE = "--include_path"
 TAG_ENDING = "_sanity"
@@ -137,7 +136,8 @@ def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
             task = task_file_of(name, config, index.paths[name])
             yield task
             if "few_shot" in mapping_in(config, "metadata") and f"{name}{TWIN_ENDING}" not in index:
-                yield task.as_twin(config)
+                twin = task.following(config, twin_changes(name, config))
+                yield replace(twin, variants=task.variants, thinking=())
             for differs in listed_changes(task.path) if task.is_shipped else ():
                 yield task.following(config, differs)
 
@@ -205,28 +205,25 @@ def tagged_tasks(tag: str) -> list[TaskFile]:
     return [base, *variants_of(base)]
 
 
-def members_of(name: str) -> list[TaskFile]:
-    """Return the tasks of a task, group or tag, each once; none for a name that is not ours."""
-    return list({task.name: task for task in _members(name, ())}.values())
+def members_of(name: str, above: tuple[str, ...] = ()) -> list[TaskFile]:
+    """Return the tasks of a task, group or tag, each once; none for a name that is not ours, or a group ``above``."""
+    tasks = task_files()
+    if name not in tasks:
+        variant = _variant(name, tasks)
+        tagged = [task for task in tasks.values() if name in task.tags]
+        members = [*([variant] if variant else tagged_tasks(name)), *tagged]
+    elif tasks[name].kind == "group":
+        inside = [members_of(member, (*above, name)) for member in tasks[name].members if member not in above]
+        # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
+        members = [task for tasks_inside in inside for task in tasks_inside] if all(inside) else []
+    else:
+        members = [tasks[name]]
+    return list({task.name: task for task in members}.values())
 
 
 def tasks_of(name: str) -> list[str]:
     """Return the names of the tasks of a task, group or tag; none for a name that is not ours."""
     return [task.name for task in members_of(name)]
-
-
-def _members(name: str, above: tuple[str, ...]) -> Iterator[TaskFile]:
-    tasks = task_files()
-    if name not in tasks:
-        variant = _variant(name, tasks)
-        yield from [variant] if variant else tagged_tasks(name)
-        yield from (task for task in tasks.values() if name in task.tags)
-    elif tasks[name].kind == "group":
-        inside = [list(_members(member, (*above, name))) for member in tasks[name].members if member not in above]
-        # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
-        yield from (task for members in inside for task in members if all(inside))
-    else:
-        yield tasks[name]
 
 
 def main_metrics_first(task: str, metrics: Iterator[str] | Sequence[str]) -> list[str]:
@@ -258,26 +255,23 @@ def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True
         origin = index.get(task.origin or task.name, {})
         if os.path.abspath(str(origin.get("yaml_path"))) != str(task.path):
             continue
-        if task.origin and task.name not in index:
-            entries[task.name] = {**origin, "yaml_path": _written(task)}
-            for tag in task.tags:
-                tagged = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
-                entries[tag] = {**tagged, "task": [*tagged["task"], task.name]}
+        is_new = task.origin is not None and task.name not in index
         variants = [each for each in variants_of(task, sanity=sanity, thinking=sanity) if each.name not in index]
-        entries |= {each.name: {**origin, "yaml_path": _written(each), VARIANT_OF: task.name} for each in variants}
+        for made in [*([task] if is_new else []), *variants]:
+            config = read_config(made.path)
+            placed = with_image_roots(config, made.path.parent)
+            moved = {SETTINGS: placed[SETTINGS]} if placed.get(SETTINGS) != config.get(SETTINGS) else {}
+            path = Path(_folder().name, f"{made.name}.yaml")
+            path.write_text(dumped({"include": str(made.path), **moved, **made.differs}), encoding="utf-8")
+            base = {} if made is task else {VARIANT_OF: task.name}
+            entries[made.name] = {**origin, "yaml_path": str(path), **base}
+        for tag in task.tags if is_new else ():
+            tagged = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
+            entries[tag] = {**tagged, "task": [*tagged["task"], task.name]}
         names, tag = [each.name for each in variants if each.variant in task.variants], task.name + TAG_ENDING
         if names and tag not in index:
             entries[tag] = {"type": "tag", "task": [task.name, *names], "yaml_path": -1, VARIANT_OF: task.name}
     return entries
-
-
-def _written(task: TaskFile) -> str:
-    config = read_config(task.path)
-    placed = with_image_roots(config, task.path.parent)
-    moved = {SETTINGS: placed[SETTINGS]} if placed.get(SETTINGS) != config.get(SETTINGS) else {}
-    path = Path(_folder().name) / f"{task.name}.yaml"
-    path.write_text(dumped({"include": str(task.path), **moved, **task.differs}), encoding="utf-8")
-    return str(path)
 
 
 @cache

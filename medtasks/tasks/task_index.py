@@ -41,7 +41,7 @@ class DottedName(str):
     @property
     def is_ours(self) -> bool:
         """Whether it names something of this package."""
-        return self.startswith("medtasks.") and self._own_file() is None
+        return self.startswith("medtasks.") and self.own_file() is None
 
     def resolve(self) -> Any:
         """Import what it names, from the file next to the task's if there is one."""
@@ -49,7 +49,7 @@ class DottedName(str):
 
     def module(self) -> ModuleType:
         """Import its module."""
-        module, file = self.rpartition(".")[0], self._own_file()
+        module, file = self.rpartition(".")[0], self.own_file()
         if file is None:
             return importlib.import_module(module)
         spec = importlib.util.spec_from_file_location(module, file)
@@ -59,12 +59,7 @@ class DottedName(str):
         spec.loader.exec_module(made)
         return made
 
-    def from_anywhere(self) -> str:
-        """Return the name for a file in any folder, which the harness joins to it unless the path is absolute."""
-        file = self._own_file()
-        return str(self) if file is None else f"{file.with_suffix('')}.{self.rpartition('.')[2]}"
-
-    def _own_file(self) -> Path | None:
+    def own_file(self) -> Path | None:
         """Return the module's file next to the task's, if there is one."""
         file = None if self.folder is None else self.folder / f"{self.rpartition('.')[0]}.py"
         return file if file is not None and file.is_file() else None
@@ -98,16 +93,11 @@ class TaskIndex:
 
     def tasks_of(self, name: str) -> list[str]:
         """Return the tasks of a task, group, tag or pattern; none for a name that is not in the folders."""
-
-        def opened(name: str, above: tuple[str, ...]) -> Iterator[str]:
-            if name in self.configs:
-                yield name
-            elif name not in above:
-                for member in self.members.get(name, ()):
-                    yield from opened(member, (*above, name)) if member in self else [member]
-
-        matching = [candidate for candidate in (*self.configs, *self.members) if fnmatchcase(candidate, name)]
-        return list(dict.fromkeys(task for candidate in matching for task in opened(candidate, ())))
+        names = [candidate for candidate in (*self.configs, *self.members) if fnmatchcase(candidate, name)]
+        for opened in names:  # and the members of groups among them
+            members = () if opened in self.configs else self.members.get(opened, ())
+            names += [member for member in members if member not in names]
+        return [name for name in dict.fromkeys(names) if name in self.configs or name not in self.members]
 
     def __contains__(self, name: str) -> bool:
         return name in self.configs or name in self.members
@@ -118,11 +108,6 @@ def tasks_folder() -> Path:
     import medtasks.tasks_yaml
 
     return Path(next(iter(medtasks.tasks_yaml.__path__)))
-
-
-def lm_eval_tasks_folder() -> Path:
-    """Return the folder with the files by which lm-eval finds our text-only tasks."""
-    return Path(__file__).parents[1] / "lm_eval_tasks"
 
 
 def harness_folder() -> Path | None:
@@ -152,7 +137,22 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
             yield from (Path(root, name) for name in sorted(files) if name.endswith(".yaml"))
 
     for path in (path for folder in folders for path in yaml_files(folder)):
-        config = _read(path, names, strict=strict)
+        try:
+            if names and not any(name in path.read_bytes() for name in names):
+                continue
+            config = read_config(path)
+        except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError) as error:
+            if not strict:
+                continue
+            mark = getattr(error, "problem_mark", None)
+            damage = f"is damaged in line {mark.line + 1}" if mark else "is damaged"
+            if isinstance(error, FileNotFoundError):
+                damage = f"includes {error.filename}, which does not exist"
+            raise MedTasksError(
+                f"the task file {path} {damage}, so the harness stops whatever task you choose; fix it or move it away"
+            ) from error
+        if strict and (fault := next(_malformed(config), "")):
+            raise MedTasksError(f"the task file {path}: {fault}")
         task = config.get("task")
         if isinstance(task, list) and "class" not in config:
             name = str(config.get("group"))
@@ -232,7 +232,13 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
-_Dumper.add_representer(DottedName, lambda dumper, name: dumper.represent_scalar("!function", name.from_anywhere()))
+def _represent(dumper: Any, name: DottedName) -> Any:
+    # For a file in any folder: the harness joins this to it unless the path is absolute.
+    file, attribute = name.own_file(), name.rpartition(".")[2]
+    return dumper.represent_scalar("!function", str(name) if file is None else f"{file.with_suffix('')}.{attribute}")
+
+
+_Dumper.add_representer(DottedName, _represent)
 
 
 def dumped(config: Mapping[str, Any]) -> str:
@@ -255,54 +261,34 @@ def _parsed(path: Path, modified: int) -> Mapping[str, Any]:
     return dict(resolved(content, lambda name: DottedName(name, folder)))
 
 
-def _read(path: Path, names: Iterable[bytes], *, strict: bool) -> dict[str, Any]:
-    """Return the content of a file; empty if it holds none of the names, or cannot be read."""
-    try:
-        if names and not any(name in path.read_bytes() for name in names):
-            return {}
-        config = read_config(path)
-    except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError) as error:
-        if not strict:
-            return {}
-        mark = getattr(error, "problem_mark", None)
-        damage = f"is damaged in line {mark.line + 1}" if mark else "is damaged"
-        if isinstance(error, FileNotFoundError):
-            damage = f"includes {error.filename}, which does not exist"
-        raise MedTasksError(
-            f"the task file {path} {damage}, so the harness stops whatever task you choose; fix it or move it away"
-        ) from error
-    if strict and (fault := next(_malformed(config), "")):
-        raise MedTasksError(f"the task file {path}: {fault}")
-    return config
-
-
 def _malformed(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it."""
+
+    def shape(value: object) -> str:
+        return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else repr(value)
+
     for key in (SETTINGS, "dataset_kwargs", "generation_kwargs", "model_specific_generation_kwargs", "metadata"):
         value = config.get(key)
         # lmms-eval's own tasks have lists of mappings as metadata
         if not isinstance(value, Mapping | DottedName | None) and not (key == "metadata" and isinstance(value, list)):
-            yield f"'{key}' is {_shape(value)} and has to be a mapping; write {key}: {{name: value}}"
-    yield from _malformed_entries(config.get("filter_list"), "filter_list", ("name", "filter"))
-    yield from _malformed_entries(config.get("metric_list"), "metric_list", ("metric",))
-
-
-def _malformed_entries(entries: object, key: str, required: Sequence[str]) -> Iterator[str]:
-    example = f"{{{', '.join(f'{name}: ...' for name in required)}}}"
-    if not isinstance(entries, list | DottedName | None):
-        yield f"'{key}' is {_shape(entries)} and has to be a list; write {key}: [{example}]"
-    for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
-        if not isinstance(entry, Mapping):
-            yield f"entry {number} of '{key}' is {_shape(entry)} and has to be a mapping; write {example}"
-        elif missing := [name for name in required if name not in entry]:
-            names = ", ".join(f"'{name}'" for name in entry)
-            yield f"entry {number} of '{key}' has no '{missing[0]}', only {names}; write {example}, each with a colon"
-        elif "filter" in required:
-            yield from _malformed_entries(entry["filter"], f"filter of '{entry['name']}'", ("function",))
-
-
-def _shape(value: object) -> str:
-    return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else repr(value)
+            yield f"'{key}' is {shape(value)} and has to be a mapping; write {key}: {{name: value}}"
+    lists: list[tuple[str, Any, Sequence[str]]] = [
+        ("filter_list", config.get("filter_list"), ("name", "filter")),
+        ("metric_list", config.get("metric_list"), ("metric",)),
+    ]
+    for key, entries, required in lists:
+        example = f"{{{', '.join(f'{name}: ...' for name in required)}}}"
+        if not isinstance(entries, list | DottedName | None):
+            yield f"'{key}' is {shape(entries)} and has to be a list; write {key}: [{example}]"
+        for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
+            if not isinstance(entry, Mapping):
+                yield f"entry {number} of '{key}' is {shape(entry)} and has to be a mapping; write {example}"
+            elif missing := [name for name in required if name not in entry]:
+                names = ", ".join(f"'{name}'" for name in entry)
+                fault = f"has no '{missing[0]}', only {names}"
+                yield f"entry {number} of '{key}' {fault}; write {example}, each with a colon"
+            elif "filter" in required:  # the steps of a pipeline are looked at after the lists themselves
+                lists.append((f"filter of '{entry['name']}'", entry["filter"], ("function",)))
 
 
 def names_in(value: object) -> list[str]:

@@ -9,10 +9,8 @@ r"""Tasks without files of their own: each follows from another one's, by the ke
 - ``_think``: MedVLThinker's instruction comes before the prompt: thoughts in ``<think>``, the answer in ``<answer>``
 - ``_think_boxed``: MedEvalKit's last line for reasoning, the answer in a ``\boxed{}``, replaces one for the bare answer
 
-Of thinking variants the first has the short name because it alone asks to reason: a model without a switch does so by
-the prompt alone. Both have room for 4,096 new tokens, as MedVLThinker has, decode as their task does, and read the
-answer after the reasoning (:mod:`medtasks.extract.reading.reply_text`) by the task's own rules. Rows ``reference*``
-reproduce published code, which reads no such reply; they are left out.
+Both thinking variants have room for 4,096 new tokens, as MedVLThinker has, decode as their task does, and read the
+answer after the reasoning by the task's own rules, except rows ``reference*``: published code reads no such reply.
 """
 
 import copy
@@ -50,7 +48,6 @@ _OF_LETTERS = ("mmmu_pro_standard", "mmmu_pro_vision")  # other prompts whose la
 _ROOM = "max_new_tokens"
 
 Config = Mapping[str, Any]
-Message = dict[str, Any]
 
 
 def listed_variants(folder: Path) -> Iterator[tuple[str, str, Config]]:
@@ -114,14 +111,32 @@ def variant_changes(
     metadata = {**mapping_in(config, "metadata"), **about}
     is_prepared = str(config.get("dataset_path", "")).startswith("medtasks.data.path_of.")
     changes = {**_named(made, is_prepared=is_prepared), "tag": []}
-    if variant in THINKING:  # its documents are those of its task
-        return {**changes, **_thinking_changes(made, rows, config), "metadata": metadata}
-    metadata.pop(COLUMNS, None)  # in documents of a variant these have their names already
-    changes |= {"process_docs": DottedName(f"{_VARIANT_HOOKS}{made}"), "metadata": metadata}
-    if variant == ROTATED and family is not None:
-        changes["process_results"] = DottedName(str(family.rotated))
-        changes["metric_list"] = DottedName(f"{HOOKS}rotations.METRIC_LIST")
-    return changes
+    if variant not in THINKING:
+        metadata.pop(COLUMNS, None)  # in documents of a variant these have their names already
+        changes |= {"process_docs": DottedName(f"{_VARIANT_HOOKS}{made}"), "metadata": metadata}
+        if variant == ROTATED and family is not None:
+            changes["process_results"] = DottedName(str(family.rotated))
+            changes["metric_list"] = DottedName(f"{HOOKS}rotations.METRIC_LIST")
+        return changes
+    # The documents of a thinking variant are those of its task; its rows are the careful ones.
+    filters = []
+    for title, row in rows.items():
+        if not title.startswith("reference"):
+            options = {"rule": row.extractor, "option": row.option_form, "fenced": row.fenced or None, "reasoned": True}
+            step = {name: value for name, value in options.items() if value is not None}
+            filters.append({"name": title, "filter": [{"function": DottedName(f"{HOOKS}filters.ReadWith"), **step}]})
+    settings = mapping_in(config, "generation_kwargs")
+    room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
+    changes["doc_to_text"] = DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{made}")
+    changes["generation_kwargs"] = {"until": [], **settings, _ROOM: room}
+    changes["filter_list"] = filters
+    if config.get("doc_to_messages"):
+        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{made}")
+    if by_model := mapping_in(config, "model_specific_generation_kwargs"):
+        changes["model_specific_generation_kwargs"] = {
+            model: {key: value for key, value in kwargs.items() if key != _ROOM} for model, kwargs in by_model.items()
+        }
+    return {**changes, "metadata": metadata}
 
 
 def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Row]) -> tuple[str, ...]:
@@ -132,73 +147,45 @@ def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Ro
     """
     if "reasoning" in str(mapping_in(config, "metadata").get("protocol")):
         return ()
-    readable = family is not None and family.asked_for is not None and any(map(_is_careful, rows))
+    readable = (
+        family is not None and family.asked_for is not None and not all(row.startswith("reference") for row in rows)
+    )
     hooks = (config.get("doc_to_text"), config.get("doc_to_messages") or DottedName(""))
     generated = config.get("output_type", "generate_until") == "generate_until"
     return THINKING if readable and generated and all(isinstance(hook, DottedName) for hook in hooks) else ()
 
 
-def _is_careful(row: str) -> bool:
-    return not row.startswith("reference")
-
-
-def _thinking_changes(name: str, rows: Mapping[str, Row], config: Config) -> dict[str, Any]:
-
-    def step(row: Row) -> dict[str, Any]:
-        options = {"rule": row.extractor, "option": row.option_form, "fenced": row.fenced or None, "reasoned": True}
-        step = {"function": DottedName(f"{HOOKS}filters.ReadWith"), **options}
-        return {key: value for key, value in step.items() if value is not None}
-
-    settings = mapping_in(config, "generation_kwargs")
-    room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
-    changes: dict[str, Any] = {
-        "doc_to_text": DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{name}"),
-        "generation_kwargs": {"until": [], **settings, _ROOM: room},
-        "filter_list": [{"name": row, "filter": [step(rows[row])]} for row in rows if _is_careful(row)],
-    }
-    if config.get("doc_to_messages"):
-        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{name}")
-    if by_model := mapping_in(config, "model_specific_generation_kwargs"):
-        changes["model_specific_generation_kwargs"] = {
-            model: {key: value for key, value in kwargs.items() if key != _ROOM} for model, kwargs in by_model.items()
-        }
-    return changes
-
-
 # ---- prompts of thinking variants ----
 
 
-def thinking_text(prompt: Callable[..., str], variant: str, family: TaskFamily) -> Callable[..., str]:
-    """Return a ``doc_to_text`` that instructs to reason, around a task's own."""
+def thinking_prompt(prompt: Callable[..., Any], variant: str, family: TaskFamily) -> Callable[..., Any]:
+    """Return a ``doc_to_text`` or ``doc_to_messages`` that instructs to reason, around a task's own.
+
+    Of messages, the last turn of the user holds the instruction.
+    """
 
     @wraps(prompt)  # by its name others know which columns it needs
-    def instructed(doc: Mapping[str, Any], *args: Any, **named: Any) -> str:
-        text = str(prompt(doc, *args, **named))
-        settings = next((each for each in (*args, named.get(SETTINGS)) if isinstance(each, Mapping)), {})
-        mark = str(settings.get("image_mark") or "")
-        if variant == BOXED:
-            return _boxed(text, doc, family)
-        start = len(mark) if mark and text.startswith(mark) else 0  # the image comes before everything
-        return f"{text[:start]}{_instruction()}{text[start:]}"
-
-    return instructed
-
-
-def thinking_messages(
-    messages: Callable[..., list[Message]], variant: str, family: TaskFamily
-) -> Callable[..., list[Message]]:
-    """Return a ``doc_to_messages`` that instructs to reason in the last turn of the user, around a task's own."""
-
-    @wraps(messages)
-    def instructed(doc: Mapping[str, Any], *args: Any, **named: Any) -> list[Message]:
-        turns = copy.copy(messages(doc, *args, **named))
+    def instructed(doc: Mapping[str, Any], *args: Any, **named: Any) -> Any:
+        made = prompt(doc, *args, **named)
+        if not isinstance(made, list):
+            text = str(made)
+            settings = next((each for each in (*args, named.get(SETTINGS)) if isinstance(each, Mapping)), {})
+            mark = str(settings.get("image_mark") or "")
+            if variant == BOXED:
+                return _boxed(text, doc, family)
+            start = len(mark) if mark and text.startswith(mark) else 0  # the image comes before everything
+            return f"{text[:start]}{_instruction()}{text[start:]}"
+        turns = copy.copy(made)
         last = max(number for number, turn in enumerate(turns) if turn["role"] == "user")
         content = [dict(part) for part in turns[last]["content"]]
         texts = [number for number, part in enumerate(content) if part["type"] == "text"]
         if not texts:
             texts, content = [len(content)], [*content, {"type": "text", "text": ""}]
         part = content[texts[-1] if variant == BOXED else texts[0]]
-        part["text"] = _boxed(part["text"], doc, family) if variant == BOXED else f"{_instruction()}{part['text']}"
+        if variant == BOXED:
+            part["text"] = _boxed(part["text"], doc, family)
+        else:
+            part["text"] = f"{_instruction()}{part['text']}"
         turns[last] = {**turns[last], "content": content}
         return turns
 

@@ -9,7 +9,7 @@ import pytest
 import medtasks as api
 from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError, forget_warnings, warn_once
-from medtasks.lmms.earlier_replies import KEPT_VARIABLE, KeptReplies
+from medtasks.lmms.earlier_replies import KEPT_VARIABLE, kept_replies
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, read_manifests
 
@@ -50,7 +50,7 @@ def keep_replies(run, monkeypatch):
     task = SimpleNamespace(
         config=SimpleNamespace(output_type="generate_until"), eval_docs_no_media=load_documents("mediconfusion")
     )
-    KeptReplies.from_environment({TASK: task})
+    kept_replies({TASK: task})
 
 
 @pytest.fixture

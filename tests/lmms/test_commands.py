@@ -1,7 +1,6 @@
 """Commands as users give them: from the installed wheel, and all that README and docs show."""
 
 import doctest
-import json
 import os
 import re
 import shlex
@@ -20,14 +19,6 @@ from ..scripted_server import Endpoint, serving
 from .conftest import REPOSITORY
 from .test_own_task_page import write_blocks
 
-MODES = "mediconfusion,mediconfusion_gd,mediconfusion_ps"
-TINY = f"--model medtasks_tiny --model_args journal=false --device cpu --tasks {MODES} --batch_size 4".split()
-
-
-def results_below(folder):
-    (file,) = folder.rglob("*_results.json")
-    return json.loads(file.read_text())
-
 
 @pytest.mark.slow
 def test_command_line_comes_from_the_wheel(run, wheel):
@@ -38,18 +29,6 @@ def test_command_line_comes_from_the_wheel(run, wheel):
     listed = run(["lmms-eval", "tasks", "list", "--include-path", shown.stdout.strip()])
     in_files = {name for name, task in task_files().items() if task.origin is None}
     assert in_files <= {line.strip() for line in listed.stdout.splitlines()}
-
-
-@pytest.mark.slow
-def test_tasks_are_evaluated(run, sample_home, tmp_path):
-    ran = run(["lmms-eval", *TINY, "--limit", "4", "--output_path", "out"], MEDTASKS_HOME=str(sample_home))
-    results = results_below(tmp_path / "out")["results"]
-    assert set(results) == set(MODES.split(","))
-    for task, scores in results.items():
-        assert scores["alias"] == f"{task} [SAMPLE DATA]"
-        assert 0 <= scores["set_accuracy,reference"] <= 1
-        assert scores["incomplete_pairs,robust"] == 0
-    assert "[SAMPLE DATA]" in ran.stdout
 
 
 @pytest.mark.slow
@@ -76,7 +55,6 @@ PAGES = sorted(
     for pattern in ("*.md", "docs/*.md", "tasks_yaml/*/README.md", "model_adapters/README.md")
     for page in REPOSITORY.glob(pattern)
 )
-COMMAND = re.compile(r"\s*(pip|medtasks|lmms[_-]eval|lm_eval|python3? -m|accelerate|torchrun|git|export) ")
 NOT_TESTED = re.compile(r"# not tested: \w")
 JUDGE = "127.0.0.1:8000"
 
@@ -138,12 +116,9 @@ PREPARED = {
 }
 
 
-def test_commands_stand_in_shell_blocks_and_scripts_can_be_read():
+def test_scripts_can_be_read():
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        outside = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-        assert [line for line in outside.splitlines() if line.startswith("    ") and COMMAND.match(line)] == [], page
-        for script in re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for script in re.findall(r"^```bash\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
             subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 

@@ -5,14 +5,13 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
-from lmms_eval.api.instance import Instance
 
 from medtasks.audit.recording import first_manifest
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.home import home
-from medtasks.lmms.earlier_replies import KEPT_VARIABLE, KeptReplies, earlier_run
+from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run, kept_replies
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.tasks.documents import Selection
 
@@ -54,11 +53,11 @@ def write_samples(out, *samples):
 def kept(monkeypatch, manifest, kind="generate_until", documents=()):
     monkeypatch.setenv(KEPT_VARIABLE, str(manifest.path))
     config = SimpleNamespace(output_type=kind)
-    return KeptReplies.from_environment({"ours": SimpleNamespace(config=config, eval_docs_no_media=documents)})
+    return kept_replies({"ours": SimpleNamespace(config=config, eval_docs_no_media=documents)})
 
 
 def test_texts_but_failed_ones(out, monkeypatch, warnings):
-    assert KeptReplies.from_environment({}) == KeptReplies()  # unless a run is named
+    assert kept_replies({}) == {}  # unless a run is named
     failed = [failed_reply("no"), "[LMMS_EVAL_REQUEST_FAILED after 5 retries] no", None]
     # Once more, under the second filter.
     replies = {0: "B", **dict(enumerate(failed, 1)), 5: ""}
@@ -66,11 +65,7 @@ def test_texts_but_failed_ones(out, monkeypatch, warnings):
     with (out / "samples.jsonl").open("a") as samples:
         samples.write('{"doc_id": 9, "resps": [["B"')
     found = kept(monkeypatch, write(out))
-    assert found.replies == {("ours", 0, 0): "B", ("ours", 5, 0): ""}
-    requests = [
-        Instance("generate_until", ("",), 0, {"task": "ours", "doc_id": row, "repeats": 1}) for row in (0, 1, 4)
-    ]
-    assert [found.of(request) for request in requests] == ["B", None, None]
+    assert found == {("ours", 0, 0): "B", ("ours", 5, 0): ""}
     assert warnings == [f"Torn lines, left out: 1 of {out / 'samples.jsonl'}."]
 
 
@@ -78,7 +73,7 @@ def test_likelihoods_but_failed_ones(out, monkeypatch):
     rows = [[["(1.5, False)"], ["(nan, False)"]], [["[0.5, True]"], ["[[medtasks:adapter_failed]]"]]]
     write_samples(out, *enumerate(rows))
     found = kept(monkeypatch, write(out), "multiple_choice")
-    assert found.replies == {("ours", 0, 0): (1.5, False), ("ours", 1, 0): (0.5, True)}
+    assert found == {("ours", 0, 0): (1.5, False), ("ours", 1, 0): (0.5, True)}
 
 
 def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
@@ -89,10 +84,10 @@ def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
     lines = [{"doc_id": "a", "reply": "A shadow."}, {"doc_id": "b", "reply": failed_reply("no")}]
     (folder / "now.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     documents = [{"doc_id": name} for name in "abc"]
-    assert kept(monkeypatch, manifest, documents=documents).replies == {("ours", 0, 0): "A shadow."}
+    assert kept(monkeypatch, manifest, documents=documents) == {("ours", 0, 0): "A shadow."}
     later = manifest.model_copy(update={"started": (datetime.now(UTC) + timedelta(minutes=1)).isoformat()})
     later.write(out / "20260101_000001_000000_run.json")
-    assert kept(monkeypatch, later, documents=documents).replies == {}
+    assert kept(monkeypatch, later, documents=documents) == {}
 
 
 # ---- which run ----

@@ -15,7 +15,7 @@ from medtasks.data.images.decoding import LINEAR
 from medtasks.errors import ModelRefused
 from medtasks.hooks import choice
 from medtasks.lmms import evaluation
-from medtasks.lmms.evaluation import guard_evaluation, put_main_metrics_first
+from medtasks.lmms.evaluation import guard_evaluation
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.prompts.images import OPENED, OpenedImage
 from medtasks.runs.logged_samples import without_scoring
@@ -84,8 +84,7 @@ def test_the_main_metric_comes_first_in_the_harness_table_and_nothing_else_chang
 
     theirs = {"alias": "mme", "b,none": 0.5, "a,none": 0.25}
     before = {column: {"mediconfusion": dict(ROW), "mme": theirs}, "versions": {"a": 1}}
-    results = copy.deepcopy(before)
-    put_main_metrics_first(results)
+    results = guarded(lambda lm, task_dict: copy.deepcopy(before))(Model(), {"mediconfusion": task_with()})
     assert json.dumps(results) == json.dumps(before)
     assert results[column]["mediconfusion"]["set_accuracy,robust"] == 0.125
     ours = ["set_accuracy", "set_accuracy", "individual_accuracy", "confusion", "confusion"]
@@ -93,13 +92,6 @@ def test_the_main_metric_comes_first_in_the_harness_table_and_nothing_else_chang
     assert printed(results)[0] == ("set_accuracy", "reference", 0.75, 0.0625)
     assert printed(results)[1][:3] == ("set_accuracy", "robust", 0.125)
     assert {str(row) for row in printed(results)} == {str(row) for row in printed(before)}  # those of others, too
-
-
-def test_the_main_metric_of_a_run_sorts_first(evaluate, monkeypatch):
-    monkeypatch.setitem(OPENED, (Path("other.png"), LINEAR), OpenedImage("other.png", ()))  # before, in this process
-    results, calls = evaluate()
-    assert len(calls) == 1
-    assert sorted(results["results"]["mediconfusion"])[:2] == ["set_accuracy,robust", "confusion,robust"]
 
 
 def test_images_that_a_run_did_not_open_are_counted_as_such():

@@ -8,7 +8,6 @@ from lmms_eval.utils import make_table
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.samples import letter
-from medtasks.extract.failure import failure_cause
 from medtasks.families.counts import COUNTS
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.prompts.template import target
@@ -16,8 +15,6 @@ from medtasks.runs.replies import read_replies
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
-from .. import tiny_multimedeval
-from ..model_adapters.radfm_toy import SIDE, adapter, write_toy
 from ..tables import each_row
 from .conftest import JUDGED, OURS, RUN
 from .whole_runs import answering, evaluate, values
@@ -90,19 +87,16 @@ def right_reply(doc):
     return f"Answer: {target(doc)}" if dataset.startswith("mmmu_pro") else target(doc)
 
 
-def knowing():
-    return answering(right_reply, lambda doc, index: 0.5 if doc.get("answer") == letter(index) else 2.0)
-
-
 def test_a_model_that_knows_the_key():
     tasks = [name for name in OURS if name not in JUDGED]
     members = task_file("multimedeval").members
-    found = evaluate(["multimedeval", *(name for name in tasks if name not in members)], knowing())
+    model = answering(right_reply, lambda doc, index: 0.5 if doc.get("answer") == letter(index) else 2.0)
+    found = evaluate(["multimedeval", *(name for name in tasks if name not in members)], model, num_fewshot=3)
     assert {key for key in found["results"]["multimedeval"] if "," in key} == set()  # the group has no average
     assert found["group_subtasks"]["multimedeval"]
     table = make_table(found)
     for task in tasks:
-        assert found["n-shot"][task] == (5 if task.endswith("_5shot") else 0)  # which the harness shows in its table
+        assert found["n-shot"][task] == (5 if task.endswith("_5shot") else 0)  # the option is ignored
         main = task_file(task).metrics[0].name
         for (metric, row), value in values(found, task).items():
             place = (task, metric, row)
@@ -123,43 +117,3 @@ def test_a_model_that_knows_the_key():
     assert all(f" - {name} [SAMPLE DATA]" in table for name in members)
     # As letters, half of the right options are not understood by the released rule.
     assert values(found, "medheval_visual_mm")["accuracy", "reference"] < 1
-
-
-@pytest.mark.parametrize("is_chat", [False, True], ids=["simple", "chat"])
-def test_five_solved_examples(is_chat):
-    task, model = "multimedeval_diff_vqa_5shot", knowing()
-    model.is_simple = not is_chat
-    found = evaluate([task, "multimedeval_vqa_rad"], model, num_fewshot=3)
-    assert found["n-shot"] == {task: 5, "multimedeval_vqa_rad": 0}  # the option is ignored
-    arguments = model.arguments[task]
-    shown = arguments[1 if is_chat else 2](model.document(*arguments))
-    if is_chat:
-        assert [turn["role"] for turn in shown] == ["user", "assistant"] * 5 + ["user"]
-        assert sum(part["type"] == "image" for turn in shown for part in turn["content"]) == 12
-    else:
-        assert [image.width for image in shown] == [18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 16, 17]
-
-
-def test_radfm_writes_reports_on_volumes(tmp_path, monkeypatch):
-    """RadFM is given the volume itself, any other model slices."""
-    task = "multimedeval_ct_rate_report"
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
-    tiny_multimedeval.prepare("ct_rate_report")
-    (tmp_path / "toy").mkdir()
-    model = adapter(write_toy(tmp_path / "toy"), max_failed=0)
-    prompts = []
-
-    def encode(text, images):
-        encoded = type(model).encode(model, text, images)
-        prompts.append((text, images, encoded.pixels.shape))
-        return encoded
-
-    monkeypatch.setattr(model, "encode", encode)
-    found = evaluate([task], model, model_name="radfm", gen_kwargs="max_new_tokens=6")
-    assert found["results"][task]["invalid_rate,reference"] == 0
-    assert not any(failure_cause(sample["resps"][0][0]) for sample in found["samples"][task])
-    files = {file for document in task_documents(task_file(task)) for file in document["image_files"]}
-    for text, (image,), shape in prompts:
-        assert text == "Can you provide a radiology report for this set of CT scans? <image>"
-        assert image.removeprefix(f"{tmp_path}/home/datasets/{task}/") in files
-        assert shape == (1, 3, SIDE, SIDE, 4)  # six slices, brought to a depth that RadFM takes

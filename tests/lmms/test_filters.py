@@ -1,13 +1,12 @@
 """Replies and likelihoods inside the harness's own pipeline: filters, and reading what they pass on."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lmms_eval.api.instance import Instance, unwrap_generation_output
+from lmms_eval.api.instance import Instance
 from lmms_eval.api.reasoning import strip_reasoning_tags
 from lmms_eval.filters import build_filter_ensemble
 
@@ -16,7 +15,6 @@ from medtasks.errors import UnknownName
 from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.choice import SINGLE_CHOICE
-from medtasks.families.family import Reply, Row
 from medtasks.lmms.filters import ChooseWith, ReadWith
 from medtasks.runs.reply_envelope import FAILED, opened, opened_all, parse_loglikelihood
 
@@ -72,21 +70,6 @@ def test_reply_that_is_no_text_is_a_failed_sample(reply):
     assert read_answer([None])[0].reason == Reason.ADAPTER_FAILED
 
 
-@each_row(
-    ("reason", "expected"),
-    [
-        *((reason, "truncated") for reason in ("empty", "no_match", "ambiguous", "truncated")),
-        *((reason, reason) for reason in ("ok", "refused", "adapter_failed", "judge_failed")),
-    ],
-)
-def test_score_of_a_cut_reply(monkeypatch, reason, expected):
-    """Only what may have been said behind the cut is put down to it."""
-    monkeypatch.setattr(type(SINGLE_CHOICE), "_score", lambda *_: {"value": None, "reason": reason, "rule": "any"})
-    whole, cut = (SINGLE_CHOICE.score(Sample(DOC), Reply("?", cut=cut), Row()) for cut in (False, True))
-    assert (whole["reason"], "cut" in whole) == (reason, False)
-    assert cut == {**whole, "reason": expected, "cut": True}
-
-
 FAILED_SAMPLE = Answer.invalid(Reason.ADAPTER_FAILED)
 
 
@@ -130,13 +113,6 @@ def test_without_a_filter_the_careful_rules_read():
 )
 def test_json_of_the_model_is_a_reply(reply):
     assert read_reply(reply) == (None, reply)
-
-
-def test_filters_of_the_tag_are_plain_text_for_the_log():
-    (result,) = filtered(ReadWith, "robust_choice", ["é <b>"])
-    assert json.loads(result) == {"rule": "robust_choice", "reply": "é <b>"}
-    assert "é" in result
-    assert "<" not in result
 
 
 @each_row("filter_class", [ReadWith, ChooseWith])
@@ -210,10 +186,3 @@ def test_never_raises(result):
 def test_text_of_a_pair_is_the_pair(loss, greedy):
     for text in (str((loss, greedy)), str([loss, greedy]), str((np.float64(loss), np.bool_(greedy)))):
         same(parse_loglikelihood(text), (loss, greedy))
-
-
-@each_row("pair", [(1.5, False), [1.5, False], (np.float32(1.5), np.False_)])
-def test_filter_works_for_this_harness_and_a_repaired_one(pair):
-    kept, _ = unwrap_generation_output(pair)
-    expected = {"rule": "untied", "loss": 1.5, "is_greedy": False}
-    assert ChooseWith("untied").apply([[kept], [pair]], None) == [expected, expected]

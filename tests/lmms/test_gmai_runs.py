@@ -1,14 +1,12 @@
 """Whole runs of GMAI-MMBench's tasks on files in miniature: submissions, two processes, and a judge."""
 
-import random
-
 import pytest
 from openpyxl import load_workbook
 
 from medtasks.data.document_store import load_documents
 
 from .. import tiny_gmai
-from .whole_runs import answering, evaluate, on_two, values
+from .whole_runs import evaluate, on_two, values
 
 pytestmark = pytest.mark.slow
 
@@ -48,42 +46,3 @@ def test_two_processes_score_like_one_and_each_run_writes_one_submission(tmp_pat
             else:
                 assert two[task][metric] == repr(value), (task, metric)
     assert len(list(submissions.iterdir())) == 2
-
-
-def matched(body):
-    """Return the letter of the option that a reply describes with underscores for blanks, else Z."""
-    asked = body["messages"][-1]["content"].rpartition("Example 3: ")[2]
-    listed = dict(line.split(". ", 1)[::-1] for line in asked.split("\n") if line[1:3] == ". ")
-    meant = asked.rpartition("Answer: ")[2].partition("\n")[0].removeprefix("It looks like ").replace("_", " ")
-    return listed.get(meant, "Z")
-
-
-def kind(doc):
-    """Return 0 for a letter, 1 for words that only the judge matches, 2 for words that match nothing."""
-    drawn = random.Random(doc["doc_id"]).randrange(3)
-    single = " " not in doc["options"]["ABCDEF".index(doc["answer"])]
-    return 0 if drawn == 1 and single else drawn
-
-
-def test_the_judge_is_asked_where_no_rule_finds_an_option(judging):
-    """Of three replies one is the letter, one for the judge, one about something else."""
-
-    def describe(doc):
-        option = doc["options"]["ABCDEF".index(doc["answer"])].replace(" ", "_")
-        return [doc["answer"], f"It looks like {option}", "It looks like rain"][kind(doc)]
-
-    task, documents, judge = f"{VAL}_judged", load_documents(VAL), judging(matched)
-    counts = [sum(kind(doc) == number for doc in documents) for number in range(3)]
-    assert min(counts) > 3
-    results = evaluate([task, VAL], answering(describe))
-    judged = values(results, task)
-    for rule in ("reference", "reference_2026"):
-        assert judged["accuracy", rule] == pytest.approx((counts[0] + counts[1]) / 60)
-        assert values(results, VAL)["accuracy", rule] == pytest.approx(counts[0] / 60)
-        assert judged["judge_asked_rate", rule] == pytest.approx((counts[1] + counts[2]) / 60)
-        assert judged["invalid_rate", rule] == pytest.approx(counts[2] / 60)
-        assert judged["judge_failed_rate", rule] == 0
-    asked = judge.count
-    assert asked > 0
-    assert repr(values(evaluate([task], answering(describe)), task)) == repr(judged)
-    assert judge.count == asked

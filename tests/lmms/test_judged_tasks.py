@@ -1,7 +1,5 @@
 """Tasks that need an LLM judge, against one on the loopback: MediConfusion's free-form mode, MedEvalKit's, a user's."""
 
-import math
-
 import pytest
 
 from medtasks.audit.scoring import score_replies
@@ -35,16 +33,13 @@ def first_option():
     return answering(lambda doc: f"I see this: {doc['options'][0]}")
 
 
-def test_judge_reads_every_reply_once_and_a_rerun_is_free(judging, sample):
+def test_judge_reads_every_reply_once(judging, sample):
     judge = judging(verdict)
     found = evaluate([FREE_FORM], first_option())["results"][FREE_FORM]
     assert found["confusion,reference"] == found["confusion,fenced"] == 1.0
     assert found["individual_accuracy,reference"] == 0.5
     assert found["judge_failed_rate,reference"] == 0.0
-    asked = judge.count
-    assert 0 < asked <= 64  # once with the published prompt, once with the reply between marks
-    evaluate([FREE_FORM], first_option())
-    assert judge.count == asked
+    assert 0 < judge.count <= 64  # once with the published prompt, once with the reply between marks
 
     documents = load_documents("mediconfusion")  # recorded replies are judged, too
     replies = {one["doc_id"]: Reply(one["options"][0] if one["position"] == 1 else "fog") for one in documents}
@@ -53,20 +48,6 @@ def test_judge_reads_every_reply_once_and_a_rerun_is_free(judging, sample):
     assert total.invalid == 16
     assert total.individual_score == sum(one["answer"] == "A" for one in documents if one["position"] == 1)
     assert scores.reasons == {"ok": 16, "ambiguous": 16}
-
-
-def test_unreachable_judge_loses_nothing(sample, monkeypatch):
-    for name, value in {"BASE_URL": "http://127.0.0.1:9/v1", "MODEL": "nobody", "ATTEMPTS": "1"}.items():
-        monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
-    found = evaluate([FREE_FORM], first_option())
-    results = found["results"][FREE_FORM]
-    assert results["judge_failed_rate,reference"] == 1.0
-    assert results["unjudged_samples,reference"] == 32
-    for metric in ("invalid_rate", "set_accuracy", "individual_accuracy", "confusion"):
-        assert math.isnan(results[f"{metric},reference"])
-    samples = found["samples"][FREE_FORM]
-    assert {sample["score"]["reason"] for sample in samples} == {"judge_failed"}
-    assert all("I see this" in str(sample["resps"]) for sample in samples)
 
 
 @pytest.mark.parametrize("task", [FREE_FORM, "medevalkit_vqa_rad_judged", "gmai_mmbench_val_judged"])

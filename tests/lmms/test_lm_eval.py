@@ -3,9 +3,11 @@
 import hashlib
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
+import medtasks
 from medtasks.audit.scoring import score_replies
 from medtasks.data.document_store import load_documents
 from medtasks.errors import DatasetNotPrepared, ModelRefused
@@ -14,7 +16,7 @@ from medtasks.families.family import Reply
 from medtasks.lmms.remote_models import TRUSTED
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.task_files import task_config, task_file
-from medtasks.tasks.task_index import lm_eval_tasks_folder, resolved
+from medtasks.tasks.task_index import resolved
 
 from ..processes import run_here
 
@@ -23,7 +25,8 @@ from lm_eval import simple_evaluate
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-NAMES = sorted(path.stem for path in lm_eval_tasks_folder().glob("*.yaml"))
+FOLDER = Path(medtasks.__file__).parent / "lm_eval_tasks"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 class Parrot(LM):
@@ -47,7 +50,7 @@ def reply(prompt):
 
 
 def manager():
-    return TaskManager(include_path=str(lm_eval_tasks_folder()), include_defaults=False)
+    return TaskManager(include_path=str(FOLDER), include_defaults=False)
 
 
 @pytest.fixture(autouse=True)

@@ -12,13 +12,10 @@ import pytest
 import yaml
 from PIL import Image
 
-from medtasks.audit.scoring import score_replies
 from medtasks.data.images.decoding import NEARLY_FLAT
 from medtasks.data.variants import VARIANTS
 from medtasks.home import own_tasks_folder
 from medtasks.prompts.template import prompt
-from medtasks.runs.replies import read_replies
-from medtasks.tasks.task_files import task_file
 
 from ..cli.conftest import medtasks  # noqa: F401  # a fixture
 from ..conftest import SHARED
@@ -98,11 +95,6 @@ def samples_of(ran, task):
     return next(ran.parent.glob(f"*_samples_{task}.jsonl"))
 
 
-def test_the_page_has_every_family():
-    assert len(NAMES) == len(set(NAMES)) == 8
-    assert all(10 <= text.count("\n") <= 20 for text, _ in BLOCKS)
-
-
 def test_every_block_runs_as_printed(ran):
     content = json.loads(ran.read_text())
     assert set(ASKED) <= set(content["results"])
@@ -140,25 +132,17 @@ def test_golden_medevalkit_medvlthinkers_prompt(golden):
         assert prompt(document, settings) == case["content"][-1]["text"]
 
 
-def test_open_questions_with_a_judge(project, judging, tmp_path):
+def test_open_questions_with_a_judge(project, judging):
     folder, task = shutil.copytree(project / "my_tasks", own_tasks_folder()), "own_open_judged"
     (folder / f"{task}.yaml").write_text(WHOLE[task])
     judge = judging(lambda body: "<think>so</think><judge>0</judge>")
     rows = [json.loads(line) for line in (folder / "own_open.jsonl").read_text().splitlines()]
     replies = {row["question"]: "It is the hepar." if row["answer"] == "the liver" else "No." for row in rows}
-    found = evaluate([task], answering(lambda doc: replies[doc["question"]]), log_samples=True)
-    scores, asked = found["results"][task], judge.count
+    found = evaluate([task], answering(lambda doc: replies[doc["question"]]))
+    scores = found["results"][task]
     for name, value in (("acc_open", 1), ("acc_closed", 0)):
         assert scores[f"{name},robust"] == scores[f"{name},fenced"] == value
     assert "the liver" in judge.bodies[0]["messages"][-1]["content"]
-
-    samples, file = found["samples"][task], tmp_path / "samples.jsonl"  # which score again without another question
-    file.write_text("".join(json.dumps(sample, default=str) + "\n" for sample in samples))
-    documents = [{"doc_id": str(number), **sample["doc"]} for number, sample in enumerate(samples[: len(rows)])]
-    for row, again in score_replies(task_file(task), documents, read_replies(file, documents)).items():
-        for name, estimate in again.estimates.items():
-            assert estimate.value == pytest.approx(scores[f"{name},{row}"], nan_ok=True)
-    assert judge.count == asked
 
 
 RIGHT = {
@@ -173,15 +157,13 @@ RIGHT = {
 
 
 @each_row("name", RIGHT)
-@each_row("wrong", [False, True])
-def test_right_replies_are_right(name, wrong, project, medtasks, tmp_path):  # noqa: F811
+def test_right_replies_are_right(name, project, medtasks, tmp_path):  # noqa: F811
     metric, answer = RIGHT[name]
     lines = [json.loads(line) for line in (project / "my_tasks" / f"{name}.jsonl").read_text().splitlines()]
-    texts = ["I cannot say." if wrong else answer(row) for row in lines]
-    recorded = [json.dumps({"doc_id": row, "reply": text}) for row, text in enumerate(texts)]
+    recorded = [json.dumps({"doc_id": row, "reply": answer(line)}) for row, line in enumerate(lines)]
     (tmp_path / "replies.jsonl").write_text("\n".join(recorded))
     options = ["--include_path", project / "my_tasks", "--json", tmp_path / "scores.json"]
     assert medtasks("score", name, tmp_path / "replies.jsonl", *options).code == 0
     for rule, found in json.loads((tmp_path / "scores.json").read_text())["rules"].items():
         scores = found.get("metrics") or {"set": found["categories"]["total"]["set_accuracy"]}
-        assert wrong == (scores[metric] != 1), (rule, scores)
+        assert scores[metric] == 1, (rule, scores)

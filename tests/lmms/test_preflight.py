@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.net import servers
-from medtasks.running import preflight
-from medtasks.running.preflight import check, cut_units, is_cut_at_blank_lines
+from medtasks.running.preflight import check, cut_units
 from medtasks.runs.run_manifest import Severity
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file, task_files
@@ -133,6 +132,8 @@ OF_EVERY_KIND = "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_
         ("OWN/bare.yaml", "", [], [ENDS.format("bare")]),
         (",".join(name for name, task in task_files().items() if task.kind == "task"), "", [], []),
         ("patients", "--write_out --include_path OWN", [PRIVATE], []),
+        (PRIVATE, "--cache_requests delete", [], []),
+        (PRIVATE, "--hf_hub_log_args push_samples_to_hub=False,push_results_to_hub=1", [], []),
         ("path", "--write_out --include_path OWN", [], []),
         # Names that no task or model has.
         ("mediconfusio", f"{TINY} --limit 0", ["--limit 0", f"{NOT_HERE} 'mediconfusion'.*--include_path FOLDER$"], []),
@@ -172,25 +173,12 @@ def test_a_dataset_that_is_not_there_has_no_pairs_and_no_model_is_none_that_exis
 
 def test_the_rows_of_a_rotated_task_are_those_the_harness_gets(sample):
     rotated = task_documents(task_file("mediconfusion_rotated"))
-    units = preflight.units_of("mediconfusion_rotated", "mediconfusion")
-    assert units == [document["rotation_of"] for document in rotated]
-    assert (len(units), len(preflight.units_of("mediconfusion", "mediconfusion"))) == (64, 32)
-
-
-def test_own_datasets_tasks_are_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    (tmp_path / "tasks").mkdir()
-    config = {
-        "task": "mine",
-        "output_type": "generate_until",
-        "filter_list": [],
-        "metric_list": [{"metric": "m"}],
-        "process_results": "medtasks.hooks.choice.process_results",
-        "num_fewshot": 0,
-        "metadata": {"description": "d", "dataset": "mine"},
-    }
-    (tmp_path / "tasks" / "mine.yaml").write_text(json.dumps(config))
-    assert re.search(ENDS.format("mine"), notices("mine", "--model", "dummy")[1][0])
+    for number in range(1, 9):
+        _, warned = notices("mediconfusion_rotated", "--model", "dummy", "--limit", str(number))
+        assert bool(warned) == (rotated[number]["rotation_of"] == rotated[number - 1]["rotation_of"])
+    for task, count in {"mediconfusion_rotated": len(rotated), "mediconfusion": len(rotated) // 2}.items():
+        _, (sentence,) = notices(task, "--model", "dummy", "--offset", str(count))
+        assert f"skips all {count} rows" in sentence
 
 
 @each_row(
@@ -210,26 +198,10 @@ def test_own_datasets_tasks_are_looked_at(tmp_path, monkeypatch):
         ({"model_specific_generation_kwargs": {"other": {"until": []}}}, True),
     ],
 )
-def test_replies_cut_at_blank_lines(config, cut):
-    assert is_cut_at_blank_lines(config, "mine") is cut
-
-
-@each_row(
-    ("ids", "offset", "limit", "expected"),
-    [
-        ("aabb", 0, 2, (1, 0, [])),
-        ("aabb", 0, None, (2, 0, [])),
-        ("aabb", 2, 99, (1, 0, [])),
-        ("aabbcc", 0, 1, (1, 1, ["--limit 2"])),
-        ("aabbcc", 0, 3, (2, 1, ["--limit 2", "--limit 4"])),
-        ("aabbcc", 1, 3, (2, 1, ["--offset 0 --limit 4"])),
-        ("aabbcc", 3, None, (2, 1, ["--offset 2", "--offset 4"])),
-        ("aabbcc", 5, None, (1, 1, ["--offset 4"])),
-        ("ababcc", 0, 2, (2, 2, ["--limit 4"])),  # pairs whose rows do not follow each other
-    ],
-)
-def test_units_cut_by_a_limit(ids, offset, limit, expected):
-    assert cut_units(list(ids), offset, limit) == expected
+def test_replies_cut_at_blank_lines(tmp_path, config, cut):
+    (tmp_path / "own.yaml").write_text(json.dumps({"task": "own", **config}))
+    _, warned = notices(str(tmp_path / "own.yaml"), "--model", "mine")
+    assert any(re.search(ENDS.format("own"), sentence) for sentence in warned) is cut
 
 
 PAIRS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=12)
@@ -273,14 +245,6 @@ def test_text_of_patients_stays(arguments, monkeypatch):
     assert notices(PUBLIC, *model)[0] == []
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", PRIVATE)
     assert notices(PRIVATE, *model)[0] == []
-
-
-@each_row(
-    "arguments",
-    ["--cache_requests delete", "--hf_hub_log_args push_samples_to_hub=False,push_results_to_hub=1"],
-)
-def test_options_that_carry_no_text(arguments):
-    assert notices(PRIVATE, "--model", "dummy", *arguments.split())[0] == []
 
 
 # ---- names that no task or model has ----

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from medtasks.data.images.volume_files import GREY
-from medtasks.data.variants import rotated
 from medtasks.errors import SourceError
 from medtasks.prompts import template as prompts
 from medtasks.prompts.images import own_marks_removed
@@ -31,7 +30,13 @@ def one_per_prompt():
     return list(names.values())
 
 
-CASES = [(name, family) for name in one_per_prompt() for family in task_config(name)["lmms_eval_specific_kwargs"]]
+def families(name):
+    """Return a model family for each way in which a task's prompt is set."""
+    settings = task_config(name)["lmms_eval_specific_kwargs"]
+    return {repr(settings[family]): family for family in reversed(settings)}.values()
+
+
+CASES = [(name, family) for name in one_per_prompt() for family in families(name)]
 
 
 @pytest.fixture(autouse=True)
@@ -134,15 +139,3 @@ def test_a_question_that_holds_the_mark_keeps_it():
         assert prompts.prompt(document, {"template": template, "image_mark": "<image>"}) == "<image> <img>?"
     with pytest.raises(SourceError, match="has 0 images and its prompt 1 places"):  # without the variant
         prompts.prompt({"question": "?", "image_files": []}, {"template": "{{ image }} {{ question }}"})
-
-
-@each_row(("name", "family"), [case for case in CASES if "rotated" in task_file(case[0]).variants])
-def test_rotated_prompts_show_the_options_in_their_order(name, family):
-    config = resolved(task_config(f"{name}_rotated"))
-    (document, *_) = task_documents(task_file(name))
-    options = [f"option no. {number} of this test" for number, _ in enumerate(document["options"])]
-    lines = {"option_lines": options} if "option_lines" in document else {}
-    for turned in rotated([{**document, "options": options, **lines}]):
-        text = config["doc_to_text"](turned, config["lmms_eval_specific_kwargs"][family])
-        places = [text.index(option) for option in turned["options"]]
-        assert places == sorted(places)

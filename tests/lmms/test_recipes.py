@@ -16,7 +16,8 @@ from medtasks.running.recipes import Recipe, expansion, recipe, recipes
 from medtasks.runs.harness_options import read_options, written
 from medtasks.runs.run import read_run
 
-from ..processes import run_here
+from ..made_up_runs import write_run
+from ..runs.test_run import manifest
 from ..tables import each_row
 
 OWN = """\
@@ -49,14 +50,15 @@ def test_every_fact_of_ours_has_a_source_that_anyone_can_look_up():
 
 
 def test_each_model_has_its_rows_in_the_tables_that_it_names():
-    for one in recipes().values():
-        found = published_of(one.published_as)
-        assert bool(found) == bool(one.published_as), one.recipe
-        assert {score.model for _, score in found} <= set(one.published_as.values())
-    scores = {(task, score.metric): score.printed for task, score in published_of(recipe("lingshu-7b").published_as)}
+    by_name = recipes()
+    published = {name: published_of(made.published_as) for name, made in by_name.items()}
+    for name, results in published.items():
+        names = by_name[name].published_as
+        assert bool(results) == bool(names), name
+        assert {score.model for _, score in results} <= set(names.values())
+    scores = {(task, score.metric): score.printed for task, score in published["lingshu-7b"]}
     assert scores["medevalkit_pmc_vqa", "accuracy"] == "56.3"
-    modes = {task for task, _ in published_of(recipe("radfm").published_as)}
-    assert {"mediconfusion_gd", "multimedeval_medqa"} <= modes
+    assert {"mediconfusion_gd", "multimedeval_medqa"} <= {task for task, _ in published["radfm"]}
 
 
 @each_row(
@@ -98,13 +100,13 @@ def test_other_weights_are_not_set_beside_what_was_published():
 
 def test_a_config_file_gives_arguments_as_a_mapping(tmp_path):
     file = tmp_path / "run.yaml"
-    file.write_text("model_args: {dtype: float32, system_prompt: 'Yes, or no?', batch_size: 3}")
-    named, _ = expansion("qwen3-vl-8b", "", read_options(["--config", str(file)]))
+    file.write_text(
+        "model_args: {dtype: float32, system_prompt: 'Yes, or no?', batch_size: 3, processor_kwargs: {a: 1, b: 2}}"
+    )
+    named, facts = expansion("qwen3-vl-8b", "", read_options(["--config", str(file)]))
     read = parse_arguments(HfVlmArguments, simple_parse_args_string(named[3]), "hf_vlm")
     assert (read.system_prompt, read.batch_size, read.dtype) == ("Yes, or no?", 3, "float32")
-    file.write_text("model_args: {pretrained: x, processor_kwargs: {a: 1, b: 2}, seed: 3}")
-    arguments = read_options(["--config", str(file)]).written_model_arguments()
-    assert arguments == {"pretrained": "x", "processor_kwargs": '{"a":1,"b":2}', "seed": "3"}  # as on a command line
+    assert (facts.given["batch_size"], facts.given["processor_kwargs"]) == ("3", '{"a":1,"b":2}')
 
 
 @each_row(
@@ -121,9 +123,8 @@ def test_a_config_file_gives_arguments_as_a_mapping(tmp_path):
     ],
 )
 def test_a_recipe_that_cannot_be_run_so(name, backend, arguments, message):
-    with pytest.raises(MedTasksError, match=message) as caught:
+    with pytest.raises(MedTasksError, match=message):
         expansion(name, backend, read_options(arguments))
-    assert "\n" not in str(caught.value)
 
 
 def test_server_only_models_choose_their_server():
@@ -136,11 +137,12 @@ def test_server_only_models_choose_their_server():
 
 def test_a_recipe_of_ones_own(own):
     mine = recipe("mine", [own])
-    assert mine.arguments()["pretrained"] == "me/mine"
     assert mine.fact("class") == "Qwen2_5_VLForConditionalGeneration", "from what it extends, and that extends"
     assert mine.published_as == {}, "those of other weights"
     assert mine.fact("licence") == "?"
     assert len(mine.traps) == len(recipe("qwen2.5-vl-7b").traps) > 0
+    _, arguments = mine.expanded("hf", {})
+    assert simple_parse_args_string(arguments)["pretrained"] == "me/mine"
     _, arguments = mine.expanded("server", {"base_url": "u"})
     assert simple_parse_args_string(arguments)["system_prompt"] == '"Think, then \\"answer\\"."'
     (own / "mine.yaml").write_text(OWN.replace("I made it}\n  rev", "You did}\n  rev"))
@@ -175,7 +177,6 @@ def test_a_damaged_recipe_is_named(own, change, message):
     with pytest.raises(MedTasksError, match=message) as caught:
         recipes([own])
     assert str(own / "mine.yaml") in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_quotation_in_a_command_survives_the_shell():
@@ -185,24 +186,15 @@ def test_a_quotation_in_a_command_survives_the_shell():
     )
 
 
-TINY = """\
-recipe: mine
-title: A tiny model
-hf: {model: medtasks_tiny}
-published_as: {mediconfusion_table1.csv: RadFM}
-"""
-
-
-@pytest.mark.slow
-def test_the_report_of_a_run_by_a_recipe_marks_the_published_scores_of_its_model(sample_home, tmp_path):
-    folder = tmp_path / "recipes"
-    folder.mkdir()
-    (folder / "mine.yaml").write_text(TINY)
-    command = f"medtasks run --recipe mine --include_path {folder} --output_path out --tasks mediconfusion_gd --limit 4"
-    options = ["--model_args", "journal=false", "--device", "cpu"]
-    ran = run_here([*command.split(), *options], tmp_path, MEDTASKS_HOME=str(sample_home))
-    assert ran.returncode == 0, (ran.stdout + ran.stderr)[-3000:]
-    report = collect_run(read_run(tmp_path / "out"))
+def test_the_report_of_a_run_by_a_recipe_marks_the_published_scores_of_its_model(sample, tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "recipe: mine\ntitle: Mine\nhf: {model: medtasks_tiny}\npublished_as: {mediconfusion_table1.csv: RadFM}\n"
+    )
+    run = write_run(tmp_path / "run", ["mediconfusion"], 0.5, 1)
+    _, facts = expansion("mine", "", read_options(["--include_path", str(tmp_path)]))
+    model = {"name": run.name, "arguments": ""}
+    manifest(run, {"mediconfusion": ("done", "")}, state="finished", model=model, recipe=facts.model_dump())
+    report = collect_run(read_run(run))
     assert report.facts["recipe"].startswith("mine, backend hf, sha256:")
     (task,) = report.tasks
     assert {score.model for score in task.published if score.same_model} == {"RadFM"}

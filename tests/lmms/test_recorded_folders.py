@@ -50,9 +50,14 @@ def commands(run, task):
     ]
 
 
-@each_row("recorded_in", ["_results.json", "_run.json"])
-@each_row("include", [".x", "{run}/.x"])
-@each_row("task", ["theirs", "mediconfusion"])
+@each_row(
+    ("task", "include", "recorded_in"),
+    [
+        ("theirs", ".x", "_results.json"),
+        ("mediconfusion", "{run}/.x", "_results.json"),
+        ("theirs", "{run}/.x", "_run.json"),
+    ],
+)
 def test_code_of_a_recorded_folder_does_not_run(
     task,
     include,

@@ -1,6 +1,5 @@
 """Report tasks from the harness to scores, with metrics that work and metrics that do not."""
 
-import json
 import math
 import shutil
 
@@ -71,17 +70,6 @@ def saved():
     return sorted((home() / "replies" / TASK).iterdir())
 
 
-def test_without_weights_lexical_metrics_remain_and_replies_are_saved():
-    found = values(evaluate([TASK]))
-    assert found.keys() == LEXICAL | MODELS | {"meteor", "invalid_rate", "scored_samples", "failed_samples"}
-    assert (found["scored_samples"], found["failed_samples"]) == (len(load_documents(TASK)), 0)
-    assert {name for name, value in found.items() if math.isnan(value)} == MODELS | {"meteor"}
-    (file,) = saved()
-    assert {json.loads(line)["doc_id"] for line in file.read_text().splitlines()} == {
-        document["doc_id"] for document in load_documents(TASK)
-    }
-
-
 @pytest.mark.parametrize("replies", ODD_REPLIES, ids=["empty", "odd"])
 def test_golden_weights_odd_replies_score_without_a_crash(tiny_weights, replies):
     tiny_weights()
@@ -99,6 +87,7 @@ def test_golden_weights_odd_replies_score_without_a_crash(tiny_weights, replies)
 def test_golden_weights_score_finishes_what_failed(tiny_weights):
     replies = ["The heart is enlarged.", "", "No effusion. Heart of normal size.", "Clear lungs."]
     failed = values(run(replies))
+    assert failed.keys() == LEXICAL | MODELS | {"meteor", "invalid_rate", "scored_samples", "failed_samples"}
     assert {name for name, value in failed.items() if math.isnan(value)} == MODELS | {"meteor"}
     tiny_weights()
     documents, task = load_documents(TASK), task_file(TASK)

@@ -19,7 +19,6 @@ from medtasks.runs import run_manifest as process_records
 from medtasks.tasks import documents, task_files
 from medtasks.tasks.documents import Selection, select
 
-from ..processes import run_here, start_fresh
 from ..tables import each_row
 from ..waiting import wait_until
 
@@ -112,18 +111,6 @@ def test_results_written_over_older_ones_are_new(script, tmp_path, tasks):
     assert run_tasks(["one"], [], tmp_path / "out", command).done == ["one"]
     idle = run_tasks(["one"], [], tmp_path / "out", script("pass"))
     assert (idle.done, idle.failed, idle.results) == ([], ["one"], [])
-
-
-def test_the_watcher_sees_each_process_begin_and_end(script, tmp_path, tasks):
-    seen = []
-
-    def watch(outcome):
-        seen.append((outcome.processes[-1].exit_code, list(outcome.done), list(outcome.failed)))
-
-    run_tasks(["one", "two"], [], tmp_path / "out", script("if tasks != ['two']: write('one')"), watch)
-    assert seen[:2] == [(None, [], []), (0, ["one"], [])]
-    assert [code for code, _, _ in seen[2:]] == [None, 0, 0]
-    assert seen[-1] == (0, ["one"], ["two"])
 
 
 @pytest.mark.parametrize("patience", [600, 0.1])
@@ -234,33 +221,3 @@ def test_only_ctrl_c_shows_no_traceback(tmp_path, error, code, shown):
     command = [sys.executable, "-m", "medtasks.lmms.harness_process"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr[: len(shown) or None]) == (code, shown)
-
-
-MODEL = ["--model", "medtasks_tiny", "--model_args", "journal=false", "--device", "cpu"]
-
-
-@pytest.fixture
-def reported(sample_home, tmp_path):
-    """Report on the folder ``results``; return what is printed and the JSON."""
-
-    def report():
-        command = [sys.executable, "-m", "medtasks.cli.main", "report", "results", "--json", "found.json"]
-        ran = run_here(command, tmp_path, MEDTASKS_HOME=str(sample_home))
-        assert ran.returncode == 0, ran.stderr
-        assert (tmp_path / "results" / "report.html").stat().st_size > 10_000
-        return ran.stdout, json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
-
-    return report
-
-
-@pytest.mark.slow
-def test_a_killed_run(reported, sample_home, tmp_path):
-    command = ["medtasks", "run", *MODEL, "--output_path", "results", "--tasks", "mediconfusion,mediconfusion_gd"]
-    process = start_fresh(command, tmp_path, tmp_path / "log", MEDTASKS_HOME=str(sample_home))
-    wait_until(lambda: list((tmp_path / "results").glob("*_run.json")), process)
-    process.kill()
-    process.wait()
-    printed, found = reported()
-    assert found["tasks"] == []
-    assert sorted(found["missing"]) == ["mediconfusion", "mediconfusion_gd"]
-    assert "killed" in printed

@@ -18,7 +18,6 @@ from medtasks.tasks.task_files import (
 from medtasks.tasks.task_index import resolved
 from medtasks.tasks.task_variants import MAX_NEW_TOKENS, MESSAGES_OF, TEXT_OF, THINKING
 
-from ..scripted_server import Endpoint, serving
 from ..tables import each_row
 from .whole_runs import answering, evaluate
 
@@ -135,7 +134,6 @@ def right_and_wrong(doc):
     ("variant", "form", "value"),
     [
         ("think", "<think>Not {wrong}.</think>\n<answer>{right}</answer>", 1),
-        ("think", "{wrong}? \\boxed{{{right}}}", 1),
         ("think_boxed", "<think>The answer is {right}. \\boxed{{{right}}}", 0),  # reasoning that never ends
     ],
 )
@@ -156,20 +154,3 @@ def test_whole_runs_with_scripted_replies(prepared, variant, form, value):
         for sample in ran["samples"][task]:
             assert sample["score"]["reason"] == "truncated"
             assert "<think>The answer is" in json.dumps(sample["resps"])  # the reasoning stays in the samples
-
-
-@pytest.mark.slow
-def test_a_server_whose_parser_tells_the_reasoning_apart(prepared, monkeypatch):
-    message = {"role": "assistant", "reasoning_content": "It is B, or <b>?", "content": "<answer>A</answer>"}
-    choice = {"index": 0, "finish_reason": "stop", "message": message}
-    usage = {"prompt_tokens": 3, "completion_tokens": 9, "total_tokens": 12}
-    body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    with serving(Endpoint()) as server:
-        server.script = [server.status(200, body=json.dumps(body))]
-        arguments = f"base_url={server.url},model=m,num_cpus=1,max_retries=1"
-        ran = evaluate(["mediconfusion_think"], "async_openai", model_args=arguments, limit=2, log_samples=True)
-    for sample in ran["samples"]["mediconfusion_think"]:
-        assert (sample["score"]["value"], sample["score"]["reasoning_words"]) == ("A", 5)
-        assert "It is B, or" in json.dumps(sample["resps"])
-        assert sample["token_counts"][0]["output_tokens"] == 9

@@ -3,7 +3,6 @@
 import gzip
 import itertools
 
-import datasets
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,7 +22,7 @@ from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts.images import shown as shown_images
 from medtasks.prompts.volumes import volumes
 from medtasks.stats.standard_error import connected_components
-from medtasks.tasks.documents import changed_table, task_documents, variant_hook
+from medtasks.tasks.documents import task_documents, variant_hook
 from medtasks.tasks.task_files import task_file, task_files, variants_of
 
 from ..medical_files import nifti, put_nifti, scan
@@ -119,13 +118,6 @@ def test_rotations_keep_every_option_and_the_right_ones(key):
 
 
 def test_clusters_of_rotations(prepared):
-    asked = task_documents(task_file("gmai_mmbench_val_rotated"))
-    cases = {}
-    for document in asked:
-        cases.setdefault(document["image_id"], set()).add(Sample(document).cluster_id)
-    assert all(len(clusters) == 1 for clusters in cases.values())
-    assert len(set.union(*cases.values())) == len(cases)
-
     pairs, turned = load_documents("mediconfusion"), task_documents(task_file("mediconfusion_rotated"))
     assert all(not {"pair_id", "position"} & document.keys() for document in turned)
     clusters = {document["rotation_of"]: Sample(document).cluster_id for document in turned}
@@ -136,22 +128,6 @@ def test_clusters_of_rotations(prepared):
 
     alone = [{**question(["a", "b"], "label", {0}), "doc_id": str(number)} for number in range(3)]
     assert len({Sample(document).cluster_id for document in rotated(alone)}) == 3
-
-
-def test_a_large_table_stays_typed():
-    text, texts = datasets.Value("string"), datasets.List(datasets.Value("string"))
-    names = ("doc_id", "dataset", "image_id", "patient_id", "image_files", "image_sha256", "options", "label")
-    features = datasets.Features(dict(zip(names, [*[text] * 4, *[texts] * 3, datasets.Value("int32")], strict=True)))
-    rows = [
-        dict(zip(names, (str(n), "large", f"i{n}", None, [f"{n}.png"], [f"{n}"], list("abcd"), n % 4), strict=True))
-        for n in range(2_500)
-    ]
-    table = datasets.Dataset.from_list(rows, features=features)
-    turned = changed_table(task_file("multimedeval_bloodmnist_rotated"), table, {})
-    assert len(turned) == 10_000
-    assert turned.features["label"] == features["label"]
-    assert turned[9_999]["doc_id"] == "2499~r3"
-    assert len(changed_table(task_file("multimedeval_bloodmnist_swapped"), table, {})) == 2_500
 
 
 def document(number, files, patient=None, image=None):

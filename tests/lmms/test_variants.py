@@ -2,9 +2,7 @@
 
 import importlib
 import shutil
-import subprocess
-import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,10 +11,9 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.home import own_tasks_folder
-from medtasks.hooks import submission
-from medtasks.tasks.documents import Selection, check_loadable, select, task_documents
+from medtasks.lmms.plugin import download_and_check
+from medtasks.tasks.documents import Selection, select, task_documents
 from medtasks.tasks.own_tasks import select_as
-from medtasks.tasks.task_file import has_images
 from medtasks.tasks.task_files import (
     include,
     index_entries,
@@ -35,7 +32,8 @@ from ..tables import each_row
 from .conftest import choice_yaml
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
-MADE = [made.name for task in TASKS for made in variants_of(task_file(task))]
+ALIKE = {(task.process_results, tuple(task.rows), task.variants): name for name, task in task_files().items()}
+MADE = [made.name for name in ALIKE.values() for made in variants_of(task_file(name))]
 JUDGED = {"gmai_mmbench_val_judged"}  # shows options and has a key, but a judge reads the replies
 
 
@@ -65,7 +63,6 @@ def shows_options(task, document):
 @each_row("name", TASKS)
 def test_variants_follow_from_the_documents(prepared, name):
     documents = load_documents(task_file(name).dataset)
-    assert has_images(task_file(name).dataset) == shows_images(documents)
     wanted = OF_IMAGES if shows_images(documents) else ()
     if wanted and name not in JUDGED and keyed_by_option(documents[0]) and shows_options(name, documents[0]):
         wanted = VARIANTS
@@ -155,20 +152,6 @@ def test_places_in_a_file_of_the_user_are_beside_that_file(tmp_path, monkeypatch
         assert config["doc_to_text"]({}, {}) == config["metadata"]["made"]({}, {}) == "beside"
 
 
-def test_the_folder_of_the_files_is_gone_with_the_process():
-    script = """
-import os
-from medtasks.tasks.task_files import index_entries, task_file
-made = index_entries({"mediconfusion": {"type": "task", "yaml_path": str(task_file("mediconfusion").path)}})
-files = [entry["yaml_path"] for entry in made.values() if entry["yaml_path"] != -1]
-assert all(map(os.path.isfile, files))
-print(*files, sep="\\n")
-"""
-    files = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert [Path(file).stem for file in files] == [f"mediconfusion_{name}" for name in (*VARIANTS, *THINKING)]
-    assert not any(Path(file).parent.exists() for file in files)
-
-
 def test_names_that_are_taken_and_tasks_that_are_not_ours():
     taken = {"mediconfusion_blind": {"type": "task", "yaml_path": "/x.yaml"}}
     entries = index_entries(index_of("mediconfusion") | taken)
@@ -202,8 +185,9 @@ def test_a_dataset_that_is_not_prepared():
     assert chosen.ready == ()
     for name in names:
         assert "medtasks data prepare mediconfusion" in chosen.missing[name]
+        task = SimpleNamespace(config=SimpleNamespace(task=name, dataset_path=read(name)["dataset_path"]))
         with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):  # before the harness loads it
-            check_loadable(name, read(name)["dataset_path"])
+            download_and_check(None, task)
         assert read(name)["task_alias"] == name
 
 
@@ -237,14 +221,3 @@ def test_a_task_with_a_file_of_that_name_is_no_variant(tmp_path, monkeypatch):
     assert variant_of("mediconfusion_blind") is None
     assert task_file("mediconfusion_blind").variant is None
     assert [task.variant for task in variants_of(task_file("mediconfusion"))] == list(VARIANTS[1:])
-
-
-def test_spreadsheets_of_replies_to_a_variant_have_a_folder_of_their_own(prepared, tmp_path, monkeypatch):
-    """They must not be sent in for the task's."""
-    shutil.copytree(prepared / "datasets" / "gmai_mmbench_test", tmp_path / "datasets" / "gmai_mmbench_test")
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    for task in ("gmai_mmbench_test", "gmai_mmbench_test_blind", "gmai_mmbench_test_swapped"):
-        documents = task_documents(task_file(task))
-        records = [submission.process_results(document, ["A"])["submission_rows"] for document in documents]
-        assert submission.submission_rows(records) == len(documents) > 0
-        assert len(list((tmp_path / "submissions" / task).iterdir())) == 1

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -9,15 +10,15 @@ from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.data.catalogue import Access
-from medtasks.data.dataset_lookup import label_of, prepared_folder, provenance
+from medtasks.data.dataset_lookup import prepared_folder, provenance
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
 from medtasks.home import dataset_folder, own_tasks_folder
+from medtasks.lmms.plugin import download_and_check
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks import own_tasks
-from medtasks.tasks.documents import check_loadable
 from medtasks.tasks.own_tasks import own_name, prepare_own, select_as, whole_dataset
 from medtasks.tasks.task_files import task_file, task_files
 
@@ -176,8 +177,9 @@ def test_a_dataset_that_was_deleted(own, config):
     shutil.rmtree(dataset_folder(name))
     with pytest.raises(MedTasksError, match=rf"own dataset '{name}' is not in .* --from-folder DIR --name {name}'"):
         prepared_folder(name)
+    task = SimpleNamespace(config=SimpleNamespace(task=name, dataset_path=config(name)["dataset_path"]))
     with pytest.raises(MedTasksError, match="your own dataset"):  # before the harness loads it
-        check_loadable(name, config(name)["dataset_path"])
+        download_and_check(None, task)
 
 
 @pytest.fixture
@@ -215,20 +217,6 @@ def test_a_broken_image_is_named(home):
     assert not dataset_folder("mc_broken").exists()
 
 
-def test_harness_reads_its_task_file(home):
-    from lmms_eval.utils import load_yaml_config
-
-    select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
-    config = load_yaml_config(str(own_tasks_folder() / "mc_head_gd.yaml"), mode="full")
-    assert config["dataset_path"] == str(dataset_folder("mc_head"))
-    assert config["task_alias"] == "mc_head_gd [SAMPLE DATA]"
-    assert config["metadata"]["data"]["selection"] == {"categories": ["Cerebral"]}
-    assert "tag" in config
-    assert not config["tag"]
-    assert task_file("mc_head_gd").dataset == "mc_head"
-    assert label_of("mc_head_gd") == "mc_head_gd [SAMPLE DATA]"
-
-
 @each_row(
     ("name", "message"),
     [
@@ -255,29 +243,11 @@ def test_parts_and_tasks_of_other_parts_are_left_alone(home):
     assert {name for one in load_documents("mc_part") for name in one["categories"]} >= {"Cerebral", "Cardiac"}
     assert Manifest.read(dataset_folder("mc_head_gd")) == before
     assert task_file("mc_head_gd").dataset == "mc_head_gd"
+    ran = CliRunner().invoke(app, ["data", "prepare", "mc_part"])
+    assert "'mc_part' is a part of 'mediconfusion'; make it again with 'medtasks data select" in str(ran.exception)
     with pytest.raises(MedTasksError, match="'mc_part' is itself a part of 'mediconfusion'"):
         whole_dataset("mc_part")
     with pytest.raises(DatasetNotPrepared, match="multimedeval_slake"):
         whole_dataset("multimedeval_slake")
     with pytest.raises(UnknownName, match="did you mean 'mediconfusion'"):
         whole_dataset("mediconfusoin")
-
-
-def test_command_shows_counts_and_makes_the_task(home):
-    runner = CliRunner()
-    shown = runner.invoke(app, ["data", "select", "mediconfusion"])
-    assert shown.exit_code == 0, shown.output
-    assert "32 of 32 questions" in shown.output
-    assert "Musculoskeletal" in shown.output
-    assert not own_tasks_folder().exists()
-    made = runner.invoke(app, ["data", "select", "mediconfusion", "--where", "categories=cerebral", "--as", "mc_head"])
-    assert made.exit_code == 0, made.output
-    assert "6 of 32 questions with categories=cerebral" in made.output
-    assert "lmms_eval --tasks mc_head,mc_head_ff,mc_head_gd,mc_head_ps" in made.output
-    assert json.loads((dataset_folder("mc_head") / "manifest.json").read_text())["selection"] == {
-        "categories": ["cerebral"]
-    }
-    assert runner.invoke(app, ["data", "select", "mediconfusion", "--where", "Cerebral"]).exit_code == 2
-    ran = runner.invoke(app, ["data", "prepare", "mc_head"])
-    assert ran.exit_code == 1
-    assert "'mc_head' is a part of 'mediconfusion'; make it again with 'medtasks data select" in str(ran.exception)

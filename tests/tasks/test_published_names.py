@@ -7,7 +7,6 @@ import pytest
 
 from medtasks.families.family_registry import HOOKS, NAMED, family_of
 from medtasks.hooks import published
-from medtasks.tasks.published_names import MODULES, hook_modules, hook_place
 from medtasks.tasks.task_files import task_config, task_files
 from medtasks.tasks.task_index import DottedName, resolved
 
@@ -32,15 +31,6 @@ def test_every_name_of_every_task_resolves():
         if name.startswith(HOOKS):
             assert value == name.resolve()
             assert callable(value) or isinstance(value, list)
-
-
-@each_row("task", [name for name, task in task_files().items() if task.kind == "task"])
-def test_no_metric_name_of_a_task_is_part_of_another(task):
-    names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
-    own = [name for name in names if not name.endswith("_stderr")]
-    assert len(set(names)) == len(names)
-    assert not [(one, other) for one in own for other in own if one != other and one in other]
-    assert {name.removesuffix("_stderr") for name in names} == set(own)
 
 
 @each_row("hook", [f"{HOOKS}{name}" for name in NAMED])
@@ -70,15 +60,6 @@ def test_scoring_by_published_names():
     assert (choice.accuracy(scores), choice.accuracy_stderr(scores), choice.invalid_rate(scores)) == (0.5, 0.5, 0.0)
     for entry in choice.METRIC_LIST:
         assert entry["aggregation"](scores) == getattr(choice, entry["metric"])(scores)
-
-
-def test_names_that_are_the_same_elsewhere():
-    for module, place in MODULES.items():
-        assert hook_place(f"{HOOKS}{module}.anything") == f"{place}.anything"
-    prompts = importlib.import_module("medtasks.hooks.prompts")
-    assert prompts.prompt is importlib.import_module("medtasks.prompts.template").lettered_prompt
-    assert set(hook_modules()) >= {*MODULES, "choice", "reports", "free_form"}
-    assert hook_place("my_package.prompt") == "my_package.prompt"
 
 
 @each_row("name", ["choice.no_such", "pairs.accuracy", "nobody.METRIC_LIST", "reports.METRIC_LISTS"])
