@@ -9,7 +9,6 @@ as JSON strings. ``@FILE`` names a file with either.
 import dataclasses
 import json
 import re
-import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -65,12 +64,6 @@ class AdapterArguments(HarnessArguments):
     prefix_cache_mb: int = argument(512, least=0)
     feature_cache_mb: int = argument(512, least=0)  # size of the cache of vision features, in MiB; 0 for none
 
-    @property
-    def requests_per_batch(self) -> int:
-        """``batch_size``, limited by ``max_batch_size``; without limit where ``batch_tokens`` decides alone."""
-        size = sys.maxsize if self.batch_tokens and self.batch_size == 1 else self.batch_size
-        return min(size, self.max_batch_size or size)
-
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointArguments(AdapterArguments):
@@ -80,12 +73,6 @@ class CheckpointArguments(AdapterArguments):
     dtype: str = argument("bfloat16", choices=("bfloat16", "float16", "float32"))
     # ``auto`` spreads the language model over the GPUs of one process; by default one device holds all
     device_map: str | None = argument(None, choices=("auto",))
-
-    @property
-    def torch_dtype(self) -> torch.dtype:
-        """``dtype`` as torch names it."""
-        dtype: torch.dtype = getattr(torch, self.dtype)
-        return dtype
 
 
 def parse_arguments(cls: type[Arguments], arguments: Mapping[str, object], model: str) -> Arguments:

@@ -74,13 +74,19 @@ def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attenti
     layers = sizes.count(f"{_VISION}transformer.layers.")
     latents, depth = sizes.of(f"{_RESAMPLER}latents"), sizes.count(f"{_RESAMPLER}layers.")
 
-    def build() -> RadFMNetwork:
-        tower = VisionTransformer3D(
-            patch=patch, rows=rows, columns=columns, frames=frames, width=width, inner=inner, layers=layers
+    sizes_of_tower = {"rows": rows, "columns": columns, "frames": frames, "inner": inner, "layers": layers}
+    network = on_meta(
+        lambda: RadFMNetwork(
+            language,
+            ImageEmbedding(
+                VisionTransformer3D(patch=patch, width=width, **sizes_of_tower),
+                width,
+                latents,
+                depth,
+                language.hidden_size,
+            ),
         )
-        return RadFMNetwork(language, ImageEmbedding(tower, width, latents, depth, language.hidden_size))
-
-    network = on_meta(build)
+    )
     names = dict(network.named_parameters())
     refuse_missing(weights, set(names) - set(shapes), "more keys")
 
@@ -191,7 +197,7 @@ class RadFM(MedicalAdapter):
                 ) from error
         texts = weights if weights.is_dir() else weights.parent
         texts = texts if (texts / "tokenizer.model").is_file() else texts / "Language_files"
-        network = load_network(weights, texts, self.arguments.torch_dtype, self.arguments.attn_implementation)
+        network = load_network(weights, texts, getattr(torch, self.arguments.dtype), self.arguments.attn_implementation)
         self.network = place(network, network.lang_model, self.device, self.arguments.device_map, self.model_id)
         images, vocabulary = network.embedding_layer, network.lang_model.config.vocab_size
         self._latents, self._side = len(images.perceiver.latents), images.vision_encoder.side
@@ -212,7 +218,6 @@ class RadFM(MedicalAdapter):
         volume without slots. An image mark that fits no image, or an unreadable volume, is a ``MedTasksError``.
         """
         ids = self._ids(text, images, reply)
-        self._warn_of_a_cut(len(ids))
         return Encoded(ids[: self.arguments.max_length], self.prepared(images, self._pixels))
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image | Volume]) -> Continuation:
@@ -227,7 +232,6 @@ class RadFM(MedicalAdapter):
             raise MedTasksError("a continuation holds an image mark, which cannot be scored; remove it from the task")
         if room < 1:
             raise MedTasksError(f"a continuation of {tokens} tokens; max_length={self.arguments.max_length}")
-        self._warn_of_a_cut(len(ids))
         return Continuation(Encoded([*ids[:cut][:room], *ids[cut:]], self.prepared(images, self._pixels)), tokens)
 
     def image_spans(self, prompt: Encoded) -> Spans:
@@ -255,7 +259,10 @@ class RadFM(MedicalAdapter):
         """Return the ids of prompt and reply; the images' place depends on the prompt alone."""
         count = min(len(images), 1) if self.arguments.several_images == "slices" else len(images)
         placed = place_images(text, count, self._latents, self.arguments.image_position)
-        return [FIRST_ID, *self.tokenizer.encode(placed + reply)]
+        ids = [FIRST_ID, *self.tokenizer.encode(placed + reply)]
+        if len(ids) > self.arguments.max_length:
+            warn_once(f"radfm: the end of prompts longer than max_length={self.arguments.max_length} is cut off")
+        return ids
 
     def _pixels(self, images: Sequence[Image.Image | Volume]) -> torch.Tensor:
         visuals = list(images)
@@ -272,10 +279,6 @@ class RadFM(MedicalAdapter):
             for visual in visuals
         ]
         return stack_volumes(volumes, self._side)
-
-    def _warn_of_a_cut(self, length: int) -> None:
-        if length > self.arguments.max_length:
-            warn_once(f"radfm: the end of prompts longer than max_length={self.arguments.max_length} is cut off")
 
 
 def place_images(text: str, images: int, latents: int, position: str) -> str:

@@ -25,7 +25,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from medtasks.errors import MedTasksError
 
-from ..base.vision import INNER, PerceiverResampler, join_heads, split_heads
+from ..base.vision import INNER, PerceiverResampler, attend
 
 CHANNELS = 3
 FRAMES_PER_PATCH = 4
@@ -77,9 +77,7 @@ class _SelfAttention(nn.Module):
         self.to_out = nn.Sequential(nn.Linear(INNER, width))
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        queries, keys, values = map(split_heads, self.to_qkv(tokens).chunk(3, dim=-1))
-        attended = functional.scaled_dot_product_attention(queries, keys, values)
-        projected: torch.Tensor = self.to_out(join_heads(attended))
+        projected: torch.Tensor = self.to_out(attend(*self.to_qkv(tokens).chunk(3, dim=-1)))
         return projected
 
 
@@ -97,7 +95,7 @@ class VisionTransformer3D(nn.Module):
         self._patch = patch
         self.side = rows * patch  # height and width of an image in pixels; 512 in the published checkpoint
         voxels = patch**2 * FRAMES_PER_PATCH * CHANNELS
-        # At index 0 the published code cuts the patches, see :meth:`cut`.
+        # At index 0 the published code cuts the patches, see :meth:`forward`.
         self.to_patch_embedding = nn.Sequential(
             nn.Identity(), nn.LayerNorm(voxels), nn.Linear(voxels, width), nn.LayerNorm(width)
         )
@@ -110,21 +108,18 @@ class VisionTransformer3D(nn.Module):
             parts.append(nn.Sequential(_Residual(width, _SelfAttention(width)), _Residual(width, feed_forward)))
         self.transformer = nn.Sequential(OrderedDict(layers=nn.Sequential(*parts)))
 
-    def cut(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Cut volumes into patches: shape (images, rows, columns, frames, voxels of a patch, channels last)."""
-        patch = self._patch
-        height, width, depth = pixels.shape[2:]
-        rows, columns, frames = height // patch, width // patch, depth // FRAMES_PER_PATCH
-        cut = pixels.reshape(len(pixels), CHANNELS, rows, patch, columns, patch, frames, FRAMES_PER_PATCH)
-        return cut.permute(0, 2, 4, 6, 3, 5, 7, 1).flatten(4)
-
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         """Encode volumes: shape (images, rows * columns * depth patches, width), in that order of axes.
 
         Pixels have the shape (images, 3, height, width, depth), values 0 to 1; sides are multiples of the patch, the
         depth is a multiple of 4.
         """
-        patches = self.cut(pixels)
+        patch = self._patch
+        height, width, depth = pixels.shape[2:]
+        rows, columns, frames = height // patch, width // patch, depth // FRAMES_PER_PATCH
+        cut = pixels.reshape(len(pixels), CHANNELS, rows, patch, columns, patch, frames, FRAMES_PER_PATCH)
+        # Shape (images, rows, columns, frames, voxels of a patch, channels last).
+        patches = cut.permute(0, 2, 4, 6, 3, 5, 7, 1).flatten(4)
         tokens = self.to_patch_embedding(patches.flatten(1, 3)) + self.pos_embedding(*patches.shape[1:4])
         encoded: torch.Tensor = self.transformer(tokens)
         return encoded

@@ -14,12 +14,12 @@ from PIL import Image
 from medtasks.errors import MedTasksError
 
 from ..base.batching import BoundedCache
-from ..base.requests import LoadedRequest, image_parts
 
 IMAGE_MARK = "<image>"
 """Position of an image in a prompt; without any mark, images come first."""
 _CACHED_BYTES = 256 * 2**20
-_POSSIBLY_SPECIAL = re.compile(r"<[^<>\n]{1,60}>|\[/?[A-Z][A-Z_ ]{1,30}\]")
+POSSIBLY_SPECIAL = re.compile(r"<[^<>\n]{1,60}>|\[/?[A-Z][A-Z_ ]{1,30}\]")
+"""Parts of texts that may be special tokens of some model, such as ``<image>`` and ``<|end|>``."""
 SURELY_SPECIAL = re.compile(
     r"<\|.*\|>|</?s>|<image>|<(?:bos|eos|pad|unk|img|IMG_CONTEXT|image_soft_token)>|<(?:start|end)_of_\w+>|</?think>"
     r"|\[(?:/?INST|IMG\w*)\]"
@@ -53,13 +53,6 @@ class ServedPrompt:
     parts: tuple[str | None, ...]
     images: tuple[Image.Image, ...]
     digests: tuple[str, ...]  # of the images' pixels
-
-    @classmethod
-    def of(cls, sample: LoadedRequest, system: str | None) -> "ServedPrompt":
-        """Place the images of a sample; another number of marks than of images is a ``MedTasksError``."""
-        text, images = sample.request.context, sample.visuals.images
-        parts = image_parts(text, len(images), IMAGE_MARK) if images else [text]
-        return cls(system, tuple(part for part in parts if part != ""), images, tuple(sample.visuals.digests))
 
     @property
     def texts(self) -> list[str]:
@@ -124,11 +117,6 @@ def data_url(image: Image.Image) -> str:
     file = io.BytesIO()
     image.convert("RGB").save(file, "PNG", compress_level=1)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
-
-
-def possibly_special(texts: Sequence[str]) -> set[str]:
-    """Return the parts of texts that may be special tokens of some model, such as ``<image>`` and ``<|end|>``."""
-    return {match for text in texts for match in _POSSIBLY_SPECIAL.findall(text)}
 
 
 # ---- answers ----

@@ -172,7 +172,20 @@ class OptionScorer:
             if self._tokenizes and unknown and max(map(len, options)) <= _LETTER_LENGTH:
                 context = await self._conversation(prompt)
                 tail = context.ids[-_MERGED:]
-                await self._tokenize(context, [option for option in unknown if (tail, option) not in self._ids])
+                unknown = [option for option in unknown if (tail, option) not in self._ids]
+                if context.text is not None and unknown:
+                    text = context.text
+                    try:
+                        texts = [text, *(text + option for option in unknown)]
+                        base, *wholes = await asyncio.gather(*map(self._tokenizer.ids, texts))
+                    except (MissingField, Refused):
+                        self._tokenizes = False
+                    except BadAnswer:
+                        pass  # for this question alone
+                    else:
+                        for option, whole in zip(unknown, wholes, strict=True):
+                            is_apart = whole[: len(base)] == base and base[-_MERGED:] == tail and len(whole) > len(base)
+                            self._ids[tail, option] = whole[len(base) :] if is_apart else None
             ids = {option: self._ids.get((tail, option)) or () for option in options}
             if all(len(tokens) == 1 for tokens in ids.values()) and len(ids) <= _MOST_IDS:
                 rendered, scored = await self._letters(
@@ -194,21 +207,6 @@ class OptionScorer:
 
         record = await self._pool.chat(prompt, self._fields, read)
         return Conversation(tuple(record["ids"]), record["text"])
-
-    async def _first_tokens(
-        self, prompt: ServedPrompt, tokens: Sequence[int]
-    ) -> tuple[Conversation, dict[int, float], int]:
-        """Return the :meth:`_conversation`, log-probabilities of some tokens after it, and the likeliest token."""
-        named = {"logprobs": True, "return_tokens_as_token_ids": True, "logprob_token_ids": list(tokens)}
-        # Log-probabilities are raw, but the likeliest token is reported after penalties of the model's own settings.
-        fields = {**self._fields, "repetition_penalty": 1.0, **named}
-
-        def read(answer: Mapping[str, Any]) -> Record:
-            return {**self._rendered(prompt, answer), **next_token_record(answer, self._model, tokens)}
-
-        record = await self._pool.chat(prompt, fields, read)
-        logprobs = {int(token): value for token, value in record["logprobs"].items()}
-        return Conversation(tuple(record["ids"]), record["text"]), logprobs, record["greedy"]
 
     async def _as_text(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
         """Score an option as an open assistant turn by ``prompt_logprobs``, which reads the whole prompt.
@@ -241,7 +239,7 @@ class OptionScorer:
         if context.text is None:
             raise MissingField("the server's answer lacks prompt_text")
         # With one placeholder per image: the ids of an answer, sent back, would be expanded a second time.
-        base, ids = await self._tokenized(context.text, [option])
+        base, ids = await asyncio.gather(*map(self._tokenizer.ids, (context.text, context.text + option)))
         if base[-_MERGED:] != context.ids[-_MERGED:]:
             raise BadAnswer("the server's tokenizer makes other tokens of the prompt than its chat route")
         start = common_length(base, ids)
@@ -267,10 +265,6 @@ class OptionScorer:
         record = await self._pool.ask("/inference/v1/generate", prompt, body, read)
         scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
         return scored, None if start < len(base) else ids[start:]
-
-    async def _tokenized(self, text: str, options: Sequence[str]) -> list[Ids]:
-        """Return the ids of a text, and those of the text with each option after it."""
-        return await asyncio.gather(*map(self._tokenizer.ids, [text, *(text + option for option in options)]))
 
     def _rendered(self, prompt: ServedPrompt, answer: Mapping[str, Any]) -> Record:
         prompt.check_places(answer)
@@ -348,34 +342,31 @@ class OptionScorer:
 
     # ---- letters ----
 
-    async def _tokenize(self, context: Conversation, options: Sequence[str]) -> None:
-        """Find out the ids of options after a question, from the server's tokenizer if it has one."""
-        if context.text is None or not options:
-            return
-        try:
-            base, *wholes = await self._tokenized(context.text, options)
-        except (MissingField, Refused):
-            self._tokenizes = False
-        except BadAnswer:  # for this question alone
-            return
-        else:
-            tail = context.ids[-_MERGED:]
-            for option, whole in zip(options, wholes, strict=True):
-                is_apart = whole[: len(base)] == base and base[-_MERGED:] == tail and len(whole) > len(base)
-                self._ids[tail, option] = whole[len(base) :] if is_apart else None
-
     async def _letters(
         self, prompt: ServedPrompt, tokens: Mapping[str, int], tail: Ids
     ) -> tuple[Conversation | None, dict[str, Outcome]]:
         """Score options of one token each in one request; none if that is wrong, or this question ends otherwise."""
+        letters = sorted(set(tokens.values()))
+        named = {"return_tokens_as_token_ids": True, "logprob_token_ids": letters}
+        # Log-probabilities are raw, but the likeliest token is reported after penalties of the model's own settings.
+        fields = {**self._fields, "repetition_penalty": 1.0, "logprobs": True, **named}
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            return {
+                **self._rendered(prompt, answer),
+                **next_token_record(answer, self._model, letters),
+            }
+
         try:
-            context, logprobs, greedy = await self._first_tokens(prompt, sorted(set(tokens.values())))
+            record = await self._pool.chat(prompt, fields, read)
         except (MissingField, Refused) as error:
             self._give_up_letters(str(error))
             return None, {}
+        context = Conversation(tuple(record["ids"]), record["text"])
         if context.ids[-_MERGED:] != tail:
             return context, {}
-        scored = {option: Likelihood(-logprobs[token], 1, greedy == token) for option, token in tokens.items()}
+        logprobs, greedy = record["logprobs"], record["greedy"]
+        scored = {option: Likelihood(-logprobs[str(token)], 1, greedy == token) for option, token in tokens.items()}
         async with self._comparing:
             if self._letters_agree is None:
                 whole = await asyncio.gather(*(self._outcome(prompt, context, option) for option in scored))
