@@ -53,11 +53,7 @@ def read_fields(file: Path, names: Sequence[str], part: str = "") -> dict[str, A
 def load_network(
     config: LlavaConfig, path: Path, tower: Path | None, dtype: torch.dtype
 ) -> LlavaForConditionalGeneration:
-    """Build the network and fill it from the folder of the checkpoint.
-
-    The vision tower comes from ``tower``, the folder of a CLIP model, as in the published loader; with ``None`` it is
-    the one in the checkpoint.
-    """
+    """Build the network and fill it, its vision tower from the folder ``tower`` of a CLIP model if there is one."""
     try:
         network = on_meta(lambda: LlavaForConditionalGeneration(config))
     except ImportError as error:

@@ -59,10 +59,9 @@ _READ_WHOLE = 2**24  # bytes up to which a file's content is in it
 
 
 class MedicalAdapter(HarnessAdapter, abc.ABC):
-    """A model in this process; it implements ``load``, ``encode``, ``score_batch`` and ``generate_batch``.
+    """A model in this process: ``load``, ``encode``, ``score_batch`` and ``generate_batch``.
 
-    The last two have defaults for a causal language model of transformers that reads image features in slots of its
-    prompt (``slot_id``), which ``network.image_features`` computes.
+    The last two have defaults for a causal language model of transformers with image features in slots of its prompt.
     """
 
     arguments_type: ClassVar[type[AdapterArguments]] = AdapterArguments
@@ -282,10 +281,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         return self.handed_replies(typed, self._run(work, typed, plan_streams(typed, group, unit)))
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
-        """Score every continuation.
-
-        The result is that of :meth:`handed_scores`. More failures than ``max_failed`` allows are a ``MedTasksError``.
-        """
+        """Score every continuation, see :meth:`handed_scores`; too many failures are a ``MedTasksError``."""
         typed = read_requests(requests, "loglikelihood")
         work = Work(
             kind="loglikelihood",

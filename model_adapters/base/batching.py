@@ -50,10 +50,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class PaddedBatch:
-    """Prompts of different length as one rectangle, padded on the left.
-
-    The last real token of every row is in the last column: there generation goes on, and scoring keeps few logits.
-    """
+    """Prompts padded on the left: every row's last token, where generation goes on, is in the last column."""
 
     ids: torch.Tensor  # shape (batch, length)
     attention_mask: torch.Tensor  # shape (batch, cached columns + length); 0 on padding
@@ -125,10 +122,7 @@ def common_length(first: Sequence[object], second: Sequence[object]) -> int:
 
 
 def split_continuation(context: Encoded, whole: Encoded) -> Continuation:
-    """Return the tokens of ``whole`` after its common prefix with the context, whose end a tokenizer may merge with it.
-
-    A continuation that adds no token, or follows none, is a ``ValueError``.
-    """
+    """Return the tokens of ``whole`` after its common prefix with the context; a ``ValueError`` if either is empty."""
     common = common_length(context.ids, whole.ids)
     if common == len(whole.ids):
         raise ValueError("the continuation adds no token")
@@ -270,10 +264,7 @@ class GenerationSettings:
 
 
 class CountedReply(str):
-    """Reply to one prompt with its numbers of tokens; ``None`` where they are unknown.
-
-    Input tokens include image slots, output tokens the one that ended the reply.
-    """
+    """Reply with its numbers of tokens, ``None`` if unknown; inputs include image slots, outputs the end token."""
 
     input_tokens: int | None
     output_tokens: int | None

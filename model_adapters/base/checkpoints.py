@@ -123,10 +123,7 @@ def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> N
 
 
 def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
-    """Return a renaming by patterns for whole keys; a key that is neither unused nor used is unknown.
-
-    ``name`` is the template of the parameter's name, as of ``re.Match.expand``.
-    """
+    """Return a renaming by patterns for whole keys; ``name`` is the parameter's, as of ``re.Match.expand``."""
 
     def rename(key: str) -> str | None:
         if re.fullmatch(unused, key):
@@ -177,10 +174,7 @@ def from_hub(fetch: Callable[[], str], name: str, kind: str, content: str, argum
 
 
 def on_meta(build: Callable[[], M]) -> M:
-    """Build a module with its parameters on the meta device, and real buffers, which a checkpoint does not fill.
-
-    Rotary frequencies stay float32 as long as no one calls ``.to(dtype)``; :func:`fill` casts single parameters.
-    """
+    """Build a module on the meta device, but with real buffers, so that rotary frequencies stay float32."""
     with init_empty_weights(include_buffers=False):
         return build().eval()
 

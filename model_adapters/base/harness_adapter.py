@@ -101,10 +101,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     def handed_scores(
         self, scores: Sequence[Likelihood]
     ) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
-        """Return likelihoods as the harness takes them: mean negative log-likelihood (nats), and greedy flag.
-
-        A sample that failed has ``(nan, False)``. With ``loglikelihood_format=json`` it is a text and the token count.
-        """
+        """Return mean negative log-likelihoods (nats) and greedy flags, or JSON; after a failure ``(nan, False)``."""
         if self.arguments.loglikelihood_format == "json":
             # ``medtasks.runs.reply_envelope.parse_loglikelihood`` reads it.
             results = []

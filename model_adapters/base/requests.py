@@ -166,10 +166,7 @@ class RequestReader:
         self._last: tuple[tuple[Any, ...], Visuals] | None = None
 
     def read(self, request: Request) -> LoadedRequest:
-        """Load the images and the continuation of a request; visuals of an unknown type are an error.
-
-        A single file name or array counts as a list of one. No message names a file.
-        """
+        """Load images and continuation of a request; visuals of an unknown type are an error, which names no file."""
 
         def document() -> Any:
             return self._documents[request.task][request.split][request.doc_id]

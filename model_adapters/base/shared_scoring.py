@@ -112,10 +112,7 @@ class _PrefillCache(DynamicCache):  # type: ignore[misc]  # transformers is not 
 
 
 def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) -> list[CachedPrefix]:
-    """Read prompts up to their last cut, each distinct prefix once.
-
-    Prefixes are read one by one: in a batch, rounding would depend on the content of ``cache``, which grows.
-    """
+    """Read each distinct prefix once, one by one: in a batch, rounding would depend on the content of ``cache``."""
     by_words: dict[Words, CachedPrefix] = {}
     rows = []
     for cut in cuts:
@@ -150,10 +147,7 @@ def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) 
 def suffixes_of(
     cuts: Sequence[Cuts], prefixes: Sequence[CachedPrefix], model: CausalModel, stop: int | None = None
 ) -> tuple[PaddedBatch, PaddedBatch]:
-    """Return the suffixes after the prefixes, and the whole prompts with padding before prefix and suffix.
-
-    With ``stop``, prompts end before this token.
-    """
+    """Return the suffixes after the prefixes and the whole prompts, up to ``stop``, padded before prefix and suffix."""
     # Padding is on the left of suffixes too, so that every prompt's last token is in the last column.
     rows = [(cut, prefix.length, stop or len(cut.prompt.ids)) for cut, prefix in zip(cuts, prefixes, strict=True)]
     suffixes = [cut.part(length, end) for cut, length, end in rows]
@@ -191,10 +185,7 @@ class Questions:
 
     @classmethod
     def of(cls, items: Sequence[Continuation], model: CausalModel) -> "Questions":
-        """Group a batch by images and tokens before the continuation, and find out where its prompts are cut.
-
-        An option that a tokenizer merges with the end of its prompt has other tokens there, and a group of its own.
-        """
+        """Group a batch by images and tokens before the continuation, and find out where its prompts are cut."""
         groups: dict[Hashable, list[int]] = {}
         for position, item in enumerate(items):
             groups.setdefault((item.prompt.image_keys, tuple(item.prompt.ids)), []).append(position)

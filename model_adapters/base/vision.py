@@ -2,9 +2,6 @@
 
 CLIP preprocesses with PIL alone, to the last bit as the published stacks: transformers 5 uses torchvision by default,
 which resizes differently (up to 0.015 after normalisation).
-
-The resampler of RadFM and Med-Flamingo makes a fixed number of latents of any number of image tokens, see Alayrac et
-al. 2022 (Flamingo), appendix A.1.1. Parameter names are those of both published checkpoints.
 """
 
 from collections.abc import Mapping, Sequence
@@ -117,7 +114,7 @@ def feed_forward(dim: int) -> nn.Sequential:
 
 
 class PerceiverResampler(nn.Module):
-    """Resampler with 8 heads of width 64 for media of any width ``dim``, without embeddings of frame or time."""
+    """Fixed number of latents of any number of image tokens of width ``dim``, see Alayrac et al. 2022, A.1.1."""
 
     def __init__(self, dim: int, latents: int, depth: int) -> None:
         super().__init__()

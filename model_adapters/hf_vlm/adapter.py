@@ -190,11 +190,7 @@ class _Forced(LogitsProcessor):  # type: ignore[misc]  # transformers is not ana
 
 
 class HfVlm(MedicalAdapter):
-    """Generation and log-likelihood with ``AutoModelForImageTextToText``.
-
-    A blank at the beginning of a continuation, which tasks put there for models without chat template, is scored too,
-    also after a generation prompt.
-    """
+    """``AutoModelForImageTextToText``; a blank that tasks put before a continuation is scored too."""
 
     model_id: ClassVar[str] = "hf_vlm"
     arguments_type: ClassVar[type[AdapterArguments]] = HfVlmArguments

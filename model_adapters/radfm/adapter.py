@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 from PIL import Image
+from torch.nn import functional
 from transformers import LlamaConfig
 
 from medtasks.errors import MedTasksError, warn_once
@@ -39,7 +40,6 @@ from .network import (
     Volume,
     image_volume,
     read_volume,
-    stack_volumes,
 )
 
 FIRST_ID = 1  # begin of sequence of every prompt
@@ -56,6 +56,7 @@ _UNUSED = re.compile(
 )
 """Text encoder and heads that only training and other tasks use, and rotary frequencies."""
 _PUBLISHED_HEAD = 128
+_DEPTHS = range(4, 65, 4)
 
 
 def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attention: str) -> RadFMNetwork:
@@ -74,18 +75,10 @@ def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attenti
     layers = sizes.count(f"{_VISION}transformer.layers.")
     latents, depth = sizes.of(f"{_RESAMPLER}latents"), sizes.count(f"{_RESAMPLER}layers.")
 
-    sizes_of_tower = {"rows": rows, "columns": columns, "frames": frames, "inner": inner, "layers": layers}
+    tower = {"patch": patch, "rows": rows, "columns": columns, "frames": frames, "inner": inner, "layers": layers}
+    resampler = {"width": width, "latents": latents, "layers": depth, "hidden": language.hidden_size}
     network = on_meta(
-        lambda: RadFMNetwork(
-            language,
-            ImageEmbedding(
-                VisionTransformer3D(patch=patch, width=width, **sizes_of_tower),
-                width,
-                latents,
-                depth,
-                language.hidden_size,
-            ),
-        )
+        lambda: RadFMNetwork(language, ImageEmbedding(VisionTransformer3D(width=width, **tower), **resampler))
     )
     names = dict(network.named_parameters())
     refuse_missing(weights, set(names) - set(shapes), "more keys")
@@ -265,6 +258,11 @@ class RadFM(MedicalAdapter):
         return ids
 
     def _pixels(self, images: Sequence[Image.Image | Volume]) -> torch.Tensor:
+        """Resize all images of a prompt by the nearest voxel: shape (images, 3, side, side, depth).
+
+        Of 4, 8, ..., 64, the depth is the one closest to the deepest image, the smaller of two that are equally close;
+        a flat image counts as one slice. Without images it is one black volume, as in RadFM's training on text alone.
+        """
         visuals = list(images)
         if self.arguments.several_images == "slices" and images:
             slices = [image for image in images if isinstance(image, Image.Image)]
@@ -272,13 +270,18 @@ class RadFM(MedicalAdapter):
                 raise MedTasksError("several_images=slices takes images; leave it out for prompts that hold volumes")
             visuals = [slices]
         seed = self.arguments.seed if self.arguments.crop == "random" else None
+        side = self._side
         volumes = [
-            image_volume(visual, self._side, seed)
-            if isinstance(visual, Image.Image)
-            else read_volume(visual, self._side)
+            image_volume(visual, side, seed) if isinstance(visual, Image.Image) else read_volume(visual, side)
             for visual in visuals
         ]
-        return stack_volumes(volumes, self._side)
+        if not volumes:
+            return torch.zeros(1, CHANNELS, side, side, _DEPTHS[0])
+        deepest = max(volume.shape[-1] for volume in volumes)
+        size = (side, side, min(_DEPTHS, key=lambda depth: abs(depth - deepest)))
+        if all(volume.shape[1:] == (side, side, 1) for volume in volumes):  # the nearest of one slice is that slice
+            return torch.stack(volumes).expand(-1, -1, -1, -1, size[-1])
+        return torch.cat([functional.interpolate(volume[None], size=size, mode="nearest") for volume in volumes])
 
 
 def place_images(text: str, images: int, latents: int, position: str) -> str:

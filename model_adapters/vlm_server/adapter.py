@@ -97,11 +97,7 @@ class VlmServer(HarnessAdapter):
         return {**self._reported_facts, "build": self.pool.build}
 
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
-        """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
-
-        More failures than ``max_failed`` allows, impossible ``generation_kwargs``, and a server that is gone are a
-        ``MedTasksError``.
-        """
+        """Answer every request; a failed sample has a marked reply; too many, or a server that is gone, end the run."""
         typed = self.read_generation(requests)
         if any(read_settings(request.detail, self.arguments.max_new_tokens).num_beams > 1 for request in typed):
             warn_once(f"{self.model_id} decodes without beam search, which servers do not offer over this interface")

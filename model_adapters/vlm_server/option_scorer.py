@@ -63,12 +63,6 @@ class Boundary:
     put_before: str = ""  # text of the generation prompt that an open turn lacks
     taken_away: str = ""  # text of an open turn that the generation prompt lacks
 
-    def sent(self, text: str) -> str:
-        """Return the text to send; a BoundaryBroken if no text would do."""
-        if not text.startswith(self.taken_away):
-            raise BoundaryBroken(None, f"begins a reply with {self.taken_away!r}, this option does not")
-        return self.put_before + text.removeprefix(self.taken_away)
-
 
 def remedy(prompt: str, rendered: str, text: str) -> Boundary | str:
     r"""Return the fix for a broken boundary, or a description of the template's fault.
@@ -158,10 +152,7 @@ class OptionScorer:
         self.ways: dict[str, int] = {}  # options scored, by way
 
     async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
-        """Score the options of one question; one that cannot be scored is an error in its place.
-
-        Before the first score a server that cannot score options is a LikelihoodsMissing.
-        """
+        """Score the options of one question; one that cannot be scored is an error in its place."""
         if not self._proven:
             async with self._proving:
                 if not self._proven:
@@ -227,8 +218,12 @@ class OptionScorer:
             scores = prompt_scores(answer, self._model, start)
             return {"ids": ids[start:], "merged": start < len(context.ids), **scores}
 
+        boundary = self._boundary
+        if not option.startswith(boundary.taken_away):
+            raise BoundaryBroken(None, f"begins a reply with {boundary.taken_away!r}, this option does not")
+        text = boundary.put_before + option.removeprefix(boundary.taken_away)
         fields = {**self._fields, **_OPEN_TURN, "prompt_logprobs": 0}
-        record = await self._pool.chat(prompt, fields, read, self._boundary.sent(option))
+        record = await self._pool.chat(prompt, fields, read, text)
         if context.text is None and (record["merged"] or await self._tokenizer.text(record["ids"]) != option):
             raise BoundaryBroken(None)
         scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
@@ -276,6 +271,7 @@ class OptionScorer:
     async def _prove(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
         """Score the first question, by token ids if the template does not allow text."""
         telling = max(options, key=lambda option: (option != option.strip(), -len(option)))
+        fault = None  # of the template
         try:
             context = await self._conversation(prompt)
             try:
@@ -283,14 +279,26 @@ class OptionScorer:
             except Refused as error:
                 if self._whole == self._as_ids:
                     raise LikelihoodsMissing(f"{error}; start it with --enable-scale-out") from None
-                first = await self._score_by_ids(prompt, context, telling, "refuses an open assistant turn")
+                fault = "refuses an open assistant turn"
             except BoundaryBroken as broken:
                 fix = remedy(context.text or "", broken.rendered, telling) if context.text else "cannot be inspected"
                 if isinstance(fix, Boundary):
                     self._boundary = fix
                     first = await self._as_text(prompt, context, telling)
                 else:
-                    first = await self._score_by_ids(prompt, context, telling, fix)
+                    fault = fix
+            if fault is not None:
+                try:
+                    first = await self._as_ids(prompt, context, telling)
+                except Refused:
+                    raise LikelihoodsMissing(
+                        f"{self._server} cannot score options: the chat template of its model {fault}, so that they "
+                        f"would be scored after another prompt; serve it with --enable-scale-out, which takes token "
+                        f"ids, or with another --chat-template, or if thoughts are the cause give "
+                        f'chat_template_kwargs={{"enable_thinking":false}} in --model_args'
+                    ) from None
+                logger.info("options are sent as token ids: the chat template of the served model {}", fault)
+                self._whole = self._as_ids
         except MissingField as error:
             raise LikelihoodsMissing(
                 f"{self._server} gives no likelihoods: {error}. Servers and routers ignore fields that they do not "
@@ -298,21 +306,6 @@ class OptionScorer:
             ) from None
         self._tail, self._proven = context.ids[-_MERGED:], True
         return await self._scored_whole(prompt, context, options, {telling: self._recorded(context, telling, first)})
-
-    async def _score_by_ids(self, prompt: ServedPrompt, context: Conversation, option: str, blame: str) -> Scored:
-        """Change to token ids, because the chat template does not allow text."""
-        try:
-            scored = await self._as_ids(prompt, context, option)
-        except Refused:
-            raise LikelihoodsMissing(
-                f"{self._server} cannot score options: the chat template of its model {blame}, so that they would be "
-                f"scored after another prompt; serve it with --enable-scale-out, which takes token ids, or with "
-                f"another --chat-template, or if thoughts are the cause give "
-                f'chat_template_kwargs={{"enable_thinking":false}} in --model_args'
-            ) from None
-        logger.info("options are sent as token ids: the chat template of the served model {}", blame)
-        self._whole = self._as_ids
-        return scored
 
     # ---- one request per option ----
 
