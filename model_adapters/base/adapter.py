@@ -295,11 +295,10 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             stored=dataclasses.asdict,
             restored=Likelihood,
         )
-        unit, documents = attrgetter("name", "repeat"), None
-        if self.arguments.prefix_cache:
-            # A shared prefix needs one batch: for the options of a question, for questions on one image.
-            unit, documents = attrgetter("task", "split", "doc_id", "context"), self.task_dict
-        streams = plan_streams(typed, lambda _: None, unit, documents)
+        # A shared prefix needs one batch: for the options of a question, for questions on one image.
+        is_shared = self.arguments.prefix_cache
+        unit = attrgetter(*(("task", "split", "doc_id", "context") if is_shared else ("name", "repeat")))
+        streams = plan_streams(typed, lambda _: None, unit, self.task_dict if is_shared else None)
         return self.handed_scores(self._run(work, typed, streams))
 
     def clean(self) -> None:

@@ -73,8 +73,9 @@ def attend(
     queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Return the attention of heads of width 64; projections and result have the shape (batch, tokens, INNER)."""
-    heads = (part.view(*part.shape[:2], -1, HEAD_WIDTH).transpose(1, 2) for part in (queries, keys, values))
-    return functional.scaled_dot_product_attention(*heads, attn_mask=mask).transpose(1, 2).flatten(2)
+    heads = [part.view(*part.shape[:2], -1, HEAD_WIDTH).transpose(1, 2) for part in (queries, keys, values)]
+    attended = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], attn_mask=mask)
+    return attended.transpose(1, 2).flatten(2)
 
 
 class CrossAttention(nn.Module):
@@ -88,7 +89,8 @@ class CrossAttention(nn.Module):
 
     def attended(self, asking: torch.Tensor, source: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
         """Return the output of the heads, shape (batch, asking, INNER), to go through ``to_out``."""
-        return attend(self.to_q(asking), *self.to_kv(source).chunk(2, dim=-1), mask)
+        keys, values = self.to_kv(source).chunk(2, dim=-1)
+        return attend(self.to_q(asking), keys, values, mask)
 
 
 class LatentAttention(CrossAttention):

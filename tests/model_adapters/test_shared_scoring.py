@@ -1,14 +1,15 @@
 """Passes that options and questions share: they score as if each had its own, and are kept for the run."""
 
 import random
+from dataclasses import replace
 
 import datasets
 import pytest
 import torch
 from medtasks.model_adapters.base import shared_scoring
-from medtasks.model_adapters.base.batching import BoundedCache, Encoded, content_key, image_keys
-from medtasks.model_adapters.base.requests import image_names, read_requests
-from medtasks.model_adapters.base.shared_scoring import cut_places, find_cuts, words_of
+from medtasks.model_adapters.base.batching import BoundedCache, Encoded, content_key
+from medtasks.model_adapters.base.requests import plan_streams, read_requests
+from medtasks.model_adapters.base.shared_scoring import cut_places, words_of
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.radfm import RadFM
 from medtasks.model_adapters.tiny import IMAGE_TOKENS, MedTasksTiny
@@ -70,14 +71,11 @@ def alone(adapter, items):
 
 def cuts_in(adapter, items, monkeypatch):
     """Score; returns the scores and the number of prompts that were cut."""
-    noted = []
-
-    def note(*given):
-        noted.append(find_cuts(*given))
-        return noted[-1]
-
-    monkeypatch.setattr(shared_scoring, "find_cuts", note)
-    return adapter.score_batch(items), sum(map(len, noted))
+    noted, group = [], shared_scoring.Questions.of
+    monkeypatch.setattr(shared_scoring.Questions, "of", lambda *batch: noted.append(group(*batch)) or noted[-1])
+    scores = adapter.score_batch(items)
+    monkeypatch.setattr(shared_scoring.Questions, "of", group)
+    return scores, sum(len(questions.cuts) for questions in noted)
 
 
 def assert_alike(got, expected, tolerance):
@@ -222,17 +220,20 @@ def test_questions_on_one_image_lie_in_one_batch(new_bench, album, monkeypatch):
 
 
 def test_names_come_from_the_column_alone(bench):
-    requests = read_requests(bench.scoring(["x"], [0, 1, 2]), "loglikelihood")
+    def order(split, **given):
+        requests = read_requests(bench.scoring(["x"], [0, 1, 2], **given), "loglikelihood")
+        shorter = [replace(request, context="?" * (3 - at)) for at, request in enumerate(requests)]
+        ((*units,),) = plan_streams(shorter, lambda _: None, lambda request: request.doc_id, {TASK: {SPLIT: split}})
+        return units
+
     table = datasets.Dataset.from_dict({"image_id": ["a", None, "a"], "image": [{"bytes": b"no image"}] * 3})
     table = table.cast_column("image", datasets.Image())
     with pytest.raises(OSError):
         table[0]
-    assert [image_names({TASK: {SPLIT: table}})(request) for request in requests] == ["a", None, "a"]
-    bare = table.remove_columns("image_id")
-    for split in (bare, [{"question": "?"}] * 3, [None] * 3, []):
-        assert [image_names({TASK: {SPLIT: split}})(request) for request in requests] == [None] * 3
-    blind = read_requests(bench.scoring(["x"], [0], visual=None), "loglikelihood")
-    assert image_names({TASK: {SPLIT: table}})(blind[0]) is None
+    assert order(table) == [[0], [2], [1]]
+    for split in (table.remove_columns("image_id"), [{"question": "?"}] * 3, [None] * 3, []):
+        assert order(split) == [[0], [1], [2]]
+    assert order(table, visual=None) == [[0], [1], [2]]
 
 
 def test_a_prompt_without_one_span_per_image_is_read_whole():
@@ -240,7 +241,6 @@ def test_a_prompt_without_one_span_per_image_is_read_whole():
     assert words_of(prompt, [(2, 10), (10, 30)]) is not None
     for broken in ([(2, 10)], [(10, 30), (2, 10)], [(2, 10), (20, 50)], [(2, 20), (10, 30)]):
         assert words_of(prompt, broken) is None
-        assert find_cuts([prompt], lambda _, spans=broken: spans) == {}
 
 
 # ---- prefixes kept for the run ----
@@ -373,11 +373,12 @@ def test_places_where_a_prompt_is_cut(spans, length, places, monkeypatch):
 
 def test_keys_are_those_of_single_images_and_follow_a_change():
     pixels = torch.arange(12.0).reshape(2, 6)
-    assert image_keys(pixels) == (content_key(pixels[:1]), content_key(pixels[1:]))
-    assert image_keys(None) == ()
-    before = image_keys(pixels)
+    prompt = Encoded((), pixels)
+    assert prompt.image_keys == (content_key(pixels[:1]), content_key(pixels[1:]))
+    assert Encoded((), None).image_keys == ()
+    before = prompt.image_keys
     pixels[1, 0] = 100
-    assert image_keys(pixels) == (before[0], content_key(pixels[1:]))
+    assert prompt.image_keys == (before[0], content_key(pixels[1:]))
 
 
 def test_an_image_is_prepared_once_for_all_options(new_bench, few_shot, monkeypatch):
