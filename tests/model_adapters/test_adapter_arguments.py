@@ -45,8 +45,7 @@ def test_an_impossible_value_is_named_with_what_is_wanted(name, value, wanted):
 
 @each_row("given", ["auto", "auto:4"])
 def test_an_automatic_batch_size_is_a_large_one_within_the_limits(given):
-    assert parse_arguments(AdapterArguments, {"batch_size": given}, "m").requests_per_batch == 64
-    assert parse_arguments(AdapterArguments, {"batch_size": given, "max_batch_size": 8}, "m").requests_per_batch == 8
+    assert parse_arguments(AdapterArguments, {"batch_size": given}, "m").batch_size == 64
     with pytest.raises(AdapterArgumentError):
         parse_arguments(AdapterArguments, {"batch_size": f"{given}x"}, "m")
 

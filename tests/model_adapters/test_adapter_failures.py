@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from medtasks.model_adapters.base.requests import FailureLog, is_out_of_memory, read_requests
+from medtasks.model_adapters.base.requests import FailureLog, read_requests
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
@@ -131,8 +131,9 @@ def test_no_requests_are_no_trouble(bench):
 class Memory:
     """Lets a model run on so many rows, and not on prompts with one text in them; notes the shapes."""
 
-    def __init__(self, bench, monkeypatch, rows=10**9, never=None):
+    def __init__(self, bench, monkeypatch, rows=10**9, never=None, error=None):
         self.tried, self.rows = [], rows
+        self.error = error or torch.OutOfMemoryError("CUDA out of memory.")
         self.never = None if never is None else list(bench.adapter.encode(never, []).ids[1:])
         self._inner = bench.adapter.model_inputs
         monkeypatch.setattr(bench.adapter, "model_inputs", self)
@@ -143,7 +144,7 @@ class Memory:
         self.tried.append(tuple(batch.ids.shape))
         huge = self.never and any(row[-len(self.never) :] == self.never for row in batch.ids.tolist())
         if huge or batch.ids.shape[0] > self.rows:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
+            raise self.error
         return self._inner(batch)
 
     @property
@@ -203,8 +204,12 @@ def test_scores_survive_halving_too(new_bench, bench, monkeypatch, log, shared):
         (ValueError("CUBLAS_STATUS_ALLOC_FAILED"), False),
     ],
 )
-def test_what_counts_as_out_of_memory(error, expected):
-    assert is_out_of_memory(error) == expected
+def test_a_batch_is_halved_where_memory_ran_out(new_bench, monkeypatch, log, error, expected):
+    bench = new_bench(batch_size=2)
+    memory = Memory(bench, monkeypatch, rows=1, error=error)
+    assert not any(map(failure_cause, bench.adapter.generate_until(bench.generation([0, 1]))))
+    assert memory.sizes == [2, 1, 1]
+    assert len(warnings(log)) == expected
 
 
 @each_row("budget", [150, 400, 1000, 10**6])

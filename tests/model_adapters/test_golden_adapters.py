@@ -155,14 +155,12 @@ CHECKS = (ids_and_pixels, features, logits_and_greedy_tokens)
 
 
 @EVERY_VARIANT
-@each_row("way", ["one by one", "case by case", "in one batch", "without sharing"])
+@each_row("way", ["case by case", "in one batch", "without sharing"])
 def test_golden_continuations(name, variant, way):
     cases = [(case, case.pairs) for case in cases_of(name, variant) if "continuations" in case.expected]
     assert sum(len(pairs) for _, pairs in cases) > 1  # or nothing would be shared
     if way in ("in one batch", "without sharing"):
         cases = [(cases[0][0], [pair for _, pairs in cases for pair in pairs])]
-    if way == "one by one":
-        cases = [(case, [pair]) for case, pairs in cases for pair in pairs]
     for case, pairs in cases:
         items = [item for item, _ in pairs]
         scores = case.model._score_whole(items) if way == "without sharing" else case.model.score_batch(items)

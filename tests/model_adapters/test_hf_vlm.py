@@ -4,6 +4,7 @@ import functools
 import json
 import math
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.base.checkpoints import CheckpointError
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm import adapter as adapter_module
-from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments, check_arguments
+from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
@@ -103,33 +104,19 @@ def plain(parts, name, chat=True, docs=DOCS):
     return plain_scores(*parts(name), lambda doc: text_of(parts(name)[1], name, chat, doc), docs, OPTIONS)
 
 
-@pytest.fixture(scope="module")
-def expected(parts):
-    return functools.cache(lambda name, chat: plain(parts, name, chat))
-
-
-@each_row("chat", [True, False])
-@each_row("prefix_cache", [True, False])
-@each_row("name", ARCHITECTURES)
-def test_scores_are_those_of_a_plain_forward_pass(adapter, expected, name, prefix_cache, chat):
-    """Batches of 7 over images of several sizes, two images, none, and prompts of very different length."""
-    built = adapter(name, chat_template=chat, prefix_cache=prefix_cache)
-    assert_pairs(built.loglikelihood(scoring(range(len(DOCS)))), expected(name, chat), 1e-4)
-
-
-# Mllama's images are in no column of the cache. Gemma's window is shorter than the prompts here.
 @pytest.mark.usefixtures("cut")
 @each_row("name", ARCHITECTURES)
-def test_questions_on_one_image_share_the_pass_over_it(adapter, expected, name):
+def test_every_architecture_answers_as_without_the_adapter(adapter, parts, name):
+    """Several batches over images of several sizes, two images, none, and prompts of very different length."""
+    everything = range(len(DOCS))
+    plain_text = adapter(name, chat_template=False, prefix_cache=False)
+    assert_pairs(plain_text.loglikelihood(scoring(everything)), plain(parts, name, False), 1e-4)
+    # Mllama's images are in no column of the cache. Gemma's window is shorter than the prompts here.
     built = adapter(name, batch_size=13)
-    got = built.loglikelihood(scoring(range(len(DOCS))))
-    assert_pairs(got, expected(name, True), 1e-5)
+    scores = built.loglikelihood(scoring(everything))
+    assert_pairs(scores, plain(parts, name), 1e-5)
     assert built._fits.get(("a shared prefix", True)) == (None if name in ("gemma3", "mllama") else True)
-    assert built.loglikelihood(scoring(range(len(DOCS)))) == got, "kept prefixes do not change the last bit"
-
-
-@each_row("name", ARCHITECTURES)
-def test_replies_are_those_of_generate_on_each_sample_alone(adapter, parts, name):
+    assert built.loglikelihood(scoring(everything)) == scores, "kept prefixes do not change the last bit"
     model, processor = parts(name)
     ends = {processor.tokenizer.eos_token_id, processor.tokenizer.convert_tokens_to_ids("<|end|>")}
     expected = []
@@ -138,9 +125,8 @@ def test_replies_are_those_of_generate_on_each_sample_alone(adapter, parts, name
         ids = model.generate(**inputs, max_new_tokens=10, do_sample=False)[0, inputs["input_ids"].shape[1] :].tolist()
         stop = next((place for place, token in enumerate(ids) if token in ends), len(ids))
         expected.append(processor.tokenizer.decode(ids[:stop], skip_special_tokens=True).strip())
-    got = adapter(name).generate_until(generation(range(len(DOCS))))
-    assert got == expected
-    assert len(set(got)) > 3
+    assert built.generate_until(generation(everything)) == expected
+    assert len(set(expected)) > 3
 
 
 def test_a_model_that_closes_its_prompts_and_reads_them_in_both_directions(adapter, parts):
@@ -318,6 +304,6 @@ def test_other_kinds_of_models_are_refused(tiny_checkpoint, adapter, tmp_path):
 def test_a_device_map_is_for_one_process(tiny_checkpoint, adapter):
     arguments = HfVlmArguments(pretrained=str(tiny_checkpoint("llava")), device_map="auto")
     with pytest.raises(AdapterArgumentError, match="device_map='auto' spreads a model over one process, but 2 run"):
-        check_arguments(arguments, processes=2)
+        HfVlm.load(SimpleNamespace(arguments=arguments, accelerator=SimpleNamespace(num_processes=2)))
     built = adapter("llava", device_map="cpu")
     assert built.loglikelihood(scoring([0])) == adapter("llava").loglikelihood(scoring([0]))

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from medtasks.model_adapters.vlm_server import VlmServer, messages
+from medtasks.model_adapters.vlm_server import VlmServer, server_client
 from PIL import Image
 
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
@@ -93,8 +93,8 @@ def test_every_pixel_arrives(served):
 
 
 def test_an_image_is_encoded_once(served, monkeypatch):
-    encoded, original = [], messages.data_url
-    monkeypatch.setattr(messages, "data_url", lambda image: (encoded.append(image), original(image))[1])
+    encoded, original = [], server_client.data_url
+    monkeypatch.setattr(server_client, "data_url", lambda image: (encoded.append(image), original(image))[1])
     server = served()
     docs = [{"question": f"{number}?", "images": [noise(1), noise(2)], "options": ("A", " no")} for number in range(5)]
     adapter = adapter_for(server, docs)

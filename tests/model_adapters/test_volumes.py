@@ -14,7 +14,6 @@ from medtasks.model_adapters.radfm.network import (
     image_volume,
     random_crop_box,
     read_volume,
-    stack_volumes,
 )
 from PIL import Image
 
@@ -22,32 +21,32 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
 
 from ..tables import each_row
+from . import radfm_toy
 from .radfm_toy import adapter
 from .toys import SPLIT, TASK, Counting, instances, noise
 
 SIDE = 8
 
 
-def test_target_depth_is_the_closest_multiple_of_four():
+def test_target_depth_is_the_closest_multiple_of_four(radfm):
+    def depth(*depths):
+        return radfm.encode("", [np.zeros((2, 2, depth)) for depth in depths]).pixels.shape[-1]
+
     table = {1: 4, 4: 4, 5: 4, 6: 4, 7: 8, 10: 8, 11: 12, 30: 28, 31: 32, 62: 60, 63: 64, 64: 64, 500: 64}
-    volumes = {depth: torch.zeros(3, 2, 2, depth) for depth in table}
-    assert {depth: stack_volumes([volume], 2).shape[-1] for depth, volume in volumes.items()} == table
-    assert stack_volumes([torch.zeros(3, 2, 2, depth) for depth in (1, 23, 4)], 2).shape[-1] == 24
+    assert {given: depth(given) for given in table} == table
+    assert depth(1, 23, 4) == 24
 
 
-def test_images_are_brought_to_one_size_by_the_nearest_voxel():
-    flat, deep = torch.rand(3, SIDE, SIDE, 1), torch.rand(3, 4, 16, 14)
-    stacked = stack_volumes([flat, deep], SIDE)
-    assert stacked.shape == (2, 3, SIDE, SIDE, 12)
-    assert torch.equal(stacked[0], flat.expand(-1, -1, -1, 12))
-    rows = torch.arange(SIDE) // 2
-    columns = torch.arange(SIDE) * 2
-    slices = torch.arange(12) * 14 // 12
-    assert torch.equal(stacked[1], deep[:, rows][:, :, columns][..., slices])
-
-
-def test_no_image_is_a_black_volume():
-    assert torch.equal(stack_volumes([], SIDE), torch.zeros(1, 3, SIDE, SIDE, 4))
+def test_images_are_brought_to_one_size_by_the_nearest_voxel(radfm):
+    flat, deep = noise(), np.random.default_rng(0).random((3, 4, 32, 14))
+    stacked = radfm.encode("", [flat, deep]).pixels
+    side = radfm_toy.SIDE
+    assert stacked.shape == (2, 3, side, side, 12)
+    assert torch.equal(stacked[0], image_volume(flat, side).expand(-1, -1, -1, 12))
+    rows, columns = np.arange(side) // 4, np.arange(side) * 2
+    wanted = deep[:, rows][:, :, columns][..., np.arange(12) * 14 // 12]
+    assert torch.equal(stacked[1], torch.from_numpy(wanted.astype(np.float32)))
+    assert torch.equal(radfm.encode("", []).pixels, torch.zeros(1, 3, side, side, 4))
 
 
 @each_row("mode", ["RGB", "L", "RGBA", "P"])
