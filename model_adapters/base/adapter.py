@@ -161,10 +161,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         return self.network.language_model
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the embeddings of images, shape (images, ...) or (images * tokens, ...).
-
-        Pixels are as in ``Encoded.pixels``, on ``self.device``; :meth:`cached_features` passes one image at a time.
-        """
+        """Return the embeddings of images on ``self.device``, shape (images, ...) or (images * tokens, ...)."""
         features: torch.Tensor = self.network.image_features(pixels)
         return features
 

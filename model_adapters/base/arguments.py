@@ -20,7 +20,6 @@ import torch
 from medtasks.errors import AdapterArgumentError, near_match
 
 Arguments = TypeVar("Arguments", bound="HarnessArguments")
-_AUTOMATIC = re.compile(r"auto(:\d+)?")
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "an object in JSON"}
 
 
@@ -87,7 +86,7 @@ def parse_arguments(cls: type[Arguments], arguments: Mapping[str, object], model
         if name not in fields:
             hint = near_match(name, fields) or "."
             raise AdapterArgumentError(f"{model} has no argument '{name}'{hint} Known: {', '.join(sorted(fields))}.")
-        if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)):  # the harness passes it on unread
+        if name == "batch_size" and re.fullmatch(r"auto(:\d+)?", str(value)):  # the harness passes it on unread
             value = 64  # to begin with: a batch that does not fit into memory is halved
         if value is not None:
             is_union = isinstance(declared[name], types.UnionType)

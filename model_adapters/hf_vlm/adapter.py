@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -73,10 +73,7 @@ class HfVlmArguments(AdapterArguments):
 
 
 def load_processor(arguments: HfVlmArguments) -> Any:
-    """Load the processor, with its tokenizer padding on the left and knowing a padding token.
-
-    A kind of model that this adapter cannot run is a ``CheckpointError``.
-    """
+    """Load the processor, padding on the left; a model that cannot be run here is a ``CheckpointError``."""
     name = arguments.pretrained
     try:
         config = AutoConfig.from_pretrained(**_origin(arguments))
@@ -170,7 +167,6 @@ def _origin(arguments: HfVlmArguments) -> dict[str, Any]:
 _PER_TOKEN = {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"}
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Inputs = Mapping[str, torch.Tensor]
 _CHECKED_ROWS = 4
 # Nats per token by which a way of scoring may differ from generation; half precision rounds logits that coarsely.
 _TOLERANCE, _HALF_TOLERANCE = 1e-3, 0.1

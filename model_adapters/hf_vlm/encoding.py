@@ -127,10 +127,7 @@ class PromptWriter:
         self._add_special = not (chat and bos and self._rendered([_PROBE]).startswith(bos))
 
     def write(self, text: str, images: int) -> str:
-        """Return the complete prompt text with one placeholder per image, the images first.
-
-        A text that holds the processor's placeholder places its images itself, or is a ``MedTasksError``.
-        """
+        """Return the complete prompt text; a text that holds the processor's placeholder places its images itself."""
         parts = image_parts(text, images, self._image_token)
         if self._chat:
             return self._rendered(parts)

@@ -42,13 +42,11 @@ from .network import (
     read_volume,
 )
 
-FIRST_ID = 1  # begin of sequence of every prompt
 MAX_IMAGES = 100  # images that the published tokenizer has slots for
 _LLAMA = "lang_model."
 _VISION = "embedding_layer.vision_encoder."
 _RESAMPLER = "embedding_layer.perceiver."
 _WORDS = _LLAMA + "model.embed_tokens.weight"
-_WORDS_AGAIN = "embedding_layer.weight"
 _UNUSED = re.compile(
     r"embedding_layer\.(?:bert_model|bert_projection_fc|transformer_decoder(?:_mlp)?|cls_head|output_upscaling)\..*"
     r"|lang_model\.model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
@@ -86,7 +84,7 @@ def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attenti
     def rename(key: str) -> str | None:
         if _UNUSED.fullmatch(key):
             return None
-        name = _WORDS if key == _WORDS_AGAIN else key
+        name = _WORDS if key == "embedding_layer.weight" else key
         if name not in names:
             raise KeyError(key)
         return name
@@ -214,10 +212,7 @@ class RadFM(MedicalAdapter):
         return Encoded(ids[: self.arguments.max_length], self.prepared(images, self._pixels))
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image | Volume]) -> Continuation:
-        """Encode prompt and continuation; if they are too long together, the end of the prompt is cut off.
-
-        A continuation that holds an image mark, or is too long by itself, is a ``MedTasksError``.
-        """
+        """Encode prompt and continuation; the end of too long a prompt is cut off, too long a continuation refused."""
         ids = self._ids(context, images, continuation)
         tokens = split_continuation(Encoded(self._ids(context, images), None), Encoded(ids, None)).tokens
         cut, room = len(ids) - tokens, self.arguments.max_length - tokens
@@ -252,7 +247,7 @@ class RadFM(MedicalAdapter):
         """Return the ids of prompt and reply; the images' place depends on the prompt alone."""
         count = min(len(images), 1) if self.arguments.several_images == "slices" else len(images)
         placed = place_images(text, count, self._latents, self.arguments.image_position)
-        ids = [FIRST_ID, *self.tokenizer.encode(placed + reply)]
+        ids = [1, *self.tokenizer.encode(placed + reply)]  # after the begin of sequence
         if len(ids) > self.arguments.max_length:
             warn_once(f"radfm: the end of prompts longer than max_length={self.arguments.max_length} is cut off")
         return ids

@@ -41,7 +41,6 @@ from .server_client import ServerGone, ServerPool, VlmServerArguments, check_arg
 Result = TypeVar("Result")
 # Models whose tokens of one image attend to each other in both directions.
 _BIDIRECTIONAL = re.compile(r"gemma-?3(?!n)|medgemma|paligemma", re.IGNORECASE)
-_BIDIRECTIONAL_TYPES = frozenset({"gemma3", "paligemma"})
 _FIRST = 8  # requests; if these all fail, the run stops
 
 
@@ -70,7 +69,7 @@ class VlmServer(HarnessAdapter):
         root, model_type = str(self.facts.get("root") or ""), None
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             model_type = json.loads((Path(root) / "config.json").read_text(encoding="utf-8"))["model_type"]
-        is_known = model_type in _BIDIRECTIONAL_TYPES or any(map(_BIDIRECTIONAL.search, (self.model, root)))
+        is_known = model_type in ("gemma3", "paligemma") or any(map(_BIDIRECTIONAL.search, (self.model, root)))
         if is_known and self.arguments.image_attention is None:
             raise ModelRefused(
                 f"'{self.model}' reads its images in both directions, and servers do not report whether their "
