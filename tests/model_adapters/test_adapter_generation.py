@@ -43,8 +43,7 @@ def test_padded_batches_generate_like_a_plain_greedy_loop(bench, docs):
     assert len(set(got)) > 6
 
 
-@each_row("size", [1, 12])
-@each_row("beams", [1, 3])
+@each_row("size, beams", [(1, 1), (12, 3)])
 def test_the_batch_size_does_not_matter(new_bench, bench, size, beams):
     other = new_bench(batch_size=size)
     expected = bench.adapter.generate_until(bench.generation(num_beams=beams))
@@ -206,29 +205,25 @@ def test_a_failed_score_as_json_is_read_as_failed(new_bench):
 PENALTY = {"repetition_penalty": 20.0, "no_repeat_ngram_size": 1, "min_new_tokens": 3, "bad_words_ids": [[40]]}
 
 
-def stored():
-    """Everything a checkpoint could sneak in, ends of sequence and sampling among it."""
-    return GenerationConfig(**PENALTY, eos_token_id=[50], do_sample=True, temperature=3.0, top_k=2, num_beams=3)
+SAMPLING = {"do_sample": True, "temperature": 3.0, "top_k": 2, "num_beams": 3}
 
 
 @pytest.mark.filterwarnings("ignore:Passing")  # transformers: penalties do not count the prompt's ids
-def test_medical_models_take_nothing_over(new_bench):
-    plain, changed = new_bench(), new_bench()
-    expected = plain.adapter.generate_until(plain.generation())
-    changed.adapter.language_model.generation_config = stored()
-    # Without the adapter the stored values do count.
+def test_medical_models_take_nothing_over(new_bench, bench):
+    changed = new_bench(batch_size=5)
     adapter = changed.adapter
+    adapter.language_model.generation_config = GenerationConfig(**PENALTY, **SAMPLING, eos_token_id=[50])
     prompts = [adapter.encode(doc["question"], []) for doc in changed.docs[:3]]
     inputs = adapter.model_inputs(pad_left(prompts, adapter.pad_id, adapter.device))
     config = decoding_config(GenerationSettings(12), adapter.stop_ids, adapter.pad_id)
-    with torch.inference_mode():
+    with torch.inference_mode():  # without the adapter the stored values do count
         steered = adapter.language_model.generate(**inputs, generation_config=config)
     replies = adapter.generate_batch(prompts, GenerationSettings(12), 0)
-    assert replies == plain.adapter.generate_batch(prompts, GenerationSettings(12), 0)
+    assert replies == bench.adapter.generate_batch(prompts, GenerationSettings(12), 0)
     assert [adapter.decode(row).strip() for row in steered.tolist()] != replies
-    assert changed.adapter.generate_until(changed.generation()) == expected
-    assert changed.adapter.generate_until(changed.generation(do_sample=True, temperature=1)) == (
-        plain.adapter.generate_until(plain.generation(do_sample=True, temperature=1))
+    sampled = {"do_sample": True, "temperature": 1}
+    assert adapter.generate_until(changed.generation(**sampled)) == (
+        bench.adapter.generate_until(bench.generation(**sampled))
     )
 
 
@@ -240,7 +235,7 @@ def test_hf_vlm_keeps_the_penalties_of_a_checkpoint_and_no_way_of_sampling(tiny_
         return built.generate_batch(prompts, GenerationSettings(12), 0)
 
     plain = replies()
-    built.network.generation_config.update(do_sample=True, temperature=3.0, top_k=2, num_beams=3)
+    built.network.generation_config.update(**SAMPLING)
     assert replies() == plain
     built.network.generation_config.update(**PENALTY)
     penalised = replies()

@@ -10,10 +10,10 @@ import pytest
 import torch
 from medtasks.model_adapters.base import batching, shared_scoring
 from medtasks.model_adapters.base.batching import pad_left
-from medtasks.model_adapters.base.checkpoints import CheckpointError
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm import adapter as adapter_module
 from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
@@ -169,12 +169,6 @@ def test_tokens_merged_at_the_seam_are_scored_after_the_common_prefix(adapter, p
     assert [score.total for score in built.score_batch(pair)][::2] == pytest.approx([expected] * 2, abs=1e-4)
 
 
-def test_an_empty_continuation_is_an_error_of_that_sample(adapter):
-    got = adapter("llava", max_failed=1).loglikelihood(scoring([0], ["", " yes"]))
-    assert math.isnan(got[0][0])
-    assert math.isfinite(got[1][0])
-
-
 @pytest.mark.usefixtures("cut")
 def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, parts, monkeypatch, log):
     expected = [loss for loss, _ in plain(parts, "qwen2_5_vl", docs=DOCS[:1])]
@@ -211,6 +205,13 @@ def test_placeholders_in_the_prompt_say_where_the_images_go(adapter):
         built.encode("First <image>", images)
 
 
+def test_the_template_and_the_image_size_are_part_of_the_fingerprint(adapter):
+    built = adapter("llava")
+    fingerprints = {built.fingerprint(), adapter("llava", chat_template=False).fingerprint()}
+    built.processor.image_processor.size = {"shortest_edge": 20}
+    assert len(fingerprints | {built.fingerprint()}) == 3
+
+
 def test_stop_tokens_of_a_template_that_the_checkpoint_does_not_name(tiny_checkpoint, adapter, tmp_path):
     copy = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
     (copy / "generation_config.json").unlink()
@@ -223,25 +224,10 @@ def test_stop_tokens_of_a_template_that_the_checkpoint_does_not_name(tiny_checkp
     assert built.generate_until(generation(range(6))) == original.generate_until(generation(range(6)))
 
 
-def test_the_template_and_the_image_size_are_part_of_the_fingerprint(adapter):
-    built = adapter("llava")
-    fingerprints = {built.fingerprint(), adapter("llava", chat_template=False).fingerprint()}
-    built.processor.image_processor.size = {"shortest_edge": 20}
-    assert len(fingerprints | {built.fingerprint()}) == 3
-
-
-def test_a_prompt_longer_than_max_length_fails_and_is_not_cut(adapter):
+def test_an_empty_continuation_and_too_long_a_prompt_fail_alone(adapter):
     built = adapter("llava", max_length=40, max_failed=1)
-    got = built.loglikelihood(scoring([0, 1], [" yes"]))
-    assert math.isfinite(got[0][0])
-    assert math.isnan(got[1][0])
-
-
-def without(tiny_checkpoint, tmp_path, *names):
-    copy = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
-    for name in names:
-        (copy / name).unlink()
-    return str(copy)
+    scores = built.loglikelihood(scoring([0, 1], ["", " yes"]))
+    assert [math.isfinite(loss) for loss, _ in scores] == [False, True, False, False]
 
 
 @each_row(
@@ -261,44 +247,41 @@ def test_arguments_that_cannot_be_right(adapter, arguments, message):
     assert "\n" not in str(caught.value)
 
 
-def test_incomplete_folders(tiny_checkpoint, adapter, tmp_path):
-    for number, (names, message) in enumerate(
-        [
-            (["config.json"], "holds no config.json"),
-            (["processor_config.json"], "usable processor|without image_processor"),
-            (["tokenizer.json", "tokenizer_config.json"], "usable processor|without tokenizer"),
-            (["model.safetensors"], "cannot be loaded as an image-text-to-text model"),
-            (["chat_template.jinja"], "has no chat template; give chat_template=false"),
-        ]
-    ):
-        source = without(tiny_checkpoint, tmp_path / str(number), *names)
-        with pytest.raises(MedTasksError, match=message) as caught:
-            adapter("llava", pretrained=source)
-        assert source in str(caught.value)
-        assert "\n" not in str(caught.value)
+def removing(*names):
+    return lambda folder: [(folder / name).unlink() for name in names]
 
 
-def test_a_checkpoint_without_some_weight_is_refused(tiny_checkpoint, adapter, tmp_path):
-    from safetensors.torch import load_file, save_file
+def of_kind(kind):
+    return lambda folder: (folder / "config.json").write_text(json.dumps({"model_type": kind}))
 
-    source = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
-    weights = load_file(source / "model.safetensors")
+
+def without_a_norm(folder):
+    weights = load_file(folder / "model.safetensors")
     dropped = next(name for name in weights if name.endswith("norm.weight") and "layers" not in name)
     del weights[dropped]
-    save_file(weights, source / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(CheckpointError, match=r"lacks '.*norm\.weight'; is the checkpoint complete"):
-        adapter("llava", pretrained=str(source))
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def test_other_kinds_of_models_are_refused(tiny_checkpoint, adapter, tmp_path):
-    source = shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy")
-    for kind, message in (
-        ("udop", "is an encoder-decoder"),
-        ("llama", "is a llama; hf_vlm runs the image-text-to-text models"),
-    ):
-        (source / "config.json").write_text(json.dumps({"model_type": kind}))
-        with pytest.raises(CheckpointError, match=message):
-            adapter("llava", pretrained=str(source))
+@each_row(
+    "edit, message",
+    [
+        (removing("config.json"), "holds no config.json"),
+        (removing("processor_config.json"), "usable processor|without image_processor"),
+        (removing("tokenizer.json", "tokenizer_config.json"), "usable processor|without tokenizer"),
+        (removing("model.safetensors"), "cannot be loaded as an image-text-to-text model"),
+        (removing("chat_template.jinja"), "has no chat template; give chat_template=false"),
+        (without_a_norm, r"lacks '.*norm\.weight'; is the checkpoint complete"),
+        (of_kind("udop"), "is an encoder-decoder"),
+        (of_kind("llama"), "is a llama; hf_vlm runs the image-text-to-text models"),
+    ],
+)
+def test_a_folder_that_cannot_be_run_is_refused(tiny_checkpoint, adapter, tmp_path, edit, message):
+    source = str(shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy"))
+    edit(tmp_path / "copy")
+    with pytest.raises(MedTasksError, match=message) as caught:
+        adapter("llava", pretrained=source)
+    assert source in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_device_map_is_for_one_process(tiny_checkpoint, adapter):
