@@ -55,19 +55,13 @@ def test_an_unusable_device_is_refused(device):
     assert f"device '{device}' is not present; give cpu" in refusal(device=device)
 
 
-def test_text_and_numbers_are_read_alike_and_none_means_not_given():
+def test_model_args_are_text_or_numbers_and_win_over_the_options_the_harness_always_passes():
     given = MedTasksTiny(batch_size="4", seed=1e2, max_failed="0.5", device=None, max_new_tokens=None).arguments
     assert (given.batch_size, given.seed, given.max_failed, given.max_new_tokens) == (4, 100, 0.5, 32)
-
-
-def test_model_args_win_over_the_options_the_harness_always_passes():
     harness = {"batch_size": 1, "max_batch_size": None, "device": "cpu"}
     assert MedTasksTiny.create_from_arg_string("seed=3,batch_size=8", harness).arguments.batch_size == 8
     assert MedTasksTiny.create_from_arg_string("seed=3", harness).arguments.batch_size == 1
     assert MedTasksTiny.create_from_arg_string("", {}).arguments.batch_size == 16
-
-
-def test_model_args_without_an_equals_sign_are_refused():
     with pytest.raises(AdapterArgumentError, match="key=value"):
         MedTasksTiny.create_from_arg_string("seed")
 

@@ -41,6 +41,10 @@ def test_padded_batches_generate_like_a_plain_greedy_loop(bench, docs):
     got = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=12))
     assert got == [plain_greedy(bench.adapter, doc["question"], doc["image"], 12).strip() for doc in docs]
     assert len(set(got)) > 6
+    short, long = bench.generation(max_new_tokens=2, until=[]), bench.generation(max_new_tokens=9, until=[])
+    mixed = [pair[number % 2] for number, pair in enumerate(zip(short, long, strict=True))]
+    expected = zip(bench.adapter.generate_until(short), bench.adapter.generate_until(long), strict=True)
+    assert bench.adapter.generate_until(mixed) == [pair[number % 2] for number, pair in enumerate(expected)]
 
 
 @each_row("size, beams", [(1, 1), (12, 3)])
@@ -56,23 +60,14 @@ def test_a_model_that_takes_ids_gets_its_prompt_cut_off(bench, monkeypatch):
     assert bench.adapter.generate_until(bench.generation(visual=None, until=["oo"])) == expected
 
 
-def test_requests_with_different_settings_can_be_mixed(bench):
-    short, long = bench.generation(max_new_tokens=2, until=[]), bench.generation(max_new_tokens=9, until=[])
-    mixed = [pair[number % 2] for number, pair in enumerate(zip(short, long, strict=True))]
-    expected = zip(bench.adapter.generate_until(short), bench.adapter.generate_until(long), strict=True)
-    assert bench.adapter.generate_until(mixed) == [pair[number % 2] for number, pair in enumerate(expected)]
-
-
-def test_stop_strings_cut_the_reply(bench):
+def test_stop_strings_and_the_limit_of_the_task_or_else_the_argument_end_a_reply(bench, monkeypatch, new_bench):
     whole = bench.adapter.generate_until(bench.generation(until=[]))
     doc_id = next(i for i, reply in enumerate(whole) if len(set(reply)) > 8 and " " not in reply)
     stop = whole[doc_id][5:7]
     expected = whole[doc_id].split(stop)[0].strip()
     for until in ([stop], stop, ["never there", stop]):
         assert bench.adapter.generate_until(bench.generation([doc_id], until=until)) == [expected]
-
-
-def test_generation_ends_early_when_all_rows_are_stopped(bench, monkeypatch):
+    # Generation itself ends with the last row.
     (whole,) = bench.adapter.generate_until(bench.generation([0], until=[], max_new_tokens=30))
     lengths = []
     inner = bench.adapter.language_model.generate
@@ -81,9 +76,6 @@ def test_generation_ends_early_when_all_rows_are_stopped(bench, monkeypatch):
     )
     bench.adapter.generate_until(bench.generation([0], until=[whole[2]], max_new_tokens=30))
     assert lengths == [whole.index(whole[2]) + 1]
-
-
-def test_max_new_tokens_comes_from_the_task_or_else_from_the_argument(new_bench):
     bench = new_bench(max_new_tokens=3)
     longest = [
         max(map(len, bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=limit))))
@@ -150,7 +142,7 @@ def failing(doc):
     raise OSError("gone")
 
 
-def test_replies_carry_counts_only_if_asked_for(new_bench, bench, docs):
+def test_replies_carry_counts_if_asked_for(new_bench, bench, docs):
     counting = new_bench(batch_size=5, token_counts=True)
     plain = bench.adapter.generate_until(bench.generation(until=[]))
     counted = counting.adapter.generate_until(counting.generation(until=[]))
@@ -164,10 +156,7 @@ def test_replies_carry_counts_only_if_asked_for(new_bench, bench, docs):
         # One character is one token; a reply that ended by itself has the end token too.
         ended = reply.token_counts.output_tokens < 12
         assert reply.token_counts.output_tokens >= len(reply.text) + ended
-
-
-def test_rows_that_ended_early_are_not_counted_on(new_bench):
-    """By a stop string, in a batch whose other row goes on."""
+    # Not of what follows a stop string in a batch whose other row goes on.
     bench = new_bench(batch_size=1, token_counts=True)
     whole = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=20))
     stop = whole[0].text[3]
@@ -192,9 +181,6 @@ def test_scores_as_json_pass_through_the_harness_and_its_cache(new_bench, bench)
         assert record["sum"] == pytest.approx(tokens * pair[0], abs=1e-12)
         assert ResponseCache._is_valid_response(result, "loglikelihood")
         assert unwrap_generation_output(json.loads(json.dumps(result)))[0] == text
-
-
-def test_a_failed_score_as_json_is_read_as_failed(new_bench):
     bench = new_bench(loglikelihood_format="json")
     ((text, _),) = bench.adapter.loglikelihood(bench.scoring(("x",), [0], visual=failing))
     loss, greedy = parse_loglikelihood(text)

@@ -189,23 +189,20 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
     assert told == ["a shared prefix", "a shared prompt", "one pass differ"]
 
 
-def test_logits_of_the_prompt_are_not_computed(adapter):
+def test_logits_of_prompts_placeholders_and_fingerprint(adapter):
+    # Logits are computed for the longest option alone.
     built, rows = adapter("llava", prefix_cache=False), []
     built.loglikelihood(scoring([0]))  # the way is compared with generation once
     built.network.lm_head.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[1]))
     built.loglikelihood(scoring([0]))
     assert rows == [1 + max(built.encode_pair("Clear?", option, []).tokens for option in OPTIONS)]
-
-
-def test_placeholders_in_the_prompt_say_where_the_images_go(adapter):
+    # Placeholders in a prompt place its images.
     built, images = adapter("llava"), DOCS[3]["images"]
     text = built.encode("First <image> then <image>?", images).text
     assert text == "<|user|>First <image>\n then <image>\n?<|end|>\n<|assistant|>\n"
     with pytest.raises(MedTasksError, match="holds 1 image marks for 2 images"):
         built.encode("First <image>", images)
-
-
-def test_the_template_and_the_image_size_are_part_of_the_fingerprint(adapter):
+    # Template and image size are in the fingerprint.
     built = adapter("llava")
     fingerprints = {built.fingerprint(), adapter("llava", chat_template=False).fingerprint()}
     built.processor.image_processor.size = {"shortest_edge": 20}

@@ -77,7 +77,7 @@ def prompts(*pixels):
     return [Encoded((), row) for row in pixels]
 
 
-def test_features_come_back_row_by_row_and_image_by_image():
+def test_features_come_back_row_by_row_and_the_image_used_longest_ago_goes_first():
     tower = Tower()
     rows = [torch.cat([image(1), image(2)]), None, image(2), torch.empty(0, 4)]
     first, none, third, empty = FeatureCache(2**20).features(prompts(*rows), tower)
@@ -86,14 +86,20 @@ def test_features_come_back_row_by_row_and_image_by_image():
     assert none is None
     assert empty is None
     assert tower.seen == [1, 2]
-
-
-def test_the_image_used_longest_ago_goes_first():
     tower, cache = Tower(), FeatureCache(32)  # two images of four float32
     for value in (1, 2, 1, 3, 1, 2):
         cache.features(prompts(image(value)), tower)
         assert cache.used <= 32
     assert tower.seen == [1, 2, 3, 2]
+    # A view is copied, so that the size is true.
+    cache = FeatureCache(2**20)
+    cache.features(prompts(image(1)), lambda pixels: torch.zeros(1, 1000)[:, :4])
+    cache.features(prompts(image(1)), lambda pixels: pytest.fail("kept"))
+    assert cache.used == 16
+    (kept,) = cache.features(prompts(image(1)), lambda pixels: pytest.fail("kept"))
+    assert kept.untyped_storage().nbytes() == 16
+    with pytest.raises(MedTasksError, match="image_features must return a tensor, not list"):
+        FeatureCache(0).features(prompts(image(1)), lambda pixels: [pixels])
 
 
 @each_row("limit", [0, 15])
@@ -103,15 +109,6 @@ def test_what_is_too_large_is_not_kept_but_computed_once_per_batch(limit):
         assert len(cache.features(prompts(image(1), image(1)), tower)) == 2
     assert tower.seen == [1, 1]
     assert cache.used == 0
-
-
-def test_a_view_is_copied_so_that_the_size_is_true():
-    cache = FeatureCache(2**20)
-    cache.features(prompts(image(1)), lambda pixels: torch.zeros(1, 1000)[:, :4])
-    cache.features(prompts(image(1)), lambda pixels: pytest.fail("kept"))
-    assert cache.used == 16
-    (kept,) = cache.features(prompts(image(1)), lambda pixels: pytest.fail("kept"))
-    assert kept.untyped_storage().nbytes() == 16
 
 
 @each_row(
@@ -125,11 +122,6 @@ def test_a_view_is_copied_so_that_the_size_is_true():
 )
 def test_other_content_shape_or_type_has_another_key(one, other):
     assert content_key(one) != content_key(other)
-
-
-def test_something_other_than_a_tensor_is_refused():
-    with pytest.raises(MedTasksError, match="image_features must return a tensor, not list"):
-        FeatureCache(0).features(prompts(image(1)), lambda pixels: [pixels])
 
 
 def test_an_adapter_looks_at_every_image_once_over_all_calls(new_bench, monkeypatch):

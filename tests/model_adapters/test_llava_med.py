@@ -26,36 +26,25 @@ def test_prompt_follows_the_published_template(llava_med):
     assert sides(llava_med, ids) == (["[INST] ", "\nthe left lung?  [/INST]"], [PATCHES])
     after = ids[ids.index(0) + PATCHES :]
     assert [llava_med.tokenizer._model.IdToPiece(token) for token in after[:2]] == ["▁", "<0x0A>"]
-
-
-def test_several_images_and_none(llava_med):
     two, none = llava_med.encode("clear?", [photo(1), photo(2)]), llava_med.encode("clear?", [])
     assert sides(llava_med, two.ids) == (["[INST] ", "\n", "\nclear? [/INST]"], [PATCHES, PATCHES])
     assert two.pixels.shape == (2, 3, 28, 28)
     assert sides(llava_med, none.ids) == (["[INST] clear? [/INST]"], [])
     assert none.pixels is None
-
-
-def test_written_out_end_token_is_the_end_token_and_others_are_text(llava_med):
+    # A written-out end token is the end token; others are text.
     assert list(llava_med.encode("no</s>yes", []).ids).count(2) == 1
     assert 0 not in llava_med.encode("<unk> <image> °", []).ids
 
 
-def test_reply_text_has_no_special_tokens(llava_med):
-    ids = llava_med.tokenizer.encode("clear")
-    assert llava_med.decode([1, *ids, 0, 2]) == "clear"
-
-
-def test_continuation_follows_the_template(llava_med):
+def test_continuation_follows_the_template_up_to_max_length(llava_med, llava_med_folder):
     with_space, without = (llava_med.encode_pair("clear?", text, [photo()]) for text in (" yes", "yes"))
     assert with_space.sequence.ids == without.sequence.ids
     assert with_space.tokens == without.tokens
     ids = list(with_space.sequence.ids)
     assert ids[: -with_space.tokens] == list(llava_med.encode("clear?", [photo()]).ids)
     assert llava_med.decode(ids[-with_space.tokens :]) == "yes"
-
-
-def test_too_long_a_prompt_fails_and_names_the_way_out(llava_med_folder, llava_med):
+    ids = llava_med.tokenizer.encode("clear")
+    assert llava_med.decode([1, *ids, 0, 2]) == "clear"
     needed = len(llava_med.encode("clear? " * 20, [photo()]).ids)
     with pytest.raises(MedTasksError, match=rf"takes {needed} positions \(1 images\), max_length is 20"):
         adapter(llava_med_folder, max_length=20).encode("clear? " * 20, [photo()])

@@ -15,7 +15,7 @@ from .toys import noise
 # ---- prompts ----
 
 
-def test_slots_follow_the_words_and_white_space_next_to_them_is_dropped(radfm):
+def test_slots_stand_in_front_or_before_the_last_character(radfm, radfm_folder):
     words, plain = radfm.tokenizer.vocabulary, radfm.tokenizer._model.EncodeAsIds
     block = [words, *range(words + 2, words + 2 + LATENTS), words + 1]
     assert radfm.encode("is it clear?", [noise()]).ids == [1, *block, *plain("is it clear?")]
@@ -24,9 +24,6 @@ def test_slots_follow_the_words_and_white_space_next_to_them_is_dropped(radfm):
     second = [words, *range(words + 2 + LATENTS, words + 2 + 2 * LATENTS), words + 1]
     assert two.ids == [1, *block, *second, *plain("is it clear?")]
     assert two.pixels.shape == (2, 3, SIDE, SIDE, 4)
-
-
-def test_image_before_the_last_character(radfm_folder, radfm):
     late = adapter(radfm_folder, image_position="before_last_character")
     words, plain = radfm.tokenizer.vocabulary, radfm.tokenizer._model.EncodeAsIds
     block = [words, *range(words + 2, words + 2 + LATENTS), words + 1]
@@ -65,14 +62,8 @@ def test_too_long_a_prompt_loses_its_end_once_reported(radfm_folder, radfm, log)
     assert pair.sequence.ids == [*full.sequence.ids[: 40 - full.tokens], *full.sequence.ids[-full.tokens :]]
     with pytest.raises(MedTasksError, match=r"a continuation of \d+ tokens; max_length=40"):
         short.encode_pair("is it?", text, [noise()])
-
-
-def test_image_marks_in_a_continuation_are_refused(radfm):
     with pytest.raises(MedTasksError, match="continuation holds an image mark"):
         radfm.encode_pair("is it?", " yes <image>", [noise()])
-
-
-def test_decoding_leaves_out_unknown_control_and_slot_ids(radfm):
     ids = radfm.tokenizer.encode("no nodule")
     assert radfm.decode([0, 1, *ids, radfm.tokenizer.vocabulary, 2]) == "no nodule"
 
@@ -154,7 +145,7 @@ def test_both_ends_of_sequence_end_a_reply(radfm_folder, stop):
     assert ending.generate_batch([prompt], GenerationSettings(5), 0) == [""]
 
 
-def test_images_of_a_document_as_slices_of_one_volume(radfm_folder, radfm):
+def test_images_as_slices_of_one_volume_and_random_crops(radfm_folder, radfm):
     sliced = adapter(radfm_folder, several_images="slices")
     pictures = [noise(n) for n in range(7)]
     prompt, volume = sliced.encode("is it clear?", pictures), radfm.encode("is it clear?", [pictures])
@@ -163,9 +154,6 @@ def test_images_of_a_document_as_slices_of_one_volume(radfm_folder, radfm):
     assert prompt.pixels.shape == (1, 3, SIDE, SIDE, 8)
     with pytest.raises(MedTasksError, match="several_images=slices takes images"):
         sliced.encode("", [pictures])
-
-
-def test_all_options_of_a_question_see_the_same_random_crop(radfm_folder, radfm):
     first, second = (adapter(radfm_folder, crop="random", seed=seed) for seed in (0, 1))
     pixels = [first.encode_pair("is it?", option, [noise()]).sequence.pixels for option in (" yes", " no")]
     assert torch.equal(*pixels)

@@ -337,7 +337,7 @@ def test_places_where_a_prompt_is_cut(spans, length, places, monkeypatch):
 # ---- keys of images ----
 
 
-def test_keys_are_those_of_single_images_and_follow_a_change():
+def test_keys_are_those_of_single_images_which_are_prepared_once(new_bench, few_shot, monkeypatch):
     pixels = torch.arange(12.0).reshape(2, 6)
     prompt = Encoded((), pixels)
     assert prompt.image_keys == (content_key(pixels[:1]), content_key(pixels[1:]))
@@ -345,9 +345,6 @@ def test_keys_are_those_of_single_images_and_follow_a_change():
     before = prompt.image_keys
     pixels[1, 0] = 100
     assert prompt.image_keys == (before[0], content_key(pixels[1:]))
-
-
-def test_an_image_is_prepared_once_for_all_options(new_bench, few_shot, monkeypatch):
     bench, seen = new_bench(docs=few_shot), []
     prepared = bench.adapter.prepared
     monkeypatch.setattr(

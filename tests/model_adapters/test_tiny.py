@@ -10,23 +10,17 @@ def weights(**arguments):
     return torch.cat([weight.flatten() for weight in MedTasksTiny(device="cpu", **arguments).network.parameters()])
 
 
-def test_the_seed_alone_decides_the_weights():
+def test_the_seed_alone_decides_the_weights_in_float64_and_clean_releases_them(bench, new_bench):
     first = weights(seed=1)
     torch.manual_seed(5)
     assert torch.equal(weights(seed=1), first)
     assert not torch.equal(weights(seed=2), first)
-
-
-def test_no_layer_computes_in_float32(bench):
-    """Llama's own norms do; in eight digits, padding could tip a decision."""
+    # Llama's own norms do; in eight digits, padding could tip a decision.
     layers = [module for module in bench.adapter.network.modules() if type(module).__name__.endswith("Norm")]
     assert layers
     for layer in layers:
         row = torch.linspace(-1, 1, layer.weight.numel(), dtype=torch.float64)
         assert not torch.equal(layer(row), layer(row.float().double()))
-
-
-def test_clean_releases_the_weights_and_the_features(new_bench):
     bench = new_bench()
     bench.adapter.generate_until(bench.generation([0]))
     assert bench.adapter._features.used > 0

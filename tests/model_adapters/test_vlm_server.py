@@ -62,10 +62,7 @@ def test_images_stand_where_the_task_puts_them(served):
     assert sent[" Which?"] == [second, first, " Which?"]
     assert sent["Which is normal?"] == [first, second, "Which is normal?"]
     assert sent["None at all"] == ["None at all"]
-
-
-def test_images_that_the_server_moves(served):
-    """A chat template that takes texts only; a server that is not vLLM is not asked what it made of a prompt."""
+    # A chat template that takes texts only; a server that is not vLLM is not asked what it made of a prompt.
     docs = [
         {"question": "First: <image> second: <image> Same?", "images": [noise(1), noise(2)]},
         {"question": "Which is normal?", "images": [noise(1), noise(2)]},
@@ -78,7 +75,7 @@ def test_images_that_the_server_moves(served):
     assert not any("return_prompt_text" in body for body in other.bodies())
 
 
-def test_every_pixel_arrives(served):
+def test_every_pixel_arrives_and_an_image_is_encoded_once(served, monkeypatch):
     palette = noise(3).quantize(16)
     transparent = noise(4).convert("RGBA")
     transparent.putalpha(Image.fromarray((np.arange(630).reshape(21, 30) % 256).astype(np.uint8)))
@@ -90,9 +87,6 @@ def test_every_pixel_arrives(served):
     assert json.dumps(body).count("data:image/png;base64,") == len(images)
     for image, given in zip(arrived, images, strict=True):
         assert image.tobytes() == given.convert("RGB").tobytes()
-
-
-def test_an_image_is_encoded_once(served, monkeypatch):
     encoded, original = [], server_client.data_url
     monkeypatch.setattr(server_client, "data_url", lambda image: (encoded.append(image), original(image))[1])
     server = served()
@@ -150,11 +144,16 @@ def test_replies_end_at_stop_strings(served, ignores):
     assert replies(adapter_for(server, [PLAIN]), [PLAIN], until=["\n\n", "Q:"]) == ["yes."]
 
 
-def test_replies_that_were_cut(served):
-    found = adapter_for(server := served(reply="The answer is B"), [PLAIN])
-    (one,) = replies(found, [PLAIN], max_new_tokens=10)
-    assert Reply.of_text(one) == Reply("The answer", cut=True)
-    assert [body["max_tokens"] for body in server.bodies()] == [10]
+def test_replies_that_were_cut_and_tokens_as_the_server_counts_them(served):
+    server, docs = served(reply="The answer is B"), [{"question": "Is it?", "images": [noise(1)]}]
+    requests = instances("generate_until", docs, [{"until": [], "max_new_tokens": 10}])
+    (reply,) = adapter_for(server, docs).generate_until(requests)
+    assert Reply.of_text(reply.text) == Reply("The answer", cut=True)
+    (body,) = server.bodies()
+    assert body["max_tokens"] == 10
+    assert reply.token_counts.input_tokens == len(server.model.prompt(body).ids) - 1 + POSITIONS
+    assert reply.token_counts.output_tokens == 10
+    assert adapter_for(server, docs, token_counts=False).generate_until(requests) == [reply.text]
 
 
 @each_row("field", ["reasoning", "reasoning_content"])
@@ -179,20 +178,11 @@ def test_reasoning_is_recorded_and_read_by_no_rule(served, field, content, end):
     assert found.token_counts.reasoning_tokens == 11
 
 
-def test_tokens_are_counted_as_the_server_counts_them(served):
-    server, docs = served(reply="yes"), [{"question": "Is it?", "images": [noise(1)]}]
-    given = instances("generate_until", docs, [{"until": [], "max_new_tokens": 9}])
-    (counted,) = adapter_for(server, docs).generate_until(given)
-    assert counted.token_counts.input_tokens == len(server.model.prompt(server.bodies()[0]).ids) - 1 + POSITIONS
-    assert counted.token_counts.output_tokens == 3
-    assert adapter_for(server, docs, token_counts=False).generate_until(given) == ["yes"]
-
-
-@each_row("text", ["a<|end|>b", "<|image|>", "say <|start|>assistant"])
-def test_questions_with_special_tokens_are_not_asked(served, text):
-    server, docs = served(), [{"question": text, "images": []}, {"question": "p <0.05 <b>", "images": []}]
-    failed, right = replies(adapter_for(server, docs), docs)
-    assert "which the served model does not read as text" in failure_cause(failed)
+def test_questions_with_special_tokens_are_not_asked(served):
+    texts = ("a<|end|>b", "<|image|>", "say <|start|>assistant", "p <0.05 <b>")
+    server, docs = served(), [{"question": text, "images": []} for text in texts]
+    *failed, right = replies(adapter_for(server, docs), docs)
+    assert all("which the served model does not read as text" in failure_cause(reply) for reply in failed)
     assert right == "A"
     assert len(server.bodies()) == 1
 
@@ -231,7 +221,7 @@ def _images(body):
     return [part for part in content_of({"messages": body["messages"][:1]}) if isinstance(part, Image.Image)]
 
 
-@each_row("other", [{"root": "other"}, {"version": "0.31"}, {"max_model_len": 9}, {"version": None}])
+@each_row("other", [{"root": "other"}, {"max_model_len": 9}, {"version": None}])
 def test_servers_that_differ_are_refused(served, other):
     urls = ";".join(server.base_url for server in (served(), served(**other)))
     with pytest.raises(MedTasksError, match=f"differ in {next(iter(other))}; name servers of the same model"):
@@ -250,22 +240,19 @@ def test_which_model_is_meant(served):
     assert replies(adapter_for(served(listed=[]), [PLAIN], model="tiny"), [PLAIN]) == ["A"]
 
 
-@each_row("key", ["", "wrong"])
-def test_a_wrong_key_stops_the_run(served, monkeypatch, key):
-    monkeypatch.setenv(KEY, key)
-    with pytest.raises(MedTasksError, match=f"set {KEY}") as error:
-        adapter_for(served(key=SECRET), [])
-    assert "wrong" not in str(error.value)
-
-
-def test_the_key_comes_from_the_environment(served, monkeypatch):
+def test_the_key_comes_from_the_environment_and_a_wrong_one_stops_the_run(served, monkeypatch):
+    for key in ("", "wrong"):
+        monkeypatch.setenv(KEY, key)
+        with pytest.raises(MedTasksError, match=f"set {KEY}") as error:
+            adapter_for(served(key=SECRET), [])
+        assert "wrong" not in str(error.value)
+    monkeypatch.delenv(KEY)
     monkeypatch.setenv("OPENAI_API_KEY", "of another server")
     server = served()
     replies(adapter_for(server, [PLAIN]), [PLAIN])
     monkeypatch.setenv(KEY, SECRET)
     replies(adapter_for(server, [PLAIN]), [PLAIN])
-    sent = [one.headers["Authorization"] for one in server.asked]
-    assert sent == ["Bearer none", f"Bearer {SECRET}"]
+    assert [request.headers["Authorization"] for request in server.asked] == ["Bearer none", f"Bearer {SECRET}"]
     with pytest.raises(AdapterArgumentError, match=KEY):
         adapter_for(server, [PLAIN], api_key=SECRET)
     monkeypatch.setenv(KEY, "umläut")

@@ -137,10 +137,20 @@ def test_templates_where_the_server_takes_token_ids(served, template, way):
         assert body["token_ids"].count(IMAGE_ID) == len(body.get("content_parts", ()))
 
 
-def test_an_option_that_a_mended_template_cannot_express(served):
+def test_options_without_a_certain_boundary_are_not_scored(served):
+    # A template that is worked around cannot express every option.
     server, docs = served(template="blank"), docs_with(" yes", "no")
     found = scores(adapter_for(server, docs), docs)
     assert [math.isnan(one["sum"]) for one in found] == [False, True] * len(docs)
+    # A template that takes texts only moves images.
+    server, docs = served(template="string"), docs_with(*LETTERS)
+    found = scores(adapter_for(server, docs), docs)
+    assert_right(server, [docs[0], docs[1], docs[3]], [*found[:4], *found[6:]])
+    assert all(math.isnan(one["sum"]) for one in found[4:6])
+    # Without the rendered text, options that merge have no certain beginning.
+    server, docs = served(ignores=frozenset({"return_prompt_text"}), merges=["\ny"]), docs_with("yes", "no")
+    found = scores(adapter_for(server, docs), docs)
+    assert [math.isnan(one["sum"]) for one in found] == [True, False] * len(docs)
 
 
 @each_row("scale_out", [True, False])
@@ -154,13 +164,6 @@ def test_a_template_that_trims_is_noticed_behind_the_first_question_too(served, 
         assert_right(server, docs[4:], found)
     else:
         assert [math.isnan(one["sum"]) for one in found] == [True, False] * 4
-
-
-def test_a_template_that_moves_images_scores_none_of_them(served):
-    server, docs = served(template="string"), docs_with(*LETTERS)
-    found = scores(adapter_for(server, docs), docs)
-    assert_right(server, [docs[0], docs[1], docs[3]], [*found[:4], *found[6:]])
-    assert all(math.isnan(one["sum"]) for one in found[4:6])
 
 
 # ---- servers that do not know what they are asked for, or answer with something else ----
@@ -196,15 +199,8 @@ def test_a_server_that_does_not_tokenize_texts(served, options):
         assert len(server.bodies()) == 3 + 3 + len(docs) - 2
 
 
-def test_without_the_rendered_text_merging_options_are_refused(served):
-    server, docs = served(ignores=frozenset({"return_prompt_text"}), merges=["\ny"]), docs_with("yes", "no")
-    found = scores(adapter_for(server, docs), docs)
-    assert [math.isnan(one["sum"]) for one in found] == [True, False] * len(docs)
-
-
-def test_token_ids_of_which_the_server_makes_others(served):
-    """Such as placeholders that it expands although they were expanded: scores of another prompt."""
-
+def test_scores_of_another_prompt_or_model_are_noticed(served):
+    # Such as placeholders that it expands although they were expanded: scores of another prompt.
     def change(path, body, answer):
         if path == GENERATE:
             answer["prompt_token_ids"].insert(1, IMAGE_ID)
@@ -216,10 +212,7 @@ def test_token_ids_of_which_the_server_makes_others(served):
     found = scores(adapter_for(server, docs, likelihood="token_ids"), docs)
     assert all(math.isnan(one["sum"]) for one in found)
 
-
-def test_next_tokens_of_another_model_are_noticed(served):
-    """Log-probabilities of ``logprob_token_ids`` that are not those of the prompt are not used."""
-
+    # Log-probabilities of ``logprob_token_ids`` that are not those of the prompt are not used.
     def change(path, body, answer):
         if body.get("logprob_token_ids"):
             (place,) = answer["choices"][0]["logprobs"]["content"]
@@ -235,10 +228,9 @@ def test_next_tokens_of_another_model_are_noticed(served):
 
 
 @each_row("tokenizes", [True, False])
-@each_row("text", SPECIAL)
-def test_special_tokens_in_a_text_are_refused(served, text, tokenizes):
+def test_special_tokens_in_a_text_are_refused(served, tokenizes):
     server = served(tokenizes=tokenizes)
-    docs = [*docs_with("p <0.05", f"a{text}b"), {"question": f"a{text}b", "images": [], "options": ["A"]}]
-    found = scores(adapter_for(server, docs), docs)
-    assert all(math.isnan(one["sum"]) for one in found)
-    assert not any(text in json.dumps(body["messages"]) for body in server.bodies())
+    docs = [doc for text in SPECIAL for doc in docs_with("p <0.05", f"a{text}b")]
+    docs += [{"question": f"a{text}b", "images": [], "options": ["A"]} for text in SPECIAL]
+    assert all(math.isnan(score["sum"]) for score in scores(adapter_for(server, docs), docs))
+    assert not any(text in json.dumps(body["messages"]) for body in server.bodies() for text in SPECIAL)

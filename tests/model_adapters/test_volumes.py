@@ -27,16 +27,13 @@ from .toys import SPLIT, TASK, instances, noise
 SIDE = 8
 
 
-def test_target_depth_is_the_closest_multiple_of_four(radfm):
+def test_images_get_the_closest_depth_and_size_by_the_nearest_voxel(radfm):
     def depth(*depths):
         return radfm.encode("", [np.zeros((2, 2, depth)) for depth in depths]).pixels.shape[-1]
 
     table = {1: 4, 4: 4, 5: 4, 6: 4, 7: 8, 10: 8, 11: 12, 30: 28, 31: 32, 62: 60, 63: 64, 64: 64, 500: 64}
     assert {given: depth(given) for given in table} == table
     assert depth(1, 23, 4) == 24
-
-
-def test_images_are_brought_to_one_size_by_the_nearest_voxel(radfm):
     flat, deep = noise(), np.random.default_rng(0).random((3, 4, 32, 14))
     stacked = radfm.encode("", [flat, deep]).pixels
     side = radfm_toy.SIDE
@@ -57,7 +54,7 @@ def test_the_whole_picture_is_resized_and_not_normalised(mode):
     np.testing.assert_allclose(volume[..., 0].permute(1, 2, 0).numpy(), expected, atol=1e-7)
 
 
-def test_crop_depends_on_seed_and_content_alone():
+def test_crops_depend_on_seed_and_content_and_cover_the_range_of_training():
     torch.manual_seed(0)
     random.seed(0)
     first = image_volume(noise(), SIDE, 0)
@@ -71,9 +68,6 @@ def test_crop_depends_on_seed_and_content_alone():
     other = noise()
     other.putpixel((0, 0), (1, 2, 3))
     assert (image_volume(other, SIDE, 0) - first).abs().mean() > 0.01  # another part, not another pixel
-
-
-def test_crops_cover_the_range_that_training_drew_from():
     generator = random.Random(0)
     boxes = np.array([random_crop_box(400, 300, generator) for _ in range(500)])
     lefts, tops, rights, bottoms = boxes.T
@@ -104,7 +98,7 @@ def test_arrays_and_files_give_the_same_volume(tmp_path, channels):
         assert torch.equal(read_volume(source, SIDE), expected)
 
 
-def test_slices_are_stacked_in_their_order():
+def test_slices_are_stacked_in_their_order_and_values_brought_to_0_to_1():
     pictures = [noise(1), noise(2, (9, 40)), noise(3)]
     volume = read_volume(pictures, SIDE)
     assert volume.shape == (3, SIDE, SIDE, 3)
@@ -112,9 +106,6 @@ def test_slices_are_stacked_in_their_order():
         assert torch.equal(volume[..., place], image_volume(picture, SIDE)[..., 0])
     with pytest.raises(MedTasksError, match="a volume without slices"):
         read_volume([], SIDE)
-
-
-def test_values_are_brought_to_0_to_1():
     ramp = np.arange(8).reshape(2, 2, 2)
     assert read_volume((ramp * 30).astype(np.uint8), SIDE)[0].flatten().tolist() == pytest.approx(
         [30 * n / 255 for n in range(8)]
