@@ -111,17 +111,17 @@ def test_what_is_too_large_is_not_kept_but_computed_once_per_batch(limit):
     assert cache.used == 0
 
 
-@each_row(
-    "one, other",
-    [
-        (torch.zeros(2, 3), torch.zeros(3, 2)),
-        (torch.zeros(2), torch.zeros(2, dtype=torch.float64)),
-        (torch.zeros(4, dtype=torch.bfloat16), torch.zeros(4, dtype=torch.float16)),
-        (torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0])),
-    ],
-)
-def test_other_content_shape_or_type_has_another_key(one, other):
-    assert content_key(one) != content_key(other)
+def test_other_content_shape_or_type_has_another_key():
+    row, square = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 1.0], [2.0, 2.0]])
+    for tensors in (
+        [torch.zeros(2, 3), torch.zeros(3, 2)],
+        [torch.zeros(2), torch.zeros(2, dtype=torch.float64)],
+        [torch.zeros(4, dtype=torch.bfloat16), torch.zeros(4, dtype=torch.float16)],
+        [torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0])],
+        [row.expand(2, 2), row.T.expand(2, 2), row, row.expand(3, 2), square],  # values that are repeated
+    ):
+        assert len({content_key(pixels) for pixels in tensors}) == len(tensors)
+    assert content_key(row.expand(2, 2)) == content_key(row.clone().expand(2, 2))
 
 
 def test_an_adapter_looks_at_every_image_once_over_all_calls(new_bench, monkeypatch):
@@ -133,10 +133,3 @@ def test_an_adapter_looks_at_every_image_once_over_all_calls(new_bench, monkeypa
     bench.adapter.loglikelihood(bench.scoring())
     bench.adapter.generate_until(bench.generation())
     assert len(seen) == len(set(seen)) == 11, "twelve documents, of which one has no image"
-
-
-def test_values_that_are_repeated_are_told_from_those_that_are_not():
-    row, square = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 1.0], [2.0, 2.0]])
-    keys = [content_key(pixels) for pixels in (row.expand(2, 2), row.T.expand(2, 2), row, row.expand(3, 2), square)]
-    assert len(set(keys)) == 5
-    assert keys[0] == content_key(row.clone().expand(2, 2))

@@ -167,29 +167,21 @@ def test_all_parameters_get_the_wanted_type_and_rotary_tables_stay_exact(build, 
 # ---- the hub ----
 
 
-@pytest.fixture
-def nothing_on_the_hub(monkeypatch):
+def test_a_folder_that_is_missing_here_and_on_the_hub_is_named_with_its_argument(
+    build, radfm_folder, monkeypatch, tmp_path
+):
     def nothing(name, **_):
         raise LocalEntryNotFoundError(f"no {name} here")
 
     monkeypatch.setattr(published, "snapshot_download", nothing)
-
-
-@each_row(
-    "model, argument", [("llava_med", "vision_tower")] + [("med_flamingo", a) for a in ("pretrained", "llama", "clip")]
-)
-def test_a_missing_folder_is_named_with_its_argument(build, model, argument):
-    with pytest.raises(MedTasksError, match=f"/nowhere/at_all.*{argument}="):
-        build(model, **{argument: "/nowhere/at_all"})
-
-
-@each_row("weights", ["openai", "checkpoint"])
-def test_a_tower_that_the_hub_does_not_deliver(build, weights, nothing_on_the_hub):
-    with pytest.raises(CheckpointError, match=r"openai/clip-vit-large-patch14-336 is neither .* vision_tower="):
-        build("llava_med", vision_tower=None, vision_weights=weights)
-
-
-def test_radfm_on_the_hub_is_an_archive(build, radfm_folder, nothing_on_the_hub, monkeypatch, tmp_path):
+    names = [("llava_med", "vision_tower"), *(("med_flamingo", name) for name in ("pretrained", "llama", "clip"))]
+    for model, argument in names:
+        with pytest.raises(MedTasksError, match=f"/nowhere/at_all.*{argument}="):
+            build(model, **{argument: "/nowhere/at_all"})
+    for weights in ("openai", "checkpoint"):
+        with pytest.raises(CheckpointError, match=r"openai/clip-vit-large-patch14-336 is neither .* vision_tower="):
+            build("llava_med", vision_tower=None, vision_weights=weights)
+    # RadFM on the hub is an archive.
     with pytest.raises(CheckpointError, match=r"/nowhere/here is no folder.*cat RadFM\.z"):
         build("radfm", "/nowhere/here")
     with pytest.raises(CheckpointError, match=rf"{tmp_path} holds no"):
@@ -343,6 +335,9 @@ def test_a_tower_stored_alone_and_torch_shards_are_read_too(build, copied, expec
         ("clip", {"vision_config": {"hidden_act": "gelu"}}, "hidden_act is 'gelu'"),
         ("llama", {"vocab_size": 999}, "tokenizer.model has .* vocab_size 999"),
         ("llama", None, "config.json is damaged"),
+        # With LLaMA-7B's 32 layers, blocks are where those of the published model are.
+        ("llama", {"num_hidden_layers": 32}, r"key 'lang_encoder\.gated_cross_attn_layers\.1\S+' leads to"),
+        ("llama", {"num_hidden_layers": 1}, "below LLaMA's 1 layers"),
     ],
 )
 def test_another_kind_of_model_is_refused(build, copied, part, change, message):
@@ -350,16 +345,4 @@ def test_another_kind_of_model_is_refused(build, copied, part, change, message):
     file = folder / part / "config.json"
     file.write_text("{" if change is None else json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(MedTasksError, match=message):
-        build("med_flamingo", folder)
-
-
-@each_row(
-    "layers, message",
-    [(32, r"key 'lang_encoder\.gated_cross_attn_layers\.1\S+' leads to"), (1, "below LLaMA's 1 layers")],
-)
-def test_blocks_are_where_those_of_the_published_model_or_the_stored_ones_are(build, copied, layers, message):
-    folder = copied("med_flamingo")
-    config = json.loads((folder / "llama" / "config.json").read_text())
-    (folder / "llama" / "config.json").write_text(json.dumps({**config, "num_hidden_layers": layers}))
-    with pytest.raises(CheckpointError, match=message):
         build("med_flamingo", folder)

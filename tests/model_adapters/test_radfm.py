@@ -109,31 +109,6 @@ def test_text_alone_brings_one_black_volume_that_changes_nothing(radfm):
     torch.testing.assert_close(got, alone, atol=1e-5, rtol=0)  # a mask of ones may choose another kernel
 
 
-def mixed_prompts(model):
-    volume = torch.rand(SIDE, SIDE, 30, generator=torch.Generator().manual_seed(2)).numpy()
-    return [
-        ("is the left lung clear? choose one option.", [noise(1)]),
-        ("", [noise(1)]),
-        ("no nodule", []),
-        ("<image> is before <image>?", [noise(2), noise(3)]),
-        ("a large effusion?", [volume]),
-    ]
-
-
-def test_batches_score_like_a_plain_forward_pass(radfm):
-    """Options of one token next to long ones: the slots of short prompts lie in the scored columns."""
-    options = (" a", " a large effusion in the left lung, answer: yes or no")
-    pairs = [radfm.encode_pair(text, option, images) for text, images in mixed_prompts(radfm) for option in options]
-    shared, whole = radfm.score_batch(pairs), radfm._score_whole(pairs)
-    for pair, *scores in zip(pairs, shared, whole, strict=True):
-        ids = pair.sequence.ids
-        logs = plain_logits(radfm, ids, pair.sequence.pixels)
-        rows = logs[len(ids) - pair.tokens - 1 : -1]
-        expected = -sum(row[token].item() for row, token in zip(rows, ids[-pair.tokens :], strict=True))
-        assert [score.total for score in scores] == pytest.approx([expected] * 2, abs=1e-4)
-        assert {score.greedy for score in scores} == {rows.argmax(-1).tolist() == list(ids[-pair.tokens :])}
-
-
 @each_row("stop", [1, 2])
 def test_both_ends_of_sequence_end_a_reply(radfm_folder, stop):
     ending = adapter(radfm_folder)

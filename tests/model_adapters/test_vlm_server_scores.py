@@ -60,17 +60,18 @@ def assert_right(server, docs, found):
         assert (one["greedy"], one["tokens"]) == (greedy, tokens)
 
 
-@each_row("way", WAYS)
-@each_row("options", [LETTERS, SENTENCES, ODD, (" yes", "yes", " no", "A")])
-def test_every_way_gives_the_same(served, way, options):
-    server, docs = served(scale_out=True, merges=["yes", " no", " small", "on"]), docs_with(*options)
-    assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
+MERGES = ["yes", " no", " small", "on"]
+SEAMS = ("yes", "no", " yes", "\n")  # of which some merge with the end of the prompt
 
 
 @each_row("way", WAYS)
-@each_row("merges", [["\ny", "\nyes"], ["t\ny"], ["\n "], ["\n\n", "\n"]])
-def test_tokens_that_merge_with_the_prompt(served, way, merges):
-    server, docs = served(scale_out=True, merges=merges), docs_with("yes", "no", " yes", "\n")
+@each_row(
+    "merges, options",
+    [(MERGES, options) for options in (LETTERS, SENTENCES, ODD, (" yes", "yes", " no", "A"))]
+    + [(merges, SEAMS) for merges in (["\ny", "\nyes"], ["t\ny"], ["\n "], ["\n\n", "\n"])],
+)
+def test_every_way_gives_the_same(served, way, merges, options):
+    server, docs = served(scale_out=True, merges=merges), docs_with(*options)
     assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
 
 
