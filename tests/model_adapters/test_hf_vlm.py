@@ -36,10 +36,7 @@ def scan(seed, width, height):
 
 DOCS = [
     {"question": "Is it clear?", "images": [scan(0, 10, 15)]},
-    {
-        "question": "Is there a large effusion in the right lung, or is it the left one?",
-        "images": [scan(1, 30, 10)],
-    },
+    {"question": "Is there a large effusion in the right lung, or is it the left one?", "images": [scan(1, 30, 10)]},
     {"question": "No image: no nodule?", "images": []},
     {"question": "Which one?", "images": [scan(2, 9, 9), scan(3, 20, 24)]},
     {"question": "Answer", "images": []},

@@ -9,11 +9,7 @@ import pytest
 import torch
 from medtasks.model_adapters.base.batching import GenerationSettings
 from medtasks.model_adapters.base.requests import VOLUMES, Request, RequestReader
-from medtasks.model_adapters.radfm.network import (
-    image_volume,
-    random_crop_box,
-    read_volume,
-)
+from medtasks.model_adapters.radfm.network import image_volume, random_crop_box, read_volume
 from PIL import Image
 
 from medtasks.errors import MedTasksError

@@ -232,10 +232,7 @@ def idefics3(folder: Path) -> None:
 
 def internvl(folder: Path) -> None:
     words = tokenizer(
-        start_image_token="<img>",
-        end_image_token="</img>",
-        context_image_token="<IMG_CONTEXT>",
-        video_token="<video>",
+        start_image_token="<img>", end_image_token="</img>", context_image_token="<IMG_CONTEXT>", video_token="<video>"
     )
     config = hf.InternVLConfig(
         vision_config=_tower(hf.InternVLVisionConfig),
