@@ -126,11 +126,7 @@ def build(llava_med_folder: Path, radfm_folder: Path, med_flamingo_folder: Path)
         "med_flamingo": (med_flamingo_toy.adapter_from, med_flamingo_folder),
     }
 
-    def get(name: str, folder: Path | None = None, **given: Any) -> MedicalAdapter:
-        maker, own = makers[name]
-        return maker(folder or own, **given)
-
-    return get
+    return lambda name, folder=None, **arguments: makers[name][0](folder or makers[name][1], **arguments)
 
 
 Edit = Callable[[Tensors], Any]

@@ -50,8 +50,8 @@ def test_padded_batches_generate_like_a_plain_greedy_loop(bench, docs):
 @each_row("size, beams", [(1, 1), (12, 3)])
 def test_the_batch_size_does_not_matter(new_bench, bench, size, beams):
     other = new_bench(batch_size=size)
-    expected = bench.adapter.generate_until(bench.generation(num_beams=beams))
-    assert other.adapter.generate_until(other.generation(num_beams=beams)) == expected
+    expected = bench.adapter.generate_until(bench.generation(range(6), num_beams=beams))
+    assert other.adapter.generate_until(other.generation(range(6), num_beams=beams)) == expected
 
 
 def test_a_model_that_takes_ids_gets_its_prompt_cut_off(bench, monkeypatch):
@@ -94,11 +94,11 @@ def test_gen_kwargs_are_not_changed_and_unknown_ones_cost_one_debug_line(bench, 
 
 def test_sampled_replies_depend_on_the_seed_but_not_on_batch_or_order(new_bench, bench):
     sampled = {"do_sample": True, "temperature": 1.5, "top_p": 0.9}
-    expected = bench.adapter.generate_until(bench.generation(**sampled))
-    assert expected != bench.adapter.generate_until(bench.generation())
+    expected = bench.adapter.generate_until(bench.generation(range(6), **sampled))
+    assert expected != bench.adapter.generate_until(bench.generation(range(6)))
     torch.manual_seed(99)
     single = new_bench(batch_size=1)
-    assert single.adapter.generate_until(single.generation(**sampled)[::-1])[::-1] == expected
+    assert single.adapter.generate_until(single.generation(range(6), **sampled)[::-1])[::-1] == expected
 
 
 @each_row("sampled", [False, True])

@@ -88,15 +88,12 @@ def test_ids_have_the_first_id_and_one_marker_per_image_of_which_missing_ones_co
         assert adapter.encode(text, images).ids.count(image) == 3
 
 
-def test_more_markers_than_images_fail_that_sample_alone(adapters):
+def test_what_markers_cannot_say_fails_alone(adapters):
     docs = [DOCS[0], {"question": "<image><image>Which? Answer:", "images": [2]}, *DOCS[1:]]
-    got = replies(adapters(max_failed=0.5), docs)
-    assert "more <image> markers (2) than there are images (1)" in got[1]
-    assert got[:1] + got[2:] == replies(adapters())
+    first, failed, *others = replies(adapters(max_failed=0.5), docs)
+    assert "more <image> markers (2) than there are images (1)" in failed
+    assert [first, *others] == replies(adapters())
     assert [math.isnan(loss) for loss, _ in scores(adapters(max_failed=0.5), docs[:2], [" yes"])] == [False, True]
-
-
-def test_markers_cannot_be_scored_and_a_prompt_longer_than_the_context_fails(adapters):
     for marker in ("<|endofchunk|>", "<image>", "<PAD>"):
         with pytest.raises(MedTasksError, match="cannot generate"):
             adapters().encode_pair("Is it?", f" yes{marker}", [])
@@ -104,21 +101,20 @@ def test_markers_cannot_be_scored_and_a_prompt_longer_than_the_context_fails(ada
         adapters().encode("no " * 1100, [])
 
 
-@each_row("stop", ["<|endofchunk|>", "|endofchunk|>", "<image>", "\nQuestion:"])
-def test_a_reply_ends_where_the_next_example_begins(adapters, monkeypatch, stop):
-    adapter = adapters()
-    said = f" yes{stop} Is it? Answer: no"
-    given = {}
+def test_a_reply_ends_where_the_next_example_begins(adapters, monkeypatch):
+    adapter, inputs = adapters(), {}
+    stops = ("<|endofchunk|>", "|endofchunk|>", "<image>", "\nQuestion:")
+    for stop in stops:
+        pieces = torch.tensor([adapter._text._model.EncodeAsIds(f" yes{stop} Is it? Answer: no")])
 
-    def generate(input_ids, **inputs):
-        given.update(inputs)
-        pieces = torch.tensor([adapter._text._model.EncodeAsIds(said)])
-        return torch.cat([input_ids, pieces], dim=1)
+        def generate(input_ids, pieces=pieces, **given):
+            inputs.update(given)
+            return torch.cat([input_ids, pieces], dim=1)
 
-    monkeypatch.setattr(adapter.language_model, "generate", generate)
-    assert replies(adapter, DOCS[:1], until=["Z"]) == ["yes"]
-    (criterion,) = given["stopping_criteria"]
-    assert set(criterion.until) == {"Z", "<|endofchunk|>", "|endofchunk|>", "<image>", "\nQuestion:"}
+        monkeypatch.setattr(adapter.language_model, "generate", generate)
+        assert replies(adapter, DOCS[:1], until=["Z"]) == ["yes"]
+        (criterion,) = inputs["stopping_criteria"]
+        assert set(criterion.until) == {"Z", *stops}
 
 
 def test_markers_are_never_the_likeliest_token_nor_decoded(adapters):

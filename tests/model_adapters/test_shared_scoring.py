@@ -10,12 +10,11 @@ from medtasks.model_adapters.base import shared_scoring
 from medtasks.model_adapters.base.batching import BoundedCache, Encoded, content_key
 from medtasks.model_adapters.base.requests import plan_streams, read_requests
 from medtasks.model_adapters.base.shared_scoring import cut_places, words_of
-from medtasks.model_adapters.llava_med import LlavaMed
-from medtasks.model_adapters.radfm import RadFM
 from medtasks.model_adapters.tiny import IMAGE_TOKENS, MedTasksTiny
 from PIL import Image
 
 from ..tables import each_row
+from . import llava_med_toy, radfm_toy
 from .golden import GOLDEN, recorded, without_record
 from .med_flamingo_toy import adapter_from
 from .toys import SPLIT, TASK, assert_pairs, noise
@@ -83,9 +82,6 @@ def assert_alike(got, expected, tolerance):
     assert [(score.tokens, score.greedy) for score in got] == [(score.tokens, score.greedy) for score in expected]
 
 
-FIVE = ("x", " clear", " a large effusion in the left lung", " no", "y")
-
-
 class Passes:
     """Notes the calls of a language model."""
 
@@ -120,10 +116,10 @@ def test_greedy_flags_agree_for_options_the_model_would_say(new_bench, bench):
 def test_the_prompt_is_run_once_however_many_options_it_has(new_bench, monkeypatch):
     bench = new_bench(batch_size=1)
     passes = Passes(bench, monkeypatch)
-    bench.adapter.loglikelihood(bench.scoring(FIVE, [0, 1]))
+    bench.adapter.loglikelihood(bench.scoring((*OPTIONS, " no", "y"), [0, 1]))
     assert passes.cached == [False, True] * 2
     assert passes.rows == [1, 3] * 2, "one prompt, then the options of more than one token"
-    assert passes.columns[1::2] == [len(FIVE[2]) - 1] * 2
+    assert passes.columns[1::2] == [len(OPTIONS[2]) - 1] * 2
 
 
 class Merging(MedTasksTiny):
@@ -399,11 +395,8 @@ def one_image_each(start="", images=(0, 1)):
 @pytest.mark.usefixtures("tiny_images")
 def test_golden_llava_med_prefixes(monkeypatch):
     _, image_of = cases_and_images("llava_med")
-    folder = GOLDEN / "llava_med"
-    adapter = LlavaMed(
-        pretrained=str(folder), vision_tower=str(folder / "vision_tower_openai"), dtype="float32", device="cpu",
-        journal="false",
-    )  # fmt: skip
+    tower = str(GOLDEN / "llava_med" / "vision_tower_openai")
+    adapter = llava_med_toy.adapter(GOLDEN / "llava_med", vision_tower=tower)
     check(adapter, one_image_each(), image_of, monkeypatch, 6)
     several = [(text, [0, number], ANSWERS) for number in (1, 2) for text in QUESTIONS[:1]]
     check(adapter, several, image_of, monkeypatch, 2)
@@ -413,9 +406,7 @@ def test_golden_llava_med_prefixes(monkeypatch):
 @each_row("position", ["front", "before_last_character"])
 def test_golden_radfm_prefixes(position, monkeypatch):
     _, image_of = cases_and_images("radfm")
-    adapter = RadFM(
-        pretrained=str(GOLDEN / "radfm"), dtype="float32", device="cpu", journal=False, image_position=position
-    )
+    adapter = radfm_toy.adapter(GOLDEN / "radfm", image_position=position)
     mix = [(f"<image>{LONG} and the next <image>{text}", [0, 1 + at], ANSWERS) for at, text in enumerate(QUESTIONS)]
     check(adapter, mix, image_of, monkeypatch, 3)
     mix = one_image_each("", (0, 1))
