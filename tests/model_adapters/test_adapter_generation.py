@@ -11,7 +11,6 @@ from lmms_eval.caching.response_cache import ResponseCache
 from medtasks.model_adapters.base.batching import (
     CountedReply,
     GenerationSettings,
-    cut_reply,
     decoding_config,
     pad_left,
     read_settings,
@@ -127,15 +126,6 @@ def test_temperature_zero_and_no_sampling_are_greedy(given, temperature):
 def test_impossible_gen_kwargs_are_refused(bench, given):
     with pytest.raises(MedTasksError, match="generation_kwargs"):
         bench.adapter.generate_until(bench.generation([0], **given))
-
-
-def test_a_reply_ends_at_the_first_stop_id_and_the_earliest_stop_string():
-    def decode(ids):
-        return "".join(map(chr, ids))
-
-    assert cut_reply(b" one. two; three", decode, (), ("; ", ".")) == "one"
-    assert cut_reply(b"one\x03two", decode, (3,), ()) == "one"
-    assert cut_reply(b"", decode, (3,), ("x",)) == ""
 
 
 def failing(doc):

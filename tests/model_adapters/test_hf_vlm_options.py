@@ -26,16 +26,6 @@ IMAGE = noise(0, (24, 36))
 DOCS = [{"question": text, "images": [IMAGE]} for text in ("Is it clear?", "Which side, left or right?")]
 DOCS.append({"question": "No image?", "images": []})
 OPTIONS = (" yes", "a large effusion in the right lung")
-# Gemma 3's own, in short: no system role, its text stands before the first user's.
-GEMMA = (
-    "{{ bos_token }}"
-    "{% if messages[0]['role'] == 'system' %}{% set first = messages[0]['content'][0]['text'] + '\n\n' %}"
-    "{% set loop_messages = messages[1:] %}{% else %}{% set first = '' %}{% set loop_messages = messages %}{% endif %}"
-    "{% for message in loop_messages %}{{ '<|' + message['role'] + '|>' }}{% if loop.first %}{{ first }}{% endif %}"
-    "{% for part in message['content'] %}{% if part['type'] == 'image' %}{{ '<start_of_image>' }}{% else %}"
-    "{{ part['text'] }}{% endif %}{% endfor %}{{ '<|end|>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
-)
 # Qwen2.5-VL's: without a system turn it writes one of its own. With Qwen3's switch.
 QWEN = (
     "{% for message in messages %}"
@@ -44,18 +34,17 @@ QWEN = (
     + "{% if add_generation_prompt and "
     "enable_thinking is defined and enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
 ).replace("IMAGE", "{{ '<|vision_start|><|image_pad|><|vision_end|>' }}")
-TEMPLATES = {"gemma3": GEMMA, "qwen2_5_vl": QWEN}
 
 
 @pytest.fixture(scope="module")
 def folder(tiny_checkpoint, tmp_path_factory):
-    """Copies of tiny checkpoints, with the templates above."""
+    """Copies of tiny checkpoints, Qwen's with the template above."""
     root = tmp_path_factory.mktemp("options")
 
     def copy(name):
         shutil.copytree(tiny_checkpoint(name), root / name)
-        if name in TEMPLATES:
-            (root / name / "chat_template.jinja").write_text(TEMPLATES[name])
+        if name == "qwen2_5_vl":
+            (root / name / "chat_template.jinja").write_text(QWEN)
         return root / name
 
     return functools.cache(copy)
@@ -103,15 +92,6 @@ def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
     assert_pairs(scores(built), expected, 1e-4)
     assert built._fits.get(("a shared prefix", True)) == (True if prefix_cache else None)
     assert built.writer.turn_end() == built.processor.tokenizer.convert_tokens_to_ids("<|end|>")
-
-
-def test_gemma_reads_a_system_text_in_the_users_turn(adapter, folder):
-    def turn(doc):
-        image = "<start_of_image>" * len(doc["images"])
-        return f"<s><|user|>Be brief.\n\n{image}{doc['question']}<|end|>\n<|assistant|>\n"
-
-    built = adapter("gemma3", system_prompt="Be brief.")
-    assert_pairs(scores(built), plain_scores(*parts(folder("gemma3")), turn, DOCS, OPTIONS), 1e-4)
 
 
 def test_each_of_them_is_another_model_to_the_journal(adapter, tmp_path, monkeypatch):

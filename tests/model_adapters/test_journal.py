@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from medtasks.model_adapters.base.requests import Request, RequestReader
 from medtasks.model_adapters.tiny import MedTasksTiny, TinyArguments
 from PIL import Image
 
@@ -148,20 +147,6 @@ def test_a_changed_model_argument_is_computed_anew(restart, home):
         bench = restart(**arguments)
         bench.adapter.loglikelihood(bench.scoring(doc_ids=[0]))
         assert (bench.adapter.ran, len(journals(home))) == (2, number), arguments
-
-
-def test_images_differ_by_palette_and_transparency():
-    def digests(image):
-        documents = {"t": {"s": [image]}}
-        request = Request("", {}, lambda doc: [doc], 0, "t", "s", 0, 0, False)
-        return RequestReader(documents, scored=False).read(request).visuals.digests
-
-    red, blue = Image.new("P", (2, 2)), Image.new("P", (2, 2))
-    red.putpalette([255, 0, 0])
-    blue.putpalette([0, 0, 255])
-    assert digests(red) != digests(blue)
-    assert digests(Image.new("L", (2, 4))) != digests(Image.new("L", (4, 2)))
-    assert digests(Image.new("RGB", (2, 2))) == digests(Image.new("RGB", (2, 2)))
 
 
 def test_weights_and_files_are_told_apart(tmp_path):

@@ -201,9 +201,9 @@ def test_models_with_image_attention_both_ways(served, facts, tmp_path):
     assert not server.asked
 
 
-@each_row("name", ["gemma-3n-e4b", "google/gemma-2-9b", "Qwen/Qwen2.5-VL-3B"])
-def test_models_with_causal_attention_are_taken(served, name):
-    assert adapter_for(served(name=name), []).model == name
+def test_models_with_causal_attention_are_taken(served):
+    for name in ("gemma-3n-e4b", "google/gemma-2-9b", "Qwen/Qwen2.5-VL-3B"):
+        assert adapter_for(served(name=name), []).model == name
 
 
 def test_what_belongs_to_one_image_goes_to_one_server(served):

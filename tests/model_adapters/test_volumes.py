@@ -217,7 +217,21 @@ def test_a_digest_stands_for_content_type_and_shape(tmp_path):
     assert digests(file) == digests(str(file)) == digests(written(tmp_path / "b.npy"))
     renamed = tmp_path / "a.npz"
     renamed.write_bytes(file.read_bytes())
-    others = [VOXELS, one_voxel, VOXELS.transpose(1, 0, 2), VOXELS.view(np.int8), VOXELS.reshape(11, 9, 7)]
+    red, blue = Image.new("P", (2, 2)), Image.new("P", (2, 2))
+    red.putpalette([255, 0, 0])
+    blue.putpalette([0, 0, 255])
+    assert digests(Image.new("RGB", (2, 2))) == digests(Image.new("RGB", (2, 2)))
+    others = [
+        red,
+        blue,
+        Image.new("L", (2, 4)),
+        Image.new("L", (4, 2)),
+        VOXELS,
+        one_voxel,
+        VOXELS.transpose(1, 0, 2),
+        VOXELS.view(np.int8),
+        VOXELS.reshape(11, 9, 7),
+    ]
     others += [slices(), slices()[::-1], slices(4), changed, [slices()[0]], slices()[0], file, renamed]
     assert len(set(digests(*others))) == len(others)
 
