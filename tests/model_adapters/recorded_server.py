@@ -1,8 +1,5 @@
 """A server that answers as real ones were recorded to; the recordings have a README of their own."""
 
-import base64
-import hashlib
-import io
 import json
 import threading
 from collections.abc import Sequence
@@ -10,13 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from ..local_server import LocalServer, QuietHandler
 from .golden import GOLDEN
+from .served_model import CHAT, pixels
 
 RECORDINGS = GOLDEN.parent / "servers"
-CHAT = "/v1/chat/completions"
 # What decides about a prompt besides its turns.
 _OF_TEMPLATE = ("chat_template", "chat_template_kwargs", "mm_processor_kwargs", "tools", "documents")
 _SCORES = ("prompt_logprobs", "logprobs", "return_token_ids", "return_prompt_text")
@@ -105,19 +100,6 @@ def turns(messages: Sequence[Body]) -> list[list[Any]]:
                 parts.append(["text" if is_text else "image", value])
         found.append([message.get("role"), parts])
     return found
-
-
-def pixels(url: str) -> str:
-    try:
-        image = image_of(url)
-    except (OSError, ValueError, IndexError):
-        return "unreadable " + hashlib.sha256(url.encode()).hexdigest()
-    return f"{image.size} {hashlib.sha256(image.tobytes()).hexdigest()}"
-
-
-def image_of(url: str) -> Image.Image:
-    with Image.open(io.BytesIO(base64.b64decode(url.split(",", 1)[1]))) as image:
-        return image.convert("RGB")
 
 
 def conversation(request: Body) -> str:

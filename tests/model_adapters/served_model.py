@@ -112,7 +112,7 @@ class TinyModel:
         parts: list[Body] = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for part in parts:
             if part["type"] == "image_url":
-                images.append(pixel_digest(part["image_url"]["url"]))
+                images.append(pixels(part["image_url"]["url"]))
                 pieces.append(SPECIAL[0])
             else:
                 pieces.append(part["text"].strip() if self.template.trims else part["text"])
@@ -147,14 +147,18 @@ class TinyModel:
         return sum(losses), all(rows[at - 1].argmax() == ids[at] for at in range(start, len(ids))), len(losses)
 
 
-def pixel_digest(url: str) -> str:
-    """What tells an image from others, whatever its file's format."""
-    image = image_of(url)
-    return f"{image.mode}{image.size}{hashlib.sha256(image.tobytes()).hexdigest()}"
+def pixels(url: str) -> str:
+    """Digest of an image's pixels, whatever its file's format."""
+    try:
+        image = image_of(url)
+    except (OSError, ValueError, IndexError):
+        return "unreadable " + hashlib.sha256(url.encode()).hexdigest()
+    return f"{image.size} {hashlib.sha256(image.tobytes()).hexdigest()}"
 
 
 def image_of(url: str) -> Image.Image:
-    return Image.open(io.BytesIO(base64.b64decode(url.split(",", 1)[1])))
+    with Image.open(io.BytesIO(base64.b64decode(url.split(",", 1)[1]))) as image:
+        return image.convert("RGB")
 
 
 @dataclass
@@ -235,7 +239,7 @@ class ServedModel(LocalServer):
         return {**answer, "object": "chat.completion", "choices": [choice]}
 
     def generate(self, body: Body) -> Body:
-        images = tuple(pixel_digest(part["url"]) for part in body.get("content_parts") or ())
+        images = tuple(pixels(part["url"]) for part in body.get("content_parts") or ())
         prompt = Prompt("", tuple(body["token_ids"]), images)
         asked = body["sampling_params"]
         chosen, answer = self._answer(prompt, asked, {}, True)

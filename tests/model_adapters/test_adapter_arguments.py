@@ -66,15 +66,12 @@ def test_model_args_are_text_or_numbers_and_win_over_the_options_the_harness_alw
         MedTasksTiny.create_from_arg_string("seed")
 
 
-def test_processes_that_accelerate_does_not_connect_are_refused(monkeypatch):
+def test_each_of_several_processes_keeps_the_device_accelerate_gave_it(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(
         MedTasksError, match=r"2 processes were started, but accelerate connects 1; .*ACCELERATE_USE_CPU"
     ):
         MedTasksTiny(device="cpu")
-
-
-def test_each_of_several_processes_keeps_the_device_accelerate_gave_it(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     own = torch.device("cuda:1")
     assert choose_device("cuda:0", own, 2, "m") == own

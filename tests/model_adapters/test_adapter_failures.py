@@ -151,6 +151,14 @@ def test_a_batch_too_large_for_the_memory_is_halved_and_the_size_remembered(new_
     memory.tried.clear()
     small.adapter.generate_until(small.generation())
     assert memory.sizes[0] == 8, "the next call may have other prompts"
+    bench = new_bench(batch_tokens=10**6, batch_size=5)
+    memory = Memory(bench, monkeypatch)
+    bench.adapter.generate_until(bench.generation())
+    assert memory.sizes == [5, 5, 2]
+    limited = new_bench(batch_tokens=10**6, batch_size=1, max_batch_size=7)
+    memory = Memory(limited, monkeypatch)
+    limited.adapter.generate_until(limited.generation())
+    assert memory.sizes == [7, 5]
 
 
 def test_one_huge_sample_fails_alone_and_does_not_shrink_the_others(new_bench, bench, docs, monkeypatch, log):
@@ -209,14 +217,3 @@ def test_batches_grow_up_to_the_token_budget(new_bench, bench, monkeypatch, budg
         assert memory.sizes == [12]
     assert sum(memory.sizes) == 12
     assert len(memory.sizes) <= 2 * tokens / budget + 3, "batches are well filled"
-
-
-def test_the_batch_size_bounds_batches_by_tokens(new_bench, monkeypatch):
-    bench = new_bench(batch_tokens=10**6, batch_size=5)
-    memory = Memory(bench, monkeypatch)
-    bench.adapter.generate_until(bench.generation())
-    assert memory.sizes == [5, 5, 2]
-    limited = new_bench(batch_tokens=10**6, batch_size=1, max_batch_size=7)
-    memory = Memory(limited, monkeypatch)
-    limited.adapter.generate_until(limited.generation())
-    assert memory.sizes == [7, 5]

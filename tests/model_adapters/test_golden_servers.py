@@ -17,14 +17,14 @@ from medtasks.families.family import Reply
 
 from ..local_server import serving
 from ..tables import each_row
-from .recorded_server import CHAT, RECORDINGS, RecordedServer, conversation, image_of, read_recording, turns
+from .recorded_server import RECORDINGS, RecordedServer, conversation, read_recording, turns
+from .served_model import CHAT, GENERATE, image_of
 from .toys import SPLIT, TASK, instances
 
 FOLDERS = sorted(file.parent for file in RECORDINGS.glob("*/exchanges.jsonl"))
 ALL = {folder.name: read_recording(folder) for folder in FOLDERS}
 CLOSE = 1e-4
 pytestmark = pytest.mark.usefixtures("no_certificates")
-GENERATE = "/inference/v1/generate"
 KEY = "MEDTASKS_SERVER_API_KEY"
 
 

@@ -47,9 +47,6 @@ def test_a_restarted_run_computes_nothing_twice_and_answers_alike(restart, bench
     assert ".rank0of1." in file.name
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "INFO 12 of 12 generate_until answers come from the journal" in "".join(log)
-
-
-def test_token_counts_and_formats_come_back_too(restart):
     first, second = restart(), restart(token_counts=True, loglikelihood_format="json", batch_size=2)
     counted = restart(token_counts=True, journal=False)
     first.adapter.generate_until(first.generation())
@@ -59,7 +56,7 @@ def test_token_counts_and_formats_come_back_too(restart):
     assert second.adapter.ran == 0, "how answers are batched and worded does not make them others"
 
 
-def test_sampled_repeats_are_kept_apart(restart):
+def test_sampled_repeats_are_kept_apart_and_failed_samples_tried_again(restart):
     first, second = restart(), restart()
     sampled = {"do_sample": True, "temperature": 1.5}
     (request,) = first.generation([0], **sampled)
@@ -69,8 +66,6 @@ def test_sampled_repeats_are_kept_apart(restart):
     assert second.adapter.ran == 0
     assert len(set(replies)) == 4
 
-
-def test_failed_samples_are_tried_again(restart):
     def failing(doc):
         raise OSError("gone")
 

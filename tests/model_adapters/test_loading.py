@@ -123,14 +123,6 @@ def test_a_missing_file_is_named(build, copied, model, file):
         build(model, folder, **({"pretrained": str(folder)} if model == "med_flamingo" else {}))
 
 
-def test_arguments_are_checked(build):
-    with pytest.raises(AdapterArgumentError, match=r"'max_length' must be at most 512"):
-        build("llava_med", max_length=513)
-    for model, argument in (("llava_med", "vision_weights"), ("med_flamingo", "media_attention"), ("radfm", "crop")):
-        with pytest.raises(AdapterArgumentError, match=f"argument '{argument}' must be .* not 'hub'"):
-            build(model, **{argument: "hub"})
-
-
 @each_row("name", MODELS)
 def test_all_parameters_get_the_wanted_type_and_rotary_tables_stay_exact(build, name):
     half, exact = build(name, dtype="bfloat16"), build(name)
@@ -248,7 +240,7 @@ def test_every_tensor_of_radfm_arrives(radfm, radfm_state, build, radfm_folder, 
         build("radfm", copied("radfm", {BIN: only("inv_freq")}))
 
 
-def test_a_foreign_tokenizer_is_refused(build, copied, radfm_state):
+def test_a_foreign_tokenizer_and_impossible_arguments_are_refused(build, copied, radfm_state):
     words = len(radfm_state[f"{E}weight"])
 
     def longer(state):
@@ -257,6 +249,11 @@ def test_a_foreign_tokenizer_is_refused(build, copied, radfm_state):
     folder = copied("radfm", {BIN: longer})
     with pytest.raises(CheckpointError, match=rf"tokenizer\.model has {words} pieces, '.*' has {words + 1} rows"):
         build("radfm", folder)
+    with pytest.raises(AdapterArgumentError, match=r"'max_length' must be at most 512"):
+        build("llava_med", max_length=513)
+    for model, argument in (("llava_med", "vision_weights"), ("med_flamingo", "media_attention"), ("radfm", "crop")):
+        with pytest.raises(AdapterArgumentError, match=f"argument '{argument}' must be .* not 'hub'"):
+            build(model, **{argument: "hub"})
 
 
 # ---- Med-Flamingo ----

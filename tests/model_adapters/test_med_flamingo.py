@@ -60,6 +60,14 @@ def test_a_position_without_image_takes_only_the_feed_forward_part(adapters):
         alone = hidden + block.ff(hidden) * block.ff_gate.tanh()
     assert torch.allclose(got[:, 0], alone[:, 0], atol=1e-6)
     assert (got[:, 1] - alone[:, 1]).abs().max() > 0.01
+    # Images of a call are forgotten, also after one that fails.
+    model = adapters().language_model
+    scores(adapters())
+    with contextlib.suppress(AttributeError), torch.inference_mode():
+        model(input_ids=torch.tensor([[1]]), media=3)
+    assert [block.view for block in model.gated_cross_attn_layers.values()] == [None, None]
+    with pytest.raises(RuntimeError, match="only inside"):
+        model.model(input_ids=torch.tensor([[1, 2]]))
 
 
 MODES = each_row("mode", ["preceding", "following"])
@@ -73,7 +81,7 @@ def test_batches_with_different_numbers_of_images_score_like_plain_passes(adapte
     assert [loss for loss, _ in scores(adapter)] == pytest.approx(expected, abs=2e-5)
 
 
-def test_ids_have_the_first_id_and_one_marker_per_image_of_which_missing_ones_come_first(adapters):
+def test_prompts_have_one_marker_per_image_which_is_never_said(adapters):
     adapter = adapters()
     pieces, vocabulary = adapter._text, adapter._text.vocabulary
     end, image = vocabulary, vocabulary + 1
@@ -86,6 +94,13 @@ def test_ids_have_the_first_id_and_one_marker_per_image_of_which_missing_ones_co
         more = "<image>" * (3 - text.count("<image>"))
         assert adapter.encode(text, images).ids == adapter.encode(more + text, images).ids
         assert adapter.encode(text, images).ids.count(image) == 3
+    adapter = adapters()
+    prompt = adapter.encode("<image>Is?", [scan(2)])
+    logits = plain_logits(adapter, prompt.ids, prompt)
+    assert torch.isfinite(logits[:, : adapter._text.vocabulary]).all()
+    assert logits[:, adapter._text.vocabulary :].eq(-math.inf).all()
+    ids = adapter._text.encode("no effusion")
+    assert adapter.decode([1, 0, *ids, adapter.pad_id, 2]) == "no effusion"  # 0 is the unknown piece
 
 
 def test_what_markers_cannot_say_fails_alone(adapters):
@@ -115,26 +130,6 @@ def test_a_reply_ends_where_the_next_example_begins(adapters, monkeypatch):
         assert replies(adapter, DOCS[:1], until=["Z"]) == ["yes"]
         (criterion,) = inputs["stopping_criteria"]
         assert set(criterion.until) == {"Z", *stops}
-
-
-def test_markers_are_never_the_likeliest_token_nor_decoded(adapters):
-    adapter = adapters()
-    prompt = adapter.encode("<image>Is?", [scan(2)])
-    logits = plain_logits(adapter, prompt.ids, prompt)
-    assert torch.isfinite(logits[:, : adapter._text.vocabulary]).all()
-    assert logits[:, adapter._text.vocabulary :].eq(-math.inf).all()
-    ids = adapter._text.encode("no effusion")
-    assert adapter.decode([1, 0, *ids, adapter.pad_id, 2]) == "no effusion"  # 0 is the unknown piece
-
-
-def test_the_language_model_forgets_the_images_of_its_last_call(adapters):
-    model = adapters().language_model
-    scores(adapters())
-    with contextlib.suppress(AttributeError), torch.inference_mode():
-        model(input_ids=torch.tensor([[1]]), media=3)
-    assert [block.view for block in model.gated_cross_attn_layers.values()] == [None, None]
-    with pytest.raises(RuntimeError, match="only inside"):
-        model.model(input_ids=torch.tensor([[1, 2]]))
 
 
 def test_the_network_is_freed_with_its_last_reference(med_flamingo_folder):

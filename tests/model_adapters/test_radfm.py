@@ -71,16 +71,13 @@ def test_too_long_a_prompt_loses_its_end_once_reported(radfm_folder, radfm, log)
 # ---- computing ----
 
 
-def test_a_picture_has_the_last_depth_position():
+def test_a_flat_image_has_the_last_depth_and_text_alone_a_black_volume(radfm):
     tables = PositionTables(128, 4, 128, 3)
     rows, _, depths = tables(16, 1, 1).unbind(-1)
     assert torch.equal(rows, tables.row_embed.weight[7::8, 0])
     assert torch.equal(depths, tables.dep_embed.weight[127].expand(16))
     with pytest.raises(ValueError, match="5 patches along an axis that has positions for 4"):
         tables(1, 5, 1)
-
-
-def test_text_alone_brings_one_black_volume_that_changes_nothing(radfm):
     prompt = radfm.encode("is the lung clear?", [])
     assert prompt.pixels.shape == (1, 3, SIDE, SIDE, 4)
     assert not prompt.pixels.any()

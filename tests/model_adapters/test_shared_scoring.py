@@ -113,13 +113,22 @@ def test_greedy_flags_agree_for_options_the_model_would_say(new_bench, bench):
     assert [greedy for _, greedy in pairs] == [True, True, True, False, False, False]
 
 
-def test_the_prompt_is_run_once_however_many_options_it_has(new_bench, monkeypatch):
+def test_prompts_and_images_are_run_once(new_bench, monkeypatch, bench):
     bench = new_bench(batch_size=1)
     passes = Passes(bench, monkeypatch)
     bench.adapter.loglikelihood(bench.scoring((*OPTIONS, " no", "y"), [0, 1]))
     assert passes.cached == [False, True] * 2
     assert passes.rows == [1, 3] * 2, "one prompt, then the options of more than one token"
     assert passes.columns[1::2] == [len(OPTIONS[2]) - 1] * 2
+    passes = Passes(bench, monkeypatch)
+    mix = asked(("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1]))
+    bench.adapter._prefixes.clear()
+    bench.adapter.score_batch(items_of(bench.adapter, mix))
+    assert passes.rows == [1, 1, 5, 5 * 2], "prefixes one by one, then a row per question, then one per longer option"
+    longest = max(map(len, OPTIONS))
+    assert passes.columns == [1 + IMAGE_TOKENS, 1 + IMAGE_TOKENS, len("what is seen?"), longest - 1]
+    assert passes.cached == [True] * 4
+    assert [columns for _, columns, _ in passes.logits] == [1, longest - 1], "none over the prompts"
 
 
 class Merging(MedTasksTiny):
@@ -141,24 +150,16 @@ def test_scores_are_those_of_one_pass_per_option(bench, name, monkeypatch):
     assert cut == CUT[name]
 
 
-def test_prompts_that_merge_with_an_option_share_the_prefix_with_the_others(new_bench, monkeypatch):
+def test_prompts_that_merge_share_prefixes_and_those_without_spans_none(new_bench, monkeypatch):
     adapter = new_bench(kind=Merging).adapter
     items = items_of(adapter, asked(("is it clear?", [0], (" no", "x", "xyz", " clear")), ("is it?", [0], ("x", "y"))))
     got, cut = cuts_in(adapter, items, monkeypatch)
     assert_alike(got, alone(adapter, items), 1e-9)
     assert cut == 4, "both questions, with and without the question mark"
-
-
-def test_an_image_is_run_once_however_many_questions_it_has(bench, monkeypatch):
-    passes = Passes(bench, monkeypatch)
-    mix = asked(("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1]))
-    bench.adapter._prefixes.clear()
-    bench.adapter.score_batch(items_of(bench.adapter, mix))
-    assert passes.rows == [1, 1, 5, 5 * 2], "prefixes one by one, then a row per question, then one per longer option"
-    longest = max(map(len, OPTIONS))
-    assert passes.columns == [1 + IMAGE_TOKENS, 1 + IMAGE_TOKENS, len("what is seen?"), longest - 1]
-    assert passes.cached == [True] * 4
-    assert [columns for _, columns, _ in passes.logits] == [1, longest - 1], "none over the prompts"
+    prompt = Encoded([1] * 40, torch.zeros(2, 3))
+    assert words_of(prompt, [(2, 10), (10, 30)]) is not None
+    for broken in ([(2, 10)], [(10, 30), (2, 10)], [(2, 10), (20, 50)], [(2, 20), (10, 30)]):
+        assert words_of(prompt, broken) is None
 
 
 def test_a_model_that_names_no_spans_shares_prompts_only(bench, monkeypatch):
@@ -214,13 +215,6 @@ def test_names_come_from_the_column_alone(bench):
     for split in (table.remove_columns("image_id"), [{"question": "?"}] * 3, [None] * 3, []):
         assert order(split) == [[0], [1], [2]]
     assert order(table, visual=None) == [[0], [1], [2]]
-
-
-def test_a_prompt_without_one_span_per_image_is_read_whole():
-    prompt = Encoded([1] * 40, torch.zeros(2, 3))
-    assert words_of(prompt, [(2, 10), (10, 30)]) is not None
-    for broken in ([(2, 10)], [(10, 30), (2, 10)], [(2, 10), (20, 50)], [(2, 20), (10, 30)]):
-        assert words_of(prompt, broken) is None
 
 
 # ---- prefixes kept for the run ----

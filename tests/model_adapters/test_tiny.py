@@ -37,7 +37,7 @@ def asked(new_bench, docs):
     return new_bench(docs=[{**doc, "question": doc["question"] + OPTIONS} for doc in docs], batch_size=5)
 
 
-def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(asked):
+def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(asked, bench):
     replies = asked.adapter.generate_until(asked.generation())
     losses = [loss for loss, _ in asked.adapter.loglikelihood(asked.scoring(("A", "B")))]
     preferred = ["AB"[int(second < first)] for first, second in zip(losses[::2], losses[1::2], strict=True)]
@@ -45,9 +45,6 @@ def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(as
     assert len(said) > len(replies) / 2
     assert all(reply[0] == letter for reply, letter in said)
     assert {reply[0] for reply, _ in said} == {"A", "B"}
-
-
-def test_letters_keep_the_length_and_end_before_a_stop(asked, bench):
     some = range(5)
     full = asked.adapter.generate_until(asked.generation(some))
     assert max(map(len, full)) <= 12

@@ -37,7 +37,7 @@ def content_of(body):
     """Texts and pixels of the user's turn."""
     content = body["messages"][-1]["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return [part["text"] if part["type"] == "text" else image_of(part["image_url"]["url"]).copy() for part in parts]
+    return [part["text"] if part["type"] == "text" else image_of(part["image_url"]["url"]) for part in parts]
 
 
 def test_images_stand_where_the_task_puts_them(served):
@@ -201,9 +201,18 @@ def test_models_with_image_attention_both_ways(served, facts, tmp_path):
     assert not server.asked
 
 
-def test_models_with_causal_attention_are_taken(served):
+def test_which_model_is_meant(served):
     for name in ("gemma-3n-e4b", "google/gemma-2-9b", "Qwen/Qwen2.5-VL-3B"):
         assert adapter_for(served(name=name), []).model == name
+    several = served(name="b", listed=["a", "b"])
+    with pytest.raises(MedTasksError, match="give model= in --model_args; it has a, b"):
+        adapter_for(several, [])
+    with pytest.raises(MedTasksError, match="has no model 'c'"):
+        adapter_for(several, [], model="c")
+    with pytest.raises(MedTasksError, match="give model="):
+        adapter_for(served(listed=[]), [])
+    assert replies(adapter_for(several, [PLAIN], model="b"), [PLAIN]) == ["A"]
+    assert replies(adapter_for(served(listed=[]), [PLAIN], model="tiny"), [PLAIN]) == ["A"]
 
 
 def test_what_belongs_to_one_image_goes_to_one_server(served):
@@ -226,18 +235,6 @@ def test_servers_that_differ_are_refused(served, other):
     urls = ";".join(server.base_url for server in (served(), served(**other)))
     with pytest.raises(MedTasksError, match=f"differ in {next(iter(other))}; name servers of the same model"):
         VlmServer(base_url=urls)
-
-
-def test_which_model_is_meant(served):
-    several = served(name="b", listed=["a", "b"])
-    with pytest.raises(MedTasksError, match="give model= in --model_args; it has a, b"):
-        adapter_for(several, [])
-    with pytest.raises(MedTasksError, match="has no model 'c'"):
-        adapter_for(several, [], model="c")
-    with pytest.raises(MedTasksError, match="give model="):
-        adapter_for(served(listed=[]), [])
-    assert replies(adapter_for(several, [PLAIN], model="b"), [PLAIN]) == ["A"]
-    assert replies(adapter_for(served(listed=[]), [PLAIN], model="tiny"), [PLAIN]) == ["A"]
 
 
 def test_the_key_comes_from_the_environment_and_a_wrong_one_stops_the_run(served, monkeypatch):

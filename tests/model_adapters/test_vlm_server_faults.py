@@ -291,34 +291,30 @@ def test_each_fault(fault, number, for_ever, right, log):
 
 
 def test_the_limit_is_halved_once_for_requests_sent_together_and_recovers():
-    limit, most = AdaptiveLimit(16), 0
+    limit = AdaptiveLimit(16)
 
-    async def ask(refused):
-        nonlocal most
-        async with limit:
-            begun = time.monotonic()
-            most = max(most, limit.busy)
-            await asyncio.sleep(0.002)
-            limit.overloaded(begun) if refused else limit.answered()
+    async def most_at_once(count, refused=False):
+        busy = []
 
-    async def ask_all(count, refused=False):
-        nonlocal most
-        most = 0
-        await asyncio.gather(*(ask(refused) for _ in range(count)))
-        return most
+        async def ask():
+            async with limit:
+                begun = time.monotonic()
+                busy.append(limit.busy)
+                await asyncio.sleep(0.002)
+                limit.overloaded(begun) if refused else limit.answered()
+
+        await asyncio.gather(*(ask() for _ in range(count)))
+        return max(busy)
 
     async def run():
-        assert await ask_all(16, refused=True) == 16
-        assert limit.allowed == 8
-        assert await ask_all(8) == 8
-        assert limit.allowed == pytest.approx(9, abs=0.1)
-        assert await ask_all(9 * 16) == 16
-        assert limit.allowed == 16
+        assert (await most_at_once(16, refused=True), limit.allowed) == (16, 8)
+        assert (await most_at_once(8), limit.allowed) == (8, pytest.approx(9, abs=0.1))
+        assert (await most_at_once(9 * 16), limit.allowed) == (16, 16)
         for _ in range(9):
             await asyncio.sleep(0.001)
-            await ask_all(1, refused=True)
+            await most_at_once(1, refused=True)
         assert limit.allowed == 1
-        assert await ask_all(3) <= 2
+        assert await most_at_once(3) <= 2
 
     asyncio.run(run())
 

@@ -127,7 +127,7 @@ def test_impossible_arrays_are_refused(voxels, message):
         read_volume(voxels, SIDE)
 
 
-def test_impossible_files_are_refused(tmp_path):
+def test_impossible_files_are_refused_and_nifti_seen_as_it_is_printed(tmp_path):
     (tmp_path / "a.npy").write_bytes(b"\x93NUMPY no")
     (tmp_path / "a.npz").write_bytes(b"PK no")
     (tmp_path / "b.nii").write_bytes(b"no")
@@ -146,9 +146,6 @@ def test_impossible_files_are_refused(tmp_path):
         with pytest.raises(MedTasksError, match=message) as refusal:
             read_volume(tmp_path / name, SIDE)
         assert str(tmp_path / name) in str(refusal.value)
-
-
-def test_nifti_is_seen_as_it_is_printed(tmp_path):
     voxels = np.zeros((4, 5, 6), dtype=np.int16)
     voxels[3, 4, 5] = 1000  # rightmost, foremost, topmost
     for turned, affine in ((voxels, np.eye(4)), (voxels[..., None], np.eye(4)), (voxels[::-1], np.diag([-1, 1, 1, 1]))):
