@@ -68,9 +68,8 @@ def test_model_args_are_text_or_numbers_and_win_over_the_options_the_harness_alw
 
 def test_each_of_several_processes_keeps_the_device_accelerate_gave_it(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(
-        MedTasksError, match=r"2 processes were started, but accelerate connects 1; .*ACCELERATE_USE_CPU"
-    ):
+    words = r"2 processes were started, but accelerate connects 1; .*ACCELERATE_USE_CPU"
+    with pytest.raises(MedTasksError, match=words):
         MedTasksTiny(device="cpu")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     own = torch.device("cuda:1")

@@ -69,11 +69,10 @@ def test_too_many_failures_end_the_call_with_a_sentence(bench, call):
     requests = getattr(bench, call)(visual=failing_on(1, 2, 3))
     method = bench.adapter.generate_until if call == "generation" else bench.adapter.loglikelihood
     failed, total, allowed = (3, 12, 1) if call == "generation" else (6, 24, 2)
-    with pytest.raises(
-        MedTasksError, match=f"^{failed} of {total} .* failed, {allowed} may .*OSError.*max_failed=1"
-    ) as e:
+    words = f"^{failed} of {total} .* failed, {allowed} may .*OSError.*max_failed=1"
+    with pytest.raises(MedTasksError, match=words) as error:
         method(requests)
-    assert SECRET not in str(e.value)
+    assert SECRET not in str(error.value)
 
 
 @each_row("share, requests, allowed", [(0.1, 1, 1), (0.1, 352, 35), (0.0, 352, 0), (0.01, 50, 1), (0.5, 7, 3)])

@@ -68,19 +68,15 @@ def test_stop_strings_and_the_limit_of_the_task_or_else_the_argument_end_a_reply
         assert bench.adapter.generate_until(bench.generation([doc_id], until=until)) == [expected]
     # Generation itself ends with the last row.
     (whole,) = bench.adapter.generate_until(bench.generation([0], until=[], max_new_tokens=30))
-    lengths = []
-    inner = bench.adapter.language_model.generate
-    monkeypatch.setattr(
-        bench.adapter.language_model, "generate", lambda **given: lengths.append(len((r := inner(**given))[0])) or r
-    )
+    lengths, model = [], bench.adapter.language_model
+    inner = model.generate
+    monkeypatch.setattr(model, "generate", lambda **given: lengths.append(len((r := inner(**given))[0])) or r)
     bench.adapter.generate_until(bench.generation([0], until=[whole[2]], max_new_tokens=30))
     assert lengths == [whole.index(whole[2]) + 1]
     bench = new_bench(max_new_tokens=3)
-    longest = [
-        max(map(len, bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=limit))))
-        for limit in (1, 7, None)
-    ]
-    assert longest == [1, 7, 3]
+    for limit, longest in ((1, 1), (7, 7), (None, 3)):
+        replies = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=limit))
+        assert max(map(len, replies)) == longest
 
 
 def test_gen_kwargs_are_not_changed_and_unknown_ones_cost_one_debug_line(bench, log):

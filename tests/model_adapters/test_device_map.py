@@ -78,9 +78,8 @@ def test_one_process_and_from_the_first_gpu_on(build):
     check_device_map(None, gpu("cpu"), 2, "m")
     with pytest.raises(AdapterArgumentError, match=f"{ONE_PROCESS}, .* here 2 process"):
         check_device_map("auto", gpu("cuda", 1), 2, "m")
-    with pytest.raises(
-        AdapterArgumentError, match=r"from the first on; here .* run on cuda:1: .* CUDA_VISIBLE_DEVICES"
-    ):
+    words = r"from the first on; here .* run on cuda:1: .* CUDA_VISIBLE_DEVICES"
+    with pytest.raises(AdapterArgumentError, match=words):
         check_device_map("auto", gpu("cuda", 1), 1, "m")
     for name in SEEING:  # before weights are read
         kind = type(build(name))

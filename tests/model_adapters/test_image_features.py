@@ -126,10 +126,8 @@ def test_other_content_shape_or_type_has_another_key():
 
 def test_an_adapter_looks_at_every_image_once_over_all_calls(new_bench, monkeypatch):
     bench = new_bench(batch_size=5)
-    seen, inner = [], bench.adapter.image_features
-    monkeypatch.setattr(
-        bench.adapter, "image_features", lambda pixels: seen.append(content_key(pixels)) or inner(pixels)
-    )
+    seen, inner, adapter = [], bench.adapter.image_features, bench.adapter
+    monkeypatch.setattr(adapter, "image_features", lambda pixels: seen.append(content_key(pixels)) or inner(pixels))
     bench.adapter.loglikelihood(bench.scoring())
     bench.adapter.generate_until(bench.generation())
     assert len(seen) == len(set(seen)) == 11, "twelve documents, of which one has no image"

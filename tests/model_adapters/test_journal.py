@@ -26,16 +26,11 @@ def restart(new_bench):
     return lambda **arguments: new_bench(kind=CountingTiny, **{"journal": True, "batch_size": 5, **arguments})
 
 
-def journals(home):
-    return sorted((Path(home) / "journal" / "medtasks_tiny").iterdir())
+def journals():
+    return sorted((Path(os.environ["MEDTASKS_HOME"]) / "journal" / "medtasks_tiny").iterdir())
 
 
-@pytest.fixture
-def home():
-    return os.environ["MEDTASKS_HOME"]
-
-
-def test_a_restarted_run_computes_nothing_twice_and_answers_alike(restart, bench, home, log):
+def test_a_restarted_run_computes_nothing_twice_and_answers_alike(restart, bench, log):
     first, second = restart(), restart()
     replies, scores = first.adapter.generate_until(first.generation()), first.adapter.loglikelihood(first.scoring())
     assert second.adapter.generate_until(second.generation()) == replies
@@ -43,14 +38,12 @@ def test_a_restarted_run_computes_nothing_twice_and_answers_alike(restart, bench
     assert (first.adapter.ran, second.adapter.ran) == (36, 0)
     assert replies == bench.adapter.generate_until(bench.generation())
     assert scores == bench.adapter.loglikelihood(bench.scoring())
-    (file,) = journals(home)
+    (file,) = journals()
     assert ".rank0of1." in file.name
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "INFO 12 of 12 generate_until answers come from the journal" in "".join(log)
-    first, second = restart(), restart(token_counts=True, loglikelihood_format="json", batch_size=2)
+    second = restart(token_counts=True, loglikelihood_format="json", batch_size=2)
     counted = restart(token_counts=True, journal=False)
-    first.adapter.generate_until(first.generation())
-    first.adapter.loglikelihood(first.scoring())
     assert second.adapter.generate_until(second.generation()) == counted.adapter.generate_until(counted.generation())
     assert json.loads(second.adapter.loglikelihood(second.scoring())[0][0])["tokens"] == 6
     assert second.adapter.ran == 0, "how answers are batched and worded does not make them others"
@@ -81,16 +74,16 @@ def test_sampled_repeats_are_kept_apart_and_failed_samples_tried_again(restart):
     assert third.adapter.ran == 1
 
 
-def test_ranks_read_each_other_and_write_for_themselves(restart, home):
+def test_ranks_read_each_other_and_write_for_themselves(restart):
     one, two, three = restart(), restart(), restart()
     one.adapter._rank, one.adapter._world_size = 0, 2
     two.adapter._rank, two.adapter._world_size = 1, 2
     one.adapter.generate_until(one.generation(range(0, 12, 2)))
     two.adapter.generate_until(two.generation(range(1, 12, 2)))
-    assert [file.name[24:34] for file in journals(home)] == [".rank0of2.", ".rank1of2."]
+    assert [file.name[24:34] for file in journals()] == [".rank0of2.", ".rank1of2."]
     three.adapter.generate_until(three.generation())
     assert (one.adapter.ran, two.adapter.ran, three.adapter.ran) == (6, 6, 0)
-    assert len(journals(home)) == 2
+    assert len(journals()) == 2
 
 
 # ---- what an answer depends on ----
@@ -136,12 +129,12 @@ def test_a_changed_request_is_computed_anew(restart):
     assert second.adapter.ran == len(requests), f"every one of {', '.join(CHANGES)} matters"
 
 
-def test_a_changed_model_argument_is_computed_anew(restart, home):
+def test_a_changed_model_argument_is_computed_anew(restart):
     changes = [{}, {"seed": 1}, {"prefix_cache": False}, {"max_new_tokens": 9}]
     for number, arguments in enumerate(changes, start=1):
         bench = restart(**arguments)
         bench.adapter.loglikelihood(bench.scoring(doc_ids=[0]))
-        assert (bench.adapter.ran, len(journals(home))) == (2, number), arguments
+        assert (bench.adapter.ran, len(journals())) == (2, number), arguments
 
 
 def test_weights_and_files_are_told_apart(tmp_path):

@@ -99,24 +99,16 @@ def test_every_pixel_arrives_and_an_image_is_encoded_once(served, monkeypatch):
 
 
 def test_what_arguments_add_to_a_request(served):
-    docs = [PLAIN]
     server = served(reply="yes")
     extra = {"max_tokens": None, "max_completion_tokens": 7, "top_k": 5}
-    given = {"system_prompt": "You are a radiologist.", "chat_template_kwargs": '{"enable_thinking":false}'}
-    replies(adapter_for(server, docs, extra_body=json.dumps(extra), **given), docs, until=["\n\n", "Q:"])
+    arguments = {"system_prompt": "Be brief.", "chat_template_kwargs": '{"enable_thinking":false}'}
+    adapter = adapter_for(server, [PLAIN], extra_body=json.dumps(extra), **arguments)
+    replies(adapter, [PLAIN], until=["\n\n", "Q:"])
     (body,) = server.bodies()
-    assert body == {
-        "model": "tiny",
-        "messages": [
-            {"role": "system", "content": "You are a radiologist."},
-            {"role": "user", "content": "Is it clear?"},
-        ],
-        "temperature": 0,
-        "stop": ["\n\n", "Q:"],
-        "chat_template_kwargs": {"enable_thinking": False},
-        "max_completion_tokens": 7,
-        "top_k": 5,
-    }
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Is it clear?"}]
+    settings = {"temperature": 0, "stop": ["\n\n", "Q:"], "max_completion_tokens": 7, "top_k": 5}
+    thinking = {"chat_template_kwargs": {"enable_thinking": False}}
+    assert body == {"model": "tiny", "messages": turns, **settings, **thinking}
 
 
 def test_sampling_comes_from_the_task_and_seeds_from_the_request(served):
@@ -127,11 +119,7 @@ def test_sampling_comes_from_the_task_and_seeds_from_the_request(served):
         replies(adapter_for(server, docs, seed=seed), docs, **sampled)
     replies(adapter_for(server, docs), docs, do_sample=False, temperature=0, top_p=0.9)
     *drawn, first, second = server.bodies()
-    assert all(
-        {name: body[name] for name in ("temperature", "top_p", "top_k")}
-        == {"temperature": 0.7, "top_p": 0.9, "top_k": 30}
-        for body in drawn
-    )
+    assert {(body["temperature"], body["top_p"], body["top_k"]) for body in drawn} == {(0.7, 0.9, 30)}
     seeds = [{str(body["messages"]): body["seed"] for body in drawn[at : at + 2]} for at in (0, 2, 4)]
     assert seeds[0] == seeds[1]
     assert len({*seeds[0].values(), *seeds[2].values()}) == 4

@@ -77,11 +77,9 @@ def test_crops_depend_on_seed_and_content_and_cover_the_range_of_training():
     assert 0.745 < aspects.min() < 1.1
     assert 1.3 < aspects.max() < 1.345
     assert len(set(lefts)) > 20
-
-
-@each_row("size, box", [((100, 10), (43, 0, 56, 10)), ((10, 100), (0, 43, 10, 56))])
-def test_very_long_pictures_give_the_largest_centred_part(size, box):
-    assert random_crop_box(*size, random.Random(0)) == box
+    # A very long image gives its largest centred part.
+    assert random_crop_box(100, 10, random.Random(0)) == (43, 0, 56, 10)
+    assert random_crop_box(10, 100, random.Random(0)) == (0, 43, 10, 56)
 
 
 @each_row("channels", [None, 1, 3])
@@ -103,9 +101,8 @@ def test_slices_are_stacked_in_their_order_and_values_brought_to_0_to_1():
     with pytest.raises(MedTasksError, match="a volume without slices"):
         read_volume([], SIDE)
     ramp = np.arange(8).reshape(2, 2, 2)
-    assert read_volume((ramp * 30).astype(np.uint8), SIDE)[0].flatten().tolist() == pytest.approx(
-        [30 * n / 255 for n in range(8)]
-    )
+    bytes_read = read_volume((ramp * 30).astype(np.uint8), SIDE)[0].flatten().tolist()
+    assert bytes_read == pytest.approx([30 * n / 255 for n in range(8)])
     assert torch.equal(read_volume(ramp / 10, SIDE)[1], torch.from_numpy((ramp / 10).astype(np.float32)))
     for values in (ramp * 400 - 1000, ramp * 1.5):  # Hounsfield units; fractions above 1
         assert read_volume(values, SIDE)[2].flatten().tolist() == pytest.approx([n / 7 for n in range(8)])

@@ -41,13 +41,7 @@ def template(image: str, before: str = "") -> str:
 
 
 def tokenizer(*image_tokens: str, bos: bool = False, **named: str) -> hf.PreTrainedTokenizerFast:
-    """Train a byte-level tokenizer of some 300 tokens.
-
-    Args:
-        image_tokens: Further special tokens.
-        bos: Whether ``<s>`` is put before every text.
-        named: Special tokens that the processor asks for by name.
-    """
+    """Train a byte-level tokenizer of some 300 tokens, with special tokens, some by the names of the processor's."""
     plain = Tokenizer(models.BPE())
     plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     plain.decoder = decoders.ByteLevel()
