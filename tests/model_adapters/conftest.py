@@ -31,12 +31,6 @@ def one_thread() -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.fixture(autouse=True)
-def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Journals and prepared data of a test are its own."""
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
-
-
 @pytest.fixture(scope="session")
 def docs() -> list[Doc]:
     return make_docs()

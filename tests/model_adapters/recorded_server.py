@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..local_server import LocalServer, QuietHandler
-from .golden import GOLDEN
 from .served_model import CHAT, pixels
+from .toys import GOLDEN
 
 RECORDINGS = GOLDEN.parent / "servers"
 # What decides about a prompt besides its turns.

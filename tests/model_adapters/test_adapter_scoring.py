@@ -75,12 +75,7 @@ def test_logits_of_the_continuation_have_to_be_finite():
     assert uniform[0].total == pytest.approx(2 * math.log(11), abs=1e-6)
     assert uniform[1] == Likelihood(pytest.approx(math.log(11), abs=1e-6), 1, False)
     with pytest.raises(MedTasksError, match="not finite"):
-        score(
-            [Continuation(Encoded([1, 2], None), 1)],
-            lambda batch, keep: torch.full((1, keep, 5), math.nan),
-            0,
-            torch.device("cpu"),
-        )
+        score(items[1:], lambda batch, keep: torch.full((1, keep, 5), math.nan), 0, torch.device("cpu"))
 
 
 OPTIONS = (" yes", " a large effusion in the left lung", "no nodule")

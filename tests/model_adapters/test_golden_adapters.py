@@ -13,9 +13,8 @@ from PIL import Image
 
 from ..tables import each_row
 from . import llava_med_toy, radfm_toy
-from .golden import GOLDEN, assert_statistics, recorded, without_record
 from .med_flamingo_toy import adapter_from
-from .toys import SPLIT, TASK, instances
+from .toys import GOLDEN, SPLIT, TASK, assert_statistics, instances, recorded, without_record
 
 RECORDS = {name: recorded(name) for name in ("llava_med", "med_flamingo", "radfm")}
 TOWER = {"vision_tower": str(GOLDEN / "llava_med" / "vision_tower_openai")}

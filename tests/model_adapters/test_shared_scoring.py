@@ -15,9 +15,8 @@ from PIL import Image
 
 from ..tables import each_row
 from . import llava_med_toy, radfm_toy
-from .golden import GOLDEN, recorded, without_record
 from .med_flamingo_toy import adapter_from
-from .toys import SPLIT, TASK, assert_pairs, noise
+from .toys import GOLDEN, SPLIT, TASK, assert_pairs, noise, recorded, without_record
 
 OPTIONS = ("x", " clear", " a large effusion in the left lung")
 LONG = "look at the left and the right lung, at the heart and at every bone, and say what you find there: "
@@ -113,7 +112,7 @@ def test_greedy_flags_agree_for_options_the_model_would_say(new_bench, bench):
     assert [greedy for _, greedy in pairs] == [True, True, True, False, False, False]
 
 
-def test_prompts_and_images_are_run_once(new_bench, monkeypatch, bench):
+def test_prompts_and_images_are_run_once(new_bench, monkeypatch):
     bench = new_bench(batch_size=1)
     passes = Passes(bench, monkeypatch)
     bench.adapter.loglikelihood(bench.scoring((*OPTIONS, " no", "y"), [0, 1]))
@@ -160,15 +159,6 @@ def test_prompts_that_merge_share_prefixes_and_those_without_spans_none(new_benc
     assert words_of(prompt, [(2, 10), (10, 30)]) is not None
     for broken in ([(2, 10)], [(10, 30), (2, 10)], [(2, 10), (20, 50)], [(2, 20), (10, 30)]):
         assert words_of(prompt, broken) is None
-
-
-def test_a_model_that_names_no_spans_shares_prompts_only(bench, monkeypatch):
-    monkeypatch.setattr(MedTasksTiny, "image_spans", super(MedTasksTiny, MedTasksTiny).image_spans)
-    passes = Passes(bench, monkeypatch)
-    items = items_of(bench.adapter, MIXES["one image"])
-    got, cut = cuts_in(bench.adapter, items, monkeypatch)
-    assert (cut, passes.rows[0]) == (0, 3)
-    assert_alike(got, alone(bench.adapter, items), 1e-9)
 
 
 # ---- the harness's calls ----

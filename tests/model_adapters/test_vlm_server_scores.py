@@ -110,12 +110,6 @@ def test_letters_that_are_likeliest(served):
 # ---- templates ----
 
 
-@each_row("template", ["bare-turn", "blank"])
-def test_templates_that_are_mended(served, template):
-    server, docs = served(template=template), docs_with(*SENTENCES)
-    assert_right(server, docs, scores(adapter_for(server, docs), docs))
-
-
 REFUSED = {"trim": "cuts the blanks off a reply", "think": "puts '<think>", "refuse": "refuses an open assistant turn"}
 
 
