@@ -140,7 +140,7 @@ class ServerPool:
         request = path, body(digests)
         if (earlier := self._replayed(request)) is not None:
             return earlier
-        urls = [] if prompt is None else [await self._url(image) for image in zip(prompt.images, digests, strict=True)]
+        urls = [] if prompt is None else [await self._url(*image) for image in zip(prompt.images, digests, strict=True)]
         subject = digest_of(digests or (None if prompt is None else prompt.texts))
         failed: set[ChatClient] = set()
         cause = self.servers[0].gone or ""
@@ -180,13 +180,12 @@ class ServerPool:
             raise ServerGone(cause)
         raise BadAnswer(cause)
 
-    async def _url(self, image: tuple[Image.Image, str]) -> str:
+    async def _url(self, image: Image.Image, digest: str) -> str:
         """Return an image as data URL; the last ones are cached, as the options of a question have the same images."""
-        pixels, digest = image
         task = self._encoding.get(digest)
         if task is None:
-            task = asyncio.create_task(asyncio.to_thread(data_url, pixels))
-            self._encoding.keep(digest, task, 4 * pixels.width * pixels.height)  # base64 of RGB, if not compressed
+            task = asyncio.create_task(asyncio.to_thread(data_url, image))
+            self._encoding.keep(digest, task, 4 * image.width * image.height)  # base64 of RGB, if not compressed
         return await asyncio.shield(task)
 
     def _replayed(self, request: tuple[str, Record]) -> Record | None:
