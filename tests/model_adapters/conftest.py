@@ -106,12 +106,6 @@ def radfm(radfm_folder: Path) -> RadFM:
 
 
 @pytest.fixture(scope="session")
-def radfm_state(radfm_folder: Path) -> Tensors:
-    state: Tensors = torch.load(radfm_folder / "pytorch_model.bin")
-    return state
-
-
-@pytest.fixture(scope="session")
 def build(llava_med_folder: Path, radfm_folder: Path, med_flamingo_folder: Path) -> Callable[..., MedicalAdapter]:
     """Builds an adapter of a name, from its own toy checkpoint or from another folder."""
     makers: dict[str, tuple[Callable[..., MedicalAdapter], Path]] = {

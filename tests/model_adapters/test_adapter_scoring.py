@@ -30,14 +30,11 @@ def plain_score(adapter, question, images, continuation):
     return sum(losses) / len(losses), rows.argmax(-1).tolist() == tokens
 
 
-def images_of(doc):
-    return [] if doc["image"] is None else [doc["image"]]
-
-
 def test_padded_batches_score_like_a_plain_forward_pass(bench, docs):
     options = (" clear", " a large effusion", "x")
     got = bench.adapter.loglikelihood(bench.scoring(options))
-    expected = [plain_score(bench.adapter, doc["question"], images_of(doc), text) for doc in docs for text in options]
+    asked = [(doc["question"], [doc["image"]] if doc["image"] else [], text) for doc in docs for text in options]
+    expected = [plain_score(bench.adapter, *request) for request in asked]
     assert [pair[0] for pair in got] == pytest.approx([pair[0] for pair in expected], abs=1e-9)
     assert [pair[1] for pair in got] == [pair[1] for pair in expected]
 

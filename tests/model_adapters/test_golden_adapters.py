@@ -72,10 +72,6 @@ class Case:
         return self.model.encode(self.text, self.images)
 
     @property
-    def inputs(self):
-        return self.model.model_inputs(pad_left([self.prompt], self.model.pad_id, self.model.device))
-
-    @property
     def pairs(self):
         """The continuations as model input, and what was recorded of each."""
         wanted = self.expected.get("continuations", [])
@@ -132,7 +128,8 @@ def features(case):
 
 
 def logits_and_greedy_tokens(case):
-    model, expected, inputs = case.model, case.expected, case.inputs
+    model, expected = case.model, case.expected
+    inputs = model.model_inputs(pad_left([case.prompt], model.pad_id, model.device))
     logits = model.language_model(**inputs, logits_to_keep=1).logits[0, -1]
     assert len(logits) == len(expected["last_position_logits"]) + MARKERS.get(case.name, 0)
     case.close(logits[: len(expected["last_position_logits"])].tolist(), expected["last_position_logits"], "logits")

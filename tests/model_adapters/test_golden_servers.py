@@ -25,7 +25,6 @@ FOLDERS = sorted(file.parent for file in RECORDINGS.glob("*/exchanges.jsonl"))
 ALL = {folder.name: read_recording(folder) for folder in FOLDERS}
 CLOSE = 1e-4
 pytestmark = pytest.mark.usefixtures("no_certificates")
-KEY = "MEDTASKS_SERVER_API_KEY"
 
 
 def cases(chosen=lambda recording: [None]):
@@ -186,7 +185,7 @@ def meant(exchange):
 def test_golden_replies_are_the_recorded_ones(recording, case, monkeypatch):
     doc, system = asked_about(case)
     if case.key:
-        monkeypatch.setenv(KEY, case.key)
+        monkeypatch.setenv("MEDTASKS_SERVER_API_KEY", case.key)
     ours = {"model", "messages", "max_tokens", "temperature", "stop"}
     own = {"return_token_ids", "return_prompt_text"}
     extra = {name: value for name, value in case.request.items() if name not in ours | own}

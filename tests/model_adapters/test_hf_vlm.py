@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from medtasks.model_adapters.base import batching, shared_scoring
-from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm import adapter as adapter_module
 from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments
@@ -83,10 +82,6 @@ def scoring(doc_ids, options=OPTIONS):
 def generation(doc_ids, **settings):
     settings = {"until": [], "max_new_tokens": 10, "do_sample": False} | settings
     return instances("generate_until", DOCS, [settings], doc_ids=doc_ids)
-
-
-def padded(built, prompt):
-    return pad_left([prompt], built.pad_id, built.device)
 
 
 def text_of(processor, name, chat, doc):

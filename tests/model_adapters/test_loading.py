@@ -223,8 +223,8 @@ def test_a_config_of_another_kind_or_without_a_value_is_refused(build, copied, n
 # ---- RadFM ----
 
 
-def test_every_tensor_of_radfm_arrives(radfm, radfm_state, build, radfm_folder, tmp_path, copied):
-    names = dict(radfm.network.named_parameters())
+def test_every_tensor_of_radfm_arrives(radfm, build, radfm_folder, tmp_path, copied):
+    names, radfm_state = dict(radfm.network.named_parameters()), torch.load(radfm_folder / BIN)
     dropped = {*UNUSED, f"{E}weight", *(key for key in radfm_state if key.endswith("inv_freq"))}
     assert set(names) == set(radfm_state) - dropped
     assert all(torch.equal(weight, radfm_state[key]) for key, weight in names.items())
@@ -240,8 +240,8 @@ def test_every_tensor_of_radfm_arrives(radfm, radfm_state, build, radfm_folder, 
         build("radfm", copied("radfm", {BIN: only("inv_freq")}))
 
 
-def test_a_foreign_tokenizer_and_impossible_arguments_are_refused(build, copied, radfm_state):
-    words = len(radfm_state[f"{E}weight"])
+def test_a_foreign_tokenizer_and_impossible_arguments_are_refused(build, copied, radfm_folder):
+    words = len(torch.load(radfm_folder / BIN)[f"{E}weight"])
 
     def longer(state):
         state.update({key: torch.ones(words + 1, HIDDEN) for key in state if state[key].shape == (words, HIDDEN)})

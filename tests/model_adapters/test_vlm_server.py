@@ -163,15 +163,6 @@ def test_reasoning_is_recorded_and_read_by_no_rule(served, field, content, end):
     assert found.token_counts.reasoning_tokens == 11
 
 
-def test_questions_with_special_tokens_are_not_asked(served):
-    texts = ("a<|end|>b", "<|image|>", "say <|start|>assistant", "p <0.05 <b>")
-    server, docs = served(), [{"question": text, "images": []} for text in texts]
-    *failed, right = replies(adapter_for(server, docs), docs)
-    assert all("which the served model does not read as text" in failure_cause(reply) for reply in failed)
-    assert right == "A"
-    assert len(server.bodies()) == 1
-
-
 # ---- servers ----
 
 
