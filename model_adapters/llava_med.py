@@ -39,8 +39,6 @@ _MISTRAL = (
     *("num_key_value_heads", "rope_theta", "sliding_window"),
 )
 _PASSED_ON = {*_MISTRAL, "max_position_embeddings", "hidden_act", "head_dim", "tie_word_embeddings"}
-_STORED_PROJECTOR = "model.mm_projector."
-_STORED_TOWER = "model.vision_tower.vision_tower.vision_model."
 
 
 def read_fields(file: Path, names: Sequence[str], part: str = "") -> dict[str, Any]:
@@ -52,57 +50,26 @@ def read_fields(file: Path, names: Sequence[str], part: str = "") -> dict[str, A
     return stored
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return ``config.json`` of a checkpoint; a kind or variant that is not supported is a ``CheckpointError``."""
-    file = folder / "config.json"
-    kind = read_fields(file, ()).get("model_type")
-    if kind != "llava_mistral":
-        raise CheckpointError(f"{file}: model_type '{kind}' is not that of LLaVA-Med v1.5 (llava_mistral)")
-    stored = read_fields(file, (*_MISTRAL, "mm_vision_select_layer", "mm_vision_tower", "mm_hidden_size"))
-    for name, value in (("mm_vision_select_feature", "patch"), ("mm_projector_type", "mlp2x_gelu")):
-        if stored.get(name, value) != value:
-            raise CheckpointError(f"{file}: {name} '{stored[name]}' is not supported")
-    return stored
-
-
-def checkpoint_name(key: str) -> str | None:
-    """Translate a stored key to the name in :func:`load_network`'s tree; a key that is unknown is a ``KeyError``."""
-    if key.endswith(("rotary_emb.inv_freq", "embeddings.position_ids")):
-        return None
-    for stored, name in ((_STORED_TOWER, "vision_tower."), (_STORED_PROJECTOR, "projector.")):
-        if key.startswith(stored):
-            return name + key.removeprefix(stored)
-    if key.startswith("model.") or key == "lm_head.weight":
-        return "language_model." + key
-    raise KeyError(key)
-
-
 def load_network(
     config: LlavaConfig, path: Path, tower: Path | None, dtype: torch.dtype
 ) -> LlavaForConditionalGeneration:
-    """Build the network and fill it from the folder of the checkpoint.
-
-    The vision tower comes from ``tower``, the folder of a CLIP model, as in the published loader; with ``None`` it is
-    the one in the checkpoint.
-    """
-
-    def build() -> LlavaForConditionalGeneration:
-        built = LlavaForConditionalGeneration(config)
-        built._no_split_modules |= {"CLIPVisionModel"}  # a device map puts all of it on the first GPU
-        return built
-
+    """Build the network and fill it, its vision tower from the folder ``tower`` of a CLIP model if there is one."""
     try:
-        network = on_meta(build)
+        network = on_meta(lambda: LlavaForConditionalGeneration(config))
     except ImportError as error:
         raise AdapterArgumentError(f"llava_med: this attn_implementation cannot be used here: {error}") from error
+    network._no_split_modules |= {"CLIPVisionModel"}  # a device map puts all of it on the first GPU
     model = network.model
     projector = model.multi_modal_projector
-    tree = {
-        "projector": nn.ModuleDict({"0": projector.linear_1, "2": projector.linear_2}),
-        "language_model": nn.ModuleDict({"model": model.language_model, "lm_head": network.lm_head}),
-        "vision_tower": model.vision_tower,
+    # A tree with the parameter names of the file.
+    parts = {
+        **dict(model.language_model.named_children()),
+        "mm_projector": nn.ModuleDict({"0": projector.linear_1, "2": projector.linear_2}),
+        "vision_tower": nn.ModuleDict({"vision_tower": nn.ModuleDict({"vision_model": model.vision_tower})}),
     }
-    fill(nn.ModuleDict(tree), path, checkpoint_name, dtype)
+    tree = nn.ModuleDict({"model": nn.ModuleDict(parts), "lm_head": network.lm_head})
+    unused = r".*(?:rotary_emb\.inv_freq|embeddings\.position_ids)"
+    fill(tree, path, by_patterns(unused, r"model\..+|lm_head\.weight"), dtype)
     if tower is not None:
         fill(model.vision_tower, tower, by_patterns(*TOWER_KEYS, r"\1"), dtype)
     # Layers after that of the features are removed; hidden state 0 is the input of the first layer.
@@ -141,14 +108,21 @@ class LlavaMed(MedicalAdapter):
         arguments = self.arguments
         check_device_map(arguments.device_map, self.device, self.accelerator.num_processes, self.model_id)
         folder = published_folder(arguments.pretrained, "pretrained")
-        stored = read_config(folder)
+        file = folder / "config.json"
+        kind = read_fields(file, ()).get("model_type")
+        if kind != "llava_mistral":
+            raise CheckpointError(f"{file}: model_type '{kind}' is not that of LLaVA-Med v1.5 (llava_mistral)")
+        stored = read_fields(file, (*_MISTRAL, "mm_vision_select_layer", "mm_vision_tower", "mm_hidden_size"))
+        for name, value in (("mm_vision_select_feature", "patch"), ("mm_projector_type", "mlp2x_gelu")):
+            if stored.get(name, value) != value:
+                raise CheckpointError(f"{file}: {name} '{stored[name]}' is not supported")
         is_openai = arguments.vision_weights == "openai"
         tower_name = arguments.vision_tower or str(stored["mm_vision_tower"])
         tower_folder = published_folder(tower_name, "vision_tower", weights=is_openai)
         tower = tower_config(read_fields(tower_folder / "config.json", SHAPE, "vision_config"))
         if tower.hidden_size != stored["mm_hidden_size"]:
             raise CheckpointError(
-                f"{folder / 'config.json'}: mm_hidden_size is {stored['mm_hidden_size']}, but the vision tower is "
+                f"{file}: mm_hidden_size is {stored['mm_hidden_size']}, but the vision tower is "
                 f"{tower.hidden_size} wide; give vision_tower=<folder of {stored['mm_vision_tower']}>"
             )
         attention = arguments.attn_implementation
@@ -169,8 +143,8 @@ class LlavaMed(MedicalAdapter):
                 f"llava_med: argument 'max_length' must be at most {limit}, the positions of the model, not "
                 f"{self._max_length}."
             )
-        self._text_files = [folder / "config.json", folder / "tokenizer.model", tower_folder / "config.json"]
-        network = load_network(config, folder, tower_folder if is_openai else None, arguments.torch_dtype)
+        self._text_files = [file, folder / "tokenizer.model", tower_folder / "config.json"]
+        network = load_network(config, folder, tower_folder if is_openai else None, getattr(torch, arguments.dtype))
         self.network = place(network, network, self.device, arguments.device_map, self.model_id)
 
     def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:

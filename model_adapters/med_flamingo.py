@@ -212,7 +212,6 @@ its misspelling in MediConfusion's prompts."""
 _UNKNOWN_ID, _END_ID = 0, 2
 WEIGHTS_FILE = "model.pt"
 _BLOCKS = "lang_encoder.gated_cross_attn_layers"
-_EMBEDDING = "lang_encoder.model.embed_tokens.weight"
 # Every block is stored in the list of blocks and again under the layer that follows it.
 _BLOCK_KEY = re.compile(
     r"lang_encoder\.(?:gated_cross_attn_layers\.(\d+)|model\.layers\.(\d+)\.gated_cross_attn_layer)\.(.+)"
@@ -222,7 +221,7 @@ _LLAMA_LAYER = (
     r"|(?:input|post_attention)_layernorm\.weight)"
 )
 # Parts that were frozen in training, which only full dumps hold; they come from LLaMA and CLIP.
-_FROZEN = re.compile(
+_FROZEN = (
     r"vision_encoder\..+|lang_encoder\.(?:lm_head|model\.norm)\.weight|lang_encoder\.model\.rotary_emb\.inv_freq"
     rf"|lang_encoder\.(?:model\.layers\.\d+\.decoder_layer|old_decoder_blocks\.\d+)\.{_LLAMA_LAYER}"
 )
@@ -235,8 +234,6 @@ _LLAMA_SHAPE = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps"),
     *("num_key_value_heads", "max_position_embeddings", "rope_theta", "rope_parameters", "rope_scaling"),
 )
-# With LLaMA-7B's 32 layers it is the published model: a block before every fourth layer, a resampler of depth 6.
-_PUBLISHED_LAYERS, _PUBLISHED_EVERY, _PUBLISHED_DEPTH = 32, 4, 6
 
 
 def canonical_key(key: str) -> str:
@@ -244,13 +241,6 @@ def canonical_key(key: str) -> str:
     plain = key.removeprefix("module.")
     match = _BLOCK_KEY.fullmatch(plain)
     return f"{_BLOCKS}.{match[1] or match[2]}.{match[3]}" if match else plain
-
-
-def read_llama_config(folder: Path) -> LlamaConfig:
-    """Read LLaMA's sizes; token ids in published configurations are partly wrong."""
-    stored = _read_config(folder, ("llama",))
-    shape = {key: stored[key] for key in _LLAMA_SHAPE if stored.get(key) is not None}
-    return LlamaConfig(**shape, tie_word_embeddings=False, attn_implementation="sdpa")
 
 
 def _read_config(folder: Path, kinds: tuple[str, ...]) -> Mapping[str, Any]:
@@ -261,44 +251,33 @@ def _read_config(folder: Path, kinds: tuple[str, ...]) -> Mapping[str, Any]:
     return stored
 
 
-def read_trained_shape(file: Path, layers: int) -> tuple[int, int, int]:
-    """Return the sizes that only the trained tensors show: layers of LLaMA per block, resampler depth, latents."""
-    trained = {canonical_key(key): tuple(tensor.shape) for _, key, tensor in stored_tensors(file)}
-    before = {int(match[1]) for name in trained if (match := re.match(rf"{re.escape(_BLOCKS)}\.(\d+)\.", name))}
-    levels = {int(match[1]) for name in trained if (match := re.match(r"perceiver\.layers\.(\d+)\.", name))}
-    if not before or min(before) >= layers:
-        raise CheckpointError(f"{file} lacks '{_BLOCKS}.N' for N below LLaMA's {layers} layers; is it Med-Flamingo's?")
-    if len(trained.get("perceiver.latents", ())) != 2:
-        raise CheckpointError(f"{file} lacks 'perceiver.latents' of shape (latents, width); is it Med-Flamingo's?")
-    latents = trained["perceiver.latents"][0]
-    if layers == _PUBLISHED_LAYERS:
-        return _PUBLISHED_EVERY, _PUBLISHED_DEPTH, latents
-    return min(before) + 1, next(n for n in range(len(levels) + 1) if n not in levels), latents
-
-
 def load_network(
-    weights: Path, llama: Path, clip: Path, dtype: torch.dtype, mode: str, post_norm: bool
+    language: LlamaConfig, weights: Path, llama: Path, clip: Path, dtype: torch.dtype, mode: str, post_norm: bool
 ) -> MedFlamingoNetwork:
     """Build the network and fill every parameter; LLaMA-7B and CLIP ViT-L/14 are in transformers' layout."""
-    language, vision = read_llama_config(llama), tower_config(_read_config(clip, ("clip", "clip_vision_model")))
+    vision = tower_config(_read_config(clip, ("clip", "clip_vision_model")))
     if vision.hidden_act != "quick_gelu":
         raise CheckpointError(
             f"{clip / 'config.json'}: hidden_act is '{vision.hidden_act}', but Med-Flamingo was trained on OpenAI's "
             f"CLIP with 'quick_gelu'; give openai/clip-vit-large-patch14"
         )
-    every, depth, latents = read_trained_shape(weights, language.num_hidden_layers)
-    layers = range(every - 1, language.num_hidden_layers, every)
+    # Sizes that only the trained tensors show: layers of LLaMA per block, resampler depth, latents.
+    trained = {canonical_key(key): tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)}
+    before = {int(match[1]) for name in trained if (match := re.match(rf"{re.escape(_BLOCKS)}\.(\d+)\.", name))}
+    levels = {int(match[1]) for name in trained if (match := re.match(r"perceiver\.layers\.(\d+)\.", name))}
+    total = language.num_hidden_layers
+    if not before or min(before) >= total:
+        raise CheckpointError(
+            f"{weights} lacks '{_BLOCKS}.N' for N below LLaMA's {total} layers; is it Med-Flamingo's?"
+        )
+    if len(trained.get("perceiver.latents", ())) != 2:
+        raise CheckpointError(f"{weights} lacks 'perceiver.latents' of shape (latents, width); is it Med-Flamingo's?")
+    every, depth = min(before) + 1, next(n for n in range(len(levels) + 1) if n not in levels)
+    if total == 32:  # LLaMA-7B's: the published model has a block before every fourth layer, a resampler of depth 6
+        every, depth = 4, 6
+    layers, latents = range(every - 1, total, every), trained["perceiver.latents"][0]
     network = on_meta(lambda: MedFlamingoNetwork(vision, language, layers, latents, depth, mode, post_norm))
     model = network.language_model
-
-    def trained_name(key: str) -> str | None:
-        name = canonical_key(key)
-        if _FROZEN.fullmatch(name):
-            return None
-        if name == _EMBEDDING or name.startswith(("perceiver.", f"{_BLOCKS}.")):
-            return name
-        raise KeyError(key)
-
     # Trees with the parameter names of the files, for messages.
     blocks = nn.ModuleDict(
         {
@@ -306,7 +285,9 @@ def load_network(
             "gated_cross_attn_layers": model.gated_cross_attn_layers,
         }
     )
-    fill(nn.ModuleDict({"perceiver": network.perceiver, "lang_encoder": blocks}), weights, trained_name, dtype)
+    rename = by_patterns(_FROZEN, rf"lang_encoder\.model\.embed_tokens\.weight|perceiver\..+|{re.escape(_BLOCKS)}\..+")
+    tree = nn.ModuleDict({"perceiver": network.perceiver, "lang_encoder": blocks})
+    fill(tree, weights, lambda key: rename(canonical_key(key)), dtype)
     decoder = nn.ModuleDict({"layers": model.model.layers, "norm": model.model.norm})
     llama_tree = nn.ModuleDict({"model": decoder, "lm_head": model.lm_head})
     fill(llama_tree, llama, by_patterns(*_LLAMA_KEYS), dtype)
@@ -341,7 +322,11 @@ class MedFlamingo(MedicalAdapter):
         arguments = self.arguments
         check_device_map(arguments.device_map, self.device, self.accelerator.num_processes, self.model_id)
         llama, clip = published_folder(arguments.llama, "llama"), published_folder(arguments.clip, "clip")
-        vocabulary = read_llama_config(llama).vocab_size
+        # LLaMA's sizes only: token ids in published configurations are partly wrong.
+        stored = _read_config(llama, ("llama",))
+        shape = {key: stored[key] for key in _LLAMA_SHAPE if stored.get(key) is not None}
+        language = LlamaConfig(**shape, tie_word_embeddings=False, attn_implementation="sdpa")
+        vocabulary = language.vocab_size
         self._markers = {text: vocabulary + number for number, text in enumerate((END_OF_CHUNK, IMAGE, PAD))}
         self.pad_id, self.stop_ids = self._markers[PAD], (_END_ID, self._markers[END_OF_CHUNK])
         self._text = SentencePieceText(llama / "tokenizer.model", self._markers)
@@ -361,7 +346,8 @@ class MedFlamingo(MedicalAdapter):
                 lambda: hf_hub_download(name, WEIGHTS_FILE), name, "file", f"its {WEIGHTS_FILE}", "pretrained"
             )
         self._mode = arguments.media_attention
-        network = load_network(weights, llama, clip, arguments.torch_dtype, self._mode, arguments.vision_post_norm)
+        dtype, post_norm = getattr(torch, arguments.dtype), arguments.vision_post_norm
+        network = load_network(language, weights, llama, clip, dtype, self._mode, post_norm)
         self.network = place(network, network.language_model, self.device, arguments.device_map, self.model_id)
 
     def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:

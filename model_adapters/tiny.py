@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from string import ascii_uppercase
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -47,16 +47,16 @@ _GAINS = {"language_model.model.embed_tokens": 0.3} | {
 
 
 class TinyNetwork(nn.Module):
-    """A vision-language model of some 100 000 parameters in float64.
-
-    In float64, so that rounding, which depends on padding and batches, never changes a decision. The global random
-    state is neither read nor changed.
-    """
+    """Vision-language model of some 100 000 parameters in float64, so that rounding never changes a decision."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        vision = CLIPVisionConfig(image_size=IMAGE_SIZE, patch_size=PATCH_SIZE, **_sizes(_VISION_WIDTH))
-        language = LlamaConfig(vocab_size=VOCABULARY_SIZE, max_position_embeddings=32768, **_sizes(_TEXT_WIDTH))
+        layers = {"num_hidden_layers": _LAYERS, "num_attention_heads": _HEADS, "attn_implementation": "sdpa"}
+        vision_sizes, text_sizes = (
+            {"hidden_size": width, "intermediate_size": 2 * width, **layers} for width in (_VISION_WIDTH, _TEXT_WIDTH)
+        )
+        vision = CLIPVisionConfig(image_size=IMAGE_SIZE, patch_size=PATCH_SIZE, **vision_sizes)
+        language = LlamaConfig(vocab_size=VOCABULARY_SIZE, max_position_embeddings=32768, **text_sizes)
         with torch.random.fork_rng([]):  # building in transformers draws weights, which are replaced below
             self.vision_tower = CLIPVisionModel(vision)
             self.projector = nn.Linear(_VISION_WIDTH, _TEXT_WIDTH)
@@ -92,11 +92,6 @@ class TinyNetwork(nn.Module):
         return features
 
 
-def _sizes(width: int) -> dict[str, Any]:
-    layers = {"num_hidden_layers": _LAYERS, "num_attention_heads": _HEADS}
-    return {"hidden_size": width, "intermediate_size": 2 * width, "attn_implementation": "sdpa", **layers}
-
-
 _OPTION = re.compile(r"^\W*([A-Z])\W?[:.)]", re.MULTILINE)
 
 
@@ -130,11 +125,7 @@ class MedTasksTiny(MedicalAdapter):
         return [(1 + IMAGE_TOKENS * number, 1 + IMAGE_TOKENS * (number + 1)) for number in range(images)]
 
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
-        """Generate replies; one to a prompt that lists options begins with its most likely letter.
-
-        Random weights spell no answers, and a task with invalid replies only would have no scores to show. A reply
-        that ends before its first character stays empty.
-        """
+        """Generate replies; one to listed options begins with its likeliest letter, as random weights spell none."""
         replies = super().generate_batch(prompts, settings, seed)
         for row, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
             listed = set(_OPTION.findall(self.decode(prompt.ids)))

@@ -2,20 +2,24 @@
 
 import abc
 import dataclasses
+import hashlib
 import math
+import sys
 from collections.abc import Callable, Sequence
 from operator import attrgetter, is_not
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import torch
 from lmms_eval.api.instance import GenerationResult
 from loguru import logger
 from PIL import Image
+from torch import nn
 from tqdm import tqdm
 from transformers import GenerationConfig, StoppingCriteriaList
 
 from medtasks.extract.failure import failed_reply
-from medtasks.net.journal import Journal
+from medtasks.net.journal import Journal, digest_of
 
 from .arguments import AdapterArguments, choose_device
 from .batching import (
@@ -28,7 +32,6 @@ from .batching import (
     PaddedBatch,
     Spans,
     StopStrings,
-    count_reply,
     cut_reply,
     decoding_config,
     pad_left,
@@ -36,16 +39,14 @@ from .batching import (
     score,
     split_continuation,
 )
-from .harness_adapter import HarnessAdapter, files_digest, weights_digest
+from .harness_adapter import NEUTRAL, HarnessAdapter
 from .requests import (
     IMAGES,
     BatchRunner,
     FailureLog,
-    LoadedRequest,
     Request,
     RequestReader,
     Work,
-    image_names,
     plan_streams,
     read_requests,
 )
@@ -53,13 +54,14 @@ from .shared_scoring import PrefixCache, Questions, score_by_question
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_SAMPLED = 64  # values of a tensor for the fingerprint of weights
+_READ_WHOLE = 2**24  # bytes up to which a file's content is in it
 
 
 class MedicalAdapter(HarnessAdapter, abc.ABC):
-    """A model in this process; it implements ``load``, ``encode``, ``score_batch`` and ``generate_batch``.
+    """A model in this process: ``load``, ``encode``, ``score_batch`` and ``generate_batch``.
 
-    The last two have defaults for a causal language model of transformers that reads image features in slots of its
-    prompt (``slot_id``), which ``network.image_features`` computes.
+    The last two have defaults for a causal language model of transformers with image features in slots of its prompt.
     """
 
     arguments_type: ClassVar[type[AdapterArguments]] = AdapterArguments
@@ -135,14 +137,13 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
                 generation_config=decoding_config(settings, self.stop_ids, self.pad_id),
                 stopping_criteria=StoppingCriteriaList([StopStrings(until, self.decode, skip)] if until else []),
             )
-        return [
-            CountedReply(
-                cut_reply(row, self.decode, self.stop_ids, until),
-                len(prompt.ids),
-                count_reply(row, self.stop_ids, self.pad_id),
-            )
-            for prompt, row in zip(prompts, ids[:, skip:].tolist(), strict=True)
-        ]
+        replies: list[str] = []
+        for prompt, row in zip(prompts, ids[:, skip:].tolist(), strict=True):
+            # The token that ended the reply counts, padding does not.
+            without_padding = max((at + 1 for at, token in enumerate(row) if token != self.pad_id), default=0)
+            tokens = next((at + 1 for at, token in enumerate(row) if token in self.stop_ids), without_padding)
+            replies.append(CountedReply(cut_reply(row, self.decode, self.stop_ids, until), len(prompt.ids), tokens))
+        return replies
 
     # ---- optional members of a model ----
 
@@ -160,10 +161,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         return self.network.language_model
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the embeddings of images, shape (images, ...) or (images * tokens, ...).
-
-        Pixels are as in ``Encoded.pixels``, on ``self.device``; :meth:`cached_features` passes one image at a time.
-        """
+        """Return the embeddings of images on ``self.device``, shape (images, ...) or (images * tokens, ...)."""
         features: torch.Tensor = self.network.image_features(pixels)
         return features
 
@@ -199,9 +197,30 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     def fingerprint(self) -> str:
         """Return a digest of the weights and files that decide about answers, which names the journal.
 
-        By default of some values of every tensor in the attributes, and of the files that arguments name.
+        By default of some values of every tensor in the attributes, and of the files and folders that arguments name:
+        content of small files, size of large ones.
         """
-        return weights_digest(self) + files_digest(self.arguments)
+        weights = hashlib.sha256()
+        for attribute, module in sorted(vars(self).items()):
+            if isinstance(module, nn.Module):
+                for name, tensor in sorted(module.state_dict().items()):
+                    weights.update(f"{attribute}.{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+                    if tensor.is_meta or tensor.numel() == 0:
+                        continue
+                    flat = tensor.detach().reshape(-1)
+                    indices = torch.linspace(0, len(flat) - 1, min(_SAMPLED, len(flat)), dtype=torch.float64).long()
+                    values: Any = flat[indices.to(flat.device)].cpu().view(torch.uint8).numpy()
+                    weights.update(values.data)
+        files = []
+        prose = {field.name for field in dataclasses.fields(self.arguments) if field.metadata.get("prose")}
+        for argument, value in sorted(dataclasses.asdict(self.arguments).items()):
+            if isinstance(value, str) and value and argument not in NEUTRAL | prose:
+                path = Path(value).expanduser()
+                for file in filter(Path.is_file, sorted(path.iterdir()) if path.is_dir() else [path]):
+                    size = file.stat().st_size
+                    digest = str(size) if size > _READ_WHOLE else hashlib.sha256(file.read_bytes()).hexdigest()
+                    files.append((argument, file.name, digest))
+        return weights.hexdigest() + digest_of(files)
 
     # ---- helpers for models ----
 
@@ -216,8 +235,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
 
     def cached_features(self, batch: PaddedBatch) -> list[torch.Tensor | None]:
         """Return the ``image_features`` of every row of a batch, each image computed at most once."""
-        pixels = [prompt.pixels for prompt in batch.prompts]
-        return self._features.features(pixels, lambda image: self.image_features(image.to(self.device)))
+        return self._features.features(batch.prompts, lambda image: self.image_features(image.to(self.device)))
 
     # ---- the harness's calls ----
 
@@ -239,10 +257,6 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             # Sampled replies are drawn one by one: in a batch they would depend on their neighbours.
             return settings, unit(request) if settings.temperature > 0 else None
 
-        def prepare(loaded: LoadedRequest) -> tuple[Encoded, GenerationSettings, int]:
-            prompt = self.encode(loaded.request.context, list(loaded.visuals.images))
-            return prompt, *decoding(loaded.request)
-
         def execute(items: Sequence[tuple[Encoded, GenerationSettings, int]]) -> list[CountedReply]:
             (_, settings, seed), *_ = items
             texts = self.generate_batch([prompt for prompt, *_ in items], settings, seed)
@@ -250,7 +264,10 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
 
         work = Work(
             kind="generate_until",
-            prepare=prepare,
+            prepare=lambda loaded: (
+                self.encode(loaded.request.context, list(loaded.visuals.images)),
+                *decoding(loaded.request),
+            ),
             length=lambda item: len(item[0].ids),
             execute=execute,
             fallback=lambda cause: CountedReply(failed_reply(cause)),
@@ -261,10 +278,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         return self.handed_replies(typed, self._run(work, typed, plan_streams(typed, group, unit)))
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
-        """Score every continuation.
-
-        The result is that of :meth:`handed_scores`. More failures than ``max_failed`` allows are a ``MedTasksError``.
-        """
+        """Score every continuation, see :meth:`handed_scores`; too many failures are a ``MedTasksError``."""
         typed = read_requests(requests, "loglikelihood")
         work = Work(
             kind="loglikelihood",
@@ -278,11 +292,10 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             stored=dataclasses.asdict,
             restored=Likelihood,
         )
-        streams = plan_streams(typed, lambda _: None, attrgetter("name", "repeat"))
-        if self.arguments.prefix_cache:
-            # A shared prefix needs one batch: for the options of a question, for questions on one image.
-            question = attrgetter("task", "split", "doc_id", "context")
-            streams = plan_streams(typed, lambda _: None, question, image_names(self.task_dict))
+        # A shared prefix needs one batch: for the options of a question, for questions on one image.
+        is_shared = self.arguments.prefix_cache
+        unit = attrgetter(*(("task", "split", "doc_id", "context") if is_shared else ("name", "repeat")))
+        streams = plan_streams(typed, lambda _: None, unit, self.task_dict if is_shared else None)
         return self.handed_scores(self._run(work, typed, streams))
 
     def clean(self) -> None:
@@ -310,7 +323,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         failures = FailureLog(work.kind, sum(not request.padding for request in requests), self.arguments.max_failed)
         if requests and self._journal is None:
             self._journal = self.open_journal(self.arguments, self.device.type, self.fingerprint)
-        rows, tokens = self.arguments.requests_per_batch, self.arguments.batch_tokens
+        size, tokens = self.arguments.batch_size, self.arguments.batch_tokens
+        rows = sys.maxsize if tokens and size == 1 else size  # without limit where batch_tokens decides alone
+        rows = min(rows, self.arguments.max_batch_size or rows)
         name = f"{self.model_id} {work.kind}"
         with tqdm(total=len(requests), desc=name, unit="request", disable=self.rank != 0) as bar:
             runner = BatchRunner(requests, work, reader, rows, tokens, failures, self._journal, bar)

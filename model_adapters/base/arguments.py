@@ -9,7 +9,6 @@ as JSON strings. ``@FILE`` names a file with either.
 import dataclasses
 import json
 import re
-import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,6 @@ import torch
 from medtasks.errors import AdapterArgumentError, near_match
 
 Arguments = TypeVar("Arguments", bound="HarnessArguments")
-_AUTOMATIC = re.compile(r"auto(:\d+)?")
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "an object in JSON"}
 
 
@@ -65,12 +63,6 @@ class AdapterArguments(HarnessArguments):
     prefix_cache_mb: int = argument(512, least=0)
     feature_cache_mb: int = argument(512, least=0)  # size of the cache of vision features, in MiB; 0 for none
 
-    @property
-    def requests_per_batch(self) -> int:
-        """``batch_size``, limited by ``max_batch_size``; without limit where ``batch_tokens`` decides alone."""
-        size = sys.maxsize if self.batch_tokens and self.batch_size == 1 else self.batch_size
-        return min(size, self.max_batch_size or size)
-
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointArguments(AdapterArguments):
@@ -80,12 +72,6 @@ class CheckpointArguments(AdapterArguments):
     dtype: str = argument("bfloat16", choices=("bfloat16", "float16", "float32"))
     # ``auto`` spreads the language model over the GPUs of one process; by default one device holds all
     device_map: str | None = argument(None, choices=("auto",))
-
-    @property
-    def torch_dtype(self) -> torch.dtype:
-        """``dtype`` as torch names it."""
-        dtype: torch.dtype = getattr(torch, self.dtype)
-        return dtype
 
 
 def parse_arguments(cls: type[Arguments], arguments: Mapping[str, object], model: str) -> Arguments:
@@ -100,7 +86,7 @@ def parse_arguments(cls: type[Arguments], arguments: Mapping[str, object], model
         if name not in fields:
             hint = near_match(name, fields) or "."
             raise AdapterArgumentError(f"{model} has no argument '{name}'{hint} Known: {', '.join(sorted(fields))}.")
-        if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)):  # the harness passes it on unread
+        if name == "batch_size" and re.fullmatch(r"auto(:\d+)?", str(value)):  # the harness passes it on unread
             value = 64  # to begin with: a batch that does not fit into memory is halved
         if value is not None:
             is_union = isinstance(declared[name], types.UnionType)

@@ -28,8 +28,15 @@ class Encoded:
 
     @property
     def image_keys(self) -> tuple[str, ...]:
-        """Digests of each image's content."""
-        return image_keys(self.pixels)
+        """One digest per image, of its content; a tensor is read once as long as it lives unchanged."""
+        pixels = self.pixels
+        if pixels is None:
+            return ()
+        version = 0 if pixels.is_inference() else pixels._version
+        entry = _keys.get(pixels)
+        if entry is None or entry[0] != version:
+            entry = _keys[pixels] = version, tuple(content_key(pixels[at : at + 1]) for at in range(len(pixels)))
+        return entry[1]
 
     def part(self, start: int, stop: int, images: slice = slice(None)) -> "Encoded":
         """Return the tokens from ``start`` to before ``stop``, with some of the images."""
@@ -43,10 +50,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class PaddedBatch:
-    """Prompts of different length as one rectangle, padded on the left.
-
-    The last real token of every row is in the last column: there generation goes on, and scoring keeps few logits.
-    """
+    """Prompts padded on the left: every row's last token, where generation goes on, is in the last column."""
 
     ids: torch.Tensor  # shape (batch, length)
     attention_mask: torch.Tensor  # shape (batch, cached columns + length); 0 on padding
@@ -58,11 +62,6 @@ class PaddedBatch:
     def inputs(self, **inputs: Any) -> dict[str, Any]:
         """Return a language model's inputs, with mask and positions added."""
         return {**inputs, "attention_mask": self.attention_mask, "position_ids": self.position_ids}
-
-    def select(self, rows: torch.Tensor) -> "PaddedBatch":
-        """Return the rows at these indices, which may repeat."""
-        prompts = [self.prompts[row] for row in rows.tolist()]
-        return PaddedBatch(self.ids[rows], self.attention_mask[rows], self.position_ids[rows], prompts)
 
 
 def positions_of(mask: torch.Tensor) -> torch.Tensor:
@@ -123,10 +122,7 @@ def common_length(first: Sequence[object], second: Sequence[object]) -> int:
 
 
 def split_continuation(context: Encoded, whole: Encoded) -> Continuation:
-    """Return the tokens of ``whole`` after its common prefix with the context, whose end a tokenizer may merge with it.
-
-    A continuation that adds no token, or follows none, is a ``ValueError``.
-    """
+    """Return the tokens of ``whole`` after its common prefix with the context; a ``ValueError`` if either is empty."""
     common = common_length(context.ids, whole.ids)
     if common == len(whole.ids):
         raise ValueError("the continuation adds no token")
@@ -218,46 +214,33 @@ def content_key(pixels: torch.Tensor) -> str:
     return digest.hexdigest()
 
 
-def image_keys(pixels: torch.Tensor | None) -> tuple[str, ...]:
-    """Return one digest per image, shape (images, ...); a tensor is read once as long as it lives unchanged."""
-    if pixels is None:
-        return ()
-    version = 0 if pixels.is_inference() else pixels._version
-    entry = _keys.get(pixels)
-    if entry is None or entry[0] != version:
-        entry = _keys[pixels] = version, tuple(content_key(pixels[at : at + 1]) for at in range(len(pixels)))
-    return entry[1]
-
-
 class FeatureCache(BoundedCache[torch.Tensor]):
     """Vision features, computed once per image, however many questions are about it."""
 
     def features(
-        self, pixels: Sequence[torch.Tensor | None], compute: Callable[[torch.Tensor], torch.Tensor]
+        self, prompts: Sequence[Encoded], compute: Callable[[torch.Tensor], torch.Tensor]
     ) -> list[torch.Tensor | None]:
-        """Return per row the features of its images, joined along the first dimension; ``None`` without images.
+        """Return per prompt the features of its images, joined along the first dimension; ``None`` without images.
 
         Images, shape (1, ...), are computed one at a time: in a batch, rounding would depend on the cache's content.
         """
         by_key: dict[str, torch.Tensor] = {}  # nothing is computed twice in a batch, however small the cache
-
-        def of_image(key: str, image: torch.Tensor) -> torch.Tensor:
-            features = by_key[key] if key in by_key else self.get(key)
-            if features is None:
-                features = compute(image)
-                if not isinstance(features, torch.Tensor):
-                    raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
-                features = features.detach()
-                # A view would keep all of the tensor that it is a part of.
-                is_whole = features.untyped_storage().nbytes() == features.nbytes
-                self.keep(key, features if is_whole else features.clone(), features.nbytes)
-            by_key[key] = features
-            return features
-
         rows: list[torch.Tensor | None] = []
-        for row in pixels:
-            images = [] if row is None else [row[at : at + 1] for at in range(len(row))]
-            parts = [of_image(key, image) for key, image in zip(image_keys(row), images, strict=True)]
+        for prompt in prompts:
+            parts = []
+            for at, key in enumerate(prompt.image_keys):
+                assert prompt.pixels is not None  # it has keys
+                features = by_key[key] if key in by_key else self.get(key)
+                if features is None:
+                    features = compute(prompt.pixels[at : at + 1])
+                    if not isinstance(features, torch.Tensor):
+                        raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
+                    features = features.detach()
+                    # A view would keep all of the tensor that it is a part of.
+                    is_whole = features.untyped_storage().nbytes() == features.nbytes
+                    self.keep(key, features if is_whole else features.clone(), features.nbytes)
+                by_key[key] = features
+                parts.append(features)
             rows.append(torch.cat(parts) if len(parts) > 1 else next(iter(parts), None))
         return rows
 
@@ -281,10 +264,7 @@ class GenerationSettings:
 
 
 class CountedReply(str):
-    """Reply to one prompt with its numbers of tokens; ``None`` where they are unknown.
-
-    Input tokens include image slots, output tokens the one that ended the reply.
-    """
+    """Reply with its numbers of tokens, ``None`` if unknown; inputs include image slots, outputs the end token."""
 
     input_tokens: int | None
     output_tokens: int | None
@@ -346,12 +326,6 @@ def cut_reply(ids: Sequence[int], decode: Decode, stop_ids: Collection[int], unt
 def before_stops(text: str, until: Sequence[str]) -> str:
     """Return the text before the first stop string."""
     return text[: min((at for stop in until if (at := text.find(stop)) >= 0), default=len(text))]
-
-
-def count_reply(ids: Sequence[int], stop_ids: Collection[int], pad_id: int) -> int:
-    """Count the tokens decoded for one row of a batch, the one that ended it included, without its padding."""
-    ends = (position + 1 for position, token in enumerate(ids) if token in stop_ids)
-    return next(ends, max((position + 1 for position, token in enumerate(ids) if token != pad_id), default=0))
 
 
 class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is not analysed

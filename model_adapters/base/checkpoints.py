@@ -8,6 +8,7 @@ import json
 import pickle
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,7 +56,23 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
 
     It is a ``.safetensors``, ``.bin``, ``.pt`` or ``.pth`` file, or a folder with one such file or an index of shards.
     """
-    for file in _files(path):
+    files = [path]
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist; give the file or folder of the downloaded checkpoint")
+    if path.is_dir():
+        names = [name for name in ("model.safetensors", "pytorch_model.bin") if (path / name).is_file()][:1]
+        indexes = [path / "model.safetensors.index.json", path / "pytorch_model.bin.index.json"]
+        if index := next(filter(Path.is_file, indexes), None):
+            try:
+                names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+            except (ValueError, KeyError, AttributeError) as error:
+                raise CheckpointError(f"{index} is damaged; download it again") from error
+            if missing := [name for name in names if not (path / name).is_file()]:
+                raise CheckpointError(f"{path / missing[0]} is missing; {index.name} lists it, download it")
+        elif not names:
+            raise CheckpointError(f"{path} holds no model.safetensors, pytorch_model.bin or index of shards")
+        files = [path / name for name in names]
+    for file in files:
         if file.suffix == ".safetensors":
             try:
                 with safe_open(file, framework="pt") as opened:
@@ -75,27 +92,6 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
             raise CheckpointError(f"{file} holds no plain dictionary of tensors")
         for key, tensor in state.items():
             yield file, key, tensor
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise CheckpointError(f"{path} does not exist; give the file or folder of the downloaded checkpoint")
-    for index in (path / "model.safetensors.index.json", path / "pytorch_model.bin.index.json"):
-        if index.is_file():
-            try:
-                names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-            except (ValueError, KeyError, AttributeError) as error:
-                raise CheckpointError(f"{index} is damaged; download it again") from error
-            missing = [name for name in names if not (path / name).is_file()]
-            if missing:
-                raise CheckpointError(f"{path / missing[0]} is missing; {index.name} lists it, download it")
-            return [path / name for name in names]
-    for name in ("model.safetensors", "pytorch_model.bin"):
-        if (path / name).is_file():
-            return [path / name]
-    raise CheckpointError(f"{path} holds no model.safetensors, pytorch_model.bin or index of shards")
 
 
 def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> None:
@@ -127,10 +123,7 @@ def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> N
 
 
 def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
-    """Return a renaming by patterns for whole keys; a key that is neither unused nor used is unknown.
-
-    ``name`` is the template of the parameter's name, as of ``re.Match.expand``.
-    """
+    """Return a renaming by patterns for whole keys; ``name`` is the parameter's, as of ``re.Match.expand``."""
 
     def rename(key: str) -> str | None:
         if re.fullmatch(unused, key):
@@ -161,14 +154,10 @@ def published_folder(name: str, argument: str, *, weights: bool = True) -> Path:
     if not HUB_ID.fullmatch(name):
         raise CheckpointError(f"{name} is no folder; give {argument}=<folder of the downloaded files> or a hub id")
 
-    def snapshot(*patterns: str) -> Path:
-        return from_hub(lambda: snapshot_download(name, allow_patterns=list(patterns)), name, "folder", "it", argument)
-
-    if not weights:
-        return snapshot(*_TEXT_FILES)
-    for pattern in _WEIGHTS:
-        downloaded = snapshot(*_TEXT_FILES, pattern)
-        if any(downloaded.glob(pattern)):
+    for pattern in _WEIGHTS if weights else _TEXT_FILES[:1]:
+        fetch = partial(snapshot_download, name, allow_patterns=[*_TEXT_FILES, pattern] if weights else [*_TEXT_FILES])
+        downloaded = from_hub(fetch, name, "folder", "it", argument)
+        if not weights or any(downloaded.glob(pattern)):
             return downloaded
     raise CheckpointError(f"{name} on the hub holds no weights; give {argument}=<folder of the downloaded files>")
 
@@ -185,10 +174,7 @@ def from_hub(fetch: Callable[[], str], name: str, kind: str, content: str, argum
 
 
 def on_meta(build: Callable[[], M]) -> M:
-    """Build a module with its parameters on the meta device, and real buffers, which a checkpoint does not fill.
-
-    Rotary frequencies stay float32 as long as no one calls ``.to(dtype)``; :func:`fill` casts single parameters.
-    """
+    """Build a module on the meta device, but with real buffers, so that rotary frequencies stay float32."""
     with init_empty_weights(include_buffers=False):
         return build().eval()
 
@@ -253,7 +239,8 @@ def check_device_map(device_map: str | None, device: torch.device, processes: in
 def place(network: M, language: Any, device: torch.device, device_map: str | None, model: str) -> M:
     """Put a network on ``device``; with a device map, spread its ``language`` model's layers over the GPUs, in order.
 
-    Types stay as they are, so that rotary frequencies remain float32.
+    The layers are spread evenly, and none is cut; too little memory is an ``AdapterArgumentError``. Types stay as they
+    are, so that rotary frequencies remain float32.
     """
     if device_map is None:
         return network.to(device)
@@ -262,29 +249,17 @@ def place(network: M, language: Any, device: torch.device, device_map: str | Non
             part.to(device)
     # Free memory is measured after the other parts have taken theirs of the first GPU.
     memory = {gpu: free for gpu, free in get_max_memory().items() if isinstance(gpu, int)}
-    dispatch(language, planned_map(language, memory, model))
-    return network
-
-
-def planned_map(language: Any, memory: Mapping[int, int], model: str) -> dict[str, int]:
-    """Assign the parts of a language model to GPUs, evenly and in order; a layer is never cut.
-
-    ``memory`` is the free memory of every GPU in bytes. Too little is an ``AdapterArgumentError``.
-    """
     whole = sorted(language._no_split_modules)
     balanced = get_balanced_memory(language, max_memory=dict(memory), no_split_module_classes=whole)
     limits = {gpu: balanced[gpu] for gpu in memory}
-    device_map = infer_auto_device_map(language, max_memory=limits, no_split_module_classes=whole)
-    if any(not isinstance(gpu, int) for gpu in device_map.values()):
+    parts = infer_auto_device_map(language, max_memory=limits, no_split_module_classes=whole)
+    if any(not isinstance(gpu, int) for gpu in parts.values()):
         free = sum(memory.values()) / 2**30
         raise AdapterArgumentError(
             f"{model}: device_map='auto' finds {free:.1f} GiB free on {len(memory)} GPU(s), too little for this model; "
             f"free some, use more GPUs, or give dtype=bfloat16."
         )
-    return dict(device_map)
-
-
-def dispatch(language: Any, device_map: Mapping[str, Any]) -> None:
-    """Move a language model's parts as the map says; outputs return to the device of the inputs."""
     skipped = sorted(language._skip_keys_device_placement or ())
-    dispatch_model(language, dict(device_map), skip_keys=skipped, force_hooks=True)
+    # Outputs return to the device of the inputs.
+    dispatch_model(language, dict(parts), skip_keys=skipped, force_hooks=True)
+    return network

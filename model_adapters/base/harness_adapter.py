@@ -10,13 +10,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 from accelerate import Accelerator
 from lmms_eval import utils as harness_utils
 from lmms_eval.api.instance import GenerationResult, TokenCounts
 from lmms_eval.api.model import lmms
 from loguru import logger
-from torch import nn
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.net.journal import Journal, digest_of, journal_folder
@@ -26,14 +24,12 @@ from .batching import KNOWN_SETTINGS, CountedReply, Likelihood
 from .requests import Documents, Request, read_requests
 
 # Arguments that change no answer. Of the device, only its type counts.
-_NEUTRAL = {
+NEUTRAL = {
     *("batch_size", "batch_tokens", "max_batch_size", "max_failed", "device", "journal"),
     *("feature_cache_mb", "prefix_cache_mb", "loglikelihood_format", "token_counts"),
     *("attempts", "concurrency", "timeout"),
 }
 _LIBRARIES = ("torch", "transformers", "pillow", "numpy")
-_SAMPLED = 64
-_READ_WHOLE = 2**24
 
 
 class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
@@ -105,10 +101,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     def handed_scores(
         self, scores: Sequence[Likelihood]
     ) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
-        """Return likelihoods as the harness takes them: mean negative log-likelihood (nats), and greedy flag.
-
-        A sample that failed has ``(nan, False)``. With ``loglikelihood_format=json`` it is a text and the token count.
-        """
+        """Return mean negative log-likelihoods (nats) and greedy flags, or JSON; after a failure ``(nan, False)``."""
         if self.arguments.loglikelihood_format == "json":
             # ``medtasks.runs.reply_envelope.parse_loglikelihood`` reads it.
             results = []
@@ -119,49 +112,14 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         return [(score.mean, score.greedy) for score in scores]
 
     def open_journal(self, arguments: HarnessArguments, device: str, weights: Callable[[], str]) -> Journal | None:
-        """Open the journal of answers by this model; ``None`` if ``arguments`` want none.
-
-        Its name is a digest of everything that may change an answer: weights, arguments, library versions, and the
-        code of the adapters.
-        """
+        """Open the journal of answers by this model, named after all that may change one; ``None`` if there is none."""
         folder = journal_folder(arguments.journal, self.model_id)
         if folder is None:
             return None
-        decisive = {name: value for name, value in dataclasses.asdict(arguments).items() if name not in _NEUTRAL}
+        decisive = {name: value for name, value in dataclasses.asdict(arguments).items() if name not in NEUTRAL}
         versions = {name: metadata.version(name) for name in _LIBRARIES}
         own = inspect.getsourcefile(type(self))  # the adapter's module may be in another package
         files = sorted(Path(__file__).parents[1].rglob("*.py")) + ([Path(own)] if own else [])
         code = digest_of([(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files])
         name = digest_of(self.model_id, type(self).__qualname__, code, versions, decisive, device, weights())
         return Journal(folder, name, self.rank, self.world_size)
-
-
-def weights_digest(owner: object) -> str:
-    """Return a digest of the weights in an object's attributes, from some values of every tensor."""
-    digest = hashlib.sha256()
-    for attribute, module in sorted(vars(owner).items()):
-        if isinstance(module, nn.Module):
-            for name, tensor in sorted(module.state_dict().items()):
-                digest.update(f"{attribute}.{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-                if tensor.is_meta or tensor.numel() == 0:
-                    continue
-                flat = tensor.detach().reshape(-1)
-                indices = torch.linspace(0, len(flat) - 1, min(_SAMPLED, len(flat)), dtype=torch.float64).long()
-                values: Any = flat[indices.to(flat.device)].cpu().view(torch.uint8).numpy()
-                digest.update(values.data)
-    return digest.hexdigest()
-
-
-def files_digest(arguments: HarnessArguments) -> str:
-    """Return a digest of the files and folders that arguments name: content of small files, size of large ones."""
-    digests = []
-    prose = {field.name for field in dataclasses.fields(arguments) if field.metadata.get("prose")}
-    for name, value in sorted(dataclasses.asdict(arguments).items()):
-        if isinstance(value, str) and value and name not in _NEUTRAL | prose:
-            path = Path(value).expanduser()
-            files = sorted(path.iterdir()) if path.is_dir() else [path]
-            for file in filter(Path.is_file, files):
-                size = file.stat().st_size
-                large = size > _READ_WHOLE
-                digests.append((name, file.name, str(size) if large else hashlib.sha256(file.read_bytes()).hexdigest()))
-    return digest_of(digests)

@@ -3,6 +3,7 @@
 A sample that fails costs no other one, and too many failures end the run.
 """
 
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -78,31 +79,6 @@ def read_requests(instances: Sequence[Any], kind: Literal["generate_until", "log
     return requests
 
 
-def image_names(documents: Documents) -> Callable[[Request], str | None]:
-    """Return a function from a request to its ``image_id``, by which questions on one image are planned together.
-
-    The result is ``None`` without an image or an id. It is a hint only: pixels decide whether images are equal.
-    """
-
-    @functools.cache
-    def named(task: str, split: str) -> Any:
-        table = documents[task][split]
-        if (columns := getattr(table, "column_names", None)) is None:
-            return table
-        return table.select_columns([_IMAGE_ID]) if _IMAGE_ID in columns else []  # other columns may hold images
-
-    def name_of(request: Request) -> str | None:
-        if request.doc_to_visual is None:
-            return None
-        try:
-            name = named(request.task, request.split)[request.doc_id][_IMAGE_ID]
-        except (LookupError, TypeError):  # another kind of document; a missing one fails when it is loaded
-            return None
-        return None if name is None else str(name)
-
-    return name_of
-
-
 def image_parts(text: str, images: int, mark: str) -> list[str | None]:
     """Split a prompt at the marks of its images, which ``None`` stands for; without any mark they come first."""
     pieces = text.split(mark) if mark else [text]
@@ -117,21 +93,34 @@ def plan_streams(
     requests: Sequence[Request],
     group: Callable[[Request], Hashable],
     unit: Callable[[Request], Hashable],
-    image_name: Callable[[Request], str | None] = lambda _: None,
+    documents: Documents | None = None,
 ) -> list[list[list[int]]]:
     """Return streams of units of positions in ``requests``: one stream per group, longest first.
 
     Requests of different groups never share a batch; neighbours with equal units stay in one batch, whatever its
     size. Length is measured in characters of the context, without loading images. The longest come first, so that
-    memory runs out at once or never. Requests on one image stay together, ordered by the longest of them.
+    memory runs out at once or never. With ``documents``, requests on one image by its ``image_id`` stay together,
+    ordered by the longest of them. This is a hint only: pixels decide whether images are equal.
     """
+
+    @functools.cache
+    def without_images(task: str, split: str) -> Any:
+        table = (documents or {})[task][split]
+        if (columns := getattr(table, "column_names", None)) is None:
+            return table
+        return table.select_columns([_IMAGE_ID]) if _IMAGE_ID in columns else []  # other columns may hold images
+
     groups: dict[Hashable, list[int]] = {}
     images: list[tuple[str, ...]] = []
     longest: Counter[tuple[str, ...]] = Counter()
     for position, request in enumerate(requests):
         groups.setdefault(group(request), []).append(position)
-        name = image_name(request)
-        images.append(() if name is None else (request.task, request.split, name))
+        name = None
+        if request.doc_to_visual is not None:
+            # Another kind of document has no name; a missing one fails when it is loaded.
+            with contextlib.suppress(LookupError, TypeError):
+                name = without_images(request.task, request.split)[request.doc_id][_IMAGE_ID]
+        images.append(() if name is None else (request.task, request.split, str(name)))
         longest[images[-1]] = max(longest[images[-1]], len(request.context))
 
     def order(position: int) -> tuple[Any, ...]:
@@ -177,7 +166,7 @@ class RequestReader:
         self._last: tuple[tuple[Any, ...], Visuals] | None = None
 
     def read(self, request: Request) -> LoadedRequest:
-        """Load the images and the continuation of a request; visuals of an unknown type are an error."""
+        """Load images and continuation of a request; visuals of an unknown type are an error, which names no file."""
 
         def document() -> Any:
             return self._documents[request.task][request.split][request.doc_id]
@@ -190,52 +179,43 @@ class RequestReader:
         origin = (request.task, request.split, request.doc_id, request.doc_to_visual)
         if self._last is None or self._last[0] != origin:
             visuals = None if request.doc_to_visual is None else request.doc_to_visual(document())
-            self._last = origin, Visuals(tuple(self._images(visuals)))
+            visuals = () if visuals is None else visuals
+            images = [visuals] if isinstance(visuals, str | Path | np.ndarray) else list(visuals)
+            for image in images:
+                if not isinstance(image, self._visual_types):
+                    flat = self._visual_types == IMAGES
+                    accepted = "PIL images" if flat else "PIL images, file names, arrays and lists of slices"
+                    hint = "; choose another task, or radfm for volumes" * flat
+                    raise MedTasksError(f"this model takes {accepted}, the task yields {type(image).__name__}{hint}")
+                if isinstance(image, list | tuple) and not all(isinstance(part, Image.Image) for part in image):
+                    raise MedTasksError(
+                        "the task yields a list of something other than PIL images, which are no slices"
+                    )
+            self._last = origin, Visuals(tuple(images))
         return LoadedRequest(request, self._last[1], continuation)
-
-    def _images(self, visuals: Any) -> list[Any]:
-        """Check visuals; a single file name or array counts as a list of one. No message names a file."""
-        if visuals is None:
-            return []
-        images = [visuals] if isinstance(visuals, str | Path | np.ndarray) else list(visuals)
-        for image in images:
-            if not isinstance(image, self._visual_types):
-                flat = self._visual_types == IMAGES
-                accepted = "PIL images" if flat else "PIL images, file names, arrays and lists of slices"
-                hint = "; choose another task, or radfm for volumes" * flat
-                raise MedTasksError(f"this model takes {accepted}, the task yields {type(image).__name__}{hint}")
-            if isinstance(image, list | tuple) and not all(isinstance(part, Image.Image) for part in image):
-                raise MedTasksError("the task yields a list of something other than PIL images, which are no slices")
-        return images
 
 
 def _visual_digest(visual: Any) -> str:
+    content = b""
     if isinstance(visual, Image.Image):
         # The indices of a palette image have no meaning without the palette, nor has a named transparent colour.
         indirect = visual.mode in ("P", "PA") or "transparency" in visual.info
-        pixels = (visual.convert("RGBA") if indirect else visual).tobytes()
-        return _digest(f"{visual.mode} {visual.size}", pixels)
-    if isinstance(visual, np.ndarray):
-        return _digest(f"array {visual.dtype.str} {visual.shape}", visual.tobytes())
-    if not isinstance(visual, str | Path):
-        return _digest(f"slices {' '.join(map(_visual_digest, visual))}")
-    try:
-        with Path(visual).open("rb") as file:
-            # The ending decides how the file is read; its name and folder do not matter.
-            content = hashlib.file_digest(file, "sha256").digest()
-    except OSError as error:
-        raise MedTasksError(f"the file of a volume cannot be read ({error.strerror}); prepare the data anew") from error
-    return _digest(f"file {Path(visual).suffix.lower()} ", content)
-
-
-def _digest(head: str, content: bytes = b"") -> str:
+        head, content = f"{visual.mode} {visual.size}", (visual.convert("RGBA") if indirect else visual).tobytes()
+    elif isinstance(visual, np.ndarray):
+        head, content = f"array {visual.dtype.str} {visual.shape}", visual.tobytes()
+    elif not isinstance(visual, str | Path):
+        head = f"slices {' '.join(map(_visual_digest, visual))}"
+    else:
+        # The ending decides how the file is read; its name and folder do not matter.
+        head = f"file {Path(visual).suffix.lower()} "
+        try:
+            with Path(visual).open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").digest()
+        except OSError as error:
+            raise MedTasksError(
+                f"the file of a volume cannot be read ({error.strerror}); prepare the data anew"
+            ) from error
     return hashlib.sha256(head.encode() + content).hexdigest()
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether memory ran out, which a smaller batch may fix; parts of torch have no own type for it."""
-    is_named = isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
-    return is_named or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
 class FailureLog:
@@ -355,7 +335,7 @@ class BatchRunner(Generic[Item, Result]):
             item = self.work.prepare(loaded)
             return _Prepared(position, self.work.length(item), key, item)
         except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
-            self._fail(position, error)
+            self._results[position] = self.work.fallback(self.failures.record(self.requests[position], error))
             return _Prepared(position, 0)
 
     def _finish(self, batch: Sequence[_Prepared[Item]]) -> None:
@@ -372,9 +352,13 @@ class BatchRunner(Generic[Item, Result]):
             done = list(zip(batch, results, strict=True))
         except Exception as error:  # noqa: BLE001  # whatever it is, one sample must not end the run
             if len(batch) == 1:
-                self._fail(batch[0].position, error)
+                position = batch[0].position
+                self._results[position] = self.work.fallback(self.failures.record(self.requests[position], error))
                 return 0
-            full = is_out_of_memory(error)
+            # Parts of torch have no own type for it.
+            full = isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+                isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
+            )
         else:
             self._results |= {row.position: result for row, result in done}
             if self.journal is not None:
@@ -395,6 +379,3 @@ class BatchRunner(Generic[Item, Result]):
                 f"{self._fitting}; set a smaller batch_size or batch_tokens in --model_args to save the repeated work."
             )
         return self._fitting
-
-    def _fail(self, position: int, error: Exception) -> None:
-        self._results[position] = self.work.fallback(self.failures.record(self.requests[position], error))

@@ -55,21 +55,6 @@ class Cuts:
         return self.prompt.part(start, stop, slice(first, end))
 
 
-def find_cuts(prompts: Sequence[Encoded], spans_of: Callable[[Encoded], Spans | None]) -> dict[int, Cuts]:
-    """Cut prompts, by position; prompts that are better read whole are left out.
-
-    Each is cut by itself, whatever its batch or the cache hold: what is cut alike rounds alike. A prompt is also left
-    out if it has not one span per image, in order and apart from each other.
-    """
-    cuts = {}
-    for position, prompt in enumerate(prompts):
-        spans = spans_of(prompt)
-        words = None if spans is None else words_of(prompt, spans)
-        if spans is not None and words is not None and (places := cut_places(spans, len(words))):
-            cuts[position] = Cuts(prompt, words, spans, places)
-    return cuts
-
-
 def words_of(prompt: Encoded, spans: Spans) -> Words | None:
     """Return the words of a prompt; None without one span per image, in order and apart from each other."""
     borders, keys = [0, *itertools.chain.from_iterable(spans), len(prompt.ids)], prompt.image_keys
@@ -127,10 +112,7 @@ class _PrefillCache(DynamicCache):  # type: ignore[misc]  # transformers is not 
 
 
 def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) -> list[CachedPrefix]:
-    """Read prompts up to their last cut, each distinct prefix once.
-
-    Prefixes are read one by one: in a batch, rounding would depend on the content of ``cache``, which grows.
-    """
+    """Read each distinct prefix once, one by one: in a batch, rounding would depend on the content of ``cache``."""
     by_words: dict[Words, CachedPrefix] = {}
     rows = []
     for cut in cuts:
@@ -143,7 +125,18 @@ def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) 
                 break
             unread.insert(0, end)
         for end in unread:
-            prefix = by_words[cut.words[:end]] = _extended(cut, prefix, end, model)
+            # From one cut, or from the beginning, up to the last keys and values before the next cut.
+            prefill = _PrefillCache(config=model.language_model.config)
+            if prefix is None:
+                whole = pad_left([cut.part(0, end)], model.pad_id, model.device)
+                inputs, prefill.layers = model.model_inputs(whole), [DynamicLayer() for _ in prefill.layers]
+            else:
+                suffix, whole = suffixes_of([cut], [prefix], model, end)
+                inputs, prefill.layers = model.model_inputs(suffix, whole), side_by_side([prefix]).layers
+            with contextlib.suppress(_PrefixReadError):
+                model.language_model(**inputs, past_key_values=prefill, logits_to_keep=1, use_cache=True)
+            shift = prefix.shift if prefix else int(model.position_shift(whole))
+            prefix = by_words[cut.words[:end]] = CachedPrefix(end, shift, prefill.layers)
             size = sum(layer.keys.nbytes + layer.values.nbytes for layer in prefix.layers)
             cache.keep(cut.words[:end], prefix, size)
         assert prefix is not None  # there is at least one cut
@@ -151,27 +144,10 @@ def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) 
     return rows
 
 
-def _extended(cuts: Cuts, before: CachedPrefix | None, end: int, model: CausalModel) -> CachedPrefix:
-    """Run a model from one cut, or from the beginning, up to the last keys and values before the next cut."""
-    cache = _PrefillCache(config=model.language_model.config)
-    if before is None:
-        whole = pad_left([cuts.part(0, end)], model.pad_id, model.device)
-        inputs, cache.layers = model.model_inputs(whole), [DynamicLayer() for _ in cache.layers]
-    else:
-        suffix, whole = suffixes_of([cuts], [before], model, end)
-        inputs, cache.layers = model.model_inputs(suffix, whole), side_by_side([before]).layers
-    with contextlib.suppress(_PrefixReadError):
-        model.language_model(**inputs, past_key_values=cache, logits_to_keep=1, use_cache=True)
-    return CachedPrefix(end, before.shift if before else int(model.position_shift(whole)), cache.layers)
-
-
 def suffixes_of(
     cuts: Sequence[Cuts], prefixes: Sequence[CachedPrefix], model: CausalModel, stop: int | None = None
 ) -> tuple[PaddedBatch, PaddedBatch]:
-    """Return the suffixes after the prefixes, and the whole prompts with padding before prefix and suffix.
-
-    With ``stop``, prompts end before this token.
-    """
+    """Return the suffixes after the prefixes and the whole prompts, up to ``stop``, padded before prefix and suffix."""
     # Padding is on the left of suffixes too, so that every prompt's last token is in the last column.
     rows = [(cut, prefix.length, stop or len(cut.prompt.ids)) for cut, prefix in zip(cuts, prefixes, strict=True)]
     suffixes = [cut.part(length, end) for cut, length, end in rows]
@@ -209,16 +185,12 @@ class Questions:
 
     @classmethod
     def of(cls, items: Sequence[Continuation], model: CausalModel) -> "Questions":
-        """Group a batch by images and tokens before the continuation, and find out where its prompts are cut.
-
-        An option that a tokenizer merges with the end of its prompt has other tokens there, and a group of its own.
-        """
+        """Group a batch by images and tokens before the continuation, and find out where its prompts are cut."""
         groups: dict[Hashable, list[int]] = {}
         for position, item in enumerate(items):
             groups.setdefault((item.prompt.image_keys, tuple(item.prompt.ids)), []).append(position)
         places = list(groups.values())
         options = [[items[position] for position in group] for group in places]
-        prompts = [question[0].prompt for question in options]
         # Cutting needs layers that keep the keys and values of all positions; a window has to hold the longest text
         # and as much padding.
         longest = max(len(item.sequence.ids) for item in items)
@@ -227,7 +199,15 @@ class Questions:
             or (type(layer) is DynamicSlidingWindowLayer and 2 * longest <= layer.sliding_window)
             for layer in DynamicCache(config=model.language_model.config).layers
         )
-        return cls(places, options, find_cuts(prompts, model.image_spans) if can_cut else {})
+        cuts = {}
+        # Each is cut by itself, whatever its batch or the cache hold: what is cut alike rounds alike.
+        for question, (option, *_) in enumerate(options if can_cut else ()):
+            prompt = option.prompt
+            spans = model.image_spans(prompt)
+            words = None if spans is None else words_of(prompt, spans)
+            if words is not None and (ends := cut_places(spans, len(words))):
+                cuts[question] = Cuts(prompt, words, spans, ends)
+        return cls(places, options, cuts)
 
 
 def score_by_question(
@@ -284,7 +264,10 @@ def _score_options(
         ids, owners = ids[longer], owners[longer]
         # The indices are on the CPU: a model with a device map lies on several devices.
         output.past_key_values.batch_select_indices(owners)
-        contexts = contexts.select(owners)
+        prompts = [contexts.prompts[row] for row in owners.tolist()]
+        contexts = PaddedBatch(
+            contexts.ids[owners], contexts.attention_mask[owners], contexts.position_ids[owners], prompts
+        )
         steps = torch.arange(ids.shape[1] - 1)
         # The last token of an option is not an input: it predicts nothing that is scored.
         real = (lengths[longer][:, None] - 1 > steps).to(contexts.attention_mask)

@@ -2,9 +2,6 @@
 
 CLIP preprocesses with PIL alone, to the last bit as the published stacks: transformers 5 uses torchvision by default,
 which resizes differently (up to 0.015 after normalisation).
-
-The resampler of RadFM and Med-Flamingo makes a fixed number of latents of any number of image tokens, see Alayrac et
-al. 2022 (Flamingo), appendix A.1.1. Parameter names are those of both published checkpoints.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,50 +35,46 @@ def tower_config(stored: Mapping[str, Any]) -> CLIPVisionConfig:
     return CLIPVisionConfig(**shape, attn_implementation="sdpa")
 
 
-def clip_pixels(image: Image.Image, size: int, *, pad: bool, crop_rounding: Literal["floor", "round"]) -> torch.Tensor:
-    """Resize the shorter side to ``size`` (bicubic), crop the centre, normalise with CLIP's mean and deviation.
-
-    With ``pad`` the image is first centred on a square canvas of CLIP's mean colour (LLaVA's ``image_aspect_ratio:
-    pad``), so that nothing is cropped. An odd margin is smaller on the left or at the top; the published code draws
-    lots. Half a margin of the crop is rounded by ``floor`` as in transformers' CLIP processor, or by ``round`` (half to
-    even) as in torchvision and open_clip. The result is float32 of shape (3, size, size).
-    """
-    rgb = image.convert("RGB")
-    if pad:
-        side = max(rgb.size)
-        canvas = Image.new("RGB", (side, side), _GREY_FILL if image.mode == "L" else _FILL)
-        canvas.paste(rgb, ((side - rgb.width) // 2, (side - rgb.height) // 2))
-        rgb = canvas
-    width, height = rgb.size
-    short = min(width, height)
-    rgb = rgb.resize((int(size * width / short), int(size * height / short)), Image.Resampling.BICUBIC)
-    margins = rgb.width - size, rgb.height - size
-    left, top = (margin // 2 if crop_rounding == "floor" else round(margin / 2) for margin in margins)
-    rgb = rgb.crop((left, top, left + size, top + size))
-    values = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float() / 255
-    return ((values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]).contiguous()
-
-
 def clip_batch(
     images: Sequence[Image.Image], size: int, *, pad: bool, crop_rounding: Literal["floor", "round"]
 ) -> torch.Tensor | None:
-    """Return the :func:`clip_pixels` of images, shape (images, 3, size, size); ``None`` without images."""
-    pixels = [clip_pixels(image, size, pad=pad, crop_rounding=crop_rounding) for image in images]
+    """Return images as CLIP gets them: float32 of shape (images, 3, size, size); ``None`` without images.
+
+    The shorter side is resized to ``size`` (bicubic), the centre cropped and normalised with CLIP's mean and deviation.
+    With ``pad`` an image is first centred on a square canvas of CLIP's mean colour (LLaVA's ``image_aspect_ratio:
+    pad``), so that nothing is cropped. An odd margin is smaller on the left or at the top; the published code draws
+    lots. Half a margin of the crop is rounded by ``floor`` as in transformers' CLIP processor, or by ``round`` (half to
+    even) as in torchvision and open_clip.
+    """
+    pixels = []
+    for image in images:
+        rgb = image.convert("RGB")
+        if pad:
+            side = max(rgb.size)
+            canvas = Image.new("RGB", (side, side), _GREY_FILL if image.mode == "L" else _FILL)
+            canvas.paste(rgb, ((side - rgb.width) // 2, (side - rgb.height) // 2))
+            rgb = canvas
+        width, height = rgb.size
+        short = min(width, height)
+        rgb = rgb.resize((int(size * width / short), int(size * height / short)), Image.Resampling.BICUBIC)
+        margins = rgb.width - size, rgb.height - size
+        left, top = (margin // 2 if crop_rounding == "floor" else round(margin / 2) for margin in margins)
+        rgb = rgb.crop((left, top, left + size, top + size))
+        values = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float() / 255
+        pixels.append(((values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]).contiguous())
     return torch.stack(pixels) if pixels else None
 
 
-HEADS = 8
 HEAD_WIDTH = 64
-INNER = HEADS * HEAD_WIDTH
+INNER = 8 * HEAD_WIDTH
 
 
-def split_heads(projected: torch.Tensor) -> torch.Tensor:
-    """Turn shape (batch, tokens, heads * head width) into (batch, heads, tokens, head width)."""
-    return projected.view(*projected.shape[:2], -1, HEAD_WIDTH).transpose(1, 2)
-
-
-def join_heads(attended: torch.Tensor) -> torch.Tensor:
-    """Undo :func:`split_heads`."""
+def attend(
+    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return the attention of heads of width 64; projections and result have the shape (batch, tokens, INNER)."""
+    heads = [part.view(*part.shape[:2], -1, HEAD_WIDTH).transpose(1, 2) for part in (queries, keys, values)]
+    attended = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], attn_mask=mask)
     return attended.transpose(1, 2).flatten(2)
 
 
@@ -97,8 +90,7 @@ class CrossAttention(nn.Module):
     def attended(self, asking: torch.Tensor, source: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
         """Return the output of the heads, shape (batch, asking, INNER), to go through ``to_out``."""
         keys, values = self.to_kv(source).chunk(2, dim=-1)
-        queries, keys, values = map(split_heads, (self.to_q(asking), keys, values))
-        return join_heads(functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask))
+        return attend(self.to_q(asking), keys, values, mask)
 
 
 class LatentAttention(CrossAttention):
@@ -124,7 +116,7 @@ def feed_forward(dim: int) -> nn.Sequential:
 
 
 class PerceiverResampler(nn.Module):
-    """Resampler with 8 heads of width 64 for media of any width ``dim``, without embeddings of frame or time."""
+    """Fixed number of latents of any number of image tokens of width ``dim``, see Alayrac et al. 2022, A.1.1."""
 
     def __init__(self, dim: int, latents: int, depth: int) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -72,31 +72,8 @@ class HfVlmArguments(AdapterArguments):
     quantization_config: dict[str, Any] | None = argument(None)  # noqa: RUF009  # as above
 
 
-def check_arguments(arguments: HfVlmArguments, processes: int) -> None:
-    """Check conditions on several arguments, and the folder."""
-    if not arguments.pretrained:
-        raise AdapterArgumentError("hf_vlm: argument 'pretrained' is missing; give a folder or a hub id.")
-    if arguments.device_map and processes > 1:
-        raise AdapterArgumentError(
-            f"hf_vlm: device_map='{arguments.device_map}' spreads a model over one process, but {processes} run; "
-            f"leave the argument out or start one process."
-        )
-    if not arguments.chat_template and (arguments.system_prompt is not None or arguments.chat_template_kwargs):
-        raise AdapterArgumentError(
-            "hf_vlm: system_prompt and chat_template_kwargs are for the chat template, which chat_template=false "
-            "leaves out; give one or the other."
-        )
-    if arguments.adapter and importlib.util.find_spec("peft") is None:
-        raise AdapterArgumentError("hf_vlm: argument 'adapter' needs PEFT, which is not installed; pip install peft.")
-    folder = Path(arguments.pretrained).expanduser()
-    if folder.is_dir() and not (folder / "config.json").is_file():
-        raise CheckpointError(f"{folder} holds no config.json; give the folder that the checkpoint was saved to")
-    if not folder.is_dir() and not _HUB_ID.fullmatch(arguments.pretrained):
-        raise CheckpointError(f"{arguments.pretrained} is no folder; give pretrained=<folder or hub id>")
-
-
-def load_config(arguments: HfVlmArguments) -> Any:
-    """Load the configuration; a kind of model that this adapter cannot run is a ``CheckpointError``."""
+def load_processor(arguments: HfVlmArguments) -> Any:
+    """Load the processor, padding on the left; a model that cannot be run here is a ``CheckpointError``."""
     name = arguments.pretrained
     try:
         config = AutoConfig.from_pretrained(**_origin(arguments))
@@ -107,27 +84,22 @@ def load_config(arguments: HfVlmArguments) -> Any:
         raise CheckpointError(f"{name} is an encoder-decoder ({kind}); hf_vlm runs decoder-only models")
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and not arguments.trust_remote_code:
         raise CheckpointError(f"{name} is a {kind}; hf_vlm runs the image-text-to-text models of transformers")
-    return config
-
-
-def load_processor(arguments: HfVlmArguments) -> Any:
-    """Load the processor, with its tokenizer padding on the left and knowing a padding token."""
     hint = "put the tokenizer and processor files of the original checkpoint there"
     try:
         processor = AutoProcessor.from_pretrained(**_origin(arguments), **(arguments.processor_kwargs or {}))
     except _LOADING_ERRORS as error:
-        raise CheckpointError(f"{arguments.pretrained} has no usable processor ({one_line(error)}); {hint}") from error
+        raise CheckpointError(f"{name} has no usable processor ({one_line(error)}); {hint}") from error
     for part in ("tokenizer", "image_processor"):
         if getattr(processor, part, None) is None:
-            raise CheckpointError(f"{arguments.pretrained} has a processor without {part}; {hint}")
+            raise CheckpointError(f"{name} has a processor without {part}; {hint}")
     images = processor.image_processor
     settings = set(getattr(type(images), "valid_kwargs", type(images)).__annotations__)
-    for name in arguments.processor_kwargs or {}:
+    for setting in arguments.processor_kwargs or {}:
         # transformers silently ignores a setting that no part of the processor has.
-        if name not in settings and not hasattr(images, name) and not hasattr(processor, name):
+        if setting not in settings and not hasattr(images, setting) and not hasattr(processor, setting):
             raise AdapterArgumentError(
-                f"hf_vlm: processor_kwargs: {type(images).__name__} has no setting '{name}'"
-                f"{near_match(name, settings) or '.'} Known: {', '.join(sorted(settings))}."
+                f"hf_vlm: processor_kwargs: {type(images).__name__} has no setting '{setting}'"
+                f"{near_match(setting, settings) or '.'} Known: {', '.join(sorted(settings))}."
             )
     tokenizer = processor.tokenizer
     tokenizer.padding_side = "left"
@@ -195,7 +167,6 @@ def _origin(arguments: HfVlmArguments) -> dict[str, Any]:
 _PER_TOKEN = {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"}
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Inputs = Mapping[str, torch.Tensor]
 _CHECKED_ROWS = 4
 # Nats per token by which a way of scoring may differ from generation; half precision rounds logits that coarsely.
 _TOLERANCE, _HALF_TOLERANCE = 1e-3, 0.1
@@ -215,11 +186,7 @@ class _Forced(LogitsProcessor):  # type: ignore[misc]  # transformers is not ana
 
 
 class HfVlm(MedicalAdapter):
-    """Generation and log-likelihood with ``AutoModelForImageTextToText``.
-
-    A blank at the beginning of a continuation, which tasks put there for models without chat template, is scored too,
-    also after a generation prompt.
-    """
+    """``AutoModelForImageTextToText``; a blank that tasks put before a continuation is scored too."""
 
     model_id: ClassVar[str] = "hf_vlm"
     arguments_type: ClassVar[type[AdapterArguments]] = HfVlmArguments
@@ -227,10 +194,29 @@ class HfVlm(MedicalAdapter):
     arguments: HfVlmArguments
 
     def load(self) -> None:
-        """Load processor and model; another kind of checkpoint is a ``MedTasksError``."""
-        arguments = self.arguments
-        check_arguments(arguments, self.accelerator.num_processes)
-        load_config(arguments)
+        """Check conditions on several arguments, and load processor and model."""
+        arguments, processes = self.arguments, self.accelerator.num_processes
+        if not arguments.pretrained:
+            raise AdapterArgumentError("hf_vlm: argument 'pretrained' is missing; give a folder or a hub id.")
+        if arguments.device_map and processes > 1:
+            raise AdapterArgumentError(
+                f"hf_vlm: device_map='{arguments.device_map}' spreads a model over one process, but {processes} run; "
+                f"leave the argument out or start one process."
+            )
+        if not arguments.chat_template and (arguments.system_prompt is not None or arguments.chat_template_kwargs):
+            raise AdapterArgumentError(
+                "hf_vlm: system_prompt and chat_template_kwargs are for the chat template, which chat_template=false "
+                "leaves out; give one or the other."
+            )
+        if arguments.adapter and importlib.util.find_spec("peft") is None:
+            raise AdapterArgumentError(
+                "hf_vlm: argument 'adapter' needs PEFT, which is not installed; pip install peft."
+            )
+        folder = Path(arguments.pretrained).expanduser()
+        if folder.is_dir() and not (folder / "config.json").is_file():
+            raise CheckpointError(f"{folder} holds no config.json; give the folder that the checkpoint was saved to")
+        if not folder.is_dir() and not _HUB_ID.fullmatch(arguments.pretrained):
+            raise CheckpointError(f"{arguments.pretrained} is no folder; give pretrained=<folder or hub id>")
         self.processor = load_processor(arguments)
         variables = arguments.chat_template_kwargs or {}
         template = Template(arguments.system_prompt, variables) if arguments.chat_template else None
@@ -314,19 +300,15 @@ class HfVlm(MedicalAdapter):
         generate = super().generate_batch
         return _by_kind(prompts, lambda prompt: bool(prompt.images), lambda rows: generate(rows, settings, seed))
 
-    def _score_shared(self, items: Sequence[Continuation]) -> list[Likelihood]:
+    @torch.inference_mode()
+    def score_batch(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        """Score continuations; those that a tokenizer merges with their prompt share nothing."""
+
         def kind(item: Continuation) -> tuple[bool, bool]:
             prompt = cast(ScoredPrompt, item.sequence)
-            return bool(prompt.images), prompt.merged
+            return bool(prompt.images), prompt.merged and self.arguments.prefix_cache
 
-        def score(rows: Sequence[Continuation]) -> list[Likelihood]:
-            _, merged = kind(rows[0])  # the processor cannot write the tokens of a merged prompt
-            return self._whole(rows) if merged else self._shared(rows)
-
-        return _by_kind(items, kind, score)
-
-    def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        return _by_kind(items, lambda item: bool(cast(ProcessedPrompt, item.sequence).images), self._whole)
+        return _by_kind(items, kind, super().score_batch)
 
     def _check_length(self, prompt: ProcessedPrompt) -> None:
         limit = self.arguments.max_length
@@ -335,8 +317,10 @@ class HfVlm(MedicalAdapter):
 
     # ---- ways of scoring ----
 
-    def _shared(self, items: Sequence[Continuation]) -> list[Likelihood]:
+    def _score_shared(self, items: Sequence[Continuation]) -> list[Likelihood]:
         """Score a batch; common prefixes are read once, if the model can continue from there."""
+        if cast(ScoredPrompt, items[0].sequence).merged:  # the processor cannot write the tokens of such a prompt
+            return self._score_whole(items)
         questions = Questions.of(items, self)
         if any(cast(ScoredPrompt, item.sequence).closed for item in items):  # a prompt that is closed is read as one
             questions = replace(questions, cuts={})
@@ -345,14 +329,14 @@ class HfVlm(MedicalAdapter):
         of_several = [at for places in questions.places if len(places) > 1 for at in places]
         scores = None
         if after_cuts:
-            way = partial(score_by_question, questions, self, self._whole, self._prefixes)
+            way = partial(score_by_question, questions, self, self._score_whole, self._prefixes)
             scores = self._fitting("a shared prefix", way, items, after_cuts)
         if scores is None and of_several:
-            way = partial(score_by_question, replace(questions, cuts={}), self, self._whole, self._prefixes)
+            way = partial(score_by_question, replace(questions, cuts={}), self, self._score_whole, self._prefixes)
             scores = self._fitting("a shared prompt", way, items, of_several)
-        return scores or self._whole(items)
+        return scores or self._score_whole(items)
 
-    def _whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
+    def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
         """Score a batch without sharing anything."""
         prompts = [cast(ScoredPrompt, item.sequence) for item in items]
         if any(prompt.closed for prompt in prompts):

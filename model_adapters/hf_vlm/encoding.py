@@ -3,6 +3,7 @@
 The processor gets text with one placeholder per image and returns ids, masks, pixels and its model's other inputs.
 """
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -96,9 +97,16 @@ class PromptWriter:
         self._image_token = str(token) if token else ""
         template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
         self._template = template.get("default") if isinstance(template, dict) else template
-        self._structured = True
         self._last: ProcessedPrompt | None = None
-        usable = self._template is not None and self._settle_form()
+        self._structured, usable = True, False
+        # A template takes content in parts or as text.
+        for is_structured in (True, False) if self._template is not None else ():
+            self._structured = is_structured
+            with contextlib.suppress(*_RENDERING_ERRORS):
+                rendered = self._rendered([None, _PROBE], Template())
+                usable = rendered.count(_PROBE) == 1 and rendered.count(self._image_token or _PROBE) == 1
+            if usable:
+                break
         if chat and not usable:
             state = "has no chat template" if self._template is None else "has a chat template that takes no image"
             raise AdapterArgumentError(
@@ -119,10 +127,7 @@ class PromptWriter:
         self._add_special = not (chat and bos and self._rendered([_PROBE]).startswith(bos))
 
     def write(self, text: str, images: int) -> str:
-        """Return the complete prompt text with one placeholder per image, the images first.
-
-        A text that holds the processor's placeholder places its images itself, or is a ``MedTasksError``.
-        """
+        """Return the complete prompt text; a text that holds the processor's placeholder places its images itself."""
         parts = image_parts(text, images, self._image_token)
         if self._chat:
             return self._rendered(parts)
@@ -192,18 +197,6 @@ class PromptWriter:
         after = self.ids(rendered.rpartition(_PROBE)[2].lstrip())
         added = self._processor.tokenizer.added_tokens_decoder
         return after[0] if after and after[0] in added and added[after[0]].special else None
-
-    def _settle_form(self) -> bool:
-        """Find out whether the template takes content in parts or as text; False if neither works."""
-        for is_structured in (True, False):
-            self._structured = is_structured
-            try:
-                rendered = self._rendered([None, _PROBE], Template())
-            except _RENDERING_ERRORS:
-                continue
-            if rendered.count(_PROBE) == 1 and (not self._image_token or rendered.count(self._image_token) == 1):
-                return True
-        return False
 
     def _check_template(self, chat: Template, source: str) -> None:
         """Raise if the template would silently ignore a variable or the system turn."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 from PIL import Image
+from torch.nn import functional
 from transformers import LlamaConfig
 
 from medtasks.errors import MedTasksError, warn_once
@@ -39,16 +40,13 @@ from .network import (
     Volume,
     image_volume,
     read_volume,
-    stack_volumes,
 )
 
-FIRST_ID = 1  # begin of sequence of every prompt
 MAX_IMAGES = 100  # images that the published tokenizer has slots for
 _LLAMA = "lang_model."
 _VISION = "embedding_layer.vision_encoder."
 _RESAMPLER = "embedding_layer.perceiver."
 _WORDS = _LLAMA + "model.embed_tokens.weight"
-_WORDS_AGAIN = "embedding_layer.weight"
 _UNUSED = re.compile(
     r"embedding_layer\.(?:bert_model|bert_projection_fc|transformer_decoder(?:_mlp)?|cls_head|output_upscaling)\..*"
     r"|lang_model\.model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
@@ -56,6 +54,7 @@ _UNUSED = re.compile(
 )
 """Text encoder and heads that only training and other tasks use, and rotary frequencies."""
 _PUBLISHED_HEAD = 128
+_DEPTHS = range(4, 65, 4)
 
 
 def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attention: str) -> RadFMNetwork:
@@ -74,20 +73,18 @@ def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attenti
     layers = sizes.count(f"{_VISION}transformer.layers.")
     latents, depth = sizes.of(f"{_RESAMPLER}latents"), sizes.count(f"{_RESAMPLER}layers.")
 
-    def build() -> RadFMNetwork:
-        tower = VisionTransformer3D(
-            patch=patch, rows=rows, columns=columns, frames=frames, width=width, inner=inner, layers=layers
-        )
-        return RadFMNetwork(language, ImageEmbedding(tower, width, latents, depth, language.hidden_size))
-
-    network = on_meta(build)
+    tower = {"patch": patch, "rows": rows, "columns": columns, "frames": frames, "inner": inner, "layers": layers}
+    resampler = {"width": width, "latents": latents, "layers": depth, "hidden": language.hidden_size}
+    network = on_meta(
+        lambda: RadFMNetwork(language, ImageEmbedding(VisionTransformer3D(width=width, **tower), **resampler))
+    )
     names = dict(network.named_parameters())
     refuse_missing(weights, set(names) - set(shapes), "more keys")
 
     def rename(key: str) -> str | None:
         if _UNUSED.fullmatch(key):
             return None
-        name = _WORDS if key == _WORDS_AGAIN else key
+        name = _WORDS if key == "embedding_layer.weight" else key
         if name not in names:
             raise KeyError(key)
         return name
@@ -191,7 +188,7 @@ class RadFM(MedicalAdapter):
                 ) from error
         texts = weights if weights.is_dir() else weights.parent
         texts = texts if (texts / "tokenizer.model").is_file() else texts / "Language_files"
-        network = load_network(weights, texts, self.arguments.torch_dtype, self.arguments.attn_implementation)
+        network = load_network(weights, texts, getattr(torch, self.arguments.dtype), self.arguments.attn_implementation)
         self.network = place(network, network.lang_model, self.device, self.arguments.device_map, self.model_id)
         images, vocabulary = network.embedding_layer, network.lang_model.config.vocab_size
         self._latents, self._side = len(images.perceiver.latents), images.vision_encoder.side
@@ -212,14 +209,10 @@ class RadFM(MedicalAdapter):
         volume without slots. An image mark that fits no image, or an unreadable volume, is a ``MedTasksError``.
         """
         ids = self._ids(text, images, reply)
-        self._warn_of_a_cut(len(ids))
         return Encoded(ids[: self.arguments.max_length], self.prepared(images, self._pixels))
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image | Volume]) -> Continuation:
-        """Encode prompt and continuation; if they are too long together, the end of the prompt is cut off.
-
-        A continuation that holds an image mark, or is too long by itself, is a ``MedTasksError``.
-        """
+        """Encode prompt and continuation; the end of too long a prompt is cut off, too long a continuation refused."""
         ids = self._ids(context, images, continuation)
         tokens = split_continuation(Encoded(self._ids(context, images), None), Encoded(ids, None)).tokens
         cut, room = len(ids) - tokens, self.arguments.max_length - tokens
@@ -227,7 +220,6 @@ class RadFM(MedicalAdapter):
             raise MedTasksError("a continuation holds an image mark, which cannot be scored; remove it from the task")
         if room < 1:
             raise MedTasksError(f"a continuation of {tokens} tokens; max_length={self.arguments.max_length}")
-        self._warn_of_a_cut(len(ids))
         return Continuation(Encoded([*ids[:cut][:room], *ids[cut:]], self.prepared(images, self._pixels)), tokens)
 
     def image_spans(self, prompt: Encoded) -> Spans:
@@ -255,9 +247,17 @@ class RadFM(MedicalAdapter):
         """Return the ids of prompt and reply; the images' place depends on the prompt alone."""
         count = min(len(images), 1) if self.arguments.several_images == "slices" else len(images)
         placed = place_images(text, count, self._latents, self.arguments.image_position)
-        return [FIRST_ID, *self.tokenizer.encode(placed + reply)]
+        ids = [1, *self.tokenizer.encode(placed + reply)]  # after the begin of sequence
+        if len(ids) > self.arguments.max_length:
+            warn_once(f"radfm: the end of prompts longer than max_length={self.arguments.max_length} is cut off")
+        return ids
 
     def _pixels(self, images: Sequence[Image.Image | Volume]) -> torch.Tensor:
+        """Resize all images of a prompt by the nearest voxel: shape (images, 3, side, side, depth).
+
+        Of 4, 8, ..., 64, the depth is the one closest to the deepest image, the smaller of two that are equally close;
+        a flat image counts as one slice. Without images it is one black volume, as in RadFM's training on text alone.
+        """
         visuals = list(images)
         if self.arguments.several_images == "slices" and images:
             slices = [image for image in images if isinstance(image, Image.Image)]
@@ -265,17 +265,18 @@ class RadFM(MedicalAdapter):
                 raise MedTasksError("several_images=slices takes images; leave it out for prompts that hold volumes")
             visuals = [slices]
         seed = self.arguments.seed if self.arguments.crop == "random" else None
+        side = self._side
         volumes = [
-            image_volume(visual, self._side, seed)
-            if isinstance(visual, Image.Image)
-            else read_volume(visual, self._side)
+            image_volume(visual, side, seed) if isinstance(visual, Image.Image) else read_volume(visual, side)
             for visual in visuals
         ]
-        return stack_volumes(volumes, self._side)
-
-    def _warn_of_a_cut(self, length: int) -> None:
-        if length > self.arguments.max_length:
-            warn_once(f"radfm: the end of prompts longer than max_length={self.arguments.max_length} is cut off")
+        if not volumes:
+            return torch.zeros(1, CHANNELS, side, side, _DEPTHS[0])
+        deepest = max(volume.shape[-1] for volume in volumes)
+        size = (side, side, min(_DEPTHS, key=lambda depth: abs(depth - deepest)))
+        if all(volume.shape[1:] == (side, side, 1) for volume in volumes):  # the nearest of one slice is that slice
+            return torch.stack(volumes).expand(-1, -1, -1, -1, size[-1])
+        return torch.cat([functional.interpolate(volume[None], size=size, mode="nearest") for volume in volumes])
 
 
 def place_images(text: str, images: int, latents: int, position: str) -> str:

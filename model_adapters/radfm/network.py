@@ -20,12 +20,11 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
-from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from medtasks.errors import MedTasksError
 
-from ..base.vision import INNER, PerceiverResampler, join_heads, split_heads
+from ..base.vision import INNER, PerceiverResampler, attend
 
 CHANNELS = 3
 FRAMES_PER_PATCH = 4
@@ -77,9 +76,7 @@ class _SelfAttention(nn.Module):
         self.to_out = nn.Sequential(nn.Linear(INNER, width))
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        queries, keys, values = map(split_heads, self.to_qkv(tokens).chunk(3, dim=-1))
-        attended = functional.scaled_dot_product_attention(queries, keys, values)
-        projected: torch.Tensor = self.to_out(join_heads(attended))
+        projected: torch.Tensor = self.to_out(attend(*self.to_qkv(tokens).chunk(3, dim=-1)))
         return projected
 
 
@@ -97,7 +94,7 @@ class VisionTransformer3D(nn.Module):
         self._patch = patch
         self.side = rows * patch  # height and width of an image in pixels; 512 in the published checkpoint
         voxels = patch**2 * FRAMES_PER_PATCH * CHANNELS
-        # At index 0 the published code cuts the patches, see :meth:`cut`.
+        # At index 0 the published code cuts the patches, see :meth:`forward`.
         self.to_patch_embedding = nn.Sequential(
             nn.Identity(), nn.LayerNorm(voxels), nn.Linear(voxels, width), nn.LayerNorm(width)
         )
@@ -110,21 +107,18 @@ class VisionTransformer3D(nn.Module):
             parts.append(nn.Sequential(_Residual(width, _SelfAttention(width)), _Residual(width, feed_forward)))
         self.transformer = nn.Sequential(OrderedDict(layers=nn.Sequential(*parts)))
 
-    def cut(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Cut volumes into patches: shape (images, rows, columns, frames, voxels of a patch, channels last)."""
-        patch = self._patch
-        height, width, depth = pixels.shape[2:]
-        rows, columns, frames = height // patch, width // patch, depth // FRAMES_PER_PATCH
-        cut = pixels.reshape(len(pixels), CHANNELS, rows, patch, columns, patch, frames, FRAMES_PER_PATCH)
-        return cut.permute(0, 2, 4, 6, 3, 5, 7, 1).flatten(4)
-
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         """Encode volumes: shape (images, rows * columns * depth patches, width), in that order of axes.
 
         Pixels have the shape (images, 3, height, width, depth), values 0 to 1; sides are multiples of the patch, the
         depth is a multiple of 4.
         """
-        patches = self.cut(pixels)
+        patch = self._patch
+        height, width, depth = pixels.shape[2:]
+        rows, columns, frames = height // patch, width // patch, depth // FRAMES_PER_PATCH
+        cut = pixels.reshape(len(pixels), CHANNELS, rows, patch, columns, patch, frames, FRAMES_PER_PATCH)
+        # Shape (images, rows, columns, frames, voxels of a patch, channels last).
+        patches = cut.permute(0, 2, 4, 6, 3, 5, 7, 1).flatten(4)
         tokens = self.to_patch_embedding(patches.flatten(1, 3)) + self.pos_embedding(*patches.shape[1:4])
         encoded: torch.Tensor = self.transformer(tokens)
         return encoded
@@ -183,8 +177,6 @@ class RadFMNetwork(nn.Module):
 Volume = str | Path | NDArray[Any] | Sequence[Image.Image]
 """A file (``.nii``, ``.nii.gz``, ``.npy``, ``.npz``), voxels (height, width, depth) or (channels, ...), or slices."""
 
-DEPTHS = range(4, 65, 4)
-
 
 class VolumeFileError(MedTasksError):
     """The file of a volume cannot be used; ``loggable`` lacks its name, which may identify the patient."""
@@ -192,21 +184,6 @@ class VolumeFileError(MedTasksError):
     def __init__(self, message: str, path: Path) -> None:
         super().__init__(message)
         self.loggable = message.replace(str(path), "the file of a volume")
-
-
-def stack_volumes(volumes: Sequence[torch.Tensor], side: int) -> torch.Tensor:
-    """Resize all images of a prompt by the nearest voxel: shape (images, 3, side, side, depth).
-
-    Of 4, 8, ..., 64, the depth is the one closest to the deepest image, the smaller of two that are equally close; a
-    flat image counts as one slice. Without images it is one black volume, as in RadFM's training on text alone.
-    """
-    if not volumes:
-        return torch.zeros(1, CHANNELS, side, side, DEPTHS[0])
-    deepest = max(volume.shape[-1] for volume in volumes)
-    size = (side, side, min(DEPTHS, key=lambda depth: abs(depth - deepest)))
-    if all(volume.shape[1:] == (side, side, 1) for volume in volumes):  # the nearest of one slice is that slice
-        return torch.stack(list(volumes)).expand(-1, -1, -1, -1, size[-1])
-    return torch.cat([functional.interpolate(volume[None], size=size, mode="nearest") for volume in volumes])
 
 
 def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) -> torch.Tensor:
@@ -251,17 +228,33 @@ def read_volume(source: Volume, side: int) -> torch.Tensor:
     (front on top, the patient's right on the left). Slices as images are resized to ``side``. An unreadable volume,
     another shape or values that are not finite are a ``MedTasksError``, for files a :class:`VolumeFileError`.
     """
-    if isinstance(source, np.ndarray):
-        return _from_voxels(source, "the array")
-    if isinstance(source, str | Path):
-        path = Path(source)
-        try:
-            return _from_voxels(_read_file(path), str(path))
-        except MedTasksError as error:
-            raise VolumeFileError(str(error), path) from error
-    if not source:
-        raise MedTasksError("a volume without slices; give at least one image")
-    return torch.cat([image_volume(image, side) for image in source], dim=-1)
+    if not isinstance(source, str | Path | np.ndarray):
+        if not source:
+            raise MedTasksError("a volume without slices; give at least one image")
+        return torch.cat([image_volume(image, side) for image in source], dim=-1)
+    name = "the array" if isinstance(source, np.ndarray) else str(Path(source))
+    try:
+        voxels = source if isinstance(source, np.ndarray) else _read_file(Path(source))
+        shaped = voxels[None] if voxels.ndim == 3 else voxels
+        if shaped.ndim != 4 or shaped.shape[0] not in (1, CHANNELS) or 0 in shaped.shape:
+            raise MedTasksError(
+                f"{name} has shape {voxels.shape}; a volume is (height, width, depth), or has 1 or 3 channels in front"
+            )
+        if voxels.dtype.kind not in "buif":
+            raise MedTasksError(f"{name} holds values of type {voxels.dtype}; give numbers")
+        values = shaped.astype(np.float32)
+        if not np.isfinite(values).all():
+            raise MedTasksError(f"{name} holds values that are no finite numbers; replace them")
+    except MedTasksError as error:
+        if isinstance(source, np.ndarray):
+            raise
+        raise VolumeFileError(str(error), Path(source)) from error
+    low, high = values.min(), values.max()
+    if voxels.dtype == np.uint8:
+        values /= np.float32(255)
+    elif not (voxels.dtype.kind == "f" and low >= 0 and high <= 1):
+        values = (values - low) / (high - low if high > low else np.float32(1))
+    return torch.from_numpy(values).expand(CHANNELS, -1, -1, -1)
 
 
 def _read_file(path: Path) -> NDArray[Any]:
@@ -295,22 +288,3 @@ def _read_file(path: Path) -> NDArray[Any]:
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise MedTasksError(f"{path} is damaged or holds no plain array; write it again with numpy.save") from error
     raise MedTasksError(f"{path} holds {len(names)} arrays ({', '.join(names)}); save one alone")
-
-
-def _from_voxels(voxels: NDArray[Any], name: str) -> torch.Tensor:
-    shaped = voxels[None] if voxels.ndim == 3 else voxels
-    if shaped.ndim != 4 or shaped.shape[0] not in (1, CHANNELS) or 0 in shaped.shape:
-        raise MedTasksError(
-            f"{name} has shape {voxels.shape}; a volume is (height, width, depth), or has 1 or 3 channels in front"
-        )
-    if voxels.dtype.kind not in "buif":
-        raise MedTasksError(f"{name} holds values of type {voxels.dtype}; give numbers")
-    values = shaped.astype(np.float32)
-    if not np.isfinite(values).all():
-        raise MedTasksError(f"{name} holds values that are no finite numbers; replace them")
-    low, high = values.min(), values.max()
-    if voxels.dtype == np.uint8:
-        values /= np.float32(255)
-    elif not (voxels.dtype.kind == "f" and low >= 0 and high <= 1):
-        values = (values - low) / (high - low if high > low else np.float32(1))
-    return torch.from_numpy(values).expand(CHANNELS, -1, -1, -1)

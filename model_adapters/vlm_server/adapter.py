@@ -24,15 +24,23 @@ from medtasks.net.journal import AsyncJournal, digest_of, journal_folder
 from ..base.arguments import HarnessArguments
 from ..base.batching import CountedReply, GenerationSettings, Likelihood, before_stops, read_settings
 from ..base.harness_adapter import HarnessAdapter
-from ..base.requests import FailureLog, LoadedRequest, Request, RequestReader, image_names, plan_streams, read_requests
-from .messages import SURELY_SPECIAL, BadAnswer, Record, Refused, ServedPrompt, possibly_special, reply_record
+from ..base.requests import FailureLog, LoadedRequest, Request, RequestReader, image_parts, plan_streams, read_requests
+from .messages import (
+    IMAGE_MARK,
+    POSSIBLY_SPECIAL,
+    SURELY_SPECIAL,
+    BadAnswer,
+    Record,
+    Refused,
+    ServedPrompt,
+    reply_record,
+)
 from .option_scorer import LikelihoodsMissing, OptionScorer, Tokenizer
 from .server_client import ServerGone, ServerPool, VlmServerArguments, check_arguments, check_given
 
 Result = TypeVar("Result")
 # Models whose tokens of one image attend to each other in both directions.
 _BIDIRECTIONAL = re.compile(r"gemma-?3(?!n)|medgemma|paligemma", re.IGNORECASE)
-_BIDIRECTIONAL_TYPES = frozenset({"gemma3", "paligemma"})
 _FIRST = 8  # requests; if these all fail, the run stops
 
 
@@ -61,7 +69,7 @@ class VlmServer(HarnessAdapter):
         root, model_type = str(self.facts.get("root") or ""), None
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             model_type = json.loads((Path(root) / "config.json").read_text(encoding="utf-8"))["model_type"]
-        is_known = model_type in _BIDIRECTIONAL_TYPES or any(map(_BIDIRECTIONAL.search, (self.model, root)))
+        is_known = model_type in ("gemma3", "paligemma") or any(map(_BIDIRECTIONAL.search, (self.model, root)))
         if is_known and self.arguments.image_attention is None:
             raise ModelRefused(
                 f"'{self.model}' reads its images in both directions, and servers do not report whether their "
@@ -88,15 +96,11 @@ class VlmServer(HarnessAdapter):
         return {**self._reported_facts, "build": self.pool.build}
 
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
-        """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
-
-        More failures than ``max_failed`` allows, impossible ``generation_kwargs``, and a server that is gone are a
-        ``MedTasksError``.
-        """
+        """Answer every request; a failed sample has a marked reply; too many, or a server that is gone, end the run."""
         typed = self.read_generation(requests)
         if any(read_settings(request.detail, self.arguments.max_new_tokens).num_beams > 1 for request in typed):
             warn_once(f"{self.model_id} decodes without beam search, which servers do not offer over this interface")
-        units = plan_streams(typed, lambda _: None, attrgetter("name", "repeat"), image_names(self.task_dict))
+        units = plan_streams(typed, lambda _: None, attrgetter("name", "repeat"), self.task_dict)
         replies = self._run(
             "generate_until", typed, units, self._reply_to, lambda cause: CountedReply(failed_reply(cause))
         )
@@ -110,7 +114,7 @@ class VlmServer(HarnessAdapter):
         """
         typed = read_requests(requests, "loglikelihood")
         question = attrgetter("task", "split", "doc_id", "context")
-        (units,) = plan_streams(typed, lambda _: None, question, image_names(self.task_dict)) or [[]]
+        (units,) = plan_streams(typed, lambda _: None, question, self.task_dict) or [[]]
         # The first question proves where answers begin: options with outer blanks, which a template may cut, go first.
         options = [request.detail if isinstance(request.detail, str) else "" for request in typed]
         units.sort(key=lambda unit: all(options[position] == options[position].strip() for position in unit))
@@ -170,8 +174,12 @@ class VlmServer(HarnessAdapter):
 
     async def _prompt(self, sample: LoadedRequest, options: Sequence[str] = ()) -> ServedPrompt:
         """Return a sample's conversation; text that the model would read as a special token is a BadAnswer."""
-        prompt = ServedPrompt.of(sample, self.arguments.system_prompt)
-        for text in sorted(possibly_special([*prompt.texts, *options])):
+        context, images = sample.request.context, sample.visuals.images
+        parts = image_parts(context, len(images), IMAGE_MARK) if images else [context]
+        parts = [part for part in parts if part != ""]
+        prompt = ServedPrompt(self.arguments.system_prompt, tuple(parts), images, tuple(sample.visuals.digests))
+        texts = [*prompt.texts, *options]
+        for text in sorted(set(itertools.chain.from_iterable(map(POSSIBLY_SPECIAL.findall, texts)))):
             if text not in self._special:
                 try:
                     self._special[text] = len(await self._tokenizer.ids(text)) == 1

@@ -1,6 +1,5 @@
 """Conversations as a server gets and answers them; an answer that is not certainly one to the request is refused."""
 
-import asyncio
 import base64
 import io
 import json
@@ -13,13 +12,10 @@ from PIL import Image
 
 from medtasks.errors import MedTasksError
 
-from ..base.batching import BoundedCache
-from ..base.requests import LoadedRequest, image_parts
-
 IMAGE_MARK = "<image>"
 """Position of an image in a prompt; without any mark, images come first."""
-_CACHED_BYTES = 256 * 2**20
-_POSSIBLY_SPECIAL = re.compile(r"<[^<>\n]{1,60}>|\[/?[A-Z][A-Z_ ]{1,30}\]")
+POSSIBLY_SPECIAL = re.compile(r"<[^<>\n]{1,60}>|\[/?[A-Z][A-Z_ ]{1,30}\]")
+"""Parts of texts that may be special tokens of some model, such as ``<image>`` and ``<|end|>``."""
 SURELY_SPECIAL = re.compile(
     r"<\|.*\|>|</?s>|<image>|<(?:bos|eos|pad|unk|img|IMG_CONTEXT|image_soft_token)>|<(?:start|end)_of_\w+>|</?think>"
     r"|\[(?:/?INST|IMG\w*)\]"
@@ -54,13 +50,6 @@ class ServedPrompt:
     images: tuple[Image.Image, ...]
     digests: tuple[str, ...]  # of the images' pixels
 
-    @classmethod
-    def of(cls, sample: LoadedRequest, system: str | None) -> "ServedPrompt":
-        """Place the images of a sample; another number of marks than of images is a ``MedTasksError``."""
-        text, images = sample.request.context, sample.visuals.images
-        parts = image_parts(text, len(images), IMAGE_MARK) if images else [text]
-        return cls(system, tuple(part for part in parts if part != ""), images, tuple(sample.visuals.digests))
-
     @property
     def texts(self) -> list[str]:
         """The user's texts."""
@@ -82,10 +71,7 @@ class ServedPrompt:
         return [*system, {"role": "user", "content": content}, *open_turn]
 
     def check_places(self, answer: Mapping[str, Any]) -> None:
-        """Raise a BadAnswer if the server reports that it rendered an image elsewhere than between its texts.
-
-        Servers put all images first where a chat template takes texts only.
-        """
+        """Raise a BadAnswer if the server moved an image, as it does where a chat template takes texts only."""
         rendered, end = answer.get("prompt_text"), None
         if not isinstance(rendered, str):
             return
@@ -101,34 +87,11 @@ class ServedPrompt:
             end = begin + len(text)
 
 
-class ImageUrls:
-    """Images as data URLs; the last ones are cached, because the options of a question have the same images."""
-
-    def __init__(self) -> None:
-        self._encoding = BoundedCache[asyncio.Task[str]](_CACHED_BYTES)
-
-    async def of(self, prompt: ServedPrompt) -> list[str]:
-        """Return one data URL per image. PNG, because every pixel counts."""
-        urls = []
-        for image, digest in zip(prompt.images, prompt.digests, strict=True):
-            task = self._encoding.get(digest)
-            if task is None:
-                task = asyncio.create_task(asyncio.to_thread(data_url, image))
-                self._encoding.keep(digest, task, 4 * image.width * image.height)  # base64 of RGB, if not compressed
-            urls.append(await asyncio.shield(task))
-        return urls
-
-
 def data_url(image: Image.Image) -> str:
     """Return an image as our other adapters see it: RGB, without transparency."""
     file = io.BytesIO()
     image.convert("RGB").save(file, "PNG", compress_level=1)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
-
-
-def possibly_special(texts: Sequence[str]) -> set[str]:
-    """Return the parts of texts that may be special tokens of some model, such as ``<image>`` and ``<|end|>``."""
-    return {match for text in texts for match in _POSSIBLY_SPECIAL.findall(text)}
 
 
 # ---- answers ----

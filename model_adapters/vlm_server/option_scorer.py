@@ -63,12 +63,6 @@ class Boundary:
     put_before: str = ""  # text of the generation prompt that an open turn lacks
     taken_away: str = ""  # text of an open turn that the generation prompt lacks
 
-    def sent(self, text: str) -> str:
-        """Return the text to send; a BoundaryBroken if no text would do."""
-        if not text.startswith(self.taken_away):
-            raise BoundaryBroken(None, f"begins a reply with {self.taken_away!r}, this option does not")
-        return self.put_before + text.removeprefix(self.taken_away)
-
 
 def remedy(prompt: str, rendered: str, text: str) -> Boundary | str:
     r"""Return the fix for a broken boundary, or a description of the template's fault.
@@ -158,10 +152,7 @@ class OptionScorer:
         self.ways: dict[str, int] = {}  # options scored, by way
 
     async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
-        """Score the options of one question; one that cannot be scored is an error in its place.
-
-        Before the first score a server that cannot score options is a LikelihoodsMissing.
-        """
+        """Score the options of one question; one that cannot be scored is an error in its place."""
         if not self._proven:
             async with self._proving:
                 if not self._proven:
@@ -172,7 +163,20 @@ class OptionScorer:
             if self._tokenizes and unknown and max(map(len, options)) <= _LETTER_LENGTH:
                 context = await self._conversation(prompt)
                 tail = context.ids[-_MERGED:]
-                await self._tokenize(context, [option for option in unknown if (tail, option) not in self._ids])
+                unknown = [option for option in unknown if (tail, option) not in self._ids]
+                if context.text is not None and unknown:
+                    text = context.text
+                    try:
+                        texts = [text, *(text + option for option in unknown)]
+                        base, *wholes = await asyncio.gather(*map(self._tokenizer.ids, texts))
+                    except (MissingField, Refused):
+                        self._tokenizes = False
+                    except BadAnswer:
+                        pass  # for this question alone
+                    else:
+                        for option, whole in zip(unknown, wholes, strict=True):
+                            is_apart = whole[: len(base)] == base and base[-_MERGED:] == tail and len(whole) > len(base)
+                            self._ids[tail, option] = whole[len(base) :] if is_apart else None
             ids = {option: self._ids.get((tail, option)) or () for option in options}
             if all(len(tokens) == 1 for tokens in ids.values()) and len(ids) <= _MOST_IDS:
                 rendered, scored = await self._letters(
@@ -195,21 +199,6 @@ class OptionScorer:
         record = await self._pool.chat(prompt, self._fields, read)
         return Conversation(tuple(record["ids"]), record["text"])
 
-    async def _first_tokens(
-        self, prompt: ServedPrompt, tokens: Sequence[int]
-    ) -> tuple[Conversation, dict[int, float], int]:
-        """Return the :meth:`_conversation`, log-probabilities of some tokens after it, and the likeliest token."""
-        named = {"logprobs": True, "return_tokens_as_token_ids": True, "logprob_token_ids": list(tokens)}
-        # Log-probabilities are raw, but the likeliest token is reported after penalties of the model's own settings.
-        fields = {**self._fields, "repetition_penalty": 1.0, **named}
-
-        def read(answer: Mapping[str, Any]) -> Record:
-            return {**self._rendered(prompt, answer), **next_token_record(answer, self._model, tokens)}
-
-        record = await self._pool.chat(prompt, fields, read)
-        logprobs = {int(token): value for token, value in record["logprobs"].items()}
-        return Conversation(tuple(record["ids"]), record["text"]), logprobs, record["greedy"]
-
     async def _as_text(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
         """Score an option as an open assistant turn by ``prompt_logprobs``, which reads the whole prompt.
 
@@ -229,8 +218,12 @@ class OptionScorer:
             scores = prompt_scores(answer, self._model, start)
             return {"ids": ids[start:], "merged": start < len(context.ids), **scores}
 
+        boundary = self._boundary
+        if not option.startswith(boundary.taken_away):
+            raise BoundaryBroken(None, f"begins a reply with {boundary.taken_away!r}, this option does not")
+        text = boundary.put_before + option.removeprefix(boundary.taken_away)
         fields = {**self._fields, **_OPEN_TURN, "prompt_logprobs": 0}
-        record = await self._pool.chat(prompt, fields, read, self._boundary.sent(option))
+        record = await self._pool.chat(prompt, fields, read, text)
         if context.text is None and (record["merged"] or await self._tokenizer.text(record["ids"]) != option):
             raise BoundaryBroken(None)
         scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
@@ -241,7 +234,7 @@ class OptionScorer:
         if context.text is None:
             raise MissingField("the server's answer lacks prompt_text")
         # With one placeholder per image: the ids of an answer, sent back, would be expanded a second time.
-        base, ids = await self._tokenized(context.text, [option])
+        base, ids = await asyncio.gather(*map(self._tokenizer.ids, (context.text, context.text + option)))
         if base[-_MERGED:] != context.ids[-_MERGED:]:
             raise BadAnswer("the server's tokenizer makes other tokens of the prompt than its chat route")
         start = common_length(base, ids)
@@ -268,10 +261,6 @@ class OptionScorer:
         scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
         return scored, None if start < len(base) else ids[start:]
 
-    async def _tokenized(self, text: str, options: Sequence[str]) -> list[Ids]:
-        """Return the ids of a text, and those of the text with each option after it."""
-        return await asyncio.gather(*map(self._tokenizer.ids, [text, *(text + option for option in options)]))
-
     def _rendered(self, prompt: ServedPrompt, answer: Mapping[str, Any]) -> Record:
         prompt.check_places(answer)
         text = answer.get("prompt_text")
@@ -282,6 +271,7 @@ class OptionScorer:
     async def _prove(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
         """Score the first question, by token ids if the template does not allow text."""
         telling = max(options, key=lambda option: (option != option.strip(), -len(option)))
+        fault = None  # of the template
         try:
             context = await self._conversation(prompt)
             try:
@@ -289,14 +279,26 @@ class OptionScorer:
             except Refused as error:
                 if self._whole == self._as_ids:
                     raise LikelihoodsMissing(f"{error}; start it with --enable-scale-out") from None
-                first = await self._score_by_ids(prompt, context, telling, "refuses an open assistant turn")
+                fault = "refuses an open assistant turn"
             except BoundaryBroken as broken:
                 fix = remedy(context.text or "", broken.rendered, telling) if context.text else "cannot be inspected"
                 if isinstance(fix, Boundary):
                     self._boundary = fix
                     first = await self._as_text(prompt, context, telling)
                 else:
-                    first = await self._score_by_ids(prompt, context, telling, fix)
+                    fault = fix
+            if fault is not None:
+                try:
+                    first = await self._as_ids(prompt, context, telling)
+                except Refused:
+                    raise LikelihoodsMissing(
+                        f"{self._server} cannot score options: the chat template of its model {fault}, so that they "
+                        f"would be scored after another prompt; serve it with --enable-scale-out, which takes token "
+                        f"ids, or with another --chat-template, or if thoughts are the cause give "
+                        f'chat_template_kwargs={{"enable_thinking":false}} in --model_args'
+                    ) from None
+                logger.info("options are sent as token ids: the chat template of the served model {}", fault)
+                self._whole = self._as_ids
         except MissingField as error:
             raise LikelihoodsMissing(
                 f"{self._server} gives no likelihoods: {error}. Servers and routers ignore fields that they do not "
@@ -304,21 +306,6 @@ class OptionScorer:
             ) from None
         self._tail, self._proven = context.ids[-_MERGED:], True
         return await self._scored_whole(prompt, context, options, {telling: self._recorded(context, telling, first)})
-
-    async def _score_by_ids(self, prompt: ServedPrompt, context: Conversation, option: str, blame: str) -> Scored:
-        """Change to token ids, because the chat template does not allow text."""
-        try:
-            scored = await self._as_ids(prompt, context, option)
-        except Refused:
-            raise LikelihoodsMissing(
-                f"{self._server} cannot score options: the chat template of its model {blame}, so that they would be "
-                f"scored after another prompt; serve it with --enable-scale-out, which takes token ids, or with "
-                f"another --chat-template, or if thoughts are the cause give "
-                f'chat_template_kwargs={{"enable_thinking":false}} in --model_args'
-            ) from None
-        logger.info("options are sent as token ids: the chat template of the served model {}", blame)
-        self._whole = self._as_ids
-        return scored
 
     # ---- one request per option ----
 
@@ -348,34 +335,31 @@ class OptionScorer:
 
     # ---- letters ----
 
-    async def _tokenize(self, context: Conversation, options: Sequence[str]) -> None:
-        """Find out the ids of options after a question, from the server's tokenizer if it has one."""
-        if context.text is None or not options:
-            return
-        try:
-            base, *wholes = await self._tokenized(context.text, options)
-        except (MissingField, Refused):
-            self._tokenizes = False
-        except BadAnswer:  # for this question alone
-            return
-        else:
-            tail = context.ids[-_MERGED:]
-            for option, whole in zip(options, wholes, strict=True):
-                is_apart = whole[: len(base)] == base and base[-_MERGED:] == tail and len(whole) > len(base)
-                self._ids[tail, option] = whole[len(base) :] if is_apart else None
-
     async def _letters(
         self, prompt: ServedPrompt, tokens: Mapping[str, int], tail: Ids
     ) -> tuple[Conversation | None, dict[str, Outcome]]:
         """Score options of one token each in one request; none if that is wrong, or this question ends otherwise."""
+        letters = sorted(set(tokens.values()))
+        named = {"return_tokens_as_token_ids": True, "logprob_token_ids": letters}
+        # Log-probabilities are raw, but the likeliest token is reported after penalties of the model's own settings.
+        fields = {**self._fields, "repetition_penalty": 1.0, "logprobs": True, **named}
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            return {
+                **self._rendered(prompt, answer),
+                **next_token_record(answer, self._model, letters),
+            }
+
         try:
-            context, logprobs, greedy = await self._first_tokens(prompt, sorted(set(tokens.values())))
+            record = await self._pool.chat(prompt, fields, read)
         except (MissingField, Refused) as error:
             self._give_up_letters(str(error))
             return None, {}
+        context = Conversation(tuple(record["ids"]), record["text"])
         if context.ids[-_MERGED:] != tail:
             return context, {}
-        scored = {option: Likelihood(-logprobs[token], 1, greedy == token) for option, token in tokens.items()}
+        logprobs, greedy = record["logprobs"], record["greedy"]
+        scored = {option: Likelihood(-logprobs[str(token)], 1, greedy == token) for option, token in tokens.items()}
         async with self._comparing:
             if self._letters_agree is None:
                 whole = await asyncio.gather(*(self._outcome(prompt, context, option) for option in scored))

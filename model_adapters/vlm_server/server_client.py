@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openai import APIStatusError, OpenAIError
+from PIL import Image
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient
@@ -15,7 +16,8 @@ from medtasks.net.journal import AsyncJournal, Entry, digest_of
 from medtasks.net.servers import RemoteTrouble, Server, build_of, is_url, trouble_of, unreadable
 
 from ..base.arguments import HarnessArguments, argument
-from .messages import BadAnswer, ImageUrls, Record, Refused, ServedPrompt
+from ..base.batching import BoundedCache
+from .messages import BadAnswer, Record, Refused, ServedPrompt, data_url
 
 API_KEY = "MEDTASKS_SERVER_API_KEY"
 """Environment variable with the servers' key, which is stored nowhere else."""
@@ -28,6 +30,7 @@ _REFUSALS = {
 _BACKOFF_S = 1.0
 _IN_A_ROW = 5  # failed requests in a row, after which a server counts as gone
 _QUOTED = 200  # characters
+_CACHED_BYTES = 256 * 2**20  # of images as data URLs
 _STOPPING = (401, 403)
 _MAY_LACK = ("/tokenize", "/detokenize")  # some servers answer such requests with an error and status 200
 _TOO_LONG = re.compile(r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE)
@@ -93,10 +96,7 @@ class ServerGone(MedTasksError):
 
 
 class ServerPool:
-    """The servers of a run, which serve the same model.
-
-    Requests with the same images go to the same server while it is there, because it has their prefix cached.
-    """
+    """Servers of the same model; requests with the same images go to the same server, which has their prefix cached."""
 
     def __init__(self, servers: Sequence[Server], concurrency: int, attempts: int) -> None:
         limit = AdaptiveLimit(concurrency)
@@ -111,7 +111,7 @@ class ServerPool:
         self.replayed = 0
         self._lacking: set[tuple[ChatClient, str]] = set()  # servers and paths that never answered
         self.quotes = False  # whether messages may quote a server's error, which can repeat the prompt
-        self._urls = ImageUrls()
+        self._encoding = BoundedCache[asyncio.Task[str]](_CACHED_BYTES)
 
     async def chat(
         self, prompt: ServedPrompt, fields: Mapping[str, Any], read: Read, continued: str | None = None
@@ -140,7 +140,7 @@ class ServerPool:
         request = path, body(digests)
         if (earlier := self._replayed(request)) is not None:
             return earlier
-        urls = [] if prompt is None else await self._urls.of(prompt)
+        urls = [] if prompt is None else [await self._url(*image) for image in zip(prompt.images, digests, strict=True)]
         subject = digest_of(digests or (None if prompt is None else prompt.texts))
         failed: set[ChatClient] = set()
         cause = self.servers[0].gone or ""
@@ -179,6 +179,14 @@ class ServerPool:
         if all(server.gone is not None for server in self.servers):
             raise ServerGone(cause)
         raise BadAnswer(cause)
+
+    async def _url(self, image: Image.Image, digest: str) -> str:
+        """Return an image as data URL; the last ones are cached, as the options of a question have the same images."""
+        task = self._encoding.get(digest)
+        if task is None:
+            task = asyncio.create_task(asyncio.to_thread(data_url, image))
+            self._encoding.keep(digest, task, 4 * image.width * image.height)  # base64 of RGB, if not compressed
+        return await asyncio.shield(task)
 
     def _replayed(self, request: tuple[str, Record]) -> Record | None:
         """Return the answer of an earlier run to a request: path, and body with digests of images."""

@@ -31,12 +31,6 @@ def one_thread() -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.fixture(autouse=True)
-def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Journals and prepared data of a test are its own."""
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
-
-
 @pytest.fixture(scope="session")
 def docs() -> list[Doc]:
     return make_docs()
@@ -112,12 +106,6 @@ def radfm(radfm_folder: Path) -> RadFM:
 
 
 @pytest.fixture(scope="session")
-def radfm_state(radfm_folder: Path) -> Tensors:
-    state: Tensors = torch.load(radfm_folder / "pytorch_model.bin")
-    return state
-
-
-@pytest.fixture(scope="session")
 def build(llava_med_folder: Path, radfm_folder: Path, med_flamingo_folder: Path) -> Callable[..., MedicalAdapter]:
     """Builds an adapter of a name, from its own toy checkpoint or from another folder."""
     makers: dict[str, tuple[Callable[..., MedicalAdapter], Path]] = {
@@ -126,11 +114,7 @@ def build(llava_med_folder: Path, radfm_folder: Path, med_flamingo_folder: Path)
         "med_flamingo": (med_flamingo_toy.adapter_from, med_flamingo_folder),
     }
 
-    def get(name: str, folder: Path | None = None, **given: Any) -> MedicalAdapter:
-        maker, own = makers[name]
-        return maker(folder or own, **given)
-
-    return get
+    return lambda name, folder=None, **arguments: makers[name][0](folder or makers[name][1], **arguments)
 
 
 Edit = Callable[[Tensors], Any]

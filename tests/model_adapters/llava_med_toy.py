@@ -50,14 +50,7 @@ V15 = LANGUAGE | MULTIMODAL | {
 }  # fmt: skip
 
 
-LINES = (
-    "is the left lung clear?",
-    "choose one option.",
-    "answer: yes",
-    "a large effusion",
-    "no nodule",
-    "Human: Hi",
-)
+LINES = ("is the left lung clear?", "choose one option.", "answer: yes", "a large effusion", "no nodule", "Human: Hi")
 
 
 def write_tower(folder: Path, seed: int = 7) -> Path:

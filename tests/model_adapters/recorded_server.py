@@ -1,8 +1,5 @@
 """A server that answers as real ones were recorded to; the recordings have a README of their own."""
 
-import base64
-import hashlib
-import io
 import json
 import threading
 from collections.abc import Sequence
@@ -10,13 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from ..local_server import LocalServer, QuietHandler
-from .golden import GOLDEN
+from .served_model import CHAT, pixels
+from .toys import GOLDEN
 
 RECORDINGS = GOLDEN.parent / "servers"
-CHAT = "/v1/chat/completions"
 # What decides about a prompt besides its turns.
 _OF_TEMPLATE = ("chat_template", "chat_template_kwargs", "mm_processor_kwargs", "tools", "documents")
 _SCORES = ("prompt_logprobs", "logprobs", "return_token_ids", "return_prompt_text")
@@ -74,23 +69,19 @@ def read_recording(folder: Path) -> Recording:
     def rows(name: str) -> list[Body]:
         return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
 
-    return Recording(
-        folder,
-        tuple(map(_exchange, rows("exchanges.jsonl"))),
-        tuple(rows("questions.jsonl")),
-        tuple(rows("expected.jsonl")),
-    )
-
-
-def _exchange(row: Body) -> Exchange:
-    request, given = row.get("request"), (row.get("headers") or {}).get("Authorization")
-    return Exchange(
-        **{name: row[name] for name in ("id", "server", "role", "method", "path", "status")},
-        request=request if isinstance(request, dict) else {},
-        response=row["response"] if "response" in row else row.get("response_text", ""),
-        key=given.removeprefix("Bearer ") if given else None,
-        row=row,
-    )
+    exchanges = []
+    for row in rows("exchanges.jsonl"):
+        request, sent = row.get("request"), (row.get("headers") or {}).get("Authorization")
+        exchanges.append(
+            Exchange(
+                **{name: row[name] for name in ("id", "server", "role", "method", "path", "status")},
+                request=request if isinstance(request, dict) else {},
+                response=row["response"] if "response" in row else row.get("response_text", ""),
+                key=sent.removeprefix("Bearer ") if sent else None,
+                row=row,
+            )
+        )
+    return Recording(folder, tuple(exchanges), tuple(rows("questions.jsonl")), tuple(rows("expected.jsonl")))
 
 
 def turns(messages: Sequence[Body]) -> list[list[Any]]:
@@ -109,19 +100,6 @@ def turns(messages: Sequence[Body]) -> list[list[Any]]:
                 parts.append(["text" if is_text else "image", value])
         found.append([message.get("role"), parts])
     return found
-
-
-def pixels(url: str) -> str:
-    try:
-        image = image_of(url)
-    except (OSError, ValueError, IndexError):
-        return "unreadable " + hashlib.sha256(url.encode()).hexdigest()
-    return f"{image.size} {hashlib.sha256(image.tobytes()).hexdigest()}"
-
-
-def image_of(url: str) -> Image.Image:
-    with Image.open(io.BytesIO(base64.b64decode(url.split(",", 1)[1]))) as image:
-        return image.convert("RGB")
 
 
 def conversation(request: Body) -> str:
@@ -148,13 +126,9 @@ class RecordedServer(LocalServer):
         self.unknown: list[tuple[str, Body]] = []
         self.asked: list[tuple[str, Body]] = []
         self.lock = threading.Lock()
-        self._chats: dict[str, list[Exchange]] = {}
-        self._others: dict[tuple[str, str, str], list[Exchange]] = {}
-        for one in exchanges:
-            if one.is_chat:
-                self._chats.setdefault(conversation(one.request), []).append(one)
-            else:
-                self._others.setdefault((one.method, one.path, _decisive(one.request)), []).append(one)
+        self._exchanges: dict[tuple[str, str, str], list[Exchange]] = {}
+        for exchange in exchanges:
+            self._exchanges.setdefault(_kind(exchange.method, exchange.path, exchange.request), []).append(exchange)
 
     @property
     def base_url(self) -> str:
@@ -163,24 +137,23 @@ class RecordedServer(LocalServer):
     def handle_error(self, request: object, client_address: object) -> None:
         pass
 
-    def found(self, method: str, path: str, body: Body, key: str | None) -> Exchange | None:
+    def exchange_for(self, method: str, path: str, body: Body, key: str | None) -> Exchange | None:
         """The exchange that fits a request best."""
         if self.always is not None and method == "POST":
             return self.always
-        if path == CHAT and method == "POST":
-            exchanges = self._chats.get(conversation(body), [])
-        else:
-            exchanges = self._others.get((method, path, _decisive(body)), [])
-        locked = [one for one in exchanges if one.status == 401]
-        exchanges = [one for one in exchanges if one.key == key or (one.key is None and one not in locked)]
-        return max(exchanges or locked, key=lambda one: _fit(one.request, body), default=None)
+        exchanges = self._exchanges.get(_kind(method, path, body), [])
+        locked = [exchange for exchange in exchanges if exchange.status == 401]
+        open_to_key = [one for one in exchanges if one.key == key or (one.key is None and one not in locked)]
+        return max(open_to_key or locked, key=lambda exchange: _fit(exchange.request, body), default=None)
 
 
-def _decisive(request: Body) -> str:
+def _kind(method: str, path: str, request: Body) -> tuple[str, str, str]:
+    if path == CHAT and isinstance(request.get("messages"), list):
+        return method, path, conversation(request)
     shown = {name: value for name, value in request.items() if name != "return_token_strs"}
     if "content_parts" in shown:
         shown["content_parts"] = [pixels(part["url"]) for part in shown["content_parts"]]
-    return json.dumps(shown, sort_keys=True)
+    return method, path, json.dumps(shown, sort_keys=True)
 
 
 def _fit(old: Body, new: Body) -> tuple[Any, ...]:
@@ -218,24 +191,22 @@ class Handler(QuietHandler):
         self._answer("GET", {})
 
     def do_POST(self) -> None:
-        self._answer("POST", json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.lock:
+            self.server.asked.append((self.path, body))
+        self._answer("POST", body)
 
     def _answer(self, method: str, body: Body) -> None:
-        given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
-        found = self.server.found(method, self.path, body, given)
+        key = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        exchange = self.server.exchange_for(method, self.path, body, key)
+        status, value = (404, {"detail": "Not Found"}) if exchange is None else (exchange.status, exchange.response)
         with self.server.lock:
-            if method == "POST":
-                self.server.asked.append((self.path, body))
-            if found is not None:
-                self.server.used.append(found.id)
+            if exchange is not None:
+                self.server.used.append(exchange.id)
             elif method == "POST":
                 self.server.unknown.append((self.path, body))
-        if found is None:
-            return self._send(404, {"detail": "Not Found"})
-        is_completion = self.path == CHAT and method == "POST"
-        return self._send(found.status, _stripped(found.response, body) if is_completion else found.response)
-
-    def _send(self, status: int, value: Any) -> None:
-        data = value.encode() if isinstance(value, str) else json.dumps(value).encode()
-        kind = "text/plain" if isinstance(value, str) else "application/json"
-        self.reply(status, data, Content_Type=kind)
+        if self.path == CHAT and method == "POST":
+            value = _stripped(value, body)
+        is_text = isinstance(value, str)
+        data = value.encode() if is_text else json.dumps(value).encode()
+        self.reply(status, data, Content_Type="text/plain" if is_text else "application/json")

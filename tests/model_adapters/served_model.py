@@ -45,7 +45,6 @@ TEMPLATES = {
     "blank": Template("ASSISTANT:", "ASSISTANT: "),
     "think": Template(thoughts="<think>\n\n</think>\n\n"),
     "refuse": Template(refuses=True),
-    "short": Template(":", ":"),
     "string": Template(texts_only=True),
 }
 
@@ -113,7 +112,7 @@ class TinyModel:
         parts: list[Body] = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for part in parts:
             if part["type"] == "image_url":
-                images.append(pixel_digest(part["image_url"]["url"]))
+                images.append(pixels(part["image_url"]["url"]))
                 pieces.append(SPECIAL[0])
             else:
                 pieces.append(part["text"].strip() if self.template.trims else part["text"])
@@ -148,14 +147,18 @@ class TinyModel:
         return sum(losses), all(rows[at - 1].argmax() == ids[at] for at in range(start, len(ids))), len(losses)
 
 
-def pixel_digest(url: str) -> str:
-    """What tells an image from others, whatever its file's format."""
-    image = image_of(url)
-    return f"{image.mode}{image.size}{hashlib.sha256(image.tobytes()).hexdigest()}"
+def pixels(url: str) -> str:
+    """Digest of an image's pixels, whatever its file's format."""
+    try:
+        image = image_of(url)
+    except (OSError, ValueError, IndexError):
+        return "unreadable " + hashlib.sha256(url.encode()).hexdigest()
+    return f"{image.size} {hashlib.sha256(image.tobytes()).hexdigest()}"
 
 
 def image_of(url: str) -> Image.Image:
-    return Image.open(io.BytesIO(base64.b64decode(url.split(",", 1)[1])))
+    with Image.open(io.BytesIO(base64.b64decode(url.split(",", 1)[1]))) as image:
+        return image.convert("RGB")
 
 
 @dataclass
@@ -176,7 +179,6 @@ class Settings:
     tokenizes: bool = True  # whether there are /tokenize and /detokenize
     ignores: frozenset[str] = frozenset()  # fields of requests, as routers and older servers do
     default_penalty: float = 1.0  # of the model's generation_config.json, for tokens that stand in the prompt
-    most_images: int = 999
     build: str | None = None  # what vLLM calls system_fingerprint
     listed: Sequence[str] | None = None  # names of models, by default its own
     # Called before an answer, True where it has answered by itself; and with an answer that it may change.
@@ -237,7 +239,7 @@ class ServedModel(LocalServer):
         return {**answer, "object": "chat.completion", "choices": [choice]}
 
     def generate(self, body: Body) -> Body:
-        images = tuple(pixel_digest(part["url"]) for part in body.get("content_parts") or ())
+        images = tuple(pixels(part["url"]) for part in body.get("content_parts") or ())
         prompt = Prompt("", tuple(body["token_ids"]), images)
         asked = body["sampling_params"]
         chosen, answer = self._answer(prompt, asked, {}, True)
@@ -318,9 +320,6 @@ class Handler(QuietHandler):
         if self.path in (CHAT, GENERATE) and body.get("model") != settings.name:
             return 404, _error(404, "The model does not exist.", "model")
         if self.path == CHAT:
-            images = json.dumps(body["messages"]).count('"image_url": {')
-            if images > settings.most_images:
-                return 400, _error(400, f"At most {settings.most_images} image(s) may be provided in one prompt.")
             if len(server.model.prompt(body).positions) >= settings.max_model_len:
                 return 400, _error(400, f"This model's maximum context length is {settings.max_model_len} tokens.")
             return 200, server.chat(body)

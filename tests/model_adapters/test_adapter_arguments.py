@@ -45,8 +45,7 @@ def test_an_impossible_value_is_named_with_what_is_wanted(name, value, wanted):
 
 @each_row("given", ["auto", "auto:4"])
 def test_an_automatic_batch_size_is_a_large_one_within_the_limits(given):
-    assert parse_arguments(AdapterArguments, {"batch_size": given}, "m").requests_per_batch == 64
-    assert parse_arguments(AdapterArguments, {"batch_size": given, "max_batch_size": 8}, "m").requests_per_batch == 8
+    assert parse_arguments(AdapterArguments, {"batch_size": given}, "m").batch_size == 64
     with pytest.raises(AdapterArgumentError):
         parse_arguments(AdapterArguments, {"batch_size": f"{given}x"}, "m")
 
@@ -56,32 +55,22 @@ def test_an_unusable_device_is_refused(device):
     assert f"device '{device}' is not present; give cpu" in refusal(device=device)
 
 
-def test_text_and_numbers_are_read_alike_and_none_means_not_given():
+def test_model_args_are_text_or_numbers_and_win_over_the_options_the_harness_always_passes():
     given = MedTasksTiny(batch_size="4", seed=1e2, max_failed="0.5", device=None, max_new_tokens=None).arguments
     assert (given.batch_size, given.seed, given.max_failed, given.max_new_tokens) == (4, 100, 0.5, 32)
-
-
-def test_model_args_win_over_the_options_the_harness_always_passes():
     harness = {"batch_size": 1, "max_batch_size": None, "device": "cpu"}
     assert MedTasksTiny.create_from_arg_string("seed=3,batch_size=8", harness).arguments.batch_size == 8
     assert MedTasksTiny.create_from_arg_string("seed=3", harness).arguments.batch_size == 1
     assert MedTasksTiny.create_from_arg_string("", {}).arguments.batch_size == 16
-
-
-def test_model_args_without_an_equals_sign_are_refused():
     with pytest.raises(AdapterArgumentError, match="key=value"):
         MedTasksTiny.create_from_arg_string("seed")
 
 
-def test_processes_that_accelerate_does_not_connect_are_refused(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(
-        MedTasksError, match=r"2 processes were started, but accelerate connects 1; .*ACCELERATE_USE_CPU"
-    ):
-        MedTasksTiny(device="cpu")
-
-
 def test_each_of_several_processes_keeps_the_device_accelerate_gave_it(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    words = r"2 processes were started, but accelerate connects 1; .*ACCELERATE_USE_CPU"
+    with pytest.raises(MedTasksError, match=words):
+        MedTasksTiny(device="cpu")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     own = torch.device("cuda:1")
     assert choose_device("cuda:0", own, 2, "m") == own

@@ -11,7 +11,6 @@ from lmms_eval.caching.response_cache import ResponseCache
 from medtasks.model_adapters.base.batching import (
     CountedReply,
     GenerationSettings,
-    cut_reply,
     decoding_config,
     pad_left,
     read_settings,
@@ -38,17 +37,21 @@ def plain_greedy(adapter, question, image, tokens):
 
 
 def test_padded_batches_generate_like_a_plain_greedy_loop(bench, docs):
-    got = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=12))
-    assert got == [plain_greedy(bench.adapter, doc["question"], doc["image"], 12).strip() for doc in docs]
-    assert len(set(got)) > 6
+    some = range(5, 12)  # the last has no image
+    replies = bench.adapter.generate_until(bench.generation(some, until=[], max_new_tokens=12))
+    assert replies == [plain_greedy(bench.adapter, doc["question"], doc["image"], 12).strip() for doc in docs[5:]]
+    assert len(set(replies)) > 3
+    short, long = (bench.generation(some, max_new_tokens=limit, until=[]) for limit in (2, 9))
+    mixed = [pair[number % 2] for number, pair in enumerate(zip(short, long, strict=True))]
+    expected = zip(bench.adapter.generate_until(short), bench.adapter.generate_until(long), strict=True)
+    assert bench.adapter.generate_until(mixed) == [pair[number % 2] for number, pair in enumerate(expected)]
 
 
-@each_row("size", [1, 12])
-@each_row("beams", [1, 3])
+@each_row("size, beams", [(1, 1), (12, 3)])
 def test_the_batch_size_does_not_matter(new_bench, bench, size, beams):
     other = new_bench(batch_size=size)
-    expected = bench.adapter.generate_until(bench.generation(num_beams=beams))
-    assert other.adapter.generate_until(other.generation(num_beams=beams)) == expected
+    expected = bench.adapter.generate_until(bench.generation(range(6), num_beams=beams))
+    assert other.adapter.generate_until(other.generation(range(6), num_beams=beams)) == expected
 
 
 def test_a_model_that_takes_ids_gets_its_prompt_cut_off(bench, monkeypatch):
@@ -57,40 +60,24 @@ def test_a_model_that_takes_ids_gets_its_prompt_cut_off(bench, monkeypatch):
     assert bench.adapter.generate_until(bench.generation(visual=None, until=["oo"])) == expected
 
 
-def test_requests_with_different_settings_can_be_mixed(bench):
-    short, long = bench.generation(max_new_tokens=2, until=[]), bench.generation(max_new_tokens=9, until=[])
-    mixed = [pair[number % 2] for number, pair in enumerate(zip(short, long, strict=True))]
-    expected = zip(bench.adapter.generate_until(short), bench.adapter.generate_until(long), strict=True)
-    assert bench.adapter.generate_until(mixed) == [pair[number % 2] for number, pair in enumerate(expected)]
-
-
-def test_stop_strings_cut_the_reply(bench):
+def test_stop_strings_and_the_limit_of_the_task_or_else_the_argument_end_a_reply(bench, monkeypatch, new_bench):
     whole = bench.adapter.generate_until(bench.generation(until=[]))
     doc_id = next(i for i, reply in enumerate(whole) if len(set(reply)) > 8 and " " not in reply)
     stop = whole[doc_id][5:7]
     expected = whole[doc_id].split(stop)[0].strip()
     for until in ([stop], stop, ["never there", stop]):
         assert bench.adapter.generate_until(bench.generation([doc_id], until=until)) == [expected]
-
-
-def test_generation_ends_early_when_all_rows_are_stopped(bench, monkeypatch):
+    # Generation itself ends with the last row.
     (whole,) = bench.adapter.generate_until(bench.generation([0], until=[], max_new_tokens=30))
-    lengths = []
-    inner = bench.adapter.language_model.generate
-    monkeypatch.setattr(
-        bench.adapter.language_model, "generate", lambda **given: lengths.append(len((r := inner(**given))[0])) or r
-    )
+    lengths, model = [], bench.adapter.language_model
+    inner = model.generate
+    monkeypatch.setattr(model, "generate", lambda **given: lengths.append(len((r := inner(**given))[0])) or r)
     bench.adapter.generate_until(bench.generation([0], until=[whole[2]], max_new_tokens=30))
     assert lengths == [whole.index(whole[2]) + 1]
-
-
-def test_max_new_tokens_comes_from_the_task_or_else_from_the_argument(new_bench):
     bench = new_bench(max_new_tokens=3)
-    longest = [
-        max(map(len, bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=limit))))
-        for limit in (1, 7, None)
-    ]
-    assert longest == [1, 7, 3]
+    for limit, longest in ((1, 1), (7, 7), (None, 3)):
+        replies = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=limit))
+        assert max(map(len, replies)) == longest
 
 
 def test_gen_kwargs_are_not_changed_and_unknown_ones_cost_one_debug_line(bench, log):
@@ -103,11 +90,11 @@ def test_gen_kwargs_are_not_changed_and_unknown_ones_cost_one_debug_line(bench, 
 
 def test_sampled_replies_depend_on_the_seed_but_not_on_batch_or_order(new_bench, bench):
     sampled = {"do_sample": True, "temperature": 1.5, "top_p": 0.9}
-    expected = bench.adapter.generate_until(bench.generation(**sampled))
-    assert expected != bench.adapter.generate_until(bench.generation())
+    expected = bench.adapter.generate_until(bench.generation(range(6), **sampled))
+    assert expected != bench.adapter.generate_until(bench.generation(range(6)))
     torch.manual_seed(99)
     single = new_bench(batch_size=1)
-    assert single.adapter.generate_until(single.generation(**sampled)[::-1])[::-1] == expected
+    assert single.adapter.generate_until(single.generation(range(6), **sampled)[::-1])[::-1] == expected
 
 
 @each_row("sampled", [False, True])
@@ -138,20 +125,11 @@ def test_impossible_gen_kwargs_are_refused(bench, given):
         bench.adapter.generate_until(bench.generation([0], **given))
 
 
-def test_a_reply_ends_at_the_first_stop_id_and_the_earliest_stop_string():
-    def decode(ids):
-        return "".join(map(chr, ids))
-
-    assert cut_reply(b" one. two; three", decode, (), ("; ", ".")) == "one"
-    assert cut_reply(b"one\x03two", decode, (3,), ()) == "one"
-    assert cut_reply(b"", decode, (3,), ("x",)) == ""
-
-
 def failing(doc):
     raise OSError("gone")
 
 
-def test_replies_carry_counts_only_if_asked_for(new_bench, bench, docs):
+def test_replies_carry_counts_if_asked_for(new_bench, bench, docs):
     counting = new_bench(batch_size=5, token_counts=True)
     plain = bench.adapter.generate_until(bench.generation(until=[]))
     counted = counting.adapter.generate_until(counting.generation(until=[]))
@@ -160,24 +138,19 @@ def test_replies_carry_counts_only_if_asked_for(new_bench, bench, docs):
     assert [reply.text for reply in counted] == plain
     assert {type(reply.text) for reply in counted} == {str}
     for doc, reply in zip(docs, counted, strict=True):
-        prompt = bench.adapter.encode(doc["question"], [doc["image"]] if doc["image"] else [])
-        assert reply.token_counts.input_tokens == len(prompt.ids)
+        images = [doc["image"]] if doc["image"] else []
+        assert reply.token_counts.input_tokens == len(bench.adapter.encode(doc["question"], images).ids)
         # One character is one token; a reply that ended by itself has the end token too.
         ended = reply.token_counts.output_tokens < 12
         assert reply.token_counts.output_tokens >= len(reply.text) + ended
-
-
-def test_rows_that_ended_early_are_not_counted_on(new_bench):
-    """By a stop string, in a batch whose other row goes on."""
-    bench = new_bench(batch_size=1, token_counts=True)
-    whole = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=20))
-    stop = whole[0].text[3]
-    alone = bench.adapter.generate_until(bench.generation(until=[stop], max_new_tokens=20))
-    together = new_bench(batch_size=12, token_counts=True)
-    batched = together.adapter.generate_until(together.generation(until=[stop], max_new_tokens=20))
-    counts = [reply.token_counts.output_tokens for reply in batched]
-    assert counts == [reply.token_counts.output_tokens for reply in alone]
-    assert min(counts) < max(counts)
+    # Not of what follows a stop string in a batch whose other row goes on.
+    stop, counts = plain[0][3], []
+    for size in (1, 12):
+        bench = new_bench(batch_size=size, token_counts=True)
+        replies = bench.adapter.generate_until(bench.generation(range(4), until=[stop]))
+        counts.append([reply.token_counts.output_tokens for reply in replies])
+    assert counts[0] == counts[1]
+    assert min(counts[0]) < max(counts[0])
 
 
 def test_scores_as_json_pass_through_the_harness_and_its_cache(new_bench, bench):
@@ -193,9 +166,6 @@ def test_scores_as_json_pass_through_the_harness_and_its_cache(new_bench, bench)
         assert record["sum"] == pytest.approx(tokens * pair[0], abs=1e-12)
         assert ResponseCache._is_valid_response(result, "loglikelihood")
         assert unwrap_generation_output(json.loads(json.dumps(result)))[0] == text
-
-
-def test_a_failed_score_as_json_is_read_as_failed(new_bench):
     bench = new_bench(loglikelihood_format="json")
     ((text, _),) = bench.adapter.loglikelihood(bench.scoring(("x",), [0], visual=failing))
     loss, greedy = parse_loglikelihood(text)
@@ -206,30 +176,25 @@ def test_a_failed_score_as_json_is_read_as_failed(new_bench):
 PENALTY = {"repetition_penalty": 20.0, "no_repeat_ngram_size": 1, "min_new_tokens": 3, "bad_words_ids": [[40]]}
 
 
-def stored():
-    """Everything a checkpoint could sneak in, ends of sequence and sampling among it."""
-    return GenerationConfig(**PENALTY, eos_token_id=[50], do_sample=True, temperature=3.0, top_k=2, num_beams=3)
+SAMPLING = {"do_sample": True, "temperature": 3.0, "top_k": 2, "num_beams": 3}
 
 
 @pytest.mark.filterwarnings("ignore:Passing")  # transformers: penalties do not count the prompt's ids
-def test_medical_models_take_nothing_over(new_bench):
-    plain, changed = new_bench(), new_bench()
-    expected = plain.adapter.generate_until(plain.generation())
-    changed.adapter.language_model.generation_config = stored()
-    # Without the adapter the stored values do count.
+def test_medical_models_take_nothing_over(new_bench, bench):
+    changed = new_bench(batch_size=5)
     adapter = changed.adapter
+    adapter.language_model.generation_config = GenerationConfig(**PENALTY, **SAMPLING, eos_token_id=[50])
     prompts = [adapter.encode(doc["question"], []) for doc in changed.docs[:3]]
     inputs = adapter.model_inputs(pad_left(prompts, adapter.pad_id, adapter.device))
     config = decoding_config(GenerationSettings(12), adapter.stop_ids, adapter.pad_id)
-    with torch.inference_mode():
+    with torch.inference_mode():  # without the adapter the stored values do count
         steered = adapter.language_model.generate(**inputs, generation_config=config)
     replies = adapter.generate_batch(prompts, GenerationSettings(12), 0)
-    assert replies == plain.adapter.generate_batch(prompts, GenerationSettings(12), 0)
+    assert replies == bench.adapter.generate_batch(prompts, GenerationSettings(12), 0)
     assert [adapter.decode(row).strip() for row in steered.tolist()] != replies
-    assert changed.adapter.generate_until(changed.generation()) == expected
-    assert changed.adapter.generate_until(changed.generation(do_sample=True, temperature=1)) == (
-        plain.adapter.generate_until(plain.generation(do_sample=True, temperature=1))
-    )
+    sampled = {"do_sample": True, "temperature": 1}
+    expected = bench.adapter.generate_until(bench.generation(range(4), **sampled))
+    assert adapter.generate_until(changed.generation(range(4), **sampled)) == expected
 
 
 def test_hf_vlm_keeps_the_penalties_of_a_checkpoint_and_no_way_of_sampling(tiny_checkpoint):
@@ -240,7 +205,7 @@ def test_hf_vlm_keeps_the_penalties_of_a_checkpoint_and_no_way_of_sampling(tiny_
         return built.generate_batch(prompts, GenerationSettings(12), 0)
 
     plain = replies()
-    built.network.generation_config.update(do_sample=True, temperature=3.0, top_k=2, num_beams=3)
+    built.network.generation_config.update(**SAMPLING)
     assert replies() == plain
     built.network.generation_config.update(**PENALTY)
     penalised = replies()

@@ -30,28 +30,16 @@ def plain_score(adapter, question, images, continuation):
     return sum(losses) / len(losses), rows.argmax(-1).tolist() == tokens
 
 
-def images_of(doc):
-    return [] if doc["image"] is None else [doc["image"]]
-
-
 def test_padded_batches_score_like_a_plain_forward_pass(bench, docs):
     options = (" clear", " a large effusion", "x")
     got = bench.adapter.loglikelihood(bench.scoring(options))
-    expected = [plain_score(bench.adapter, doc["question"], images_of(doc), text) for doc in docs for text in options]
+    asked = [(doc["question"], [doc["image"]] if doc["image"] else [], text) for doc in docs for text in options]
+    expected = [plain_score(bench.adapter, *request) for request in asked]
     assert [pair[0] for pair in got] == pytest.approx([pair[0] for pair in expected], abs=1e-9)
     assert [pair[1] for pair in got] == [pair[1] for pair in expected]
 
 
-def test_the_order_of_requests_and_of_options_does_not_matter(bench):
-    requests = bench.scoring()
-    forward = bench.adapter.loglikelihood(requests)
-    backward = bench.adapter.loglikelihood(requests[::-1])[::-1]
-    assert [pair[0] for pair in backward] == pytest.approx([pair[0] for pair in forward], abs=1e-9)
-    swapped = bench.adapter.loglikelihood(bench.scoring((" a large effusion", " clear")))
-    assert [pair[0] for pair in swapped[1::2]] == pytest.approx([pair[0] for pair in forward[::2]], abs=1e-9)
-
-
-def test_several_images_are_used_in_order(bench, docs):
+def test_images_are_used_in_order_and_a_function_may_stand_for_the_continuation(bench, docs):
     a, b = docs[0]["image"], docs[1]["image"]
     expected = [
         plain_score(bench.adapter, docs[0]["question"], images, " clear")[0] for images in ([a], [a, b], [b, a])
@@ -60,17 +48,9 @@ def test_several_images_are_used_in_order(bench, docs):
     for images, value in zip(([a], [a, b], [b, a]), expected, strict=True):
         ((got, _),) = bench.adapter.loglikelihood(bench.scoring((" clear",), [0], lambda _, images=images: images))
         assert got == pytest.approx(value)
-
-
-def test_a_function_of_the_document_may_stand_for_the_continuation(bench):
     (by_function,) = bench.adapter.loglikelihood(bench.scoring((lambda doc: " clear",), [2]))
     (by_text,) = bench.adapter.loglikelihood(bench.scoring((" clear",), [2]))
     assert by_function == by_text
-
-
-def test_a_merged_seam_counts_from_the_common_prefix():
-    context, whole = Encoded([1, 7, 8], None), Encoded([1, 7, 9, 10], None)
-    assert split_continuation(context, whole) == Continuation(whole, 2)
 
 
 @each_row("context, whole", [([1, 7], [1, 7]), ([1, 7], [1]), ([1], [2, 3])])
@@ -79,7 +59,7 @@ def test_nothing_to_score_is_an_error(context, whole):
         split_continuation(Encoded(context, None), Encoded(whole, None))
 
 
-def test_logits_are_asked_for_the_continuation_only():
+def test_logits_of_the_continuation_have_to_be_finite():
     asked = []
 
     def logits_of(batch, keep):
@@ -91,16 +71,8 @@ def test_logits_are_asked_for_the_continuation_only():
     assert asked == [((2, 8), 3)]
     assert uniform[0].total == pytest.approx(2 * math.log(11), abs=1e-6)
     assert uniform[1] == Likelihood(pytest.approx(math.log(11), abs=1e-6), 1, False)
-
-
-def test_a_likelihood_that_is_not_finite_is_an_error():
     with pytest.raises(MedTasksError, match="not finite"):
-        score(
-            [Continuation(Encoded([1, 2], None), 1)],
-            lambda batch, keep: torch.full((1, keep, 5), math.nan),
-            0,
-            torch.device("cpu"),
-        )
+        score(items[1:], lambda batch, keep: torch.full((1, keep, 5), math.nan), 0, torch.device("cpu"))
 
 
 OPTIONS = (" yes", " a large effusion in the left lung", "no nodule")
@@ -116,8 +88,6 @@ DOCS = {
     "radfm": QUESTIONS,
     "med_flamingo": [doc | {"images": med_flamingo_toy.visuals(doc)} for doc in med_flamingo_toy.DOCS],
 }
-EVERY_MODEL = each_row("name", DOCS)
-SHARED = each_row("shared", [False, True])
 
 
 @pytest.fixture(scope="module")
@@ -134,26 +104,19 @@ def answers(name, model):
     return scores, model.generate_until(asked)
 
 
-@EVERY_MODEL
-@SHARED
-@each_row("size", [3, 64])
-def test_batches_change_nothing(build, one_by_one, name, size, shared):
-    expected, said = one_by_one[name]
-    scores, replies = answers(name, build(name, batch_size=size, prefix_cache=shared, max_failed=0))
-    assert replies == said
+@each_row("name", DOCS)
+@each_row("shared", [False, True])
+def test_batches_change_nothing(build, one_by_one, name, shared):
+    model, (scores, replies) = build(name, batch_size=64, prefix_cache=shared, max_failed=0), one_by_one[name]
+    batched_scores, batched_replies = answers(name, model)
+    assert batched_replies == replies
     assert not any(failure_cause(reply) for reply in replies)
-    assert [mean for mean, _ in scores] == pytest.approx([mean for mean, _ in expected], abs=1e-4)
-    assert [greedy for _, greedy in scores] == [greedy for _, greedy in expected]
-
-
-@EVERY_MODEL
-@SHARED
-def test_a_batch_runs_as_one(build, one_by_one, name, shared):
-    """Without the harness's loop, which would quietly run the samples of a failing batch one by one."""
-    model, (expected, said) = build(name, prefix_cache=shared), one_by_one[name]
+    means = [mean for mean, _ in scores]
+    assert [mean for mean, _ in batched_scores] == pytest.approx(means, abs=1e-4)
+    assert [greedy for _, greedy in batched_scores] == [greedy for _, greedy in scores]
+    # Without the harness's loop, which would quietly run the samples of a failing batch one by one.
     items = [model.encode_pair(doc["question"], option, doc["images"]) for doc in DOCS[name] for option in OPTIONS]
-    means = [score.mean for score in model.score_batch(items)]
-    assert means == pytest.approx([mean for mean, _ in expected], abs=1e-4)
+    assert [score.mean for score in model.score_batch(items)] == pytest.approx(means, abs=1e-4)
     prompts = [model.encode(doc["question"], doc["images"]) for doc in DOCS[name]]
-    replies = model.generate_batch(prompts, GenerationSettings(8, ("\n\n",)), 0)
-    assert [reply.strip() for reply in replies] == said
+    generated = model.generate_batch(prompts, GenerationSettings(8, ("\n\n",)), 0)
+    assert [reply.strip() for reply in generated] == replies

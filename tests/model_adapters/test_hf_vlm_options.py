@@ -26,16 +26,6 @@ IMAGE = noise(0, (24, 36))
 DOCS = [{"question": text, "images": [IMAGE]} for text in ("Is it clear?", "Which side, left or right?")]
 DOCS.append({"question": "No image?", "images": []})
 OPTIONS = (" yes", "a large effusion in the right lung")
-# Gemma 3's own, in short: no system role, its text stands before the first user's.
-GEMMA = (
-    "{{ bos_token }}"
-    "{% if messages[0]['role'] == 'system' %}{% set first = messages[0]['content'][0]['text'] + '\n\n' %}"
-    "{% set loop_messages = messages[1:] %}{% else %}{% set first = '' %}{% set loop_messages = messages %}{% endif %}"
-    "{% for message in loop_messages %}{{ '<|' + message['role'] + '|>' }}{% if loop.first %}{{ first }}{% endif %}"
-    "{% for part in message['content'] %}{% if part['type'] == 'image' %}{{ '<start_of_image>' }}{% else %}"
-    "{{ part['text'] }}{% endif %}{% endfor %}{{ '<|end|>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
-)
 # Qwen2.5-VL's: without a system turn it writes one of its own. With Qwen3's switch.
 QWEN = (
     "{% for message in messages %}"
@@ -44,18 +34,17 @@ QWEN = (
     + "{% if add_generation_prompt and "
     "enable_thinking is defined and enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
 ).replace("IMAGE", "{{ '<|vision_start|><|image_pad|><|vision_end|>' }}")
-TEMPLATES = {"gemma3": GEMMA, "qwen2_5_vl": QWEN}
 
 
 @pytest.fixture(scope="module")
 def folder(tiny_checkpoint, tmp_path_factory):
-    """Copies of tiny checkpoints, with the templates above."""
+    """Copies of tiny checkpoints, Qwen's with the template above."""
     root = tmp_path_factory.mktemp("options")
 
     def copy(name):
         shutil.copytree(tiny_checkpoint(name), root / name)
-        if name in TEMPLATES:
-            (root / name / "chat_template.jinja").write_text(TEMPLATES[name])
+        if name == "qwen2_5_vl":
+            (root / name / "chat_template.jinja").write_text(QWEN)
         return root / name
 
     return functools.cache(copy)
@@ -79,27 +68,24 @@ def parts(source):
     return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
 
 
-@each_row("prefix_cache", [True, False])
 @each_row(
-    "system, variables, before, behind",
+    "system, variables, before, after, prefix_cache",
     [
-        (None, None, "<|system|>Default.<|end|>\n", ""),
-        ("", None, "<|system|><|end|>\n", ""),
-        ("You are a radiologist.", None, "<|system|>You are a radiologist.<|end|>\n", ""),
-        (None, {"enable_thinking": False}, "<|system|>Default.<|end|>\n", "<think>\n\n</think>\n\n"),
+        (None, None, "<|system|>Default.<|end|>\n", "", True),
+        ("", None, "<|system|><|end|>\n", "", True),
+        ("You are a radiologist.", None, "<|system|>You are a radiologist.<|end|>\n", "", False),
+        (None, {"enable_thinking": False}, "<|system|>Default.<|end|>\n", "<think>\n\n</think>\n\n", True),
     ],
 )
 def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
-    adapter, folder, system, variables, before, behind, prefix_cache, monkeypatch
+    adapter, folder, system, variables, before, after, prefix_cache, monkeypatch
 ):
-    monkeypatch.setattr(
-        shared_scoring, "OWN_LENGTH", 4
-    )  # so that prompts are cut behind their images, few tokens as they have
+    monkeypatch.setattr(shared_scoring, "OWN_LENGTH", 4)  # prompts are cut after images of few tokens
     monkeypatch.setattr(shared_scoring, "LEAST_LENGTH", 3)
 
     def turn(doc):
         image = "<|vision_start|><|image_pad|><|vision_end|>" * len(doc["images"])
-        return f"{before}<|user|>{image}{doc['question']}<|end|>\n<|assistant|>\n{behind}"
+        return f"{before}<|user|>{image}{doc['question']}<|end|>\n<|assistant|>\n{after}"
 
     expected = plain_scores(*parts(folder("qwen2_5_vl")), turn, DOCS, OPTIONS)
     built = adapter("qwen2_5_vl", system_prompt=system, chat_template_kwargs=variables, prefix_cache=prefix_cache)
@@ -108,53 +94,37 @@ def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
     assert built.writer.turn_end() == built.processor.tokenizer.convert_tokens_to_ids("<|end|>")
 
 
-def test_gemma_reads_a_system_text_in_the_users_turn(adapter, folder):
-    def turn(doc):
-        image = "<start_of_image>" * len(doc["images"])
-        return f"<s><|user|>Be brief.\n\n{image}{doc['question']}<|end|>\n<|assistant|>\n"
-
-    built = adapter("gemma3", system_prompt="Be brief.")
-    assert_pairs(scores(built), plain_scores(*parts(folder("gemma3")), turn, DOCS, OPTIONS), 1e-4)
-
-
-def test_each_of_them_is_another_model_to_the_journal(adapter, folder, tmp_path, monkeypatch):
+def test_each_of_them_is_another_model_to_the_journal(adapter, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    given = [
-        {},
-        {"system_prompt": ""},
-        {"system_prompt": "A. " * 200},
-        {"chat_template_kwargs": {"enable_thinking": 0}},
-    ]
-    given += [{"processor_kwargs": {"max_pixels": 256}}, {"attn_implementation": "eager"}]
-    for number, one in enumerate(given):
-        built = adapter("qwen2_5_vl", **one, journal=True)
-        scores(built)
-        assert len(list((tmp_path / "journal" / "hf_vlm").iterdir())) == number + 1, one
-
-
-def test_pixel_limits_are_those_of_the_image_processor(adapter):
-    small, stored = adapter("qwen2_5_vl", processor_kwargs={"max_pixels": 256}), adapter("qwen2_5_vl")
-    assert small.processor.image_processor.size["longest_edge"] == 256
-    assert len(small.encode("?", [IMAGE]).ids) < len(stored.encode("?", [IMAGE]).ids)
+    variants = [{}, {"system_prompt": ""}, {"system_prompt": "A. " * 200}]
+    variants += [{"chat_template_kwargs": {"enable_thinking": 0}}, {"attn_implementation": "eager"}]
+    variants += [{"processor_kwargs": {"max_pixels": 256}}]
+    for number, arguments in enumerate(variants, 1):
+        built = adapter("qwen2_5_vl", **arguments, journal=True)
+        built.loglikelihood(instances("loglikelihood", DOCS, [" yes"], doc_ids=[0]))
+        assert len(list((tmp_path / "journal" / "hf_vlm").iterdir())) == number, arguments
+    assert built.processor.image_processor.size["longest_edge"] == 256
+    assert len(built.encode("?", [IMAGE]).ids) < len(adapter("qwen2_5_vl").encode("?", [IMAGE]).ids)
 
 
 def test_the_harness_hands_over_objects_and_long_texts(tmp_path):
     (tmp_path / "prompt.txt").write_text("From a file, with a line\nbreak, isn't it")
     (tmp_path / "kwargs.json").write_text('{"a": [1, 2]}')
-    text = (
+
+    def read(text):
+        return parse_arguments(HfVlmArguments, simple_parse_args_string(text), "hf_vlm")
+
+    arguments = read(
         'pretrained=x,system_prompt="Think, step by step; it\'s \\"fine\\".\\nNow",processor_kwargs={"size":'
         '{"shortest_edge":1,"longest_edge":2},"do_resize":true},batch_size=4,'
     )
-    read = parse_arguments(HfVlmArguments, simple_parse_args_string(text), "hf_vlm")
-    assert read.system_prompt == 'Think, step by step; it\'s "fine".\nNow'
-    assert read.processor_kwargs == {"size": {"shortest_edge": 1, "longest_edge": 2}, "do_resize": True}
-    assert read.batch_size == 4
-    text = f"system_prompt=@{tmp_path / 'prompt.txt'},chat_template_kwargs=@{tmp_path / 'kwargs.json'}"
-    read = parse_arguments(HfVlmArguments, simple_parse_args_string(text), "hf_vlm")
-    assert read.system_prompt == (tmp_path / "prompt.txt").read_text()
-    assert read.chat_template_kwargs == {"a": [1, 2]}
-    read = parse_arguments(HfVlmArguments, simple_parse_args_string("system_prompt="), "hf_vlm")
-    assert read.system_prompt == ""
+    assert arguments.system_prompt == 'Think, step by step; it\'s "fine".\nNow'
+    assert arguments.processor_kwargs == {"size": {"shortest_edge": 1, "longest_edge": 2}, "do_resize": True}
+    assert arguments.batch_size == 4
+    arguments = read(f"system_prompt=@{tmp_path / 'prompt.txt'},chat_template_kwargs=@{tmp_path / 'kwargs.json'}")
+    assert arguments.system_prompt == (tmp_path / "prompt.txt").read_text()
+    assert arguments.chat_template_kwargs == {"a": [1, 2]}
+    assert read("system_prompt=").system_prompt == ""
     assert parse_arguments(HfVlmArguments, {"system_prompt": '"@x"'}, "hf_vlm").system_prompt == "@x"
     assert parse_arguments(VlmServerArguments, {"system_prompt": '"a, b"'}, "vlm_server").system_prompt == "a, b"
 
@@ -170,35 +140,27 @@ def lora(folder, tmp_path_factory):
     return saved, PeftModel.from_pretrained(plain, saved).eval()
 
 
-def test_an_adapter_changes_the_model_as_peft_does(adapter, folder, lora):
+def test_an_adapter_changes_the_model_as_peft_does(adapter, lora):
     saved, model = lora
-    built = adapter("qwen2_5_vl", adapter=str(saved))
-    writer = adapter("qwen2_5_vl").writer
-
-    def turn(doc):
-        return writer.write(doc["question"], len(doc["images"]))
-
-    expected = plain_scores(model, built.processor, turn, DOCS, OPTIONS)
+    built, base = adapter("qwen2_5_vl", adapter=str(saved)), adapter("qwen2_5_vl")
+    expected = plain_scores(
+        model, built.processor, lambda doc: base.writer.write(doc["question"], len(doc["images"])), DOCS, OPTIONS
+    )
     assert_pairs(scores(built), expected, 1e-4)
-    base = adapter("qwen2_5_vl")
     assert abs(scores(base)[0][0] - expected[0][0]) > 1e-3
     assert built.fingerprint() != base.fingerprint()
     assert not built.network.training
 
 
-def test_an_adapter_that_does_not_fit_is_refused(adapter, lora, tmp_path):
+def test_an_adapter_that_does_not_fit_or_cannot_be_read_is_refused(adapter, lora, tmp_path, monkeypatch):
     saved, _ = lora
     with pytest.raises(CheckpointError, match=r"the adapter .* is for another model: nothing here takes"):
         adapter("gemma3", adapter=str(saved))
-    with pytest.raises(CheckpointError, match=r"the adapter .* cannot be put on the model") as caught:
+    with pytest.raises(CheckpointError, match=r"the adapter .* cannot be put on the model[^\n]*$"):
         adapter("qwen2_5_vl", adapter=str(tmp_path))
-    assert "\n" not in str(caught.value)
-
-
-def test_an_adapter_without_peft(adapter, lora, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(AdapterArgumentError, match="needs PEFT, which is not installed; pip install peft"):
-        adapter("qwen2_5_vl", adapter=str(lora[0]))
+        adapter("qwen2_5_vl", adapter=str(saved))
 
 
 def test_a_quantisation_reaches_transformers(adapter, monkeypatch):

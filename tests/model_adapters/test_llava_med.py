@@ -7,14 +7,6 @@ from medtasks.errors import MedTasksError
 from .llava_med_toy import PATCHES, adapter, photo
 
 
-@pytest.fixture
-def model(llava_med):
-    return llava_med
-
-
-# ---- prompts ----
-
-
 def sides(model, ids):
     """The text between the images, and how many slots each image has."""
     texts, slots = [[]], []
@@ -27,44 +19,33 @@ def sides(model, ids):
     return [model.decode(text) for text in texts], slots
 
 
-def test_prompt_follows_the_published_template(model):
-    ids = list(model.encode("the left lung? ", [photo()]).ids)
+def test_prompt_follows_the_published_template(llava_med):
+    ids = list(llava_med.encode("the left lung? ", [photo()]).ids)
     assert ids[0] == 1
     assert 1 not in ids[1:]
-    assert sides(model, ids) == (["[INST] ", "\nthe left lung?  [/INST]"], [PATCHES])
+    assert sides(llava_med, ids) == (["[INST] ", "\nthe left lung?  [/INST]"], [PATCHES])
     after = ids[ids.index(0) + PATCHES :]
-    assert [model.tokenizer._model.IdToPiece(token) for token in after[:2]] == ["▁", "<0x0A>"]
-
-
-def test_several_images_and_none(model):
-    two, none = model.encode("clear?", [photo(1), photo(2)]), model.encode("clear?", [])
-    assert sides(model, two.ids) == (["[INST] ", "\n", "\nclear? [/INST]"], [PATCHES, PATCHES])
+    assert [llava_med.tokenizer._model.IdToPiece(token) for token in after[:2]] == ["▁", "<0x0A>"]
+    two, none = llava_med.encode("clear?", [photo(1), photo(2)]), llava_med.encode("clear?", [])
+    assert sides(llava_med, two.ids) == (["[INST] ", "\n", "\nclear? [/INST]"], [PATCHES, PATCHES])
     assert two.pixels.shape == (2, 3, 28, 28)
-    assert sides(model, none.ids) == (["[INST] clear? [/INST]"], [])
+    assert sides(llava_med, none.ids) == (["[INST] clear? [/INST]"], [])
     assert none.pixels is None
+    # A written-out end token is the end token; others are text.
+    assert list(llava_med.encode("no</s>yes", []).ids).count(2) == 1
+    assert 0 not in llava_med.encode("<unk> <image> °", []).ids
 
 
-def test_written_out_end_token_is_the_end_token_and_others_are_text(model):
-    assert list(model.encode("no</s>yes", []).ids).count(2) == 1
-    assert 0 not in model.encode("<unk> <image> °", []).ids
-
-
-def test_reply_text_has_no_special_tokens(model):
-    ids = model.tokenizer.encode("clear")
-    assert model.decode([1, *ids, 0, 2]) == "clear"
-
-
-def test_continuation_follows_the_template(model):
-    with_space, without = (model.encode_pair("clear?", text, [photo()]) for text in (" yes", "yes"))
+def test_continuation_follows_the_template_up_to_max_length(llava_med, llava_med_folder):
+    with_space, without = (llava_med.encode_pair("clear?", text, [photo()]) for text in (" yes", "yes"))
     assert with_space.sequence.ids == without.sequence.ids
     assert with_space.tokens == without.tokens
     ids = list(with_space.sequence.ids)
-    assert ids[: -with_space.tokens] == list(model.encode("clear?", [photo()]).ids)
-    assert model.decode(ids[-with_space.tokens :]) == "yes"
-
-
-def test_too_long_a_prompt_fails_and_names_the_way_out(llava_med_folder, model):
-    needed = len(model.encode("clear? " * 20, [photo()]).ids)
+    assert ids[: -with_space.tokens] == list(llava_med.encode("clear?", [photo()]).ids)
+    assert llava_med.decode(ids[-with_space.tokens :]) == "yes"
+    ids = llava_med.tokenizer.encode("clear")
+    assert llava_med.decode([1, *ids, 0, 2]) == "clear"
+    needed = len(llava_med.encode("clear? " * 20, [photo()]).ids)
     with pytest.raises(MedTasksError, match=rf"takes {needed} positions \(1 images\), max_length is 20"):
         adapter(llava_med_folder, max_length=20).encode("clear? " * 20, [photo()])
     adapter(llava_med_folder, max_length=needed).encode("clear? " * 20, [photo()])

@@ -60,92 +60,7 @@ def test_a_position_without_image_takes_only_the_feed_forward_part(adapters):
         alone = hidden + block.ff(hidden) * block.ff_gate.tanh()
     assert torch.allclose(got[:, 0], alone[:, 0], atol=1e-6)
     assert (got[:, 1] - alone[:, 1]).abs().max() > 0.01
-
-
-MODES = each_row("mode", ["preceding", "following"])
-
-
-@MODES
-@each_row("shared", [True, False])
-def test_batches_with_different_numbers_of_images_score_like_plain_passes(adapters, mode, shared):
-    expected = [plain_score(adapters(media_attention=mode), doc, option) for doc in DOCS for option in OPTIONS]
-    adapter = adapters(media_attention=mode, prefix_cache=shared, batch_size=15)
-    assert [loss for loss, _ in scores(adapter)] == pytest.approx(expected, abs=2e-5)
-
-
-def test_ids_have_the_first_id_and_one_marker_per_image(adapters):
-    adapter = adapters()
-    vocabulary = adapter._text.vocabulary
-    end, image = vocabulary, vocabulary + 1
-    ids = adapter.encode("<image>yes<|endofchunk|> <image> no", [scan(2), scan(4)]).ids
-    pieces = adapter._text
-    expected = [1, image, *pieces.encode("yes"), end, *pieces.encode(" "), image, *pieces.encode(" no")]
-    assert list(ids) == expected
-    assert adapters(bos_id=0).encode("yes", []).ids[0] == 0
-    assert (adapter.pad_id, adapter.stop_ids) == (vocabulary + 2, (2, end))
-
-
-def test_markers_that_are_missing_come_first(adapters):
-    images = [scan(number) for number in (2, 4, 6)]
-    for text in ("Which? Answer:", "A <image>Which? Answer:", ""):
-        more = "<image>" * (3 - text.count("<image>"))
-        assert adapters().encode(text, images).ids == adapters().encode(more + text, images).ids
-        assert adapters().encode(text, images).ids.count(adapters()._markers["<image>"]) == 3
-
-
-def test_more_markers_than_images_fail_that_sample_alone(adapters):
-    docs = [DOCS[0], {"question": "<image><image>Which? Answer:", "images": [2]}, *DOCS[1:]]
-    got = replies(adapters(max_failed=0.5), docs)
-    assert "more <image> markers (2) than there are images (1)" in got[1]
-    assert got[:1] + got[2:] == replies(adapters())
-    assert [math.isnan(loss) for loss, _ in scores(adapters(max_failed=0.5), docs[:2], [" yes"])] == [False, True]
-
-
-@each_row("marker", ["<|endofchunk|>", "<image>", "<PAD>"])
-def test_a_marker_cannot_be_scored(adapters, marker):
-    (pair,) = scores(adapters(), DOCS[:1], [f" yes{marker}"])
-    assert math.isnan(pair[0])
-    with pytest.raises(MedTasksError, match="cannot generate"):
-        adapters().encode_pair("Is it?", marker, [])
-
-
-def test_a_prompt_longer_than_the_context_fails(adapters):
-    with pytest.raises(MedTasksError, match="at most 1024"):
-        adapters().encode("no " * 1100, [])
-
-
-@each_row("stop", ["<|endofchunk|>", "|endofchunk|>", "<image>", "\nQuestion:"])
-def test_a_reply_ends_where_the_next_example_begins(adapters, monkeypatch, stop):
-    adapter = adapters()
-    said = f" yes{stop} Is it? Answer: no"
-    given = {}
-
-    def generate(input_ids, **inputs):
-        given.update(inputs)
-        pieces = torch.tensor([adapter._text._model.EncodeAsIds(said)])
-        return torch.cat([input_ids, pieces], dim=1)
-
-    monkeypatch.setattr(adapter.language_model, "generate", generate)
-    assert replies(adapter, DOCS[:1], until=["Z"]) == ["yes"]
-    (criterion,) = given["stopping_criteria"]
-    assert set(criterion.until) == {"Z", "<|endofchunk|>", "|endofchunk|>", "<image>", "\nQuestion:"}
-
-
-def test_markers_are_never_the_likeliest_token(adapters):
-    adapter = adapters()
-    prompt = adapter.encode("<image>Is?", [scan(2)])
-    logits = plain_logits(adapter, prompt.ids, prompt)
-    assert torch.isfinite(logits[:, : adapter._text.vocabulary]).all()
-    assert logits[:, adapter._text.vocabulary :].eq(-math.inf).all()
-
-
-def test_decoding_leaves_out_markers_and_the_unknown_piece(adapters):
-    adapter = adapters()
-    ids = adapter._text.encode("no effusion")
-    assert adapter.decode([1, 0, *ids, adapter.pad_id, 2]) == "no effusion"
-
-
-def test_the_language_model_forgets_the_images_of_its_last_call(adapters):
+    # Images of a call are forgotten, also after one that fails.
     model = adapters().language_model
     scores(adapters())
     with contextlib.suppress(AttributeError), torch.inference_mode():
@@ -153,6 +68,65 @@ def test_the_language_model_forgets_the_images_of_its_last_call(adapters):
     assert [block.view for block in model.gated_cross_attn_layers.values()] == [None, None]
     with pytest.raises(RuntimeError, match="only inside"):
         model.model(input_ids=torch.tensor([[1, 2]]))
+
+
+@each_row("mode", ["preceding", "following"])
+def test_batches_with_different_numbers_of_images_score_like_plain_passes(adapters, mode):
+    expected = [plain_score(adapters(media_attention=mode), doc, option) for doc in DOCS for option in OPTIONS]
+    for shared in (True, False):
+        adapter = adapters(media_attention=mode, prefix_cache=shared, batch_size=15)
+        assert [loss for loss, _ in scores(adapter)] == pytest.approx(expected, abs=2e-5)
+
+
+def test_prompts_have_one_marker_per_image_which_is_never_said(adapters):
+    adapter = adapters()
+    pieces, vocabulary = adapter._text, adapter._text.vocabulary
+    end, image = vocabulary, vocabulary + 1
+    ids = adapter.encode("<image>yes<|endofchunk|> <image> no", [scan(2), scan(4)]).ids
+    assert list(ids) == [1, image, *pieces.encode("yes"), end, *pieces.encode(" "), image, *pieces.encode(" no")]
+    assert adapters(bos_id=0).encode("yes", []).ids[0] == 0
+    assert (adapter.pad_id, adapter.stop_ids) == (vocabulary + 2, (2, end))
+    images = [scan(number) for number in (2, 4, 6)]
+    for text in ("A <image>Which? Answer:", ""):
+        more = "<image>" * (3 - text.count("<image>"))
+        assert adapter.encode(text, images).ids == adapter.encode(more + text, images).ids
+        assert adapter.encode(text, images).ids.count(image) == 3
+    adapter = adapters()
+    prompt = adapter.encode("<image>Is?", [scan(2)])
+    logits = plain_logits(adapter, prompt.ids, prompt)
+    assert torch.isfinite(logits[:, : adapter._text.vocabulary]).all()
+    assert logits[:, adapter._text.vocabulary :].eq(-math.inf).all()
+    ids = adapter._text.encode("no effusion")
+    assert adapter.decode([1, 0, *ids, adapter.pad_id, 2]) == "no effusion"  # 0 is the unknown piece
+
+
+def test_what_markers_cannot_say_fails_alone(adapters):
+    docs = [DOCS[0], {"question": "<image><image>Which? Answer:", "images": [2]}, *DOCS[1:]]
+    first, failed, *others = replies(adapters(max_failed=0.5), docs)
+    assert "more <image> markers (2) than there are images (1)" in failed
+    assert [first, *others] == replies(adapters())
+    assert [math.isnan(loss) for loss, _ in scores(adapters(max_failed=0.5), docs[:2], [" yes"])] == [False, True]
+    for marker in ("<|endofchunk|>", "<image>", "<PAD>"):
+        with pytest.raises(MedTasksError, match="cannot generate"):
+            adapters().encode_pair("Is it?", f" yes{marker}", [])
+    with pytest.raises(MedTasksError, match="at most 1024"):
+        adapters().encode("no " * 1100, [])
+
+
+def test_a_reply_ends_where_the_next_example_begins(adapters, monkeypatch):
+    adapter, inputs = adapters(), {}
+    stops = ("<|endofchunk|>", "|endofchunk|>", "<image>", "\nQuestion:")
+    for stop in stops:
+        pieces = torch.tensor([adapter._text._model.EncodeAsIds(f" yes{stop} Is it? Answer: no")])
+
+        def generate(input_ids, pieces=pieces, **given):
+            inputs.update(given)
+            return torch.cat([input_ids, pieces], dim=1)
+
+        monkeypatch.setattr(adapter.language_model, "generate", generate)
+        assert replies(adapter, DOCS[:1], until=["Z"]) == ["yes"]
+        (criterion,) = inputs["stopping_criteria"]
+        assert set(criterion.until) == {"Z", *stops}
 
 
 def test_the_network_is_freed_with_its_last_reference(med_flamingo_folder):

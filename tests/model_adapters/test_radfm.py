@@ -9,32 +9,23 @@ from medtasks.model_adapters.radfm.network import PositionTables
 from medtasks.errors import MedTasksError
 
 from ..tables import each_row
-from .radfm_toy import LATENTS, SIDE, WIDTH, V, adapter, put
+from .radfm_toy import LATENTS, SIDE, adapter
 from .toys import noise
-
-
-@pytest.fixture
-def model(radfm):
-    return radfm
-
 
 # ---- prompts ----
 
 
-def test_slots_follow_the_words_and_white_space_next_to_them_is_dropped(model):
-    words, plain = model.tokenizer.vocabulary, model.tokenizer._model.EncodeAsIds
+def test_slots_stand_in_front_or_before_the_last_character(radfm, radfm_folder):
+    words, plain = radfm.tokenizer.vocabulary, radfm.tokenizer._model.EncodeAsIds
     block = [words, *range(words + 2, words + 2 + LATENTS), words + 1]
-    assert model.encode("is it clear?", [noise()]).ids == [1, *block, *plain("is it clear?")]
-    assert model.encode("  is it clear? ", [noise()]).ids == [1, *block, *plain("is it clear? ")]
-    two = model.encode("is it clear?", [noise(1), noise(2)])
+    assert radfm.encode("is it clear?", [noise()]).ids == [1, *block, *plain("is it clear?")]
+    assert radfm.encode("  is it clear? ", [noise()]).ids == [1, *block, *plain("is it clear? ")]
+    two = radfm.encode("is it clear?", [noise(1), noise(2)])
     second = [words, *range(words + 2 + LATENTS, words + 2 + 2 * LATENTS), words + 1]
     assert two.ids == [1, *block, *second, *plain("is it clear?")]
     assert two.pixels.shape == (2, 3, SIDE, SIDE, 4)
-
-
-def test_image_before_the_last_character(radfm_folder, model):
     late = adapter(radfm_folder, image_position="before_last_character")
-    words, plain = model.tokenizer.vocabulary, model.tokenizer._model.EncodeAsIds
+    words, plain = radfm.tokenizer.vocabulary, radfm.tokenizer._model.EncodeAsIds
     block = [words, *range(words + 2, words + 2 + LATENTS), words + 1]
     assert late.encode("is it ?", [noise()]).ids == [1, *plain("is it"), *block, *plain("?")]
     assert late.encode("", [noise()]).ids == [1, *block]
@@ -59,122 +50,66 @@ def test_a_text_may_place_its_images_itself():
     assert place_images("", 100, 2, "front").endswith("<image198><image199></image>")
 
 
-def test_too_long_a_prompt_loses_its_end_once_reported(radfm_folder, model, log):
+def test_too_long_a_prompt_loses_its_end_once_reported(radfm_folder, radfm, log):
     text = "is the left lung clear? " * 20
-    short, whole = adapter(radfm_folder, max_length=40), model.encode(text, [noise()])
+    short, whole = adapter(radfm_folder, max_length=40), radfm.encode(text, [noise()])
     assert len(whole.ids) > 60
     assert [short.encode(text, [noise()]).ids for _ in range(2)] == [whole.ids[:40]] * 2
     assert sum("is cut off" in line for line in log) == 1
-    pair, full = (a.encode_pair(text, " no nodule", [noise()]) for a in (short, model))
+    pair, full = (a.encode_pair(text, " no nodule", [noise()]) for a in (short, radfm))
     assert pair.tokens == full.tokens
     assert len(pair.sequence.ids) == 40
     assert pair.sequence.ids == [*full.sequence.ids[: 40 - full.tokens], *full.sequence.ids[-full.tokens :]]
     with pytest.raises(MedTasksError, match=r"a continuation of \d+ tokens; max_length=40"):
         short.encode_pair("is it?", text, [noise()])
-
-
-def test_image_marks_in_a_continuation_are_refused(model):
     with pytest.raises(MedTasksError, match="continuation holds an image mark"):
-        model.encode_pair("is it?", " yes <image>", [noise()])
-
-
-def test_decoding_leaves_out_unknown_control_and_slot_ids(model):
-    ids = model.tokenizer.encode("no nodule")
-    assert model.decode([0, 1, *ids, model.tokenizer.vocabulary, 2]) == "no nodule"
+        radfm.encode_pair("is it?", " yes <image>", [noise()])
+    ids = radfm.tokenizer.encode("no nodule")
+    assert radfm.decode([0, 1, *ids, radfm.tokenizer.vocabulary, 2]) == "no nodule"
 
 
 # ---- computing ----
 
 
-def test_a_picture_has_the_last_depth_position(model, copied, radfm_state):
+def test_a_flat_image_has_the_last_depth_and_text_alone_a_black_volume(radfm):
     tables = PositionTables(128, 4, 128, 3)
     rows, _, depths = tables(16, 1, 1).unbind(-1)
     assert torch.equal(rows, tables.row_embed.weight[7::8, 0])
     assert torch.equal(depths, tables.dep_embed.weight[127].expand(16))
     with pytest.raises(ValueError, match="5 patches along an axis that has positions for 4"):
         tables(1, 5, 1)
-    pixels = model.encode("", [noise()]).pixels
-    before = model.image_features(pixels)
-    depth = f"{V}pos_embedding.dep_embed.weight"
-    others, last = radfm_state[depth].clone(), radfm_state[depth].clone()
-    others[:-1] += 1
-    last[-1] += torch.arange(WIDTH // 3)
-    assert torch.equal(
-        adapter(copied("radfm", {"pytorch_model.bin": put(depth, others)})).image_features(pixels), before
-    )
-    assert (
-        adapter(copied("radfm", {"pytorch_model.bin": put(depth, last)})).image_features(pixels) - before
-    ).abs().max() > 0.01
-
-
-def plain_logits(model, ids, images):
-    """Logits after the last id: embeddings gathered here, no padding, no batch."""
-    table = [model.language_model.model.embed_tokens.weight, model.network.embedding_layer.figure_token_weight]
-    table += [model.image_features(image[None])[0] for image in images]
-    return model.language_model(inputs_embeds=torch.cat(table)[list(ids)][None]).logits[0].log_softmax(-1)
-
-
-def test_text_alone_brings_one_black_volume_that_changes_nothing(model):
-    prompt = model.encode("is the lung clear?", [])
+    prompt = radfm.encode("is the lung clear?", [])
     assert prompt.pixels.shape == (1, 3, SIDE, SIDE, 4)
     assert not prompt.pixels.any()
-    assert prompt.ids == [1, *model.tokenizer.encode("is the lung clear?")]
-    got = model.language_model(**model.model_inputs(pad_left([prompt], 0, model.device))).logits
-    alone = model.language_model(input_ids=torch.tensor([prompt.ids])).logits
+    assert prompt.ids == [1, *radfm.tokenizer.encode("is the lung clear?")]
+    got = radfm.language_model(**radfm.model_inputs(pad_left([prompt], 0, radfm.device))).logits
+    alone = radfm.language_model(input_ids=torch.tensor([prompt.ids])).logits
     torch.testing.assert_close(got, alone, atol=1e-5, rtol=0)  # a mask of ones may choose another kernel
-
-
-def mixed_prompts(model):
-    volume = torch.rand(SIDE, SIDE, 30, generator=torch.Generator().manual_seed(2)).numpy()
-    return [
-        ("is the left lung clear? choose one option.", [noise(1)]),
-        ("", [noise(1)]),
-        ("no nodule", []),
-        ("<image> is before <image>?", [noise(2), noise(3)]),
-        ("a large effusion?", [volume]),
-    ]
-
-
-def test_batches_score_like_a_plain_forward_pass(model):
-    """Options of one token next to long ones: the slots of short prompts lie in the scored columns."""
-    options = (" a", " a large effusion in the left lung, answer: yes or no")
-    pairs = [model.encode_pair(text, option, images) for text, images in mixed_prompts(model) for option in options]
-    shared, whole = model.score_batch(pairs), model._score_whole(pairs)
-    for pair, *scores in zip(pairs, shared, whole, strict=True):
-        ids = pair.sequence.ids
-        logs = plain_logits(model, ids, pair.sequence.pixels)
-        rows = logs[len(ids) - pair.tokens - 1 : -1]
-        expected = -sum(row[token].item() for row, token in zip(rows, ids[-pair.tokens :], strict=True))
-        assert [score.total for score in scores] == pytest.approx([expected] * 2, abs=1e-4)
-        assert {score.greedy for score in scores} == {rows.argmax(-1).tolist() == list(ids[-pair.tokens :])}
 
 
 @each_row("stop", [1, 2])
 def test_both_ends_of_sequence_end_a_reply(radfm_folder, stop):
     ending = adapter(radfm_folder)
     ids = [1, *ending.tokenizer.encode("is it clear?")]
-    first = int(plain_logits(ending, ids, [])[-1].argmax())
+    first = int(ending.language_model(input_ids=torch.tensor([ids])).logits[0, -1].argmax())
     head = ending.language_model.lm_head.weight
     head[[first, stop]] = head[[stop, first]]
     prompt = Encoded(ids, None)
     assert ending.generate_batch([prompt], GenerationSettings(5), 0) == [""]
 
 
-def test_images_of_a_document_as_slices_of_one_volume(radfm_folder, model):
+def test_images_as_slices_of_one_volume_and_random_crops(radfm_folder, radfm):
     sliced = adapter(radfm_folder, several_images="slices")
     pictures = [noise(n) for n in range(7)]
-    prompt, volume = sliced.encode("is it clear?", pictures), model.encode("is it clear?", [pictures])
-    assert prompt.ids == volume.ids == model.encode("is it clear?", [noise()]).ids
+    prompt, volume = sliced.encode("is it clear?", pictures), radfm.encode("is it clear?", [pictures])
+    assert prompt.ids == volume.ids == radfm.encode("is it clear?", [noise()]).ids
     assert torch.equal(prompt.pixels, volume.pixels)
     assert prompt.pixels.shape == (1, 3, SIDE, SIDE, 8)
     with pytest.raises(MedTasksError, match="several_images=slices takes images"):
         sliced.encode("", [pictures])
-
-
-def test_all_options_of_a_question_see_the_same_random_crop(radfm_folder, model):
     first, second = (adapter(radfm_folder, crop="random", seed=seed) for seed in (0, 1))
     pixels = [first.encode_pair("is it?", option, [noise()]).sequence.pixels for option in (" yes", " no")]
     assert torch.equal(*pixels)
     assert torch.equal(pixels[0], first.encode("another question", [noise()]).pixels)
-    assert not torch.equal(pixels[0], model.encode("is it?", [noise()]).pixels)
+    assert not torch.equal(pixels[0], radfm.encode("is it?", [noise()]).pixels)
     assert not torch.equal(pixels[0], second.encode("is it?", [noise()]).pixels)

@@ -24,15 +24,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory, test_data):
-    folder = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEDTASKS_HOME", str(folder))
-        prepare("mediconfusion", Options(test_data / "mediconfusion"))
-    return folder
-
-
 def asked(documents):
     """Letters, and the texts of the options, behind each question."""
     found = []
@@ -43,8 +34,8 @@ def asked(documents):
 
 
 @pytest.mark.parametrize("likelihood", ["auto", "prompt_logprobs"])
-def test_scores_and_greedy_flags_are_those_of_hf_vlm(home, monkeypatch, likelihood):
-    monkeypatch.setenv("MEDTASKS_HOME", str(home))
+def test_scores_and_greedy_flags_are_those_of_hf_vlm(test_data, likelihood):
+    prepare("mediconfusion", Options(test_data / "mediconfusion"))
     documents = list(open_documents("mediconfusion")["test"])
     models = [
         HfVlm(pretrained=CHECKPOINT, dtype="float32", journal=False, batch_size=8, loglikelihood_format="json"),

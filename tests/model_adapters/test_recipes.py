@@ -8,6 +8,9 @@ import pytest
 from lmms_eval.utils import simple_parse_args_string
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.hf_vlm import HfVlm
+from medtasks.model_adapters.llava_med import LlavaMed
+from medtasks.model_adapters.med_flamingo import MedFlamingo
+from medtasks.model_adapters.radfm import RadFM
 from medtasks.model_adapters.vlm_server.adapter import VlmServer
 
 from medtasks.running.recipes import SERVER_MODEL, recipe, recipes
@@ -24,13 +27,13 @@ CLASSES = {
 }
 DOCS = [{"question": "Is the left lung clear?", "images": [noise(0, (48, 36))]}, {"question": "Why?", "images": []}]
 OPTIONS = (" yes", " no")
-IN_PROCESS = [name for name, one in recipes().items() if "hf" in one.backends]
+KINDS = {"hf_vlm": HfVlm, "llava_med": LlavaMed, "med_flamingo": MedFlamingo, "radfm": RadFM}
 SERVED = [name for name, one in recipes().items() if "server" in one.backends]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def twin(tiny_checkpoint, llava_med_folder, radfm_folder, med_flamingo_folder):
-    """What stands in for a recipe's weights: the arguments that name a tiny checkpoint of the same class."""
+    """Arguments that name a tiny checkpoint of the same class in place of a recipe's weights."""
     own = {
         "llava_med": {"pretrained": llava_med_folder, "vision_tower": llava_med_folder.parent / "clip"},
         "radfm": {"pretrained": radfm_folder},
@@ -40,33 +43,33 @@ def twin(tiny_checkpoint, llava_med_folder, radfm_folder, med_flamingo_folder):
             "clip": med_flamingo_folder / "clip",
         },
     }
-
-    def get(one):
-        if one.hf.model in own:
-            return own[one.hf.model]
-        return {"pretrained": tiny_checkpoint(CLASSES[one.fact("class")])}
-
-    return get
+    return lambda one: own.get(one.hf.model) or {"pretrained": tiny_checkpoint(CLASSES[one.fact("class")])}
 
 
-@each_row("name", IN_PROCESS)
-def test_the_tiny_twin_answers_and_scores(name, twin, build):
-    one = recipe(name)
-    given = {**twin(one), "device": "cpu", "journal": "false", "batch_size": 4, "max_new_tokens": 4}
-    model, arguments = one.expanded("hf", {key: str(value) for key, value in given.items()})
-    adapters = {"hf_vlm": HfVlm} if model == "hf_vlm" else {model: type(build(model))}
-    built = adapters[model].create_from_arg_string(arguments)
-    dtype = built.network.dtype if model == "hf_vlm" else built.arguments.torch_dtype
-    assert "dtype" not in one.facts or f"torch.{one.fact('dtype')}" == str(dtype)
-    built.task_dict = {TASK: {SPLIT: DOCS}}
-    scores = built.loglikelihood(instances("loglikelihood", DOCS, OPTIONS, doc_ids=range(2)))
-    assert all(math.isfinite(score) and score > 0 for score, _ in scores), scores
-    assert scores[0] != scores[1]
-    replies = built.generate_until(instances("generate_until", DOCS, [{"until": []}], doc_ids=range(2)))
-    assert [isinstance(reply, str) for reply in replies] == [True, True]  # failures are no text
-    for setting, value in (one.hf.args.get("processor_kwargs") or {}).items():
-        kept = json.loads(built.processor.image_processor.to_json_string())[setting]
-        assert kept == value
+def test_the_tiny_twin_answers_and_scores(twin):
+    runs = {}  # recipes by their arguments: those of one family differ in the weights alone
+    for name, one in recipes().items():
+        if "hf" in one.backends:
+            given = {**twin(one), "device": "cpu", "journal": "false", "batch_size": 4, "max_new_tokens": 4}
+            expanded = recipe(name).expanded("hf", {key: str(value) for key, value in given.items()})
+            runs.setdefault(expanded, []).append(one)
+
+    @each_row("model, arguments", runs)
+    def check(model, arguments):
+        built = KINDS[model].create_from_arg_string(arguments)
+        dtype = str(built.network.dtype) if model == "hf_vlm" else f"torch.{built.arguments.dtype}"
+        for one in runs[model, arguments]:
+            assert "dtype" not in one.facts or f"torch.{one.fact('dtype')}" == dtype
+            for setting, value in (one.hf.args.get("processor_kwargs") or {}).items():
+                assert json.loads(built.processor.image_processor.to_json_string())[setting] == value
+        built.task_dict = {TASK: {SPLIT: DOCS}}
+        scores = built.loglikelihood(instances("loglikelihood", DOCS, OPTIONS, doc_ids=range(2)))
+        assert all(math.isfinite(score) and score > 0 for score, _ in scores), scores
+        assert scores[0] != scores[1]
+        replies = built.generate_until(instances("generate_until", DOCS, [{"until": []}], doc_ids=range(2)))
+        assert [isinstance(reply, str) for reply in replies] == [True, True]  # failures are no text
+
+    check()
 
 
 @each_row("name", SERVED)

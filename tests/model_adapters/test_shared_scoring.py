@@ -1,23 +1,22 @@
 """Passes that options and questions share: they score as if each had its own, and are kept for the run."""
 
 import random
+from dataclasses import replace
 
 import datasets
 import pytest
 import torch
 from medtasks.model_adapters.base import shared_scoring
-from medtasks.model_adapters.base.batching import BoundedCache, Encoded, content_key, image_keys
-from medtasks.model_adapters.base.requests import image_names, read_requests
-from medtasks.model_adapters.base.shared_scoring import cut_places, find_cuts, words_of
-from medtasks.model_adapters.llava_med import LlavaMed
-from medtasks.model_adapters.radfm import RadFM
+from medtasks.model_adapters.base.batching import BoundedCache, Encoded, content_key
+from medtasks.model_adapters.base.requests import plan_streams, read_requests
+from medtasks.model_adapters.base.shared_scoring import cut_places, words_of
 from medtasks.model_adapters.tiny import IMAGE_TOKENS, MedTasksTiny
 from PIL import Image
 
 from ..tables import each_row
-from .golden import GOLDEN, recorded, without_record
+from . import llava_med_toy, radfm_toy
 from .med_flamingo_toy import adapter_from
-from .toys import SPLIT, TASK, assert_pairs, noise
+from .toys import GOLDEN, SPLIT, TASK, assert_pairs, noise, recorded, without_record
 
 OPTIONS = ("x", " clear", " a large effusion in the left lung")
 LONG = "look at the left and the right lung, at the heart and at every bone, and say what you find there: "
@@ -70,22 +69,16 @@ def alone(adapter, items):
 
 def cuts_in(adapter, items, monkeypatch):
     """Score; returns the scores and the number of prompts that were cut."""
-    noted = []
-
-    def note(*given):
-        noted.append(find_cuts(*given))
-        return noted[-1]
-
-    monkeypatch.setattr(shared_scoring, "find_cuts", note)
-    return adapter.score_batch(items), sum(map(len, noted))
+    noted, group = [], shared_scoring.Questions.of
+    monkeypatch.setattr(shared_scoring.Questions, "of", lambda *batch: noted.append(group(*batch)) or noted[-1])
+    scores = adapter.score_batch(items)
+    monkeypatch.setattr(shared_scoring.Questions, "of", group)
+    return scores, sum(len(questions.cuts) for questions in noted)
 
 
 def assert_alike(got, expected, tolerance):
     assert [score.total for score in got] == pytest.approx([score.total for score in expected], abs=tolerance)
     assert [(score.tokens, score.greedy) for score in got] == [(score.tokens, score.greedy) for score in expected]
-
-
-FIVE = ("x", " clear", " a large effusion in the left lung", " no", "y")
 
 
 class Passes:
@@ -107,10 +100,6 @@ class Passes:
         return output
 
 
-def losses(bench, requests):
-    return [loss for loss, _ in bench.adapter.loglikelihood(requests)]
-
-
 # ---- options ----
 
 
@@ -123,24 +112,22 @@ def test_greedy_flags_agree_for_options_the_model_would_say(new_bench, bench):
     assert [greedy for _, greedy in pairs] == [True, True, True, False, False, False]
 
 
-def test_the_prompt_is_run_once_however_many_options_it_has(new_bench, monkeypatch):
+def test_prompts_and_images_are_run_once(new_bench, monkeypatch):
     bench = new_bench(batch_size=1)
     passes = Passes(bench, monkeypatch)
-    bench.adapter.loglikelihood(bench.scoring(FIVE, [0, 1]))
+    bench.adapter.loglikelihood(bench.scoring((*OPTIONS, " no", "y"), [0, 1]))
     assert passes.cached == [False, True] * 2
     assert passes.rows == [1, 3] * 2, "one prompt, then the options of more than one token"
-    assert passes.columns[1::2] == [len(FIVE[2]) - 1] * 2
-
-
-def test_equal_prompts_with_other_images_share_nothing(new_bench, docs, monkeypatch):
-    monkeypatch.setattr(shared_scoring, "OWN_LENGTH", 64)
-    twins = [{**docs[number], "question": "Is it clear?"} for number in (0, 1, 0)]
-    bench, apart = (new_bench(docs=twins, batch_size=12, prefix_cache=shared) for shared in (True, False))
+    assert passes.columns[1::2] == [len(OPTIONS[2]) - 1] * 2
     passes = Passes(bench, monkeypatch)
-    got = losses(bench, bench.scoring(FIVE))
-    assert passes.rows[0] == 2, "two different images, one of them in two documents"
-    assert got == pytest.approx(losses(apart, apart.scoring(FIVE)), abs=1e-9)
-    assert abs(got[0] - got[len(FIVE)]) > 1e-6
+    mix = asked(("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1]))
+    bench.adapter._prefixes.clear()
+    bench.adapter.score_batch(items_of(bench.adapter, mix))
+    assert passes.rows == [1, 1, 5, 5 * 2], "prefixes one by one, then a row per question, then one per longer option"
+    longest = max(map(len, OPTIONS))
+    assert passes.columns == [1 + IMAGE_TOKENS, 1 + IMAGE_TOKENS, len("what is seen?"), longest - 1]
+    assert passes.cached == [True] * 4
+    assert [columns for _, columns, _ in passes.logits] == [1, longest - 1], "none over the prompts"
 
 
 class Merging(MedTasksTiny):
@@ -154,42 +141,24 @@ class Merging(MedTasksTiny):
 
 
 @each_row("name", MIXES)
-@each_row("seed", range(3))
-def test_scores_are_those_of_one_pass_per_option(bench, name, seed, monkeypatch):
+def test_scores_are_those_of_one_pass_per_option(bench, name, monkeypatch):
     items = items_of(bench.adapter, MIXES[name])
-    random.Random(seed).shuffle(items)
+    random.Random(name).shuffle(items)
     got, cut = cuts_in(bench.adapter, items, monkeypatch)
     assert_alike(got, alone(bench.adapter, items), 1e-9)
     assert cut == CUT[name]
 
 
-def test_prompts_that_merge_with_an_option_share_the_prefix_with_the_others(new_bench, monkeypatch):
+def test_prompts_that_merge_share_prefixes_and_those_without_spans_none(new_bench, monkeypatch):
     adapter = new_bench(kind=Merging).adapter
     items = items_of(adapter, asked(("is it clear?", [0], (" no", "x", "xyz", " clear")), ("is it?", [0], ("x", "y"))))
     got, cut = cuts_in(adapter, items, monkeypatch)
     assert_alike(got, alone(adapter, items), 1e-9)
     assert cut == 4, "both questions, with and without the question mark"
-
-
-def test_an_image_is_run_once_however_many_questions_it_has(bench, monkeypatch):
-    passes = Passes(bench, monkeypatch)
-    mix = asked(("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1]))
-    bench.adapter._prefixes.clear()
-    bench.adapter.score_batch(items_of(bench.adapter, mix))
-    assert passes.rows == [1, 1, 5, 5 * 2], "prefixes one by one, then a row per question, then one per longer option"
-    longest = max(map(len, OPTIONS))
-    assert passes.columns == [1 + IMAGE_TOKENS, 1 + IMAGE_TOKENS, len("what is seen?"), longest - 1]
-    assert passes.cached == [True] * 4
-    assert [columns for _, columns, _ in passes.logits] == [1, longest - 1], "none over the prompts"
-
-
-def test_a_model_that_names_no_spans_shares_prompts_only(bench, monkeypatch):
-    monkeypatch.setattr(MedTasksTiny, "image_spans", super(MedTasksTiny, MedTasksTiny).image_spans)
-    passes = Passes(bench, monkeypatch)
-    items = items_of(bench.adapter, MIXES["one image"])
-    got, cut = cuts_in(bench.adapter, items, monkeypatch)
-    assert (cut, passes.rows[0]) == (0, 3)
-    assert_alike(got, alone(bench.adapter, items), 1e-9)
+    prompt = Encoded([1] * 40, torch.zeros(2, 3))
+    assert words_of(prompt, [(2, 10), (10, 30)]) is not None
+    for broken in ([(2, 10)], [(10, 30), (2, 10)], [(2, 10), (20, 50)], [(2, 20), (10, 30)]):
+        assert words_of(prompt, broken) is None
 
 
 # ---- the harness's calls ----
@@ -222,25 +191,20 @@ def test_questions_on_one_image_lie_in_one_batch(new_bench, album, monkeypatch):
 
 
 def test_names_come_from_the_column_alone(bench):
-    requests = read_requests(bench.scoring(["x"], [0, 1, 2]), "loglikelihood")
+    def order(split, **given):
+        requests = read_requests(bench.scoring(["x"], [0, 1, 2], **given), "loglikelihood")
+        shorter = [replace(request, context="?" * (3 - at)) for at, request in enumerate(requests)]
+        ((*units,),) = plan_streams(shorter, lambda _: None, lambda request: request.doc_id, {TASK: {SPLIT: split}})
+        return units
+
     table = datasets.Dataset.from_dict({"image_id": ["a", None, "a"], "image": [{"bytes": b"no image"}] * 3})
     table = table.cast_column("image", datasets.Image())
     with pytest.raises(OSError):
         table[0]
-    assert [image_names({TASK: {SPLIT: table}})(request) for request in requests] == ["a", None, "a"]
-    bare = table.remove_columns("image_id")
-    for split in (bare, [{"question": "?"}] * 3, [None] * 3, []):
-        assert [image_names({TASK: {SPLIT: split}})(request) for request in requests] == [None] * 3
-    blind = read_requests(bench.scoring(["x"], [0], visual=None), "loglikelihood")
-    assert image_names({TASK: {SPLIT: table}})(blind[0]) is None
-
-
-def test_a_prompt_without_one_span_per_image_is_read_whole():
-    prompt = Encoded([1] * 40, torch.zeros(2, 3))
-    assert words_of(prompt, [(2, 10), (10, 30)]) is not None
-    for broken in ([(2, 10)], [(10, 30), (2, 10)], [(2, 10), (20, 50)], [(2, 20), (10, 30)]):
-        assert words_of(prompt, broken) is None
-        assert find_cuts([prompt], lambda _, spans=broken: spans) == {}
+    assert order(table) == [[0], [2], [1]]
+    for split in (table.remove_columns("image_id"), [{"question": "?"}] * 3, [None] * 3, []):
+        assert order(split) == [[0], [1], [2]]
+    assert order(table, visual=None) == [[0], [1], [2]]
 
 
 # ---- prefixes kept for the run ----
@@ -269,7 +233,7 @@ def unshared(few_shot, new_bench):
     return bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
 
 
-@each_row("seed", range(6))
+@each_row("seed", range(3))
 def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(new_bench, few_shot, unshared, seed):
     draw = random.Random(seed)
     bench = new_bench(docs=few_shot, batch_size=draw.choice((1, 2, 5, 16, 100)))
@@ -282,10 +246,9 @@ def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(new_ben
         assert bench.adapter._prefixes.used <= bench.adapter._prefixes._limit
 
 
-@each_row("size", [1, 5, 16])
-def test_what_is_kept_does_not_change_the_last_bit(new_bench, few_shot, size):
+def test_what_is_kept_does_not_change_the_last_bit(new_bench, few_shot):
     """A run that was killed goes on with nothing kept, and has to end like an undisturbed one."""
-    kept, forgetful = (new_bench(docs=few_shot, batch_size=size, prefix_cache_mb=limit) for limit in (512, 0))
+    kept, forgetful = (new_bench(docs=few_shot, batch_size=5, prefix_cache_mb=limit) for limit in (512, 0))
     got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS, visual=visual)) for one in (kept, forgetful))
     assert got == expected
     assert kept.adapter.loglikelihood(kept.scoring(OPTIONS, visual=visual)) == expected
@@ -293,7 +256,7 @@ def test_what_is_kept_does_not_change_the_last_bit(new_bench, few_shot, size):
     assert forgetful.adapter._prefixes.used == 0
 
 
-@each_row("size", [1, 4, 100])
+@each_row("size", [4, 100])
 def test_examples_and_images_are_read_once_in_a_run(new_bench, few_shot, size, monkeypatch):
     bench = new_bench(docs=few_shot[:15], batch_size=size)
     spied = Passes(bench, monkeypatch)
@@ -326,23 +289,6 @@ def test_a_model_with_a_window_shares_prefixes_that_lie_well_within_it(new_bench
     assert (adapter._prefixes.used > 0) == kept
 
 
-@each_row("size", [1, 4, 100])
-@each_row("mode, lengths", [("preceding", 1), ("following", 3)])
-def test_golden_med_flamingo_reads_the_examples_once(mode, lengths, size, monkeypatch):
-    cases, image_of = cases_and_images("med_flamingo")
-    adapter = adapter_from(GOLDEN / "med_flamingo", media_attention=mode)
-    shots = next(case["prompt"] for case in cases if case["id"] == "two_shot")
-    shots = shots[: shots.rindex("<image>")]
-    texts = [f"{shots}<image> Question: {text} Answer:" for text in ("Is it?", "Is there an effusion?", "Where?")]
-    items = items_of(adapter, [(text, [0, 1, number], ANSWERS) for text in texts for number in (2, 3)], image_of)
-    got = []
-    for start in range(0, len(items), size * len(ANSWERS)):
-        got += adapter.score_batch(items[start : start + size * len(ANSWERS)])
-    assert_alike(got, alone(adapter, items), 1e-4)
-    # Where text looks ahead, what stands before an image is read with it: once per image, behind the examples.
-    assert len(adapter._prefixes._values) == lengths
-
-
 # ---- where a prompt is cut ----
 
 
@@ -371,16 +317,14 @@ def test_places_where_a_prompt_is_cut(spans, length, places, monkeypatch):
 # ---- keys of images ----
 
 
-def test_keys_are_those_of_single_images_and_follow_a_change():
+def test_keys_are_those_of_single_images_which_are_prepared_once(new_bench, few_shot, monkeypatch):
     pixels = torch.arange(12.0).reshape(2, 6)
-    assert image_keys(pixels) == (content_key(pixels[:1]), content_key(pixels[1:]))
-    assert image_keys(None) == ()
-    before = image_keys(pixels)
+    prompt = Encoded((), pixels)
+    assert prompt.image_keys == (content_key(pixels[:1]), content_key(pixels[1:]))
+    assert Encoded((), None).image_keys == ()
+    before = prompt.image_keys
     pixels[1, 0] = 100
-    assert image_keys(pixels) == (before[0], content_key(pixels[1:]))
-
-
-def test_an_image_is_prepared_once_for_all_options(new_bench, few_shot, monkeypatch):
+    assert prompt.image_keys == (before[0], content_key(pixels[1:]))
     bench, seen = new_bench(docs=few_shot), []
     prepared = bench.adapter.prepared
     monkeypatch.setattr(
@@ -435,11 +379,8 @@ def one_image_each(start="", images=(0, 1)):
 @pytest.mark.usefixtures("tiny_images")
 def test_golden_llava_med_prefixes(monkeypatch):
     _, image_of = cases_and_images("llava_med")
-    folder = GOLDEN / "llava_med"
-    adapter = LlavaMed(
-        pretrained=str(folder), vision_tower=str(folder / "vision_tower_openai"), dtype="float32", device="cpu",
-        journal="false",
-    )  # fmt: skip
+    tower = str(GOLDEN / "llava_med" / "vision_tower_openai")
+    adapter = llava_med_toy.adapter(GOLDEN / "llava_med", vision_tower=tower)
     check(adapter, one_image_each(), image_of, monkeypatch, 6)
     several = [(text, [0, number], ANSWERS) for number in (1, 2) for text in QUESTIONS[:1]]
     check(adapter, several, image_of, monkeypatch, 2)
@@ -449,23 +390,22 @@ def test_golden_llava_med_prefixes(monkeypatch):
 @each_row("position", ["front", "before_last_character"])
 def test_golden_radfm_prefixes(position, monkeypatch):
     _, image_of = cases_and_images("radfm")
-    adapter = RadFM(
-        pretrained=str(GOLDEN / "radfm"), dtype="float32", device="cpu", journal=False, image_position=position
-    )
+    adapter = radfm_toy.adapter(GOLDEN / "radfm", image_position=position)
     mix = [(f"<image>{LONG} and the next <image>{text}", [0, 1 + at], ANSWERS) for at, text in enumerate(QUESTIONS)]
     check(adapter, mix, image_of, monkeypatch, 3)
     mix = one_image_each("", (0, 1))
     check(adapter, mix, image_of, monkeypatch, 6 if position == "front" else 0)
 
 
-@each_row("mode", ["preceding", "following"])
-def test_golden_med_flamingo_prefixes(mode, monkeypatch):
+@each_row("mode, lengths", [("preceding", 1), ("following", 3)])
+def test_golden_med_flamingo_prefixes(mode, lengths, monkeypatch):
     cases, image_of = cases_and_images("med_flamingo")
     adapter = adapter_from(GOLDEN / "med_flamingo", media_attention=mode)
     shots = next(case["prompt"] for case in cases if case["id"] == "two_shot")
     shots, query = shots[: shots.rindex("<image>")], " Question: {} Answer:"
-    asked_about = [(shots + "<image>" + query.format(text), number) for number in (2, 3) for text in QUESTIONS]
-    mix = [(text, [0, 1, number], ANSWERS) for text, number in asked_about]
+    mix = [(shots + "<image>" + query.format(text), [0, 1, at], ANSWERS) for at in (2, 3) for text in QUESTIONS]
     check(adapter, mix, image_of, monkeypatch, 6)
+    # Where text looks ahead, the words before an image are read with it: once per image, after the examples.
+    assert len(adapter._prefixes._values) == lengths
     others = [(LONG + "<image>" + query.format(text), [3], ANSWERS) for text in QUESTIONS]
     check(adapter, mix[:3] + others, image_of, monkeypatch, 3 if mode == "preceding" else 6)

@@ -60,17 +60,17 @@ def assert_right(server, docs, found):
         assert (one["greedy"], one["tokens"]) == (greedy, tokens)
 
 
-@each_row("way", WAYS)
-@each_row("options", [LETTERS, SENTENCES, ODD, (" yes", "yes", " no", "A")])
-def test_every_way_gives_the_same(served, way, options):
-    server, docs = served(scale_out=True, merges=["yes", " no", " small", "on"]), docs_with(*options)
-    assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
+MERGES = ["yes", " no", " small", "on"]
+SEAMS = ("yes", "no", " yes", "\n")  # of which some merge with the end of the prompt
 
 
-@each_row("way", WAYS)
-@each_row("merges", [["\ny", "\nyes"], ["t\ny"], ["\n "], ["\n\n", "\n"]])
-def test_tokens_that_merge_with_the_prompt(served, way, merges):
-    server, docs = served(scale_out=True, merges=merges), docs_with("yes", "no", " yes", "\n")
+@each_row(
+    "way, merges, options",
+    [(way, MERGES, options) for way in WAYS for options in (LETTERS, SENTENCES, ODD, (" yes", "yes", " no", "A"))]
+    + [(way, [*merges], SEAMS) for way in WAYS[::2] for merges in (("\ny", "\nyes"), ("t\ny",), ("\n\n", "\n"))],
+)
+def test_every_way_gives_the_same(served, way, merges, options):
+    server, docs = served(scale_out=True, merges=merges), docs_with(*options)
     assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
 
 
@@ -110,12 +110,6 @@ def test_letters_that_are_likeliest(served):
 # ---- templates ----
 
 
-@each_row("template", ["bare-turn", "blank"])
-def test_templates_that_are_mended(served, template):
-    server, docs = served(template=template), docs_with(*SENTENCES)
-    assert_right(server, docs, scores(adapter_for(server, docs), docs))
-
-
 REFUSED = {"trim": "cuts the blanks off a reply", "think": "puts '<think>", "refuse": "refuses an open assistant turn"}
 
 
@@ -137,10 +131,20 @@ def test_templates_where_the_server_takes_token_ids(served, template, way):
         assert body["token_ids"].count(IMAGE_ID) == len(body.get("content_parts", ()))
 
 
-def test_an_option_that_a_mended_template_cannot_express(served):
+def test_options_without_a_certain_boundary_are_not_scored(served):
+    # A template that is worked around cannot express every option.
     server, docs = served(template="blank"), docs_with(" yes", "no")
     found = scores(adapter_for(server, docs), docs)
     assert [math.isnan(one["sum"]) for one in found] == [False, True] * len(docs)
+    # A template that takes texts only moves images.
+    server, docs = served(template="string"), docs_with(*LETTERS)
+    found = scores(adapter_for(server, docs), docs)
+    assert_right(server, [docs[0], docs[1], docs[3]], [*found[:4], *found[6:]])
+    assert all(math.isnan(one["sum"]) for one in found[4:6])
+    # Without the rendered text, options that merge have no certain beginning.
+    server, docs = served(ignores=frozenset({"return_prompt_text"}), merges=["\ny"]), docs_with("yes", "no")
+    found = scores(adapter_for(server, docs), docs)
+    assert [math.isnan(one["sum"]) for one in found] == [True, False] * len(docs)
 
 
 @each_row("scale_out", [True, False])
@@ -154,13 +158,6 @@ def test_a_template_that_trims_is_noticed_behind_the_first_question_too(served, 
         assert_right(server, docs[4:], found)
     else:
         assert [math.isnan(one["sum"]) for one in found] == [True, False] * 4
-
-
-def test_a_template_that_moves_images_scores_none_of_them(served):
-    server, docs = served(template="string"), docs_with(*LETTERS)
-    found = scores(adapter_for(server, docs), docs)
-    assert_right(server, [docs[0], docs[1], docs[3]], [*found[:4], *found[6:]])
-    assert all(math.isnan(one["sum"]) for one in found[4:6])
 
 
 # ---- servers that do not know what they are asked for, or answer with something else ----
@@ -196,15 +193,8 @@ def test_a_server_that_does_not_tokenize_texts(served, options):
         assert len(server.bodies()) == 3 + 3 + len(docs) - 2
 
 
-def test_without_the_rendered_text_merging_options_are_refused(served):
-    server, docs = served(ignores=frozenset({"return_prompt_text"}), merges=["\ny"]), docs_with("yes", "no")
-    found = scores(adapter_for(server, docs), docs)
-    assert [math.isnan(one["sum"]) for one in found] == [True, False] * len(docs)
-
-
-def test_token_ids_of_which_the_server_makes_others(served):
-    """Such as placeholders that it expands although they were expanded: scores of another prompt."""
-
+def test_scores_of_another_prompt_or_model_are_noticed(served):
+    # Such as placeholders that it expands although they were expanded: scores of another prompt.
     def change(path, body, answer):
         if path == GENERATE:
             answer["prompt_token_ids"].insert(1, IMAGE_ID)
@@ -216,10 +206,7 @@ def test_token_ids_of_which_the_server_makes_others(served):
     found = scores(adapter_for(server, docs, likelihood="token_ids"), docs)
     assert all(math.isnan(one["sum"]) for one in found)
 
-
-def test_next_tokens_of_another_model_are_noticed(served):
-    """Log-probabilities of ``logprob_token_ids`` that are not those of the prompt are not used."""
-
+    # Log-probabilities of ``logprob_token_ids`` that are not those of the prompt are not used.
     def change(path, body, answer):
         if body.get("logprob_token_ids"):
             (place,) = answer["choices"][0]["logprobs"]["content"]
@@ -235,10 +222,9 @@ def test_next_tokens_of_another_model_are_noticed(served):
 
 
 @each_row("tokenizes", [True, False])
-@each_row("text", SPECIAL)
-def test_special_tokens_in_a_text_are_refused(served, text, tokenizes):
+def test_special_tokens_in_a_text_are_refused(served, tokenizes):
     server = served(tokenizes=tokenizes)
-    docs = [*docs_with("p <0.05", f"a{text}b"), {"question": f"a{text}b", "images": [], "options": ["A"]}]
-    found = scores(adapter_for(server, docs), docs)
-    assert all(math.isnan(one["sum"]) for one in found)
-    assert not any(text in json.dumps(body["messages"]) for body in server.bodies())
+    docs = [doc for text in SPECIAL for doc in docs_with("p <0.05", f"a{text}b")]
+    docs += [{"question": f"a{text}b", "images": [], "options": ["A"]} for text in SPECIAL]
+    assert all(math.isnan(score["sum"]) for score in scores(adapter_for(server, docs), docs))
+    assert not any(text in json.dumps(body["messages"]) for body in server.bodies() for text in SPECIAL)

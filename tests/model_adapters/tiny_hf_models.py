@@ -41,13 +41,7 @@ def template(image: str, before: str = "") -> str:
 
 
 def tokenizer(*image_tokens: str, bos: bool = False, **named: str) -> hf.PreTrainedTokenizerFast:
-    """Train a byte-level tokenizer of some 300 tokens.
-
-    Args:
-        image_tokens: Further special tokens.
-        bos: Whether ``<s>`` is put before every text.
-        named: Special tokens that the processor asks for by name.
-    """
+    """Train a byte-level tokenizer of some 300 tokens, with special tokens, some by the names of the processor's."""
     plain = Tokenizer(models.BPE())
     plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     plain.decoder = decoders.ByteLevel()
@@ -232,10 +226,7 @@ def idefics3(folder: Path) -> None:
 
 def internvl(folder: Path) -> None:
     words = tokenizer(
-        start_image_token="<img>",
-        end_image_token="</img>",
-        context_image_token="<IMG_CONTEXT>",
-        video_token="<video>",
+        start_image_token="<img>", end_image_token="</img>", context_image_token="<IMG_CONTEXT>", video_token="<video>"
     )
     config = hf.InternVLConfig(
         vision_config=_tower(hf.InternVLVisionConfig),

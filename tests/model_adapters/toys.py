@@ -3,8 +3,9 @@
 import copy
 import io
 import json
+import os
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,22 +91,18 @@ class Bench:
         return instances("loglikelihood", self.docs, continuations, visual, doc_ids)
 
 
-class Counting:
-    """Counts the samples that an adapter really runs."""
+class CountingTiny(MedTasksTiny):  # type: ignore[misc]  # installed under a name that mypy does not know
+    """Counts the samples that it really runs."""
 
     ran = 0
 
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> Any:
         self.ran += len(prompts)
-        return super().generate_batch(prompts, settings, seed)  # type: ignore[misc]  # of the adapter it is mixed into
+        return super().generate_batch(prompts, settings, seed)
 
     def score_batch(self, items: Sequence[Continuation]) -> Any:
         self.ran += len(items)
-        return super().score_batch(items)  # type: ignore[misc]  # of the adapter it is mixed into
-
-
-class CountingTiny(Counting, MedTasksTiny):  # type: ignore[misc]  # installed under a name that mypy does not know
-    pass
+        return super().score_batch(items)
 
 
 def assert_pairs(got: Sequence[tuple[float, bool]], expected: Sequence[tuple[float, bool]], tolerance: float) -> None:
@@ -179,3 +176,28 @@ def plain_forward(network: Any, ids: Sequence[int], pixels: torch.Tensor | None)
                 embedded[0, place] = feature
         logits: torch.Tensor = network.language_model(inputs_embeds=embedded).logits[0].log_softmax(-1)
     return logits
+
+
+# ---- results of the official codes on small random weights; the recordings have a README of their own ----
+
+GOLDEN = Path(os.environ.get("MEDTASKS_GOLDEN", Path(__file__).parents[2] / ".." / "shared" / "golden")) / "adapters"
+
+
+def recorded(model: str) -> dict[str, Any]:
+    """The record of a model; empty where there is none."""
+    file = GOLDEN / model / "golden.json"
+    return json.loads(file.read_text()) if file.is_file() else {}
+
+
+def without_record(model: str) -> str:
+    return f"no recorded results in {GOLDEN / model}; set MEDTASKS_GOLDEN"
+
+
+def assert_statistics(tensor: torch.Tensor, expected: Mapping[str, Any], tolerance: float) -> None:
+    assert list(tensor.shape) == expected["shape"]
+    tensor = tensor.double()  # in float32 a sum over values that an expanded tensor repeats loses digits
+    got = {"mean": tensor.mean(), "std": tensor.std(correction=0), "min": tensor.min(), "max": tensor.max()}
+    for name, value in got.items():
+        assert value.item() == pytest.approx(expected[name], abs=tolerance)
+    for sample in expected["samples"]:
+        assert tensor[tuple(sample["index"])].item() == pytest.approx(sample["value"], abs=tolerance)

@@ -201,15 +201,15 @@ def _transformers(folder: Path, device: Any) -> Encode:
 def _vlm(pretrained: str, device: Any) -> Encode:
     """Run a model up to its language model, and average the inputs of that at the positions of the image."""
     from medtasks.model_adapters.base.checkpoints import CheckpointError
-    from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments, load_config, load_model, load_processor
+    from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments, load_model, load_processor
     from medtasks.model_adapters.hf_vlm.encoding import PromptWriter, Template
 
     arguments = HfVlmArguments(pretrained=pretrained, dtype="bfloat16" if device.type == "cuda" else "float32")
-    slot = getattr(load_config(arguments), "image_token_id", None)
     processor = load_processor(arguments)
     template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
     writer = PromptWriter(processor, None if template is None else Template(), pretrained)
     network = load_model(arguments, device)
+    slot = getattr(network.config, "image_token_id", None)
     seen: list[Any] = []
 
     def stop(_module: Any, _args: Any, kwargs: dict[str, Any]) -> None:
