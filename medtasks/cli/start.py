@@ -21,7 +21,7 @@ from typer import Argument, Option
 
 from medtasks import __version__
 from medtasks.audit.doctor.check_results import State
-from medtasks.audit.planning import Plan, assumptions
+from medtasks.audit.planning import assumptions
 from medtasks.audit.planning import plan as planned
 from medtasks.audit.report.published import published_of
 from medtasks.audit.report.wording import number, with_error
@@ -216,38 +216,33 @@ def plan(
         for name, value in asdict(result).items()
     }
     write_json(json_file, {"schema_version": 1, "task": task, **numbers})
-    _print_plan(task, result, tests)
-    print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
-
-
-def _print_plan(task: str, plan: Plan, tests: int) -> None:
-    assumed, power = plan.assumptions, number(plan.power)
-    discordance = assumed.discordance_of(plan.difference or 0.0)
+    discordance = assumed.discordance_of(result.difference or 0.0)
     of_tests = f", as {tests} tests share 5 %" if tests > 1 else ""
+    needed, needed_for_margin = (
+        "no number of samples suffices" if count is None else f"{count} samples"
+        for count in (result.needed, result.needed_for_margin)
+    )
     say(f"{task}, {assumed.metric}: {assumed.samples} samples prepared, in {assumed.clusters} clusters or pairs.")
     say(f"First model: {number(assumed.score)} ({assumed.score_source}).")
     say(f"Samples on which the two models differ: {number(discordance)} ({assumed.discordance_source}).")
     say(f"Design effect: {assumed.design:.2f} ({assumed.design_source}).")
-    say(f"Level: {plan.level:.3g}, two-sided{of_tests}; power: {power}.")
-    if plan.difference is not None and plan.reached is not None:
+    say(f"Level: {result.level:.3g}, two-sided{of_tests}; power: {number(result.power)}.")
+    if result.difference is not None and result.reached is not None:
         say(
-            f"To show a difference of {number(plan.difference)}: {_samples(plan.needed)}. "
-            f"The prepared ones show it with a power of {number(plan.reached)}."
+            f"To show a difference of {number(result.difference)}: {needed}. "
+            f"The prepared ones show it with a power of {number(result.reached)}."
         )
-    if math.isnan(plan.detectable):
-        say(f"The prepared data show no difference with a power of {power}.")
+    if math.isnan(result.detectable):
+        say(f"The prepared data show no difference with a power of {number(result.power)}.")
     else:
-        say(f"Smallest difference that the prepared data show: {number(plan.detectable)}.")
-    if plan.margin is not None and plan.reached_for_margin is not None:
+        say(f"Smallest difference that the prepared data show: {number(result.detectable)}.")
+    if result.margin is not None and result.reached_for_margin is not None:
         say(
-            f"To show that the other model is worse by less than {number(plan.margin)}, if it differs by "
-            f"{number(plan.difference or 0.0)}: {_samples(plan.needed_for_margin)}. "
-            f"The prepared ones show it with a power of {number(plan.reached_for_margin)}."
+            f"To show that the other model is worse by less than {number(result.margin)}, if it differs by "
+            f"{number(result.difference or 0.0)}: {needed_for_margin}. "
+            f"The prepared ones show it with a power of {number(result.reached_for_margin)}."
         )
-
-
-def _samples(count: int | None) -> str:
-    return "no number of samples suffices" if count is None else f"{count} samples"
+    print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
 
 
 models_app = typer.Typer(help="List published models and show how they are run.", no_args_is_help=True)
