@@ -4,7 +4,7 @@ import contextlib
 import inspect
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +20,7 @@ from medtasks.data.dataset_lookup import own_datasets, part_of, preparing_again,
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, described_images
 from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import AS_STORED
-from medtasks.data.selecting import SELECTABLE, Criteria, choose, described, selectable
+from medtasks.data.selecting import SELECTABLE, choose, described, selectable
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
 
@@ -290,7 +290,9 @@ def select(
     from medtasks.tasks.own_tasks import select_as, whole_dataset  # imports download libraries
 
     dataset = whole_dataset(name)
-    criteria = read_criteria({column: context.params[column] for column in options()}, where or ())
+    criteria = {column: tuple(context.params[column]) for column in options() if context.params[column]}
+    for column, value in named_values("--where", where or (), "COLUMN=VALUE"):
+        criteria[column] = (*criteria.get(column, ()), value)
     documents = load_documents(dataset)
     chosen = choose(documents, criteria)
     condition = f" with {described(criteria)}" if criteria else ""
@@ -326,14 +328,6 @@ def tree(
     sample = Manifest.read(dataset_folder(dataset)).sample
     write_tree_page(dataset, documents, options(), path, selects=bool(tasks_of_part(dataset, dataset)), sample=sample)
     say(f"Page: {path} ({len(documents)} questions)")
-
-
-def read_criteria(chosen: Mapping[str, Sequence[str] | None], where: Sequence[str]) -> Criteria:
-    """Return the values of all options and conditions ``COLUMN=VALUE``, by column."""
-    criteria = {column: tuple(values) for column, values in chosen.items() if values}
-    for column, value in named_values("--where", where, "COLUMN=VALUE"):
-        criteria[column] = (*criteria.get(column, ()), value)
-    return criteria
 
 
 def options() -> dict[str, str]:

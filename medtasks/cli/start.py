@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -33,7 +33,7 @@ from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE
 from medtasks.metrics.metric import undeclared
 from medtasks.running.recipes import Backend, recipe, recipes
-from medtasks.runs.result_files import ResultsFile, read_results, results_files
+from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run import Source
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
@@ -64,13 +64,22 @@ def demo(
         *("--output_path", str(results), "--log_samples", "--timezone", "UTC"),
     ]
     say(f"\n{HOME_VARIABLE}={shlex.quote(str(home))} lmms_eval {shlex.join(arguments)}\n")
-    newest = _run(arguments, home, results, folder / "lmms_eval.log")
+    python, environment = [sys.executable, "-m"], {**os.environ, HOME_VARIABLE: str(home)}
+    log, before = folder / "lmms_eval.log", results_files(results)
+    with out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
+        command = [*python, "lmms_eval", *arguments]
+        ran = subprocess.run(command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False)
+    # It exits with 0 after a failure, so only a new file counts.
+    new = [path for path in results_files(results) if path not in before]
+    newest = read_results(new[-1], say) if new and not ran.returncode else None
+    if newest is None:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise MedTasksError(f"the harness produced no results (exit code {ran.returncode}); the end of {log}:\n{tail}")
     for task, scores in newest.rows().items():
         metrics = [key.split(",") for key in scores if "," in key and "_stderr" not in key]
         filters = sorted({name for _, name in metrics})
-        names = main_metrics_first(task, (metric for metric, _ in metrics))
         rows = []
-        for metric in names:
+        for metric in main_metrics_first(task, (metric for metric, _ in metrics)):
             declared, row = task_file(task).family.metric(metric) or undeclared(metric), [metric]
             for name in filters:
                 value, error = scores.get(f"{metric},{name}"), scores.get(f"{metric}_stderr,{name}")
@@ -80,37 +89,15 @@ def demo(
         show(number_table(scores["alias"], ("score ± standard error", *filters), rows))
     page = results / "report.html"
     with out.status("Writing the report ..."):
-        made = _python(
-            *("medtasks.cli.main", "report", str(results), "--html", str(page)),
-            home=home,
-            capture_output=True,
-            text=True,
-        )
+        command = [*python, "medtasks.cli.main", "report", str(results), "--html", str(page)]
+        made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if made.returncode:
         raise MedTasksError(f"the report could not be written: {made.stderr.strip()}")
     say(
         "Synthetic images and a random model: these scores say nothing about medicine.\n"
-        f"Results: {newest.path}\nReplies: {newest.path.parent}\nLog:     {folder / 'lmms_eval.log'}\n"
+        f"Results: {newest.path}\nReplies: {newest.path.parent}\nLog:     {log}\n"
         f"Report:  {page} (open it in a browser)"
     )
-
-
-def _run(arguments: list[str], home: Path, results: Path, log: Path) -> ResultsFile:
-    """Run the harness and return its results; it exits with 0 after a failure, so only a new file counts."""
-    before = results_files(results)
-    with out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
-        code = _python("lmms_eval", *arguments, home=home, stdout=stream, stderr=subprocess.STDOUT).returncode
-    new = [path for path in results_files(results) if path not in before]
-    newest = read_results(new[-1], say) if new and not code else None
-    if newest is None:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise MedTasksError(f"the harness produced no results (exit code {code}); the end of {log}:\n{tail}")
-    return newest
-
-
-def _python(*arguments: str, home: Path, **options: Any) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, HOME_VARIABLE: str(home)}
-    return subprocess.run([sys.executable, "-m", *arguments], env=environment, check=False, **options)
 
 
 _STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARNING: "yellow", State.PROBLEM: "bold red"}
