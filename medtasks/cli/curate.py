@@ -13,9 +13,9 @@ import typer
 from typer import Argument, Option
 
 from medtasks.audit.tables import number_table
+from medtasks.cli.command_line import say, say_columns
+from medtasks.cli.command_line import show as print_table
 from medtasks.cli.data import report_prepared
-from medtasks.cli.output import say, say_columns
-from medtasks.cli.output import show as print_table
 from medtasks.curate.drafts import DraftOutcome, open_llm, read_drafted, read_drafts, tally
 from medtasks.curate.hallucination.hallucination_questions import (
     draft_hallucination,

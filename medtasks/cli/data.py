@@ -12,9 +12,8 @@ import typer
 from typer import Argument, Option
 
 from medtasks.audit.tables import number_table
-from medtasks.cli.options import IncludePath, look_into, named_values
-from medtasks.cli.output import out, say, say_columns
-from medtasks.cli.output import show as print_table
+from medtasks.cli.command_line import IncludePath, look_into, named_values, out, say, say_columns
+from medtasks.cli.command_line import show as print_table
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.dataset_lookup import own_datasets, part_of, preparing_again, study_of
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, described_images

@@ -17,8 +17,7 @@ from medtasks.audit.recording import installed_version
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.wording import names_by, number
 from medtasks.audit.tables import number_table
-from medtasks.cli.options import named_values
-from medtasks.cli.output import say, say_columns, show, write_json
+from medtasks.cli.command_line import named_values, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, WeightsMissing, listed, unknown_name
 from medtasks.metrics.cross_check import ORACLES, TOLERANCE, PackageComparison
 from medtasks.metrics.cross_check import cross_check as compare_with_package
@@ -59,7 +58,17 @@ def metrics(
     if cross_check:
         metric = metric or list(ORACLES)
     if not metric:
-        _list_metrics()
+        rows = [("metric", "better", "ready", "description")]
+        lacking: dict[str, None] = {}
+        for info in REPORT_METRICS.values():
+            missing = [name for name in (*info.weights, *([WORDNET] if info.wordnet else ())) if weights_trouble(name)]
+            lacking.update(dict.fromkeys(missing))
+            keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
+            better, is_ready = _BETTER[info.higher_is_better], "no" if missing else "yes"
+            rows.append((info.name, better, is_ready, f"{info.description}{keys}"))
+        say_columns(rows)
+        if lacking:
+            say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
         return
     paths = named_values("--weights", weights or (), "NAME=PATH, such as chexbert=chexbert.pth")
     named = {name: Path(path).expanduser() for name, path in paths}
@@ -178,21 +187,6 @@ def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: M
         },
         "failed": dict(failures),
     }
-
-
-def _list_metrics() -> None:
-    rows = [("metric", "better", "ready", "description")]
-    lacking: dict[str, None] = {}
-    for info in REPORT_METRICS.values():
-        weights = (*info.weights, *([WORDNET] if info.wordnet else ()))
-        missing = [name for name in weights if weights_trouble(name)]
-        lacking.update(dict.fromkeys(missing))
-        keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
-        better = _BETTER[info.higher_is_better]
-        rows.append((info.name, better, "no" if missing else "yes", f"{info.description}{keys}"))
-    say_columns(rows)
-    if lacking:
-        say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
 
 
 @weights_app.command("list")

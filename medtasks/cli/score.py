@@ -20,8 +20,18 @@ from medtasks.audit.report.wording import estimate, names_by, number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.tables import Table, number_table
 from medtasks.audit.task_calibration import class_areas
-from medtasks.cli.options import IncludePath, JsonFile, MaxFailed, ModelName, look_into
-from medtasks.cli.output import out, print_state_of_data, say, show, write_json
+from medtasks.cli.command_line import (
+    IncludePath,
+    JsonFile,
+    MaxFailed,
+    ModelName,
+    look_into,
+    out,
+    print_state_of_data,
+    say,
+    show,
+    write_json,
+)
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError
@@ -86,15 +96,21 @@ def score(
         say(f"Replies: {file}")
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
     class_tables = [class_table(task, classes)] if classes else []
-    for table in _tables(title, rules, class_tables, checked, paired=chosen.family.paired):
-        show(table)
-    _print_notes(rules, data, len(recorded), len(documents), limit)
+    tables = _tables(title, rules, class_tables, checked, paired=chosen.family.paired)
+    _print_scores(tables, rules, data, len(recorded), len(documents), limit)
 
 
-def _print_notes(
-    rules: Mapping[str, RuleScores], data: Mapping[str, Any], replies: int, documents: int, limit: FailureLimit
+def _print_scores(
+    tables: Iterator[Table],
+    rules: Mapping[str, RuleScores],
+    data: Mapping[str, Any],
+    replies: int,
+    documents: int,
+    limit: FailureLimit,
 ) -> None:
-    """Raise MedTasksError at the end if too many samples are in no score, or a metric could not be computed."""
+    """Print tables and notes. Raises MedTasksError if too many samples are in no score, or a metric fails."""
+    for table in tables:
+        show(table)
     if replies < documents:
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):

@@ -8,7 +8,6 @@ import sys
 import tempfile
 import textwrap
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -26,9 +25,18 @@ from medtasks.audit.planning import plan as planned
 from medtasks.audit.report.published import published_of
 from medtasks.audit.report.wording import number, with_error
 from medtasks.audit.tables import number_table, plain
+from medtasks.cli.command_line import (
+    IncludePath,
+    JsonFile,
+    look_into,
+    out,
+    print_state_of_data,
+    say,
+    say_columns,
+    show,
+    write_json,
+)
 from medtasks.cli.data import write_sample_home
-from medtasks.cli.options import IncludePath, JsonFile, look_into
-from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE
 from medtasks.metrics.metric import undeclared
@@ -269,20 +277,26 @@ def show_model(
         _print_line(f"source: {fact.source}", 4)
         if fact.quotation:
             _print_line(f'it says: "{fact.quotation}"', 4)
-    _print_section("Known traps", chosen.traps)
-    _print_section("Unknown", chosen.unknown)
-    in_tables = (
+    in_tables = [
         f"{task} {score.metric}: {score.printed}, as {score.model} in {score.source}"
         + (f" ({score.remark})" if score.remark else "")
         for task, score in published_of(chosen.published_as)
-    )
-    _print_section("Published scores, which the report shows next to yours", in_tables)
-    elsewhere = (
+    ]
+    elsewhere = [
         f"{', '.join(f'{name} {value}' for name, value in scores.values.items())}"
         f"{f' ({scores.remark})' if scores.remark else ''}; source: {scores.source}"
         for scores in chosen.scores
-    )
-    _print_section("Published scores under protocols that no task here has", elsewhere)
+    ]
+    for title, lines in (
+        ("Known traps", chosen.traps),
+        ("Unknown", chosen.unknown),
+        ("Published scores, which the report shows next to yours", in_tables),
+        ("Published scores under protocols that no task here has", elsewhere),
+    ):
+        if lines:
+            out.print(f"\n[bold]{title}[/]")
+        for line in lines:
+            _print_line(line)
     out.print("\n[bold]Commands[/]")
     backends: tuple[Backend, ...] = ("hf", "server")
     for backend in backends:
@@ -296,14 +310,6 @@ def show_model(
             extra = " --backend server --model_args base_url=http://127.0.0.1:8000/v1"
         say(f"  medtasks run --recipe {chosen.recipe}{extra} --tasks TASKS --output_path FOLDER")
         say(f"    is: {chosen.command(backend)}")
-
-
-def _print_section(title: str, lines: Iterable[str]) -> None:
-    listed = list(lines)
-    if listed:
-        out.print(f"\n[bold]{title}[/]")
-    for line in listed:
-        _print_line(line)
 
 
 def _print_line(text: str, indent: int = 2) -> None:

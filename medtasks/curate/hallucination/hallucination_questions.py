@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -41,11 +41,11 @@ from medtasks.curate.study import (
     StudyImage,
     StudyKind,
     begun,
-    check_own_folder,
     checked_name,
     list_rows,
     read_images,
     write_lines,
+    write_study,
 )
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import file_sha256
@@ -77,15 +77,15 @@ def planned_study(
     kind: StudyKind,
     name: str | None,
     access: Access,
-    knowledge: Sequence[Path] = (),
+    texts: Sequence[Path] = (),
     passages: int = 5,
 ) -> Study:
     """Return the study of a file of reports, before these are read; ``name`` is by default that of its folder.
 
-    ``knowledge`` are files and folders of texts to retrieve from, ``passages`` the number shown with a report.
+    ``texts`` are files to retrieve from, ``passages`` the number shown with a report.
     """
     retrieves = kind is StudyKind.KNOWLEDGE_OPEN
-    if retrieves != bool(knowledge):
+    if retrieves != bool(texts):
         raise MedTasksError(
             "knowledge_open retrieves from texts of your own; name them with --knowledge FILE_OR_FOLDER"
             if retrieves
@@ -93,7 +93,6 @@ def planned_study(
         )
     if not reports.is_file():
         raise SourceError(f"there is no file {reports}; name a JSONL file with id, image and report in each line")
-    texts = knowledge_files(knowledge)
     made_with = {
         "reports": file_sha256(reports)[:16],
         "knowledge": digest_of([file_sha256(file) for file in texts])[:16] if retrieves else None,
@@ -103,41 +102,33 @@ def planned_study(
     return Study(name=chosen, kind=kind, access=access, source=str(reports.resolve()), made_with=made_with)
 
 
-def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> Study:
-    """Return the study in a folder, made from its reports unless it exists; it counts what is left out."""
+def made_study(folder: Path, planned: Study, texts: Sequence[Path] = ()) -> Study:
+    """Return the study in a folder, made from its reports unless it exists; it counts what is left out.
+
+    Each line of the JSONL file of reports has ``id`` and ``image``, a path relative to the file's folder, and the
+    fields that its kind needs of ``report``, ``notes``, ``metadata``, ``qa_pairs`` and ``bounding_boxes``; it may have
+    ``group`` and ``licence``.
+    """
     if study := begun(folder, planned):
         return study
-    check_own_folder(folder, Path(planned.source))
-    find = None
-    if knowledge:
-        find = retriever(read_passages(knowledge_files(knowledge)), planned.made_with["passages"])
-    images, counts = read_reports(Path(planned.source), planned.kind, find)
-    study = planned.model_copy(update={"made_with": {**planned.made_with, "counts": dict(counts)}})
-    write_lines(folder / IMAGES, images)
-    study.write(folder)
-    return study
-
-
-def read_reports(
-    path: Path, kind: StudyKind, find: Callable[[str], list[str]] | None = None
-) -> tuple[list[StudyImage], Counter[str]]:
-    """Return the images of a JSONL file of reports, with the passages that ``find`` returns, and the others by reason.
-
-    Each line has ``id`` and ``image``, a path relative to the file's folder, and the fields that its ``kind`` needs of
-    ``report``, ``notes``, ``metadata``, ``qa_pairs`` and ``bounding_boxes``; it may have ``group`` and ``licence``.
-    """
+    path, find = Path(planned.source), None
+    if texts:
+        find = retriever(read_passages(texts), planned.made_with["passages"])
     images: list[StudyImage] = []
     left_out: Counter[str] = Counter()
     for row in tqdm(list_rows(path, "id", "image"), "Reading", unit="report", disable=None):
-        image = _image(path.parent, row, kind, find)
+        image = _image(path.parent, row, planned.kind, find)
         if isinstance(image, StudyImage):
             images.append(image)
         else:
             left_out[image] += 1
     if not images:
         why = ", ".join(f"{reason} ({count})" for reason, count in left_out.items())
-        raise SourceError(f"{path} has nothing that {kind} can be made of: {why or 'it is empty'}")
-    return images, left_out
+        raise SourceError(f"{path} has nothing that {planned.kind} can be made of: {why or 'it is empty'}")
+    study = planned.model_copy(update={"made_with": {**planned.made_with, "counts": dict(left_out)}})
+    write_lines(folder / IMAGES, images)
+    write_study(folder, study)
+    return study
 
 
 def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], list[str]] | None) -> StudyImage | str:
@@ -287,9 +278,6 @@ class ReportQuestion(DraftedQuestion):
     components: ReportComponents = Field(alias="Structured_Answer")
 
 
-Q = TypeVar("Q", bound=DraftedQuestion)
-
-
 _FORMS: Mapping[StudyKind, tuple[str, type[DraftedQuestion]]] = {  # name of the prompt for the form, and its reader
     StudyKind.VISUAL_CLOSED: ("form_visual_closed", TypedQuestion),
     StudyKind.VISUAL_OPEN: ("form_visual_open", ReportQuestion),
@@ -312,46 +300,20 @@ def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Dr
     """Draft questions for each image of a study that has none yet, and count the outcomes."""
     form, schema = prompts_in(PROMPTS)[_FORMS[kind][0]], _FORMS[kind][1]
     first = (prompts_in(PROMPTS)[_FILTER], _FILTERED) if kind is StudyKind.KNOWLEDGE_OPEN else None
-
-    def drafted(image_id: str, banned: re.Pattern[str] | None, reply: str) -> dict[str, tuple[Draft, ...]] | None:
-        questions = questions_in(reply, schema)
-        return None if questions is None else {"drafts": drafts_of(image_id, questions, banned)}
-
     jobs: dict[str, Job] = {}
     for name, image in read_images(folder).items():
         prompt = prompt_for(kind, image)  # of the paper; our form of replies follows its system message
         label, system = f"{prompt.label} + {form.name}", f"{prompt.system}\n\n{form.user}"
         prompt = replace(prompt, name=label, version=form.version, system=system)
-        read = partial(drafted, name, banned_phrases(prompt.system))
+        # The values of the marks of all prompts: texts as they are, anything else as JSON.
+        values = {"{report}": image.text, "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ()))}
+        for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
+            value = image.context.get(mark.lower()) or "none given"
+            values[f"{{{mark}}}"] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        read = partial(drafts_in, schema, name, banned_phrases(prompt.system))
         skip = "no passage of the texts shares a word with its report" if first and not image.context[PASSAGES] else ""
-        jobs[name] = job_of(llm, name, prompt, _mark_values(image), read, skip=skip, first=first)
+        jobs[name] = job_of(llm, name, prompt, values, read, skip=skip, first=first)
     return draft_all(folder, jobs, llm.settings.concurrency)
-
-
-def _mark_values(image: StudyImage) -> dict[str, str]:
-    """Return the values of the marks of all prompts: texts as they are, anything else as JSON."""
-    values = {"{report}": image.text, "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ()))}
-    for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
-        value = image.context.get(mark.lower()) or "none given"
-        values[f"{{{mark}}}"] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return values
-
-
-def questions_in(reply: str, schema: type[Q]) -> Sequence[Q] | None:
-    """Read the questions of a reply, at least one; None for another form."""
-    text = without_thoughts(reply) or ""
-    begin = re.search(r"[\[{]", text)
-    for part in _FENCED.findall(text) or ([text[begin.start() :]] if begin else []):
-        try:
-            value = json.JSONDecoder().raw_decode(part.strip())[0]
-            if isinstance(value, dict):  # a list under one key, or one question, which may be under one key
-                only = next(iter(value.values())) if len(value) == 1 else value
-                value = only if isinstance(only, list) else [only]
-            if isinstance(value, list) and value:
-                return [schema.model_validate(record) for record in value]
-        except (ValueError, RecursionError):
-            continue
-    return None
 
 
 def banned_phrases(system: str) -> re.Pattern[str] | None:
@@ -363,8 +325,29 @@ def banned_phrases(system: str) -> re.Pattern[str] | None:
     return re.compile(rf"\b(?:{'|'.join(phrases)})(?:e?s)?\b", re.IGNORECASE)
 
 
-def drafts_of(image: str, questions: Sequence[DraftedQuestion], banned: re.Pattern[str] | None) -> tuple[Draft, ...]:
-    """Return the drafts of one reply on one image, by its id, those rejected with their reason."""
+def drafts_in(
+    schema: type[DraftedQuestion], image: str, banned: re.Pattern[str] | None, reply: str
+) -> dict[str, tuple[Draft, ...]] | None:
+    """Read the ``drafts`` of a reply on one image, by its id, those rejected with their reason; None for another form.
+
+    There is at least one question, each of the form of the ``schema``.
+    """
+    text = without_thoughts(reply) or ""
+    begin = re.search(r"[\[{]", text)
+    questions: list[DraftedQuestion] = []
+    for part in _FENCED.findall(text) or ([text[begin.start() :]] if begin else []):
+        try:
+            value = json.JSONDecoder().raw_decode(part.strip())[0]
+            if isinstance(value, dict):  # a list under one key, or one question, which may be under one key
+                only = next(iter(value.values())) if len(value) == 1 else value
+                value = only if isinstance(only, list) else [only]
+            questions = [schema.model_validate(record) for record in value] if isinstance(value, list) else []
+        except (ValueError, RecursionError):
+            continue
+        if questions:
+            break
+    if not questions:
+        return None
     drafts, wordings = [], set[str]()
     for number, question in enumerate(questions, 1):
         item = f"{image}/{number}"
@@ -390,7 +373,7 @@ def drafts_of(image: str, questions: Sequence[DraftedQuestion], banned: re.Patte
         drafts.append(
             Draft(item_id=item, images=(image,), question=question.question, outcome=outcome, reason=reason, **facts)
         )
-    return tuple(drafts)
+    return {"drafts": tuple(drafts)}
 
 
 def _closed(item: str, question: DraftedQuestion, choices: str, binary: bool) -> dict[str, Any]:

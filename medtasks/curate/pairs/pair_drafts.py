@@ -8,7 +8,7 @@ is malformed.
 A digest of the pair's id decides which image has option A: an LLM names the first image's answer first, and a benchmark
 in which the first image always had A would be solved by position. In the published set it has A in 88 of 176 pairs.
 
-Areas follow prompts A.2. The list is the paper's, the user's own, or found by the LLM from captions of the study. Each
+Areas follow the second prompt of A.2. The list is the paper's, which an LLM found in its captions, or the user's. Each
 image is sent once, whatever the number of its pairs, and only if a question was drafted for it.
 
 Failure modes that pairs probe are named by prompt A.3 (section 4.1), for the pairs of a study or the published ones.

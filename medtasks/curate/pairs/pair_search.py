@@ -22,15 +22,14 @@ from medtasks.curate.pairs.encoders import GENERAL, MEDICAL, UNUSABLE, Embedded,
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
-    STUDY,
     ImagePair,
     Study,
     StudyImage,
     StudyKind,
     begun,
-    check_own_folder,
     list_rows,
     write_lines,
+    write_study,
 )
 from medtasks.data.catalogue import Access
 from medtasks.data.duplicates.image_hashes import ImageHash, hash_images, near_pairs
@@ -58,10 +57,6 @@ class Limits:
 
     sim_med: float = 0.9  # at least
     sim_gen: float = 0.75  # at most
-
-    def met(self, sim_med: Any, sim_gen: Any) -> Any:
-        """Return whether pairs of such similarities are confusing."""
-        return (sim_med >= self.sim_med) & (sim_gen <= self.sim_gen)
 
 
 class Space:
@@ -141,7 +136,7 @@ def find_pairs(
             possible = (rough <= limits.sim_gen + _ROUGH) & (alike[near] - rough >= floor - 2 * _ROUGH)
             first, second = first[possible], second[possible]
             sim_med, sim_gen = (np.round(space.cosines(first, second, np.float64), _DIGITS) for space in spaces)
-            confusing = limits.met(sim_med, sim_gen)
+            confusing = (sim_med >= limits.sim_med) & (sim_gen <= limits.sim_gen)
             same = confusing & (groups[first] == groups[second]) & (groups[first] >= 0)
             of_one_group += int(same.sum())
             good = confusing & ~same
@@ -160,17 +155,6 @@ def _by_gap(parts: Sequence[tuple[Floats, ...]]) -> list[Floats]:
     pairs = [np.concatenate(part) for part in zip(*parts, strict=True)]
     order = np.lexsort((pairs[1], pairs[0], -np.round(pairs[2] - pairs[3], _DIGITS)))
     return [part[order] for part in pairs]
-
-
-def best_per_image(pairs: ConfusingPairs, most: int) -> ConfusingPairs:
-    """Return the pairs that remain if they are taken in order and each image in at most ``most`` of them."""
-    uses: Counter[int] = Counter()
-    mask = np.zeros(len(pairs), bool)
-    for number, (first, second) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
-        if uses[first] < most and uses[second] < most:
-            uses.update((first, second))
-            mask[number] = True
-    return pairs.where(mask)
 
 
 @dataclass(frozen=True)
@@ -229,8 +213,6 @@ def make_pair_study(
     be used. MedTasksError: the folder holds a study that was made with something else, an encoder cannot be used, or no
     pair is confusing.
     """
-    if not (folder / STUDY).exists():
-        check_own_folder(folder, source)
     listed, left_out, unused = read_image_list(source)
     encoders = {
         "medical_encoder": open_encoder(options.medical_encoder, device),
@@ -264,7 +246,7 @@ def make_pair_study(
         ids = (listed[numbers[first]].image_id, listed[numbers[second]].image_id)
         chosen.append(ImagePair(pair_id=f"pair_{number:0{width}d}", images=ids, sim_med=sim_med, sim_gen=sim_gen))
     write_lines(folder / PAIRS, chosen)
-    study.write(folder)  # last, because it marks the folder as complete
+    write_study(folder, study)
     return study, pairs, unused
 
 
@@ -298,9 +280,14 @@ def _chosen_pairs(
         counts["pairs of near-duplicates"] = int(same.sum())
         pairs = pairs.where(~same)
     if options.per_image is not None:
-        best = best_per_image(pairs, options.per_image)
-        counts["pairs beyond --per-image"] = len(pairs) - len(best)
-        pairs = best
+        uses: Counter[int] = Counter()
+        mask = np.zeros(len(pairs), bool)  # in the order of the pairs, each image at most so often
+        for number, pair in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
+            if all(uses[image] < options.per_image for image in pair):
+                uses.update(pair)
+                mask[number] = True
+        counts["pairs beyond --per-image"] = int((~mask).sum())
+        pairs = pairs.where(mask)
     if not len(pairs):
         usual = []
         for space in vectors:
