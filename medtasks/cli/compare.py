@@ -25,17 +25,8 @@ from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.wording import difference_interval, p_value
 from medtasks.audit.run_values import NEAR_TIE, Agreement
 from medtasks.audit.tables import number_table
-from medtasks.cli.command_line import (
-    IncludePath,
-    JsonFile,
-    look_into,
-    out,
-    print_state_of_data,
-    say,
-    say_columns,
-    show,
-    write_json,
-)
+from medtasks.cli.options import IncludePath, JsonFile, look_into
+from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, RepliesError, near_match
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of

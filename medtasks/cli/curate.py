@@ -13,11 +13,11 @@ import typer
 from typer import Argument, Option
 
 from medtasks.audit.tables import number_table
-from medtasks.cli.command_line import say, say_columns
-from medtasks.cli.command_line import show as print_table
 from medtasks.cli.data import report_prepared
+from medtasks.cli.output import say, say_columns
+from medtasks.cli.output import show as print_table
 from medtasks.curate.drafts import DraftOutcome, open_llm, read_drafted, read_drafts, tally
-from medtasks.curate.hallucination.hallucination_questions import (
+from medtasks.curate.hallucination_questions import (
     draft_hallucination,
     knowledge_files,
     made_study,
@@ -93,10 +93,10 @@ def pairs(
     continues where it stopped.
     """
     from medtasks.curate.pairs.encoders import GENERAL, MEDICAL
-    from medtasks.curate.pairs.pair_search import MOST_PAIRS, Limits, PairOptions, make_pair_study
+    from medtasks.curate.pairs.pair_search import MOST_PAIRS, PairOptions, make_pair_study
 
-    encoders, limits = (encoder or MEDICAL, general_encoder or GENERAL), Limits(sim_med, sim_gen)
-    options = PairOptions(*encoders, limits, per_image, keep_near_duplicates)
+    encoders = (encoder or MEDICAL, general_encoder or GENERAL)
+    options = PairOptions(*encoders, sim_med, sim_gen, per_image, keep_near_duplicates)
     chosen = checked_name(name or out.absolute().name)
     study, confusing, unused = make_pair_study(images, out, chosen, access, options, batch_size, device)
     if unused:

@@ -6,14 +6,15 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from medtasks.audit.tables import number_table
-from medtasks.cli.command_line import IncludePath, look_into, named_values, out, say, say_columns
-from medtasks.cli.command_line import show as print_table
+from medtasks.cli.options import IncludePath, look_into, named_values
+from medtasks.cli.output import out, say, say_columns
+from medtasks.cli.output import show as print_table
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.dataset_lookup import own_datasets, part_of, preparing_again, study_of
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, described_images
@@ -22,9 +23,9 @@ from medtasks.data.images.decoding import AS_STORED
 from medtasks.data.selecting import SELECTABLE, choose, described, selectable
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
-
-if TYPE_CHECKING:
-    from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.documents import task_documents, task_problems, task_provenance, unknown_keys, unreadable_images
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_files
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
 
@@ -187,8 +188,6 @@ def verify(
     For a task of your own, read all samples and images, load its hooks, rules and metrics, and fill the first prompt.
     """
     from medtasks.data.prepare.prepare_dataset import verify as run
-    from medtasks.tasks.documents import task_documents, task_provenance, unreadable_images
-    from medtasks.tasks.task_files import task_files
 
     look_into(context, include_path)
     task = task_files().get(name)
@@ -214,9 +213,7 @@ def verify(
         say(f"warning: other users of this machine can read {folder}; run: chmod -R go= {shlex.quote(str(folder))}")
 
 
-def _check_file(task: "TaskFile") -> None:
-    from medtasks.tasks.documents import task_problems, unknown_keys
-
+def _check_file(task: TaskFile) -> None:
     for key in unknown_keys(task):
         say(f"warning: the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know")
     _fail(list(task_problems(task, download=True)), task.name, "")

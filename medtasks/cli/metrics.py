@@ -17,7 +17,8 @@ from medtasks.audit.recording import installed_version
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.wording import names_by, number
 from medtasks.audit.tables import number_table
-from medtasks.cli.command_line import named_values, say, say_columns, show, write_json
+from medtasks.cli.options import named_values
+from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, WeightsMissing, listed, unknown_name
 from medtasks.metrics.cross_check import ORACLES, TOLERANCE, PackageComparison
 from medtasks.metrics.cross_check import cross_check as compare_with_package

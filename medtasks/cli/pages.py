@@ -11,17 +11,8 @@ from typer import Argument, Option
 from medtasks import __version__
 from medtasks.audit import tables
 from medtasks.audit.report.wording import counted, names_by, number
-from medtasks.cli.command_line import (
-    IncludePath,
-    JsonFile,
-    ModelName,
-    look_into,
-    out,
-    say,
-    show,
-    write_json,
-    write_text,
-)
+from medtasks.cli.options import IncludePath, JsonFile, ModelName, look_into
+from medtasks.cli.output import out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.runs.result_files import repeat_folders

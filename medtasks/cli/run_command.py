@@ -14,7 +14,8 @@ import typer
 from typer import Argument, Option
 
 from medtasks.audit.recording import RunRecording, first_manifest
-from medtasks.cli.command_line import IncludePath, MaxFailed, look_into, out, say, show
+from medtasks.cli.options import IncludePath, MaxFailed, look_into
+from medtasks.cli.output import out, say, show
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match
 from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run

@@ -20,18 +20,8 @@ from medtasks.audit.report.wording import estimate, names_by, number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.tables import Table, number_table
 from medtasks.audit.task_calibration import class_areas
-from medtasks.cli.command_line import (
-    IncludePath,
-    JsonFile,
-    MaxFailed,
-    ModelName,
-    look_into,
-    out,
-    print_state_of_data,
-    say,
-    show,
-    write_json,
-)
+from medtasks.cli.options import IncludePath, JsonFile, MaxFailed, ModelName, look_into
+from medtasks.cli.output import out, print_state_of_data, say, show, write_json
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError

@@ -25,18 +25,9 @@ from medtasks.audit.planning import plan as planned
 from medtasks.audit.report.published import published_of
 from medtasks.audit.report.wording import number, with_error
 from medtasks.audit.tables import number_table, plain
-from medtasks.cli.command_line import (
-    IncludePath,
-    JsonFile,
-    look_into,
-    out,
-    print_state_of_data,
-    say,
-    say_columns,
-    show,
-    write_json,
-)
 from medtasks.cli.data import write_sample_home
+from medtasks.cli.options import IncludePath, JsonFile, look_into
+from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE
 from medtasks.metrics.metric import undeclared

@@ -388,10 +388,10 @@ def as_markdown(sheet: Mapping[str, Any]) -> str:
         elif isinstance(value, Mapping):
             rows: list[tuple[str, object]] = []
             for key, content in value.items():
-                inner = (
-                    {f"{key}: {part}": text for part, text in content.items()} if isinstance(content, Mapping) else None
-                )
-                rows += ({key: content} if inner is None else inner).items()
+                if isinstance(content, Mapping):
+                    rows += [(f"{key}: {part}", text) for part, text in content.items()]
+                else:
+                    rows.append((key, content))
             parts.append(_table(("", "value"), rows))
         elif name == "caveats":
             parts.append("\n".join(f"- {sentence}" for sentence in value))

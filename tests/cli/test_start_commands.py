@@ -17,7 +17,7 @@ import medtasks as package
 from medtasks import __version__
 from medtasks.audit.doctor.check_results import CheckResult, State
 from medtasks.cli import start
-from medtasks.cli.command_line import say
+from medtasks.cli.output import say
 from medtasks.errors import MedTasksError
 from medtasks.home import own_tasks_folder
 from medtasks.running.recipes import recipes

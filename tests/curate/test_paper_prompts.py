@@ -3,7 +3,7 @@
 import re
 
 from medtasks.curate.drafts import prompts_in
-from medtasks.curate.hallucination.hallucination_questions import PROMPTS, banned_phrases
+from medtasks.curate.hallucination_questions import PROMPTS, banned_phrases
 from medtasks.curate.pairs.pair_drafts import given_categories
 
 from ..conftest import reference_folder

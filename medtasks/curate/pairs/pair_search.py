@@ -10,7 +10,7 @@ fourth.
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from medtasks.curate.pairs.encoders import GENERAL, MEDICAL, UNUSABLE, Embedded, embedded, file_digests, open_encoder
+from medtasks.curate.pairs.encoders import UNUSABLE, Embedded, embedded, file_digests, open_encoder
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
@@ -49,14 +49,6 @@ _FEW = 0.02  # share of a block from which the product of the whole block is fas
 _TYPICAL = 2000  # pairs drawn to describe the usual similarities
 
 KEYS = ("id", "image", "caption", "group", "licence")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of similarity that make a pair confusing."""
-
-    sim_med: float = 0.9  # at least
-    sim_gen: float = 0.75  # at most
 
 
 class Space:
@@ -108,12 +100,17 @@ class ConfusingPairs:
 
 
 def find_pairs(
-    medical: Floats, general: Floats, limits: Limits, groups: Numbers | None = None, most: int = MOST_PAIRS
+    medical: Floats,
+    general: Floats,
+    sim_med: float = 0.9,
+    sim_gen: float = 0.75,
+    groups: Numbers | None = None,
+    most: int = MOST_PAIRS,
 ) -> ConfusingPairs:
-    """Find the confusing pairs of images, never two of one group.
+    """Find the pairs of images that are confusing, as the similarities are at least and at most these.
 
-    ``medical`` and ``general`` have the shapes (images, dimension), each of its own dimension and in float16 or
-    float32; ``groups`` holds one number per image, -1 for none.
+    Two images of one group are never a pair. ``medical`` and ``general`` have the shapes (images, dimension), each of
+    its own dimension and in float16 or float32; ``groups`` holds one number per image, -1 for none.
     """
     count = len(medical)
     groups = np.full(count, -1, np.int64) if groups is None else groups
@@ -125,7 +122,7 @@ def find_pairs(
         for top, left in blocks:
             bar.update(top - bar.n)
             alike = med.block(top, _ROWS) @ med.block(left, _COLUMNS).T
-            near = alike >= limits.sim_med - _ROUGH
+            near = alike >= sim_med - _ROUGH
             if left < top + _ROWS:  # of a block on the diagonal, what is above it
                 near = np.triu(near, top - left + 1)
             first, second = np.nonzero(near) + np.array([[top], [left]])
@@ -133,21 +130,21 @@ def find_pairs(
                 rough = (gen.block(top, _ROWS) @ gen.block(left, _COLUMNS).T)[near]
             else:
                 rough = gen.cosines(first, second)
-            possible = (rough <= limits.sim_gen + _ROUGH) & (alike[near] - rough >= floor - 2 * _ROUGH)
+            possible = (rough <= sim_gen + _ROUGH) & (alike[near] - rough >= floor - 2 * _ROUGH)
             first, second = first[possible], second[possible]
-            sim_med, sim_gen = (np.round(space.cosines(first, second, np.float64), _DIGITS) for space in spaces)
-            confusing = (sim_med >= limits.sim_med) & (sim_gen <= limits.sim_gen)
+            exact_med, exact_gen = (np.round(space.cosines(first, second, np.float64), _DIGITS) for space in spaces)
+            confusing = (exact_med >= sim_med) & (exact_gen <= sim_gen)
             same = confusing & (groups[first] == groups[second]) & (groups[first] >= 0)
             of_one_group += int(same.sum())
             good = confusing & ~same
-            parts.append((first[good], second[good], sim_med[good], sim_gen[good]))
+            parts.append((first[good], second[good], exact_med[good], exact_gen[good]))
             number += int(good.sum())
             if number > 2 * most:
                 parts, number, more = [tuple(part[:most] for part in _by_gap(parts))], most, True
                 floor = float(parts[0][2][-1] - parts[0][3][-1])
     pairs = _by_gap(parts)
-    first, second, sim_med, sim_gen = (part[:most] for part in pairs)
-    return ConfusingPairs(first, second, sim_med, sim_gen, more or len(pairs[0]) > most, of_one_group)
+    first, second, *similarities = (part[:most] for part in pairs)
+    return ConfusingPairs(first, second, *similarities, more or len(pairs[0]) > most, of_one_group)
 
 
 def _by_gap(parts: Sequence[tuple[Floats, ...]]) -> list[Floats]:
@@ -161,11 +158,12 @@ def _by_gap(parts: Sequence[tuple[Floats, ...]]) -> list[Floats]:
 class PairOptions:
     """Settings by which pairs are chosen."""
 
-    medical_encoder: str = MEDICAL
-    general_encoder: str = GENERAL
-    limits: Limits = field(default_factory=Limits)
-    per_image: int | None = None  # most pairs an image may be in
-    keep_near_duplicates: bool = False
+    medical_encoder: str
+    general_encoder: str
+    sim_med: float  # at least
+    sim_gen: float  # at most
+    per_image: int | None  # most pairs an image may be in
+    keep_near_duplicates: bool
 
 
 def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[str]]:
@@ -220,8 +218,8 @@ def make_pair_study(
     }
     made_with: dict[str, Any] = {
         **{role: {"name": encoder.name, "digest": encoder.digest} for role, encoder in encoders.items()},
-        "sim_med": options.limits.sim_med,
-        "sim_gen": options.limits.sim_gen,
+        "sim_med": options.sim_med,
+        "sim_gen": options.sim_gen,
         "sample": None,  # all pairs are compared; earlier studies could be of a sample
         "seed": 0,
         "per_image": options.per_image,
@@ -268,7 +266,7 @@ def _chosen_pairs(
     vectors = [space.vectors[np.searchsorted(space.kept, in_both)] for space in (medical, general)]
     numbers: dict[str | None, int] = {None: -1}
     groups = np.array([numbers.setdefault(image.group, len(numbers)) for image in images], np.int64)
-    confusing = find_pairs(vectors[0], vectors[1], options.limits, groups)
+    confusing = find_pairs(*vectors, options.sim_med, options.sim_gen, groups)
     pairs, compared = confusing, len(images) * (len(images) - 1) // 2
     counts["pairs of one group"] = confusing.of_one_group
     if not options.keep_near_duplicates:
@@ -297,7 +295,7 @@ def _chosen_pairs(
             usual.append(f"{middle:.2f} in the middle and {low:.2f} to {high:.2f} for 98 % of them")
         raise MedTasksError(
             f"none of {compared:,} pairs of {len(images):,} images is left with a medical similarity of at "
-            f"least {options.limits.sim_med} and a general one of at most {options.limits.sim_gen} "
+            f"least {options.sim_med} and a general one of at most {options.sim_gen} "
             f"({_listed(counts)}). Of pairs drawn at random the medical ones are {usual[0]}, the general ones "
             f"{usual[1]}; change --sim-med or --sim-gen, the embeddings are kept"
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.curate.drafts import prompts_in
-from medtasks.curate.hallucination.hallucination_questions import (
+from medtasks.curate.hallucination_questions import (
     PROMPTS,
     TypedQuestion,
     banned_phrases,

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 from medtasks.curate.drafts import DraftOutcome
-from medtasks.curate.hallucination.hallucination_questions import (
+from medtasks.curate.hallucination_questions import (
     DraftedQuestion,
     ReportQuestion,
     TypedQuestion,

@@ -4,7 +4,7 @@ import sys
 import pytest
 from PIL import Image
 
-from medtasks.curate.hallucination.hallucination_questions import (
+from medtasks.curate.hallucination_questions import (
     made_study,
     planned_study,
     prompt_for,

@@ -25,16 +25,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from tqdm import tqdm
 
-from medtasks.curate.drafts import (
-    LONGEST,
-    Draft,
-    DraftingPrompt,
-    DraftOutcome,
-    Job,
-    draft_all,
-    job_of,
-    prompts_in,
-)
+from medtasks.curate.drafts import LONGEST, Draft, DraftingPrompt, DraftOutcome, Job, draft_all, job_of, prompts_in
 from medtasks.curate.study import (
     IMAGES,
     Study,
