@@ -30,7 +30,6 @@ from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_t
 
 weights_app = typer.Typer(help="List and fetch the weights of metrics that are models.", no_args_is_help=True)
 _ALL = "all"
-_NOT_COMPARED = 3  # exit code
 _BETTER = {True: "higher", False: "lower"}
 _PACKAGES = ("numpy", "torch", "transformers", "nltk", "sacrebleu", "scikit-learn")
 
@@ -168,7 +167,7 @@ def _cross_check(
         raise MedTasksError("\n".join([*sentences, differ]))
     if failures:
         typer.echo("\n".join(f"medtasks: {sentence}" for sentence in sentences), err=True)
-        raise typer.Exit(_NOT_COMPARED)
+        raise typer.Exit(3)  # a score could not be compared
 
 
 def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Mapping[str, str]) -> dict[str, Any]:

@@ -47,8 +47,6 @@ from medtasks.tasks.task_files import (
 )
 from medtasks.tasks.task_index import lm_eval_tasks_folder, tasks_folder
 
-_TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
-
 
 def demo(
     output: Annotated[Path | None, Option(help="Folder for data, log and results. Default: a temporary one.")] = None,
@@ -59,7 +57,7 @@ def demo(
     home, results = folder / "home", folder / "results"
     write_sample_home(home)
     arguments = [
-        *("--model", "medtasks_tiny", "--tasks", ",".join(_TASKS), "--device", device),
+        *("--model", "medtasks_tiny", "--tasks", "mediconfusion,mediconfusion_gd,mediconfusion_ps", "--device", device),
         *("--output_path", str(results), "--log_samples", "--timezone", "UTC"),
     ]
     say(f"\n{HOME_VARIABLE}={shlex.quote(str(home))} lmms_eval {shlex.join(arguments)}\n")
@@ -232,8 +230,9 @@ def plan(
 
 
 models_app = typer.Typer(help="List published models and show how they are run.", no_args_is_help=True)
-_Include = Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
-Folders = Annotated[list[Path] | None, _Include]
+Folders = Annotated[
+    list[Path] | None, Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
+]
 _WIDTH = 116
 
 

@@ -220,7 +220,6 @@ def retriever(passages: Sequence[str], count: int) -> Callable[[str], list[str]]
 
 
 PROMPTS = "hallucination_prompts"
-_FILTER, _FILTERED = "knowledge_filter", "{filtered_knowledge}"
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)]
 _FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _ORDERED = re.compile(r"\b(?:(?i:above|below|all of|none of|both|neither)|[A-Z] (?:and|or) [A-Z])\b")
@@ -290,7 +289,8 @@ def prompt_for(kind: StudyKind, image: StudyImage) -> DraftingPrompt:
 def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[DraftOutcome]:
     """Draft questions for each image of a study that has none yet, and count the outcomes."""
     form, schema = prompts_in(PROMPTS)[_FORMS[kind][0]], _FORMS[kind][1]
-    first = (prompts_in(PROMPTS)[_FILTER], _FILTERED) if kind is StudyKind.KNOWLEDGE_OPEN else None
+    retrieves = kind is StudyKind.KNOWLEDGE_OPEN
+    first = (prompts_in(PROMPTS)["knowledge_filter"], "{filtered_knowledge}") if retrieves else None
     jobs: dict[str, Job] = {}
     for name, image in read_images(folder).items():
         prompt = prompt_for(kind, image)  # of the paper; our form of replies follows its system message

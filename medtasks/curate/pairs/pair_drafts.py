@@ -228,10 +228,6 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
     return draft_all(folder, jobs, llm.settings.concurrency)
 
 
-Blocks = Mapping[str, Mapping[str, str]]
-"""Texts of pairs for the marks of prompt A.3, by pair id."""
-
-
 class _Published(BaseModel):
     """The fields used of a record of ``dataset.json``."""
 
@@ -242,8 +238,8 @@ class _Published(BaseModel):
     option_B: str
 
 
-def pairs_with_questions(folder: Path | None, source: Path | None) -> tuple[Study, Blocks]:
-    """Return a study and its pairs with a question.
+def pairs_with_questions(folder: Path | None, source: Path | None) -> tuple[Study, dict[str, dict[str, str]]]:
+    """Return a study, and its pairs with a question: texts for the marks of prompt A.3, by pair id.
 
     Without a folder they are those of MediConfusion's published ``dataset.json``, in ``source`` or where it was
     prepared from, and the study is the one that would have made them.
@@ -284,7 +280,9 @@ def pairs_with_questions(folder: Path | None, source: Path | None) -> tuple[Stud
     return study, blocks
 
 
-def write_failure_modes(name: str, pairs: Blocks, llm: Judge, path: Path) -> Counter[DraftOutcome]:
+def write_failure_modes(
+    name: str, pairs: Mapping[str, Mapping[str, str]], llm: Judge, path: Path
+) -> Counter[DraftOutcome]:
     """Ask about all pairs of a benchmark, 100 at a time, and write the replies; count the outcomes.
 
     The LLM's cache keeps replies, so that a later run sends only the requests that failed.

@@ -90,9 +90,6 @@ class ConfusingPairs:
     more: bool  # whether there were more than MOST_PAIRS
     of_one_group: int  # pairs left out because both images are of one group
 
-    def __len__(self) -> int:
-        return len(self.first)
-
     def where(self, mask: npt.NDArray[np.bool_]) -> "ConfusingPairs":
         """Return some of the pairs."""
         parts = {name: getattr(self, name)[mask] for name in ("first", "second", "sim_med", "sim_gen")}
@@ -239,7 +236,7 @@ def make_pair_study(
     used = numbers[np.unique([pairs.first, pairs.second])].tolist()
     write_lines(folder / IMAGES, [listed[at].model_copy(update={"sha256": digests[at].hex()}) for at in used])
     rows = zip(*(part.tolist() for part in (pairs.first, pairs.second, pairs.sim_med, pairs.sim_gen)), strict=True)
-    width, chosen = len(str(len(pairs))), []
+    width, chosen = len(str(len(pairs.first))), []
     for number, (first, second, sim_med, sim_gen) in enumerate(rows, 1):
         ids = (listed[numbers[first]].image_id, listed[numbers[second]].image_id)
         chosen.append(ImagePair(pair_id=f"pair_{number:0{width}d}", images=ids, sim_med=sim_med, sim_gen=sim_gen))
@@ -279,14 +276,14 @@ def _chosen_pairs(
         pairs = pairs.where(~same)
     if options.per_image is not None:
         uses: Counter[int] = Counter()
-        mask = np.zeros(len(pairs), bool)  # in the order of the pairs, each image at most so often
+        mask = np.zeros(len(pairs.first), bool)  # in the order of the pairs, each image at most so often
         for number, pair in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
             if all(uses[image] < options.per_image for image in pair):
                 uses.update(pair)
                 mask[number] = True
         counts["pairs beyond --per-image"] = int((~mask).sum())
         pairs = pairs.where(mask)
-    if not len(pairs):
+    if not len(pairs.first):
         usual = []
         for space in vectors:
             first, second = np.random.default_rng(0).integers(0, len(space), (2, _TYPICAL))
@@ -299,7 +296,7 @@ def _chosen_pairs(
             f"({_listed(counts)}). Of pairs drawn at random the medical ones are {usual[0]}, the general ones "
             f"{usual[1]}; change --sim-med or --sim-gen, the embeddings are kept"
         )
-    totals = {"images compared": len(images), "pairs compared": compared, "pairs chosen": len(pairs)}
+    totals = {"images compared": len(images), "pairs compared": compared, "pairs chosen": len(pairs.first)}
     return in_both, pairs, {**totals, **counts}
 
 

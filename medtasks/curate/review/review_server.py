@@ -74,7 +74,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",  # the address holds the token
     "X-Content-Type-Options": "nosniff",
 }
-_IDLE_SECONDS = 60
 _MOST_STRANGERS = 32  # idle connections of others would use up the process's files
 
 
@@ -196,13 +195,9 @@ class ReviewServer(ThreadingHTTPServer):
             ) from None
         self.file = file
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        self.url = f"http://{HOST}:{self.server_port}/{self.token}/"  # to open in a browser
         self.strangers: dict[socket.socket, None] = {}  # connections that have not shown the token, the oldest first
         self.decoding = threading.Lock()  # one large image in memory at a time
-
-    @property
-    def url(self) -> str:
-        """Address to open in a browser."""
-        return f"http://{HOST}:{self.server_port}/{self.token}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a browser that did not wait, for example for an image of a question that was left."""
@@ -269,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: ReviewServer
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "medtasks", ""
-    timeout = _IDLE_SECONDS
+    timeout = 60  # seconds without a request
 
     def log_message(self, *args: object) -> None:
         """Log nothing: the address holds the token."""
