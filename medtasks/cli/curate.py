@@ -19,7 +19,6 @@ from medtasks.cli.output import show as print_table
 from medtasks.curate.drafts import DraftOutcome, open_llm, read_drafted, read_drafts, tally
 from medtasks.curate.hallucination_questions import (
     draft_hallucination,
-    knowledge_files,
     made_study,
     planned_study,
     prompt_for,
@@ -139,7 +138,7 @@ def hallucination(
 
     The LLM is an OpenAI-compatible endpoint, set like a judge: MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL.
     """
-    texts = knowledge_files(knowledge or ())
+    texts = tuple(knowledge or ())
     planned = planned_study(reports, out, StudyKind(kind), name, access, texts, passages)
     llm = open_llm(planned, max_requests)
     study = made_study(out, planned, texts)

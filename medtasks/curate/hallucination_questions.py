@@ -68,15 +68,15 @@ def planned_study(
     kind: StudyKind,
     name: str | None,
     access: Access,
-    texts: Sequence[Path] = (),
+    knowledge: Sequence[Path] = (),
     passages: int = 5,
 ) -> Study:
     """Return the study of a file of reports, before these are read; ``name`` is by default that of its folder.
 
-    ``texts`` are files to retrieve from, ``passages`` the number shown with a report.
+    ``knowledge`` are files and folders of texts to retrieve from, ``passages`` the number shown with a report.
     """
     retrieves = kind is StudyKind.KNOWLEDGE_OPEN
-    if retrieves != bool(texts):
+    if retrieves != bool(knowledge):
         raise MedTasksError(
             "knowledge_open retrieves from texts of your own; name them with --knowledge FILE_OR_FOLDER"
             if retrieves
@@ -84,6 +84,7 @@ def planned_study(
         )
     if not reports.is_file():
         raise SourceError(f"there is no file {reports}; name a JSONL file with id, image and report in each line")
+    texts = knowledge_files(knowledge)
     made_with = {
         "reports": file_sha256(reports)[:16],
         "knowledge": digest_of([file_sha256(file) for file in texts])[:16] if retrieves else None,
@@ -93,7 +94,7 @@ def planned_study(
     return Study(name=chosen, kind=kind, access=access, source=str(reports.resolve()), made_with=made_with)
 
 
-def made_study(folder: Path, planned: Study, texts: Sequence[Path] = ()) -> Study:
+def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> Study:
     """Return the study in a folder, made from its reports unless it exists; it counts what is left out.
 
     Each line of the JSONL file of reports has ``id`` and ``image``, a path relative to the file's folder, and the
@@ -103,8 +104,8 @@ def made_study(folder: Path, planned: Study, texts: Sequence[Path] = ()) -> Stud
     if study := begun(folder, planned):
         return study
     path, find = Path(planned.source), None
-    if texts:
-        find = retriever(read_passages(texts), planned.made_with["passages"])
+    if knowledge:
+        find = retriever(read_passages(knowledge_files(knowledge)), planned.made_with["passages"])
     images: list[StudyImage] = []
     left_out: Counter[str] = Counter()
     for row in tqdm(list_rows(path, "id", "image"), "Reading", unit="report", disable=None):

@@ -51,15 +51,8 @@ def test_questions_and_categories_are_drafted_and_a_limit_is_gone_on_from(medtas
     medtasks("curate", "draft", study, "--no-categories")
     assert llm.server.count == 17
     assert "patient" not in ran.out + ran.err
-    fails(["curate", "draft", study, "--no-categories", "--categories", "find"], "contradict each other")
+    fails(["curate", "draft", study, "--no-categories", "--categories", "a,b"], "contradict each other")
     fails(["curate", "draft", study, "--categories", "Chest"], "names fewer than two")
-
-
-def test_categories_can_be_found_first(medtasks, study, llm):
-    llm.said = {"Categories: Chest, Abdomen": [llm.server.reply("Chest")]}
-    assert medtasks("curate", "draft", study, "--categories", "find").code == 0
-    assert {draft.categories for draft in read_drafts(study).values()} == {(("Chest",), ("Chest",))}
-    assert len(llm.asked("I have several")) == 1
 
 
 def test_where_everything_fails_the_cause_is_one_sentence(fails, study, llm, monkeypatch):

@@ -140,7 +140,7 @@ def test_what_came_of_it_is_shown(medtasks, fails, endpoint, reports, tmp_path):
     assert "Some requests failed or were not sent; run the same command again" in ran.out
     assert medtasks("curate", "draft", tmp_path / "ours").out.splitlines()[-2:] == ran.out.splitlines()[-2:]
     assert endpoint.count == asked + 1  # also there only what failed
-    fails(["curate", "draft", tmp_path / "ours", "--categories", "find"], "is for studies of pairs")
+    fails(["curate", "draft", tmp_path / "ours", "--categories", "a,b"], "is for studies of pairs")
     fails(arguments(reports, "contextual", tmp_path / "new", "--name", "No Name"), "'No Name' cannot be a task's name")
     knowledge = arguments(reports, "contextual", tmp_path / "new", "--knowledge", "book.txt")
     fails(knowledge, "--knowledge is for knowledge_open, and contextual retrieves nothing")

@@ -168,6 +168,16 @@ def test_datasheet_says_what_made_it_and_nothing_of_a_question(publish, study):
         assert draft.item_id not in page + json.dumps(sheet)
 
 
+def test_agreement_of_reviewers(medtasks, study):
+    one = medtasks("curate", "review", study, "--agreement")
+    assert one.out.startswith("There are fewer than two reviewers")
+    review(study, "bob", low("p2"))
+    shown = [" ".join(line.split()) for line in medtasks("curate", "review", study, "--agreement").out.splitlines()]
+    assert "score 6 0% 0.00 undefined" in shown, shown
+    assert "relevance 0 - nothing in common -" in shown
+    assert "score: alice said the same of every question, so kappa is 0." in shown
+
+
 def test_pairs_that_share_a_patient_are_said_not_to_be_independent(publish, study):
     assert "independent groups" not in publish()
     images = read_images(study).values()

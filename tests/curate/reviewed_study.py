@@ -22,6 +22,7 @@ from medtasks.curate.study import (
     read_study,
     write_lines,
     write_private,
+    write_study,
 )
 from medtasks.data.catalogue import Access
 
@@ -105,7 +106,7 @@ def _written(
     folder: Path, kind: StudyKind, images: Iterable[StudyImage], drafts: Iterable[tuple[str, tuple[Draft, ...]]]
 ) -> Study:
     study = Study(name=f"made_up_{kind}", kind=kind, access=Access.PUBLIC, source="drawn")
-    study.write(folder)
+    write_study(folder, study)
     write_lines(folder / IMAGES, images)
     about: dict[str, Any] = {"asked": "made up", "outcome": DraftOutcome.DRAFTED}
     write_lines(folder / DRAFTS, [Drafted(request=request, drafts=made, **about) for request, made in drafts])
@@ -117,7 +118,7 @@ def detailed_study(
 ) -> Path:
     """Write a study with settings, licences, a language model, and drafts that came last first; return its folder."""
     made = pairs_study(folder) if kind is StudyKind.PAIRS else hallucination_study(folder, kind)
-    made.model_copy(update={"name": name, "access": access, "made_with": MADE_WITH}).write(folder)
+    write_study(folder, made.model_copy(update={"name": name, "access": access, "made_with": MADE_WITH}))
     images = enumerate(read_images(folder).values())
     write_lines(folder / IMAGES, [one.model_copy(update={"licence": "CC0" if n % 2 else None}) for n, one in images])
     told = {"llm": "made-up-llm, temperature 0", "prompt": "made_up v1"}

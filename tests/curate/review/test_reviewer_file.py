@@ -8,7 +8,6 @@ from medtasks.curate.review.reviews import (
     Judgement,
     problems,
     read_reviews,
-    remarks,
     settled,
     unjudged,
 )
@@ -104,9 +103,7 @@ def test_an_open_question_needs_an_answer_and_a_type_one_of_four(tmp_path):
 def test_a_change_of_what_was_changed_meanwhile_is_refused_and_a_repeated_one_is_not(tmp_path):
     pairs_study(tmp_path)
     with opened(tmp_path, "anna") as file:
-        draft, old = file.drafts["p1"], file.review("p1").version
-        assert remarks(draft, file.review("p1")) == []
-        assert len(remarks(draft, review_of(file, "p1", answers=("A", "A"), question="What differs in Image1?"))) == 2
+        old = file.review("p1").version
         save(file, "p1", note="first")
         file.save("p1", review_of(file, "p1"), old)  # a retry whose answer was lost
         with pytest.raises(ChangedElsewhere):
