@@ -3,7 +3,7 @@
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from medtasks.cli.main import main
 from medtasks.data.document_store import load_documents
 
 from ..curate.made_up_pairs import caption
+from ..scripted_server import Endpoint, serving
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,15 @@ def fails(medtasks: Callable[..., Ran]) -> Callable[..., Ran]:
         return ran
 
     return run
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """An LLM on this machine that the environment names."""
+    with serving(Endpoint()) as server:
+        for name, value in {"BASE_URL": server.url, "MODEL": "m", "ATTEMPTS": "1", "CONCURRENCY": "1"}.items():
+            monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
+        yield server
 
 
 @pytest.fixture

