@@ -50,7 +50,6 @@ from medtasks.errors import MedTasksError
 app = typer.Typer(help="Build a benchmark of your own from your images and reports.", no_args_is_help=True)
 
 StudyFolder = Annotated[Path, Argument(metavar="STUDY", help="Folder of the study.")]
-
 StudyName = Annotated[str | None, Option("--name", help="Name of dataset and tasks. Default: that of the folder.")]
 AccessLevel = Annotated[
     Access, Option("--access", help="Access level of images and reports; credentialed ones stay on this machine.")

@@ -29,7 +29,6 @@ from medtasks.tasks.task_files import task_files
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
 
-Name = Annotated[str, Argument(help="Dataset name, see 'medtasks data list'.")]
 Prepared = Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list'.")]
 Values = Annotated[list[str] | None, Option()]
 MEDHEVAL = "medheval"
@@ -47,7 +46,7 @@ def list_datasets() -> None:
 
 
 @app.command()
-def show(name: Name) -> None:
+def show(name: Annotated[str, Argument(help="Dataset name, see 'medtasks data list'.")]) -> None:
     """Show the source, licence and size of one dataset."""
     from medtasks.data.prepare.prepare_dataset import recipe_of
 
