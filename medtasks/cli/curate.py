@@ -166,8 +166,8 @@ def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
         for reason, count in balanced(drafts)[1].items():
             say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
     _print_outcomes(folder, study.kind)
-    others = counts.keys() - {DraftOutcome.FAILED, DraftOutcome.NOT_ASKED, DraftOutcome.SKIPPED}
-    if counts[DraftOutcome.FAILED] and not others:
+    answered = counts.keys() - {DraftOutcome.FAILED, DraftOutcome.NOT_ASKED, DraftOutcome.SKIPPED}
+    if counts[DraftOutcome.FAILED] and not answered:
         cause = next(line.reason for line in read_drafted(folder).values() if line.outcome is DraftOutcome.FAILED)
         raise MedTasksError(f"every request that was sent failed: {cause}; fix that and run the same command again")
     if counts[DraftOutcome.FAILED] or counts[DraftOutcome.NOT_ASKED]:

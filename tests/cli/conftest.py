@@ -12,7 +12,6 @@ import pytest
 from medtasks.cli.main import main
 from medtasks.data.document_store import load_documents
 
-from ..curate.made_up_pairs import caption
 from ..scripted_server import Endpoint, serving
 
 
@@ -93,22 +92,3 @@ def constant(sample: Path, write: Callable[..., Path]) -> Callable[..., Path]:
         return write(*({"doc_id": row["doc_id"], "reply": reply.format(n)} for n, row in enumerate(documents)))
 
     return run
-
-
-@pytest.fixture
-def source(tmp_path: Path, sample: Path) -> Path:
-    """Captions and similarities of the drawn pairs, as the published file has them."""
-    records = {
-        document["pair_id"]: {
-            "BiomedCLIP_sim": 0.9 + row / 1000,
-            "DINO_sim": 0.7 - row / 100,
-            **{f"im_{n}_local": row + n for n in (1, 2)},
-            **{f"cap_{n}": caption(f"{row}", "left") for n in (1, 2)},
-            "question": "Which side?",
-            "option_A": "Left",
-            "option_B": "Right",
-        }
-        for row, document in enumerate(load_documents("mediconfusion"))
-    }
-    (tmp_path / "dataset.json").write_text(json.dumps(records))
-    return tmp_path

@@ -21,6 +21,7 @@ from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import SETTINGS
 
 from ..curate.reviewed_study import MADE_WITH, detailed_study, even, review, scored
+from .conftest import rows_of
 
 
 @pytest.fixture
@@ -132,8 +133,6 @@ def test_words_after_review_go_out_and_more_reviews_replace_what_was_published(p
     assert hint not in publish("--wording", "bob")
     assert load_documents("made_up")[0]["question"] == "Where?"
     assert fingerprint() != before
-    shutil.rmtree(dataset_folder("made_up"))
-    publish()
 
 
 def test_datasheet_says_what_made_it_and_nothing_of_a_question(publish, study):
@@ -170,10 +169,14 @@ def test_agreement_of_reviewers(medtasks, study):
     one = medtasks("curate", "review", study, "--agreement")
     assert one.out.startswith("There are fewer than two reviewers")
     review(study, "bob", low("p2"))
-    shown = [" ".join(line.split()) for line in medtasks("curate", "review", study, "--agreement").out.splitlines()]
-    assert "score 6 0% 0.00 undefined" in shown, shown
-    assert "relevance 0 - nothing in common -" in shown
-    assert "score: alice said the same of every question, so kappa is 0." in shown
+    both = medtasks("curate", "review", study, "--agreement").out
+    shown = rows_of(both)
+    assert (shown["score"], shown["score >= 5"]) == (
+        ["6", "0%", "0.00", "undefined"],
+        ["6", "67%", "0.00", "undefined"],
+    )
+    assert shown["relevance"] == ["0", "-", "nothing in common", "-"]
+    assert "score: alice said the same of every question, so kappa is 0." in both
 
 
 def test_pairs_that_share_a_patient_are_said_not_to_be_independent(publish, study):

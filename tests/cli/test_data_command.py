@@ -80,14 +80,6 @@ def test_list_knows_sample_incomplete_and_damaged(medtasks, fails, source, home,
     assert state(medtasks("data", "list")) == "damaged"
 
 
-def test_unknown_dataset_and_wrong_source(fails, tmp_path):
-    for command in ("prepare", "verify"):
-        fails(["data", command, "mediconfussion"], "unknown dataset 'mediconfussion'; did you mean 'mediconfusion'?")
-    nowhere = ["data", "prepare", "mediconfusion", "--source", tmp_path / "[no]where"]
-    fails(nowhere, "[no]where holds no dataset.json")
-    fails(["data", "prepare", "mediconfusion", "--source", "x" * 5000], "File name too long")
-
-
 def test_verify(medtasks, fails, home, final):
     fails(["data", "verify", "mediconfusion"], "is not prepared", "medtasks data prepare mediconfusion")
     medtasks("data", "sample", home)

@@ -1,7 +1,6 @@
 """``medtasks demo``, ``doctor``, ``tasks``, ``path``, ``models``, ``plan``, and the entry itself."""
 
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -34,7 +33,6 @@ def test_tasks(medtasks):
     assert [line.split()[0].removeprefix("mediconfusion") for line in paired] == ["", "_all", "_ff", "_gd", "_ps"]
     assert [line.split()[1] for line in paired] == ["task", "group", "task", "task", "task"]
     assert len({line.index("MediConfusion") for line in paired}) == 1
-    assert ["multimedeval", "group"] in [line.split()[:2] for line in lines]
     lines = medtasks("tasks", "MediConfusion", "greedy").out.splitlines()
     assert [line.split()[0] for line in lines] == ["mediconfusion_gd"]
     assert [line.split()[0] for line in medtasks("tasks", "_ps", "--sanity").out.splitlines()] == ["mediconfusion_ps"]
@@ -44,8 +42,6 @@ def test_tasks(medtasks):
     assert found["mediconfusion"] == ["_blind", "_blank", "_swapped", "_rotated", "_sanity"]
     assert found["mediconfusion_ps"] == ["_blind", "_blank", "_swapped", "_sanity"]
     assert not {"mediconfusion_all", "multimedeval_medqa"} & found.keys()
-    assert "mediconfusion_blind" not in medtasks("tasks").out
-    assert "--sanity" in medtasks("tasks", "--help").out
 
 
 def test_path_and_version(medtasks):
@@ -95,13 +91,6 @@ def test_bugs_are_not_hidden(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["medtasks", "path"])
     with pytest.raises(ZeroDivisionError):
         main()
-
-
-def test_exit_code_and_stderr_of_the_process(tmp_path):
-    command, environment = [*MODULE, "score", "mediconfusion", "none"], {**os.environ, "MEDTASKS_HOME": str(tmp_path)}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
-    assert "medtasks data prepare mediconfusion" in ran.stderr
 
 
 def test_ctrl_c(tmp_path):

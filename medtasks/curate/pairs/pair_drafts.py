@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -123,7 +124,12 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
             positions = [chosen(answer, options) for answer in answers]
             texts = {letter: options[position or 0] for letter, position in zip(letters, positions, strict=True)}
             options, answers = (texts["A"], texts["B"]), letters
-        about = {"item_id": pair.pair_id, "images": pair.images, "question": reply.question, "reason": why}
+        about: dict[str, Any] = {
+            "item_id": pair.pair_id,
+            "images": pair.images,
+            "question": reply.question,
+            "reason": why,
+        }
         outcome = DraftOutcome.REJECTED if why else DraftOutcome.DRAFTED
         return {"drafts": (Draft(options=options, answers=answers, outcome=outcome, **about),)}
 

@@ -140,8 +140,8 @@ def find_pairs(
                 parts, number, more = [tuple(part[:most] for part in _by_gap(parts))], most, True
                 floor = float(parts[0][2][-1] - parts[0][3][-1])
     pairs = _by_gap(parts)
-    first, second, *similarities = (part[:most] for part in pairs)
-    return ConfusingPairs(first, second, *similarities, more or len(pairs[0]) > most, of_one_group)
+    first, second, *values = (part[:most] for part in pairs)
+    return ConfusingPairs(first, second, values[0], values[1], more or len(pairs[0]) > most, of_one_group)
 
 
 def _by_gap(parts: Sequence[tuple[Floats, ...]]) -> list[Floats]:
@@ -263,7 +263,7 @@ def _chosen_pairs(
     vectors = [space.vectors[np.searchsorted(space.kept, in_both)] for space in (medical, general)]
     numbers: dict[str | None, int] = {None: -1}
     groups = np.array([numbers.setdefault(image.group, len(numbers)) for image in images], np.int64)
-    confusing = find_pairs(*vectors, options.sim_med, options.sim_gen, groups)
+    confusing = find_pairs(vectors[0], vectors[1], options.sim_med, options.sim_gen, groups)
     pairs, compared = confusing, len(images) * (len(images) - 1) // 2
     counts["pairs of one group"] = confusing.of_one_group
     if not options.keep_near_duplicates:
