@@ -23,7 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -117,21 +116,16 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
         reply = read_pair_reply(text)
         if reply is None:
             return None
-        options, answers = reply.options, reply.answers
+        question, options, answers = reply.question, reply.options, reply.answers
         why = next(iter(broken_rules(reply)), "")
         if not why:  # a rejected draft is unchanged, any other has its options in order
             letters = ("A", "B") if int(digest_of(pair.pair_id)[0], 16) % 2 else ("B", "A")
             positions = [chosen(answer, options) for answer in answers]
             texts = {letter: options[position or 0] for letter, position in zip(letters, positions, strict=True)}
             options, answers = (texts["A"], texts["B"]), letters
-        about: dict[str, Any] = {
-            "item_id": pair.pair_id,
-            "images": pair.images,
-            "question": reply.question,
-            "reason": why,
-        }
-        outcome = DraftOutcome.REJECTED if why else DraftOutcome.DRAFTED
-        return {"drafts": (Draft(options=options, answers=answers, outcome=outcome, **about),)}
+        draft = Draft(item_id=pair.pair_id, images=pair.images, question=question, options=options, answers=answers)
+        rejected = {"outcome": DraftOutcome.REJECTED, "reason": why} if why else {}
+        return {"drafts": (draft.model_copy(update=rejected),)}
 
     jobs: dict[str, Job] = {}
     for pair in read_pairs(folder):
