@@ -50,7 +50,7 @@ def no_texts_in(text):
     return not any(word in text.lower() for word in ("pleural", "lungs", "unchanged"))
 
 
-def test_list(medtasks, tmp_path, monkeypatch):
+def test_list(medtasks):
     ran = medtasks("metrics")
     assert (ran.code, ran.err) == (0, "")
     first, *lines, last = ran.out.splitlines()
@@ -63,14 +63,6 @@ def test_list(medtasks, tmp_path, monkeypatch):
     fetch = last.removeprefix("Fetch what is missing with: medtasks weights fetch ").split()
     assert {"radgraph", "chexbert", "distilroberta-base"} <= set(fetch)
     assert len(fetch) == len(set(fetch))
-    folder = tmp_path / "shared" / "distilroberta-base"
-    folder.mkdir(parents=True)
-    (folder / "config.json").touch()
-    (folder / "model.safetensors").touch()
-    monkeypatch.setenv("MEDTASKS_WEIGHTS", str(tmp_path / "shared"))
-    ran = medtasks("metrics")
-    assert [line.split()[2] for line in ran.out.splitlines() if line.startswith("bertscore ")] == ["yes"]
-    assert "distilroberta-base" not in ran.out.splitlines()[-1]
 
 
 def test_lexical_scores(medtasks, files, tmp_path):

@@ -50,14 +50,9 @@ def test_from_folder(medtasks, folder):
 
 
 def test_what_is_done_with_images_is_said(medtasks, folder):
-    for name, mode in (("a.png", "I;16"), ("b.png", "L"), ("c.png", "L")):
-        Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(folder / name)
-        if mode == "L":
-            Image.new("L", (6, 4), ord(name[0])).save(folder / name)
-    samples = [{"question": "?", "answer": "!", "images": [name]} for name in ("a.png", "b.png", "c.png")]
-    (folder / "dataset.json").write_text(json.dumps({"taskType": "VQA", "modality": "X", "samples": samples}))
-    flat = "nearly flat: values span less than 32 of 255 (2)"
-    said = f"linear: 8 bits as stored (2), {flat}, 16 bits scaled from 0..65535 (1)"
+    Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(folder / "a.png")
+    write_question(folder, "a.png")
+    said = "linear: 16 bits scaled from 0..65535 (1)"
     ran = medtasks("data", "prepare", "--from-folder", folder, "--access", "public")
     assert ran.out.splitlines()[1] == f"Models see its images by the rule {said}"
     assert f"  images:   {said}" in medtasks("data", "show", NAME).out.splitlines()

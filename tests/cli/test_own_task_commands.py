@@ -63,32 +63,25 @@ def change(folder, old, new):
     (folder / "sides.yaml").write_text(text.replace(old, new))
 
 
-def test_score(medtasks, folder, replies, tmp_path):
-    options = ["--include_path", folder, "--json", tmp_path / "s.json"]
-    found = medtasks("score", "sides", replies(["A", "B", "right", "(b)"]), *options)
-    assert found.code == 0, found.err
-    scores = json.loads((tmp_path / "s.json").read_text())
+def test_score_of_a_task_and_of_a_variant_by_its_own_documents(medtasks, folder, replies, tmp_path):
+    options = ["--include_path", folder, "--json", tmp_path / "s"]
+    ran = medtasks("score", "sides", replies(["A", "B", "right", "(b)"]), *options)
+    assert ran.code == 0, ran.err
+    scores = json.loads((tmp_path / "s").read_text())
     assert scores["rules"]["none"]["metrics"]["accuracy"] == 0.75
-    assert scores["rules"]["none"]["rule"].startswith("robust_choice v")
     data = scores["data"]
     assert (data["prepared"], data["rows"], data["source"]) == (False, 4, str(folder / "sides.jsonl"))
-
-
-def test_a_variant_is_scored_by_its_own_documents(medtasks, folder, tmp_path):
     lines = [{"doc_id": f"{row}~r{turn}", "reply": "left"} for row in range(4) for turn in range(2)]
     (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    found = medtasks("score", "sides_rotated", tmp_path / "r.jsonl", "--include_path", folder, "--json", tmp_path / "s")
-    assert found.code == 0, found.err
+    assert medtasks("score", "sides_rotated", tmp_path / "r.jsonl", *options).code == 0
     metrics = json.loads((tmp_path / "s").read_text())["rules"]["none"]["metrics"]
     assert (metrics["mean_accuracy"], metrics["published_order"], metrics["flip_rate"]) == (0.5, 0.5, 0)
 
 
 def test_compare_and_report(medtasks, folder, replies, tmp_path):
     runs = [replies(ANSWERS, "a.jsonl"), replies(["A"] * 4, "b.jsonl")]
-    found = medtasks("compare", "sides", *runs, "--include-path", folder, "--json", tmp_path / "c.json")
-    assert found.code == 0, found.err
-    (test,) = json.loads((tmp_path / "c.json").read_text())["comparisons"]
-    assert (test["metric"], test["first"], test["second"]) == ("accuracy", 1.0, 0.5)
+    ran = medtasks("compare", "sides", *runs, "--include-path", folder)
+    assert (ran.code, ran.out.count("50.0 pts, 95 %")) == (0, 1), ran.out
     page = tmp_path / "page.html"
     found = medtasks("report", runs[1], "--task", "sides", "--include_path", folder, "--html", page)
     assert found.code == 0, found.err

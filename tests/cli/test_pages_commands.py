@@ -60,7 +60,6 @@ def test_recorded_replies_of_one_task(medtasks, fails, sample, tmp_path):
     (task,) = json.loads((tmp_path / "found.json").read_text())["tasks"]
     assert (task["answered"], task["documents"]) == (6, 32)
     fails(["report", replies], f"{replies} is a file", "--task")
-    fails(["report", replies, "--task", "mediconfusio"], "unknown task 'mediconfusio'; did you mean 'mediconfusion'?")
 
 
 def test_another_run_beside_it(medtasks, recorded, tmp_path):

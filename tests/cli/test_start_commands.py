@@ -81,16 +81,10 @@ def test_texts_on_standard_output_are_printed_as_they_are(capsys):
     assert capsys.readouterr().out == "".join(f"{sentence}?[2J\n" for sentence in SENTENCES)
 
 
-def test_bugs_are_not_hidden(monkeypatch):
-    from medtasks.cli.main import main
-
-    def stop():
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(start, "tasks_folder", stop)
-    monkeypatch.setattr(sys, "argv", ["medtasks", "path"])
+def test_bugs_are_not_hidden(medtasks, monkeypatch):
+    monkeypatch.setattr(start, "tasks_folder", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        main()
+        medtasks("path")
 
 
 def test_ctrl_c(tmp_path):

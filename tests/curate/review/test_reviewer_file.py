@@ -3,7 +3,7 @@ import stat
 
 import pytest
 
-from medtasks.curate.review.review_server import ChangedElsewhere, Unfit, opened
+from medtasks.curate.review.review_server import Unfit, opened
 from medtasks.curate.review.reviews import (
     Judgement,
     problems,
@@ -98,17 +98,6 @@ def test_an_open_question_needs_an_answer_and_a_type_one_of_four(tmp_path):
             draft = file.drafts["im1/1"]
             assert problems(draft, review_of(file, "im1/1", **changes)) == why
     assert settled(draft, unjudged(draft).model_copy(update={"hallucination": "anatomy"})) == unjudged(draft)
-
-
-def test_a_change_of_what_was_changed_meanwhile_is_refused_and_a_repeated_one_is_not(tmp_path):
-    pairs_study(tmp_path)
-    with opened(tmp_path, "anna") as file:
-        old = file.review("p1").version
-        save(file, "p1", note="first")
-        file.save("p1", review_of(file, "p1"), old)  # a retry whose answer was lost
-        with pytest.raises(ChangedElsewhere):
-            file.save("p1", review_of(file, "p1", note="second"), old)
-        assert file.review("p1").note == "first"
 
 
 def test_only_one_process_works_on_a_reviewers_file(tmp_path):
