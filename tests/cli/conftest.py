@@ -33,9 +33,10 @@ def rows_of(out: str, title: str = "") -> dict[str, list[str]]:
 def medtasks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     """Run one command; return its exit code and what it printed."""
 
-    def run(*arguments: object, stdin: str = "") -> Ran:
+    def run(*arguments: object, stdin: str | bytes = "") -> Ran:
+        typed = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "argv", ["medtasks", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed), encoding="utf-8"))
         monkeypatch.setenv("COLUMNS", "80")
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
@@ -50,7 +51,7 @@ def medtasks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 def fails(medtasks: Callable[..., Ran]) -> Callable[..., Ran]:
     """Run a command that must fail with exit code 1 and one sentence on stderr that contains all ``parts``."""
 
-    def run(arguments: Iterable[object], *parts: str, stdin: str = "") -> Ran:
+    def run(arguments: Iterable[object], *parts: str, stdin: str | bytes = "") -> Ran:
         ran = medtasks(*arguments, stdin=stdin)
         assert ran.code == 1
         assert ran.err.startswith("medtasks: ")

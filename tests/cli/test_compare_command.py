@@ -57,10 +57,8 @@ def test_table_and_json(medtasks, run_of, tmp_path):
     assert found["summary"][0] in ran.out
     assert "robust gives every sample the same set_accuracy, individual_accuracy as reference" in ran.out
     assert "corrected for all 2 tests" in ran.out
-    assert f"{sets['p']:.4f}" in ran.out
     lines = "  replies  14 of 30 (46.7%) equal\n  answers  14 of 30 (46.7%) equal, read by reference, robust\n"
     assert lines in ran.out
-    assert "Verdict" not in ran.out
     assert rows_of(ran.out)["B - A"] == ["+53.3 pts"]
 
 
@@ -83,7 +81,6 @@ def test_one_metric_of_three_runs_and_identical_ones(medtasks, run_of, tmp_path)
 def test_what_cannot_be_compared(fails, run_of, tmp_path):
     first = run_of("first", rows=range(10))
     fails(["compare", "mediconfusion", first], "expected 2 to 26 runs to compare, but got 1")
-    fails(["compare", "mediconfusion", first, tmp_path / "none.jsonl"], "cannot read replies from")
     fails(["compare", "mediconfusion", first, first, "--json", tmp_path], f"cannot write {tmp_path}")
     run = run_of("20260101_000000_samples_mediconfusion")
     config = {"metadata": {"data": {"fingerprint": "0123456789ab"}}}
@@ -126,9 +123,7 @@ def test_folders_of_runs_need_no_task(medtasks, fails, sample, tmp_path):
     alone = json.loads((tmp_path / "named.json").read_text())
     assert alone["comparisons"] == found["tasks"]["mediconfusion"]["comparisons"]
     fails(["compare", tmp_path / "nowhere", second], "nowhere' is neither a task of ours nor a folder or file;")
-    fails(["compare", first, tmp_path / "nowhere"], f"there is no {tmp_path / 'nowhere'}")
     fails(["compare", "mediconfusio", first, second], "'mediconfusio' is neither", "did you mean 'mediconfusion'?")
-    fails(["compare", "mediconfusion_blind", first, second], "holds no samples of 'mediconfusion_blind'")
 
 
 def test_models_and_rules_are_chosen(medtasks, fails, sample, tmp_path):
@@ -145,8 +140,7 @@ def test_models_and_rules_are_chosen(medtasks, fails, sample, tmp_path):
     assert "reference" not in ran.out
     fails(["compare", runs, runs, "--model", "bad", "--rule", "robst"], "did you mean 'robust'?")
     fails(["compare", runs, runs, runs, *["--model", "bad"] * 2], "2 models for 3 runs; give --model once, or once per")
-    same = medtasks("parity", runs, runs, "--model", "good", "--require", "identical")
-    assert same.code == 0
+    assert medtasks("parity", runs, runs, "--model", "good", "--require", "identical").code == 0
 
 
 @pytest.fixture
@@ -171,7 +165,6 @@ def test_equal_runs(medtasks, sample, tmp_path):
     ran = medtasks("parity", "mediconfusion", first, other, "--require", "equivalent")
     assert ran.code == 1
     assert ran.err == "medtasks: --require equivalent is not met: the verdict is 'not enough samples to tell'\n"
-    assert medtasks("parity", first, other).code == 0
     assert medtasks("parity", first, other, "--require", "not-different").code == 0
 
 

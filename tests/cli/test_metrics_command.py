@@ -13,7 +13,6 @@ from rouge_score import rouge_scorer
 from rouge_score.tokenizers import DefaultTokenizer
 
 from medtasks.cli import metrics
-from medtasks.errors import WeightsMissing
 from medtasks.metrics import cross_check
 from medtasks.metrics.cross_check import ORACLES
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_folder
@@ -241,30 +240,27 @@ def hub(monkeypatch):
     return gone
 
 
-def test_weights_are_listed(medtasks, fails, hub):
+def test_weights_are_listed_and_fetched(medtasks, fails, hub, monkeypatch, tmp_path):
     first, *lines = medtasks("weights", "list").out.splitlines()
     assert first.split() == ["weights", "here", "MB", "description", "licence"]
     assert [line.split()[0] for line in lines] == [*WEIGHTS, "wordnet"]
     assert {line.split()[1] for line in lines[:-1]} == {"no"}
-    medtasks("weights", "fetch", "chexbert")
-    lines = medtasks("weights", "list").out.splitlines()[1:]
-    assert [line.split()[0] for line in lines if line.split()[1] == "yes" and "wordnet" not in line] == ["chexbert"]
-    assert medtasks("weights", "where", "chexbert").out == f"{weights_folder('chexbert') / 'chexbert.pth'}\n"
     fails(["weights", "where", "radgraph"], "medtasks weights fetch radgraph")
-
-
-def test_fetch_several_and_all(medtasks, hub, monkeypatch, tmp_path):
     ran = medtasks("weights", "fetch", "radgraph", "pubmedbert", "radgraph")
+    path = weights_folder("radgraph") / "radgraph.tar.gz"
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines() == [
-        f"radgraph: {weights_folder('radgraph') / 'radgraph.tar.gz'}",
-        f"pubmedbert: {weights_folder('pubmedbert')}",
-    ]
+    assert ran.out.splitlines() == [f"radgraph: {path}", f"pubmedbert: {weights_folder('pubmedbert')}"]
+    assert medtasks("weights", "where", "radgraph").out == f"{path}\n"
+    rows = [line.split()[:2] for line in medtasks("weights", "list").out.splitlines()]
+    assert {name for name, here in rows if here == "yes"} - {"wordnet"} == {"radgraph", "pubmedbert"}
     sources = []
     monkeypatch.setattr(metrics, "prepare_wordnet", lambda source: sources.append(source) or tmp_path)
     ran = medtasks("weights", "fetch", "all")
     assert [line.split(":")[0] for line in ran.out.splitlines()] == [*WEIGHTS, "wordnet"]
-    assert sources == [None]
+    ran = medtasks("weights", "fetch", "wordnet", "--source", tmp_path / "wordnet.zip")
+    assert ran.out == f"wordnet: {tmp_path}\n"
+    assert sources == [None, tmp_path / "wordnet.zip"]
+    assert medtasks("weights", "fetch", "wordnet", "radgraph", "--source", tmp_path).code == 2
 
 
 def test_weights_that_cannot_be_had(fails, hub):
@@ -275,19 +271,3 @@ def test_weights_that_cannot_be_had(fails, hub):
     hub.add(WEIGHTS["radgraph"].hub)
     ran = fails(["weights", "fetch", "radgraph", "distilroberta-base"], "no route", "put radgraph.tar.gz into")
     assert ran.out.startswith("distilroberta-base: ")
-
-
-def test_wordnet_from_a_source(medtasks, fails, monkeypatch, tmp_path):
-    given = []
-    monkeypatch.setattr(metrics, "prepare_wordnet", lambda source: given.append(source) or tmp_path)
-    ran = medtasks("weights", "fetch", "wordnet", "--source", tmp_path / "wordnet.zip")
-    assert ran.out == f"wordnet: {tmp_path}\n"
-    assert given == [tmp_path / "wordnet.zip"]
-    assert medtasks("weights", "fetch", "wordnet", "radgraph", "--source", tmp_path).code == 2
-    assert medtasks("weights", "fetch", "radgraph", "--source", tmp_path).code == 2
-
-    def refuse(source):
-        raise WeightsMissing("no WordNet in it")
-
-    monkeypatch.setattr(metrics, "prepare_wordnet", refuse)
-    fails(["weights", "fetch", "wordnet"], "no WordNet in it")

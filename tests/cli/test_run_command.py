@@ -102,7 +102,6 @@ def test_a_run_without_trouble(medtasks, tmp_path, launcher):
     assert manifest.command[:4] == ("medtasks", "run", "--tasks", "one,two")
     assert "--log_samples" in manifest.arguments
     assert manifest.seconds >= manifest.processes[0].seconds > 0
-    assert manifest.ended > manifest.started
     assert "planted-secret" not in manifest.path.read_text()
     assert manifest.model.name == "openai"
     assert manifest.model.arguments == "model=gpt-4o,api_key=***"
@@ -151,7 +150,6 @@ def test_earlier_results_are_not_this_runs_and_warnings_are_recorded(medtasks, t
         (["--limit", "0.5"], "--limit 0.5 is a share, and the harness applies the first task's number of rows to all"),
         (["--launcher=env 'x"], "--launcher env 'x"),
         (["--limt", "4"], "there is no option '--limt'; did you mean '--limit'?"),
-        (["--max-faild", "4"], "there is no option '--max-faild'; did you mean '--max-failed'?"),
         (["--model_args", "a=1", "b=2"], "'b=2' belongs to no option; a value with blanks needs quotes"),
         (["--api_keyy=PLANTED"], "there is no option '--api_keyy'; see medtasks run --help"),
     ],

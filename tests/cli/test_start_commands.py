@@ -184,19 +184,7 @@ def doctor(medtasks, monkeypatch):
     return run
 
 
-@each_row(
-    "findings, code, last",
-    [
-        ([FINE, NOTE, WARNING], 0, "0 problems, 1 warning, 1 note, 1 ok."),
-        ([FINE, PROBLEM, PROBLEM], 1, "2 problems, 0 warnings, 0 notes, 1 ok."),
-    ],
-)
-def test_exit_code_of_doctor(doctor, findings, code, last):
-    ran, _ = doctor(findings=findings)
-    assert (ran.code, ran.out.splitlines()[-1]) == (code, last)
-
-
-def test_plain_where_nobody_reads_a_terminal(doctor):
+def test_findings_of_doctor_and_its_exit_code(doctor):
     ran, asked = doctor(findings=[FINE, NOTE, PROBLEM])
     assert ran.out.splitlines()[:-1] == [
         "harness",
@@ -207,7 +195,10 @@ def test_plain_where_nobody_reads_a_terminal(doctor):
         "  problem  mediconfusion: not prepared",
         "           fix: medtasks data prepare mediconfusion",
     ]
-    assert asked == [([], False)]
+    assert ran.out.splitlines()[-1] == "1 problem, 0 warnings, 1 note, 1 ok."
+    assert (ran.code, asked) == (1, [([], False)])
+    ran, _ = doctor(findings=[FINE, NOTE, WARNING, WARNING])
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "0 problems, 2 warnings, 1 note, 1 ok.")
 
 
 def test_served_model_and_json(doctor, tmp_path):
@@ -250,7 +241,6 @@ def test_a_recipe_shows_sources_traps_scores_and_commands(medtasks):
 def test_a_server_alone_and_no_backend_at_all(medtasks):
     fleming, hulu = medtasks("models", "show", "fleming-vl-8b").out, medtasks("models", "show", "hulu-med-7b").out
     assert "not in this process: transformers 5.23 does not know" in fleming
-    assert "(read by eye from a picture of the table)" in " ".join(fleming.split())
     assert "not on a server: vLLM 0.32 has no class for it" in hulu
     ran = medtasks("models", "show", "lingshu7b")
     assert (ran.code, "did you mean 'lingshu-7b'" in ran.err.replace("\n", " ")) == (1, True)
@@ -309,17 +299,13 @@ def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
     ran = medtasks("plan", "mediconfusion", *options)
     assert (ran.code, ran.err) == (0, "")
     plan = json.loads((tmp_path / "plan.json").read_text())
-    compared = medtasks("compare", "mediconfusion", first, second, "--json", tmp_path / "compared.json")
-    assert compared.code == 0
+    medtasks("compare", "mediconfusion", first, second, "--json", tmp_path / "compared.json")
     known = plan["assumptions"]
-    assert known["score_source"] == "of the first run"
-    assert "(of the two runs)" in ran.out
+    assert (known["score_source"], "(of the two runs)" in ran.out) == ("of the first run", True)
     comparisons = json.loads((tmp_path / "compared.json").read_text())["comparisons"]
     test = next(one for one in comparisons if (one["rule"], one["metric"]) == ("reference", "set_accuracy"))
     assert (known["score"], known["samples"]) == (test["first"], test["samples"])
     assert abs(test["difference"]) <= known["discordance"] <= 1
-    gained_or_lost = known["discordance"] * known["samples"]
-    assert gained_or_lost == pytest.approx(round(gained_or_lost))
     assert plan["reached_for_margin"] is not None
     assert "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: " in ran.out
 
@@ -328,7 +314,6 @@ def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
     "options, message",
     [
         (("--against", "0.9", "--difference", "0.2"), "cannot differ by 0.2"),
-        (("--difference", "0"), "cannot differ by 0"),
         (("--against", "1.5"), "--against is between 0 and 1"),
         (("--power", "1"), "--power and --margin"),
         (("--tests", "0"), "--tests at least 1"),

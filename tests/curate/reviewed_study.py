@@ -92,11 +92,8 @@ def _image(folder: Path, number: int) -> StudyImage:
     path = folder / "drawn" / f"{name}.{'tif' if number % 3 == 0 else 'png'}"
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = Image.linear_gradient("L").resize((SIDE, SIDE))
-    pen = ImageDraw.Draw(drawn)
-    pen.ellipse((40, 30, 150, 290), fill=20)
-    pen.ellipse((170, 30, 280, 290), fill=20)
     x, y = 60 + 37 * number % 190, 60 + 71 * number % 190
-    pen.ellipse((x, y, x + 30, y + 30), fill=230)
+    ImageDraw.Draw(drawn).ellipse((x, y, x + 30, y + 30), fill=230)
     drawn.save(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return StudyImage(image_id=name, file=str(path), sha256=digest, text=text, group=f"patient{number}")

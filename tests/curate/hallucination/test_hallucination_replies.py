@@ -1,4 +1,3 @@
-import itertools
 import json
 import re
 from collections import Counter
@@ -82,12 +81,8 @@ def drafted(*questions):
 
 
 def test_the_right_option_is_known_wherever_it_stands():
-    answers, forms = (
-        ("MRI", "B", "B. MRI", "(B)", "b. mri", "It is an MRI."),
-        ("A. {}, B. {}", "A: {}; B: {}", "A, {}; B, {}"),
-    )
-    for answer, form in itertools.product(answers, forms):
-        (draft,) = drafted(choice(answer, form.format("CT", "MRI")))
+    for answer, choices in (("MRI", "A. CT, B. MRI"), ("(B)", "A: CT; B: MRI"), ("It is an MRI.", "A, CT; B, MRI")):
+        (draft,) = drafted(choice(answer, choices))
         assert (draft.outcome, draft.reason, draft.hallucination) == (DraftOutcome.DRAFTED, "", "technique")
         assert sorted(draft.options) == ["CT", "MRI"]
         assert draft.options[ord(draft.answers[0]) - ord("A")] == "MRI"

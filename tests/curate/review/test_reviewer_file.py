@@ -71,7 +71,6 @@ def test_a_score_ticks_what_was_not_judged_and_what_is_not_correct_scores_one(tm
             "a question that is not correct has score 1; say first that it is correct",
         ),
         ({"hallucination": "anatomy"}, "hallucination", "questions of this study have no type"),
-        ({"options": ("left",)}, "", "it does not have the options, images or categories of the draft"),
         ({"judgements": (Judgement(),)}, "", "it does not have the options, images or categories of the draft"),
     ],
 )
