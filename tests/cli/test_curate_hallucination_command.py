@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections import Counter
 
 import pytest
 from loguru import logger
@@ -219,6 +220,8 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(medtasks, endpoint, tmp
         ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
         assert ran.code == 0
         said += ran.out + ran.err
+    outcomes = Counter(line.outcome for line in read_drafted(tmp_path / "ours").values())
+    assert outcomes == {"drafted": 1, "malformed": 2, "refused": 1, "failed": 1}
     assert "Drafting" in said
     for line in (json.dumps(rows[0]), f'{{"id": "{CANARY}"}}', f'{{"id": "{CANARY}', f'["{CANARY}"]'):
         reports.write_text(f"{json.dumps(rows[0])}\n{line}\n")

@@ -272,19 +272,6 @@ def test_after_a_crash_an_impostor_at_the_port_gets_nothing_and_the_new_page_tak
     process.communicate()
 
 
-def test_a_server_that_was_held_up_is_asked_again(expert, tmp_path):
-    pairs_study(tmp_path)
-    with reviewing(tmp_path) as server:
-        expert.open_review(server.url)
-        key, server.key = server.key, "another"
-        expert.press("n", "n", "8", "6")
-        expert.wait(lambda: "1 question is not saved. The server has ended or does not answer" in expert.alert)
-        server.key = key
-        expert.wait_until_saved()
-        assert not expert.one("#alert").is_displayed()
-        assert file_of(tmp_path).items["p3"].scores == (8, 6)
-
-
 def test_questions_about_one_image_are_reviewed_too(expert, tmp_path):
     hallucination_study(tmp_path, StudyKind.VISUAL_CLOSED)
     with reviewing(tmp_path) as server:
