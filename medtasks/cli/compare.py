@@ -328,8 +328,9 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
             }
         if not is_parity:
             tasks[name] |= {"summary": _sentences(name, task, comparisons.models), **facts}
-            overlaps = task.overlaps.items()
-            tasks[name]["documents"] = [{"first": a, "second": b, **as_json(overlap)} for (a, b), overlap in overlaps]
+            tasks[name]["documents"] = []
+            for (first, second), overlap in task.overlaps.items():
+                tasks[name]["documents"].append({"first": first, "second": second, **as_json(overlap)})
             runs_of = [{"first_run": test.first, "second_run": test.second, **numbers} for test, numbers in tests]
             tasks[name]["comparisons"] = runs_of
     runs = {label: str(path) for label, path in comparisons.runs.items()}

@@ -104,7 +104,7 @@ def find_pairs(
     groups: Numbers | None = None,
     most: int = MOST_PAIRS,
 ) -> ConfusingPairs:
-    """Find the pairs of images that are confusing, as the similarities are at least and at most these.
+    """Find the confusing pairs of images: medical similarity at least ``sim_med``, general one at most ``sim_gen``.
 
     Two images of one group are never a pair. ``medical`` and ``general`` have the shapes (images, dimension), each of
     its own dimension and in float16 or float32; ``groups`` holds one number per image, -1 for none.
