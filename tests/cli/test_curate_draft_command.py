@@ -119,7 +119,6 @@ def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks
     prompts = sorted(llm.asked("I am analyzing"), key=len)
     assert prompts[1].count("\nPair ") == 100
     assert "vision models.\nPair 0\nFirst" in prompts[1]
-    assert "\nPair 99\nFirst" in prompts[1]
     assert "\nPair 1\nFirst image description: Axial contrast-enhanced" in prompts[0]
     assert "\nConfusing multiple choice question: On which side is the mass? (A) " in prompts[0]
     before = llm.server.count

@@ -89,8 +89,6 @@ def test_verify(medtasks, fails, home, final):
     (final / "images/90000.jpg").unlink()
     ran = fails(["data", "verify", "mediconfusion"], "1 problem in 'mediconfusion'", "data prepare mediconfusion")
     assert ran.out == f"{final / 'images/90000.jpg'} is missing\n"
-    (final / "images/90001.jpg").unlink()
-    fails(["data", "verify", "mediconfusion"], "2 problems in 'mediconfusion'")
     shutil.rmtree(final / "test")
     fails(["data", "verify", "mediconfusion"], "are damaged", "data prepare mediconfusion")
 
@@ -103,8 +101,7 @@ def test_sample(medtasks, fails, tmp_path, monkeypatch, home, final):
     assert not home.exists()  # the user's own data folder is not touched
     assert os.environ["MEDTASKS_HOME"] == str(home)
     monkeypatch.delenv("MEDTASKS_HOME")
-    again = medtasks("data", "sample", folder)
-    assert again.out == ran.out
+    assert medtasks("data", "sample", folder).out == ran.out
     assert "MEDTASKS_HOME" not in os.environ
     monkeypatch.setenv("MEDTASKS_HOME", str(folder))
     assert len(load_documents("mediconfusion")) == 32

@@ -107,8 +107,6 @@ def test_a_study_is_made_once_and_only_of_what_it_was_made_of(listed, tmp_path):
         made(CLOSED, texts=())
     with pytest.raises(MedTasksError, match="name them with --knowledge"):
         made(texts=())
-    with pytest.raises(MedTasksError, match="--knowledge is for knowledge_open"):
-        made(CLOSED)
     (tmp_path / "book.txt").write_text("Edema is water.")
     with pytest.raises(MedTasksError, match="was made with another --knowledge"):
         made()
