@@ -84,7 +84,6 @@ def test_again_by_name(medtasks, fails, folder, tmp_path):
         ([], "give the NAME of a dataset"),
         (["mediconfusion", "--from-folder", "FOLDER"], "give the NAME of a dataset"),
         (["--from-folder", "FOLDER", "--source", "FOLDER"], "are for published datasets"),
-        (["--from-folder", "FOLDER", "--fetch-images"], "are for published datasets"),
         (["mediconfusion", "--name", "x"], "are for --from-folder"),
         (["mediconfusion", "--access", "public"], "are for --from-folder"),
         (["--from-folder", "FOLDER", "--access", "private"], "public"),

@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.curate.drafts import prompts_in
-from medtasks.curate.hallucination_questions import (
-    PROMPTS,
-    TypedQuestion,
-    banned_phrases,
-    drafts_in,
-)
+from medtasks.curate.hallucination_questions import PROMPTS, TypedQuestion, banned_phrases, drafts_in
 from medtasks.curate.review.reviews import balanced
 
 FILE = "medheval/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json"

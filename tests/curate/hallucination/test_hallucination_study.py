@@ -4,11 +4,7 @@ import sys
 import pytest
 from PIL import Image
 
-from medtasks.curate.hallucination_questions import (
-    made_study,
-    planned_study,
-    prompt_for,
-)
+from medtasks.curate.hallucination_questions import made_study, planned_study, prompt_for
 from medtasks.curate.study import IMAGES, StudyKind, read_images, read_study
 from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError, SourceError

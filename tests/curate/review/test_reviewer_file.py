@@ -4,13 +4,7 @@ import stat
 import pytest
 
 from medtasks.curate.review.review_server import Unfit, opened
-from medtasks.curate.review.reviews import (
-    Judgement,
-    problems,
-    read_reviews,
-    settled,
-    unjudged,
-)
+from medtasks.curate.review.reviews import Judgement, problems, read_reviews, settled, unjudged
 from medtasks.curate.study import DRAFTS, StudyKind
 from medtasks.errors import MedTasksError
 
