@@ -85,7 +85,7 @@ def criteria_of(command):
         if option != "--as":
             chosen.setdefault(column, []).append(text)
     assert None not in chosen
-    return chosen
+    return {column: tuple(values) for column, values in chosen.items()}
 
 
 def written(path, documents, name="bench"):
