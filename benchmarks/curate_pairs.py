@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from medtasks.curate.pairs.pair_search import Limits, find_pairs
+from medtasks.curate.pairs.pair_search import find_pairs
 
 MEDICAL, GENERAL = 512, 768
 IMAGES, MOST_SECONDS, MOST_BYTES = 20_000, 20.0, 1.5e9
@@ -54,7 +54,7 @@ def main() -> None:
     few = count <= IMAGES
     medical, general, planted = drawn(count, 200 if few else 2_000, PER_CLUSTER if few else PER_CLUSTER // 5)
     wall, processor = time.perf_counter(), time.process_time()
-    confusing = find_pairs(medical, general, Limits())
+    confusing = find_pairs(medical, general)
     wall, processor = time.perf_counter() - wall, time.process_time() - processor
     peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     pairs = set(zip(confusing.first.tolist(), confusing.second.tolist(), strict=True))

@@ -1,6 +1,6 @@
 """``medtasks compare`` and ``parity``: whether one model is better than another on the same samples, or as good."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from string import ascii_uppercase
@@ -59,23 +59,9 @@ class ComparedRuns:
     tasks: Mapping[str, ComparedTask]
     not_compared: Mapping[str, str]  # why a task was not compared, by name
     margin: float | None
-
-    @property
-    def verdicts(self) -> dict[str, TaskVerdict]:
-        """Verdicts by task; none without a margin."""
-        if self.margin is None:
-            return {}
-        return {name: verdict_on(task, self.margin) for name, task in self.tasks.items()}
-
-    @property
-    def tests(self) -> int:
-        """Number of tests that are corrected together."""
-        return sum(not test.same_as for task in self.tasks.values() for test in task.comparisons)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict on all tasks; needs a margin."""
-        return max((verdict.verdict for verdict in self.verdicts.values()), key=list(Verdict).index)
+    verdicts: Mapping[str, TaskVerdict]  # by task; none without a margin
+    verdict: Verdict | None  # on all tasks
+    tests: int  # that are corrected together
 
 
 def compare(
@@ -97,7 +83,7 @@ def compare(
     look_into(context, include_path, [Path(name) for name in names])
     margin = MARGIN if equivalence is None and require is not None else equivalence
     comparisons = _compared(names, metric or (), rule or (), model or (), margin)
-    _write_and_print(comparisons, _comparisons_as_dict, json_file, require)
+    _write_and_print(comparisons, _as_dict(comparisons, is_parity=False), json_file, require)
 
 
 def parity(
@@ -117,7 +103,7 @@ def parity(
     """
     look_into(context, include_path, [Path(name) for name in names])
     comparisons = _compared(names, metric or (), (), model or (), margin)
-    _write_and_print(comparisons, _verdicts_as_dict, json_file, require)
+    _write_and_print(comparisons, _as_dict(comparisons, is_parity=True), json_file, require)
 
 
 def _compared(
@@ -147,20 +133,22 @@ def _compared(
     else:
         tasks, causes = {task: compare_task(task_file(task), sources, metrics, rules, margin)}, {}
     models_by_label = {label: model_of(source) for label, source in sources.items()}
-    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin)
+    verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
+    verdict = (
+        max((task_verdict.verdict for task_verdict in verdicts.values()), key=list(Verdict).index) if verdicts else None
+    )
+    tests = sum(not test.same_as for of_task in tasks.values() for test in of_task.comparisons)
+    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, tests)
 
 
 def _write_and_print(
-    comparisons: ComparedRuns,
-    as_dict: Callable[[ComparedRuns], dict[str, Any]],
-    json_file: Path | None,
-    required: Required | None,
+    comparisons: ComparedRuns, content: Mapping[str, Any], json_file: Path | None, required: Required | None
 ) -> None:
     """Write and print all comparisons of a command and the verdict on them, without the tests of identical runs.
 
     Raises MedTasksError at the end unless the verdict is the required one or better, and all tasks were compared.
     """
-    write_json(json_file, as_dict(comparisons))
+    write_json(json_file, content)
     for label, path in comparisons.runs.items():
         say(f"{label}: {path}{comparisons.models[label] and f', model: {comparisons.models[label]}'}")
     tests: list[Comparison] = []
@@ -245,15 +233,32 @@ def _print_task(name: str, task: ComparedTask, models: Mapping[str, str], *, det
         tests = [test for test in task.comparisons if (test.first, test.second) == (first, second)]
         distinct = [test for test in tests if not test.same_as]
         for metric in dict.fromkeys(test.metric for test in distinct):
-            _print_tests(metric, [test for test in distinct if test.metric == metric])
+            of_metric = [test for test in distinct if test.metric == metric]
+            results = [(test.result, test.share) for test in of_metric]
+            rows: list[tuple[str, ...]] = [
+                ("samples (independent units)", *(f"{result.samples} ({result.units})" for result, _ in results)),
+                (first, *(wording.number(result.first, share) for result, share in results)),
+                (second, *(wording.number(result.second, share) for result, share in results)),
+                (f"{second} - {first}", *(wording.signed(result.difference, share) for result, share in results)),
+                ("95 % interval", *(difference_interval(result.low, result.high, share) for result, share in results)),
+                ("test", *(result.test for result, _ in results)),
+                ("p", *(p_value(result.p) for result, _ in results)),
+                ("p, Holm", *(p_value(test.holm) for test in of_metric)),
+                ("detectable difference", *(wording.points(result.detectable, share) for result, share in results)),
+            ]
+            if tested := [(test.equivalence, test.share) for test in of_metric if test.equivalence]:
+                ends = (difference_interval(result.low, result.high, share) for result, share in tested)
+                rows += [("90 % interval", *ends), ("p, equivalence", *(p_value(result.p) for result, _ in tested))]
+            columns = (f"{second} compared with {first}", *(test.rule for test in of_metric))
+            show(number_table(metric, columns, rows))
         alike = wording.names_by((test.metric, (test.rule, test.same_as)) for test in tests if test.same_as)
         for (rule, same), metrics in alike.items():
             say(f"{rule} gives every sample the same {metrics} as {same}; both are one test.")
     say("Rules: " + ", ".join(f"{row} is {rule}" for row, rule in task.rules.items()) + ".")
     rules = wording.names_by((rule, (metric, why)) for (rule, metric), why in task.skipped.items())
     left_out = wording.names_by((metric, (names, why)) for (metric, why), names in rules.items())
-    for (rows, why), metrics in left_out.items():
-        say(f"Not compared: {metrics} ({rows}): {why}.")
+    for (rule_names, why), metrics in left_out.items():
+        say(f"Not compared: {metrics} ({rule_names}): {why}.")
 
 
 def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool) -> Iterator[tuple[str, str]]:
@@ -289,97 +294,56 @@ def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool)
         yield "  look at", ", ".join(agreement.examples)
 
 
-def _print_tests(metric: str, tests: Sequence[Comparison]) -> None:
-    first, second = tests[0].first, tests[0].second
-    results = [(test.result, test.share) for test in tests]
-    rows: list[tuple[str, ...]] = [
-        ("samples (independent units)", *(f"{result.samples} ({result.units})" for result, _ in results)),
-        (first, *(wording.number(result.first, share) for result, share in results)),
-        (second, *(wording.number(result.second, share) for result, share in results)),
-        (f"{second} - {first}", *(wording.signed(result.difference, share) for result, share in results)),
-        ("95 % interval", *(difference_interval(result.low, result.high, share) for result, share in results)),
-        ("test", *(result.test for result, _ in results)),
-        ("p", *(p_value(result.p) for result, _ in results)),
-        ("p, Holm", *(p_value(test.holm) for test in tests)),
-        ("detectable difference", *(wording.points(result.detectable, share) for result, share in results)),
-    ]
-    if tested := [(test.equivalence, test.share) for test in tests if test.equivalence]:
-        ends = (difference_interval(result.low, result.high, share) for result, share in tested)
-        rows += [("90 % interval", *ends), ("p, equivalence", *(p_value(result.p) for result, _ in tested))]
-    show(number_table(metric, (f"{second} compared with {first}", *(test.rule for test in tests)), rows))
-
-
-def _comparisons_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
-    """Return the JSON of ``compare``, with a margin also that of ``parity``; a single named task is at the top."""
-    verdicts = _verdicts_as_dict(comparisons) if comparisons.margin is not None else {"tasks": {}, "settings": {}}
-    draws = draws_for(comparisons.tests)
-    settings = {"alpha": ALPHA, "power": POWER, "draws": draws, "seed": SEED, **verdicts["settings"]}
-    head = {**_head(comparisons), "models": dict(comparisons.models), "settings": settings}
-    tasks = {}
+def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
+    """Return the JSON of ``parity``, or of ``compare``: with a margin both, and a single named task at the top."""
+    tasks: dict[str, dict[str, Any]] = {}
     for name, task in comparisons.tasks.items():
-        tasks[name] = {
-            **verdicts["tasks"].get(name, {}),
-            "summary": _sentences(name, task, comparisons.models),
-            **_task_as_dict(task),
-            "documents": [
-                {"first": first, "second": second, **as_json(overlap)}
-                for (first, second), overlap in task.overlaps.items()
-            ],
-            "comparisons": [
-                {"first_run": test.first, "second_run": test.second, **_test_as_dict(test)} for test in task.comparisons
-            ],
-        }
-    if comparisons.task is not None:
-        return {"task": comparisons.task, **head, **tasks[comparisons.task]}
-    return {**verdicts, **head, "tasks": tasks, "tasks_not_compared": dict(comparisons.not_compared)}
-
-
-def _verdicts_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
-    """Return the JSON of ``parity``."""
-    tasks = {}
-    for name, verdict in comparisons.verdicts.items():
-        task = comparisons.tasks[name]
-        tasks[name] = {
-            "verdict": str(verdict.verdict),
-            "explanation": verdict.explanation,
-            "lacking": verdict.lacking,
-            "warnings": list(task.warnings),
-            **_task_as_dict(task),
-            "documents": as_json(verdict.agreement.overlap),
-            "failed": as_json(verdict.agreement.failed),
-            "replies": as_json(verdict.agreement.texts),
-            "likelihoods": as_json(verdict.agreement.likelihoods),
-            "answers": as_json(verdict.agreement.answers),
-            "scores": [
-                {
-                    **_test_as_dict(test),
-                    "main": test.main,
-                    "equivalence": {**as_json(test.equivalence), "shown": is_equivalent(test)},
-                }
-                for test in task.comparisons
-            ],
-            "examples": verdict.agreement.examples,
-        }
-    return {
-        **_head(comparisons),
-        "settings": {"margin": comparisons.margin, "alpha": ALPHA, "near_tie": NEAR_TIE},
-        "verdict": str(comparisons.verdict),
-        "tasks": tasks,
-        "tasks_not_compared": dict(comparisons.not_compared),
-    }
-
-
-def _head(comparisons: ComparedRuns) -> dict[str, Any]:
+        skipped = [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()]
+        facts = {"data": as_json(task.data), "rules": dict(task.rules), "repeats": dict(task.repeats)}
+        facts["not_compared"] = skipped
+        tests = []
+        for test in task.comparisons:
+            numbers = {"rule": test.rule, "metric": test.metric, **as_json(test.result)}
+            tests.append((test, {**numbers, "p_holm": test.holm, "same_as": test.same_as}))
+        tasks[name] = {}
+        if verdict := comparisons.verdicts.get(name):
+            tasks[name] = {
+                "verdict": str(verdict.verdict),
+                "explanation": verdict.explanation,
+                "lacking": verdict.lacking,
+                "warnings": list(task.warnings),
+                **facts,
+                "documents": as_json(verdict.agreement.overlap),
+                "failed": as_json(verdict.agreement.failed),
+                "replies": as_json(verdict.agreement.texts),
+                "likelihoods": as_json(verdict.agreement.likelihoods),
+                "answers": as_json(verdict.agreement.answers),
+                "scores": [
+                    {
+                        **numbers,
+                        "main": test.main,
+                        "equivalence": {**as_json(test.equivalence), "shown": is_equivalent(test)},
+                    }
+                    for test, numbers in tests
+                ],
+                "examples": verdict.agreement.examples,
+            }
+        if not is_parity:
+            tasks[name] |= {"summary": _sentences(name, task, comparisons.models), **facts}
+            tasks[name]["documents"] = []
+            for (first, second), overlap in task.overlaps.items():
+                tasks[name]["documents"].append({"first": first, "second": second, **as_json(overlap)})
+            runs_of = [{"first_run": test.first, "second_run": test.second, **numbers} for test, numbers in tests]
+            tasks[name]["comparisons"] = runs_of
     runs = {label: str(path) for label, path in comparisons.runs.items()}
-    return {"schema_version": 1, "medtasks": __version__, "runs": runs}
-
-
-def _task_as_dict(task: ComparedTask) -> dict[str, Any]:
-    not_compared = [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()]
-    facts = {"data": as_json(task.data), "rules": dict(task.rules), "repeats": dict(task.repeats)}
-    return {**facts, "not_compared": not_compared}
-
-
-def _test_as_dict(test: Comparison) -> dict[str, Any]:
-    numbers = as_json(test.result)
-    return {"rule": test.rule, "metric": test.metric, **numbers, "p_holm": test.holm, "same_as": test.same_as}
+    head: dict[str, Any] = {"schema_version": 1, "medtasks": __version__, "runs": runs}
+    settings = {} if comparisons.margin is None else {"margin": comparisons.margin, "near_tie": NEAR_TIE}
+    head["settings"] = {"alpha": ALPHA, **settings}
+    if not is_parity:
+        head["settings"] |= {"power": POWER, "draws": draws_for(comparisons.tests), "seed": SEED}
+        head["models"] = dict(comparisons.models)
+        if comparisons.task is not None:
+            return {"task": comparisons.task, **head, **tasks[comparisons.task]}
+    if comparisons.margin is not None:
+        head["verdict"] = str(comparisons.verdict)
+    return {**head, "tasks": tasks, "tasks_not_compared": dict(comparisons.not_compared)}

@@ -1,13 +1,13 @@
 """``medtasks curate``: build a benchmark from your own images and reports, step by step."""
 
 import contextlib
-import enum
 import getpass
+import math
 import re
 import signal
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -16,8 +16,8 @@ from medtasks.audit.tables import number_table
 from medtasks.cli.data import report_prepared
 from medtasks.cli.output import say, say_columns
 from medtasks.cli.output import show as print_table
-from medtasks.curate.drafts import DraftOutcome, check_not_all_failed, open_llm, read_drafts, tally
-from medtasks.curate.hallucination.hallucination_questions import (
+from medtasks.curate.drafts import DraftOutcome, open_llm, read_drafted, read_drafts, tally
+from medtasks.curate.hallucination_questions import (
     draft_hallucination,
     made_study,
     planned_study,
@@ -27,10 +27,8 @@ from medtasks.curate.pairs.pair_drafts import (
     FAILURE_MODES,
     categorize,
     draft_pairs,
-    found_categories,
     given_categories,
-    pairs_of_study,
-    published_pairs,
+    pairs_with_questions,
     write_failure_modes,
 )
 from medtasks.curate.review.reviews import (
@@ -48,12 +46,10 @@ from medtasks.curate.review.reviews import (
 from medtasks.curate.study import StudyKind, checked_name, read_images, read_pairs, read_study
 from medtasks.data.catalogue import MEDICONFUSION, Access
 from medtasks.errors import MedTasksError
-from medtasks.judges.judge_client import Judge
 
 app = typer.Typer(help="Build a benchmark of your own from your images and reports.", no_args_is_help=True)
 
 StudyFolder = Annotated[Path, Argument(metavar="STUDY", help="Folder of the study.")]
-
 StudyName = Annotated[str | None, Option("--name", help="Name of dataset and tasks. Default: that of the folder.")]
 AccessLevel = Annotated[
     Access, Option("--access", help="Access level of images and reports; credentialed ones stay on this machine.")
@@ -63,8 +59,7 @@ MaxRequests = Annotated[
     Option(min=0, help="Maximum number of requests; the next run continues. Also MEDTASKS_JUDGE_MAX_REQUESTS."),
 ]
 
-
-_FIND = "find"
+_KINDS = Literal["visual_closed", "visual_open", "knowledge_closed", "knowledge_open", "contextual"]
 _ENCODER = "hub id or folder (open_clip, transformers), hf_vlm:ID of a vision-language model, or module:factory"
 
 
@@ -96,10 +91,10 @@ def pairs(
     continues where it stopped.
     """
     from medtasks.curate.pairs.encoders import GENERAL, MEDICAL
-    from medtasks.curate.pairs.pair_search import MOST_PAIRS, Limits, PairOptions, make_pair_study
+    from medtasks.curate.pairs.pair_search import MOST_PAIRS, PairOptions, make_pair_study
 
-    encoders, limits = (encoder or MEDICAL, general_encoder or GENERAL), Limits(sim_med, sim_gen)
-    options = PairOptions(*encoders, limits, per_image, keep_near_duplicates)
+    encoders = (encoder or MEDICAL, general_encoder or GENERAL)
+    options = PairOptions(*encoders, sim_med, sim_gen, per_image, keep_near_duplicates)
     chosen = checked_name(name or out.absolute().name)
     study, confusing, unused = make_pair_study(images, out, chosen, access, options, batch_size, device)
     if unused:
@@ -115,16 +110,6 @@ def pairs(
     say(f"That is about {requests:,} requests to an LLM, one per pair and image; --per-image 1 makes fewer pairs.")
 
 
-class HallucinationKind(enum.StrEnum):
-    """Kinds of questions on reports."""
-
-    VISUAL_CLOSED = StudyKind.VISUAL_CLOSED
-    VISUAL_OPEN = StudyKind.VISUAL_OPEN
-    KNOWLEDGE_CLOSED = StudyKind.KNOWLEDGE_CLOSED
-    KNOWLEDGE_OPEN = StudyKind.KNOWLEDGE_OPEN
-    CONTEXTUAL = StudyKind.CONTEXTUAL
-
-
 @app.command()
 def hallucination(
     reports: Annotated[
@@ -134,7 +119,7 @@ def hallucination(
             help="One image per line: id, image, report; by kind also notes, metadata, qa_pairs, bounding_boxes.",
         ),
     ],
-    kind: Annotated[HallucinationKind, Option(help="Kind of questions.")],
+    kind: Annotated[_KINDS, Option(help="Kind of questions.")],
     out: Annotated[Path, Option(metavar="STUDY", help="Folder of the study; an existing one is continued.")],
     name: StudyName = None,
     access: AccessLevel = Access.CREDENTIALED,
@@ -162,12 +147,12 @@ def hallucination(
     say(f"{study.name}: {study.kind}, {study.access}, {len(images)} images; asked by {prompts}")
     for reason, count in study.made_with["counts"].items():
         say(f"{count} left out: {reason}")
-    _draft_and_say(out, study.kind, llm)
+    _print_drafted(out, draft_hallucination(out, study.kind, llm))
 
 
-def _draft_and_say(folder: Path, kind: StudyKind, llm: Judge) -> None:
-    counts = draft_hallucination(folder, kind, llm)
-    drafts = read_drafts(folder)
+def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
+    """Print drafts and outcomes, and the next step. Raises MedTasksError if all requests failed."""
+    drafts, study = read_drafts(folder), read_study(folder)
     rows = [("type", "drafts", "yes", "no", "letters of other options")]
     for kind_of_error in sorted({draft.hallucination or "" for draft in drafts.values()}):
         chosen = [draft for draft in drafts.values() if (draft.hallucination or "") == kind_of_error]
@@ -175,26 +160,25 @@ def _draft_and_say(folder: Path, kind: StudyKind, llm: Judge) -> None:
         letters = Counter(draft.answers[0] for draft in chosen if draft.options and not is_yes_no(draft))
         others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
         rows.append((kind_of_error or "all", str(len(chosen)), str(words["Yes"]), str(words["No"]), others))
-    if any(draft.options for draft in drafts.values()):
-        say_columns(rows)
-    for reason, count in balanced(drafts)[1].items():
-        say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
-    _say_drafted(folder, counts)
-
-
-def _say_outcomes(folder: Path) -> None:
-    rows = [(str(number), *outcome) for outcome, number in sorted(tally(folder, read_study(folder).kind).items())]
-    say_columns([("number", "of", "outcome", "reason"), *rows])
-
-
-def _say_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
-    """Print the outcomes after drafting, and the next step. Raises MedTasksError if all requests failed."""
-    _say_outcomes(folder)
-    check_not_all_failed(folder, counts)
+    if study.kind is not StudyKind.PAIRS:
+        if any(draft.options for draft in drafts.values()):
+            say_columns(rows)
+        for reason, count in balanced(drafts)[1].items():
+            say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
+    _print_outcomes(folder, study.kind)
+    answered = counts.keys() - {DraftOutcome.FAILED, DraftOutcome.NOT_ASKED, DraftOutcome.SKIPPED}
+    if counts[DraftOutcome.FAILED] and not answered:
+        cause = next(line.reason for line in read_drafted(folder).values() if line.outcome is DraftOutcome.FAILED)
+        raise MedTasksError(f"every request that was sent failed: {cause}; fix that and run the same command again")
     if counts[DraftOutcome.FAILED] or counts[DraftOutcome.NOT_ASKED]:
         say("Some requests failed or were not sent; run the same command again to continue.")
     if read_drafts(folder):
         say(f"Next: medtasks curate review {folder}, then medtasks curate publish {folder}")
+
+
+def _print_outcomes(folder: Path, kind: StudyKind) -> None:
+    rows = [(str(number), *outcome) for outcome, number in sorted(tally(folder, kind).items())]
+    say_columns([("number", "of", "outcome", "reason"), *rows])
 
 
 @app.command()
@@ -202,11 +186,7 @@ def draft(
     folder: StudyFolder,
     categories: Annotated[
         str | None,
-        Option(
-            metavar="NAME,NAME,...|find",
-            help="Medical areas to sort images into, or 'find' to let the LLM propose them from 100 captions. "
-            "Default: the paper's list.",
-        ),
+        Option(metavar="NAME,NAME,...", help="Medical areas to sort images into. Default: the paper's list."),
     ] = None,
     no_categories: Annotated[bool, Option("--no-categories", help="Do not sort images into areas.")] = False,
     max_requests: MaxRequests = None,
@@ -218,18 +198,18 @@ def draft(
     """
     if no_categories and categories is not None:
         raise MedTasksError("--categories and --no-categories contradict each other; leave one out")
-    areas = None if categories in (None, _FIND) else given_categories(str(categories))
+    areas = None if categories is None else given_categories(categories)
     study = read_study(folder)
     llm = open_llm(study, max_requests)
     if study.kind is not StudyKind.PAIRS:
         if categories is not None:
             raise MedTasksError(f"--categories is for studies of pairs, and {folder} is one of {study.kind}")
-        _draft_and_say(folder, study.kind, llm)
-        return
-    counts = draft_pairs(folder, llm)
-    if not no_categories and counts[DraftOutcome.DRAFTED]:
-        counts += categorize(folder, llm, found_categories(folder, llm) if categories == _FIND else areas)
-    _say_drafted(folder, counts)
+        counts = draft_hallucination(folder, study.kind, llm)
+    else:
+        counts = draft_pairs(folder, llm)
+        if not no_categories and counts[DraftOutcome.DRAFTED]:
+            counts += categorize(folder, llm, areas)
+    _print_drafted(folder, counts)
 
 
 @app.command()
@@ -264,9 +244,19 @@ def review(
         say("There are fewer than two reviewers, so there is no agreement to compute.")
     for pair in dict.fromkeys(result.reviewers for result in results):
         of_pair = [result for result in results if result.reviewers == pair]
-        rows = [(result.what, str(result.questions), *result.figures) for result in of_pair]
+        rows, remarks = [], []
+        for result in of_pair:
+            is_undefined = math.isnan(result.kappa)
+            kappa = "undefined" if is_undefined else f"{result.kappa:.2f}"
+            span = "undefined" if math.isnan(result.low) else f"{result.low:.2f} to {result.high:.2f}"
+            figures = (f"{result.equal:.0%}", kappa, span) if result.questions else ("-", "nothing in common", "-")
+            rows.append((result.what, str(result.questions), *figures))
+            if result.constant:
+                who = result.constant[0] if len(result.constant) == 1 else "both" if is_undefined else "each"
+                consequence = f"kappa is {'not defined' if is_undefined else '0'}"
+                remarks.append(f"{result.what}: {who} said the same of every question, so {consequence}.")
         print_table(number_table("", (" and ".join(pair), "questions", "equal", "kappa", "95 % interval"), rows))
-        for sentence in dict.fromkeys(result.remark for result in of_pair if result.remark):
+        for sentence in dict.fromkeys(remarks):
             say(sentence)
 
 
@@ -317,7 +307,7 @@ def patterns(
 ) -> None:
     """Let the LLM of MEDTASKS_JUDGE_* name failure modes from captions and questions, 100 pairs at a time."""
     published = name == MEDICONFUSION.name and not Path(name, "study.json").exists()
-    study, blocks = published_pairs(source) if published else pairs_of_study(Path(name))
+    study, blocks = pairs_with_questions(None if published else Path(name), source)
     path = file or Path(FAILURE_MODES if published else Path(name) / FAILURE_MODES)
     counts = write_failure_modes(study.name, blocks, open_llm(study, max_requests), path)
     say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
@@ -330,7 +320,7 @@ def show(folder: StudyFolder) -> None:
     drafts = read_drafts(folder)
     pairs = f", {len(read_pairs(folder))} pairs" if study.kind is StudyKind.PAIRS else ""
     say(f"{study.name}: {study.kind}, {study.access}, {len(read_images(folder))} images{pairs}, {len(drafts)} drafts")
-    _say_outcomes(folder)
+    _print_outcomes(folder, study.kind)
     for review in read_reviews(folder, study):
         scored = [verdict for verdict in current(review, drafts).values() if verdict.scores is not None]
         say(f"{review.reviewer}: scored {len(scored)} of {len(drafts)} drafts")

@@ -4,9 +4,9 @@ import contextlib
 import inspect
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -20,16 +20,15 @@ from medtasks.data.dataset_lookup import own_datasets, part_of, preparing_again,
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, described_images
 from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import AS_STORED
-from medtasks.data.selecting import SELECTABLE, Criteria, choose, described, selectable
+from medtasks.data.selecting import SELECTABLE, choose, described, selectable
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
-
-if TYPE_CHECKING:
-    from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.documents import task_documents, task_problems, task_provenance, unknown_keys, unreadable_images
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_files
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
 
-Name = Annotated[str, Argument(help="Dataset name, see 'medtasks data list'.")]
 Prepared = Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list'.")]
 Values = Annotated[list[str] | None, Option()]
 MEDHEVAL = "medheval"
@@ -47,7 +46,7 @@ def list_datasets() -> None:
 
 
 @app.command()
-def show(name: Name) -> None:
+def show(name: Annotated[str, Argument(help="Dataset name, see 'medtasks data list'.")]) -> None:
     """Show the source, licence and size of one dataset."""
     from medtasks.data.prepare.prepare_dataset import recipe_of
 
@@ -188,8 +187,6 @@ def verify(
     For a task of your own, read all samples and images, load its hooks, rules and metrics, and fill the first prompt.
     """
     from medtasks.data.prepare.prepare_dataset import verify as run
-    from medtasks.tasks.documents import task_documents, task_provenance, unreadable_images
-    from medtasks.tasks.task_files import task_files
 
     look_into(context, include_path)
     task = task_files().get(name)
@@ -215,9 +212,7 @@ def verify(
         say(f"warning: other users of this machine can read {folder}; run: chmod -R go= {shlex.quote(str(folder))}")
 
 
-def _check_file(task: "TaskFile") -> None:
-    from medtasks.tasks.documents import task_problems, unknown_keys
-
+def _check_file(task: TaskFile) -> None:
     for key in unknown_keys(task):
         say(f"warning: the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know")
     _fail(list(task_problems(task, download=True)), task.name, "")
@@ -290,7 +285,9 @@ def select(
     from medtasks.tasks.own_tasks import select_as, whole_dataset  # imports download libraries
 
     dataset = whole_dataset(name)
-    criteria = read_criteria({column: context.params[column] for column in options()}, where or ())
+    criteria = {column: tuple(context.params[column]) for column in options() if context.params[column]}
+    for column, value in named_values("--where", where or (), "COLUMN=VALUE"):
+        criteria[column] = (*criteria.get(column, ()), value)
     documents = load_documents(dataset)
     chosen = choose(documents, criteria)
     condition = f" with {described(criteria)}" if criteria else ""
@@ -326,14 +323,6 @@ def tree(
     sample = Manifest.read(dataset_folder(dataset)).sample
     write_tree_page(dataset, documents, options(), path, selects=bool(tasks_of_part(dataset, dataset)), sample=sample)
     say(f"Page: {path} ({len(documents)} questions)")
-
-
-def read_criteria(chosen: Mapping[str, Sequence[str] | None], where: Sequence[str]) -> Criteria:
-    """Return the values of all options and conditions ``COLUMN=VALUE``, by column."""
-    criteria = {column: tuple(values) for column, values in chosen.items() if values}
-    for column, value in named_values("--where", where, "COLUMN=VALUE"):
-        criteria[column] = (*criteria.get(column, ()), value)
-    return criteria
 
 
 def options() -> dict[str, str]:

@@ -13,7 +13,6 @@ from medtasks.cli import compare, curate, data, metrics, pages, score, start
 from medtasks.cli.run_command import PASSES_ON, merge, run
 from medtasks.errors import MedTasksError
 
-_INTERRUPTED = 130
 app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
 )
@@ -62,8 +61,8 @@ def main() -> None:
     except OSError as error:
         _complain(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
         sys.exit(1)
-    except SystemExit as leaving:  # what Typer makes of Ctrl-C
-        if leaving.code == _INTERRUPTED:
+    except SystemExit as leaving:
+        if leaving.code == 130:  # what Typer makes of Ctrl-C
             _complain("interrupted; what was finished is kept, run the same command again to go on")
         raise
 

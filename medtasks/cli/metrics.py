@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_t
 
 weights_app = typer.Typer(help="List and fetch the weights of metrics that are models.", no_args_is_help=True)
 _ALL = "all"
-_NOT_COMPARED = 3  # exit code
+_BETTER = {True: "higher", False: "lower"}
 _PACKAGES = ("numpy", "torch", "transformers", "nltk", "sacrebleu", "scikit-learn")
 
 
@@ -58,79 +58,78 @@ def metrics(
     if cross_check:
         metric = metric or list(ORACLES)
     if not metric:
-        _list_metrics()
+        rows = [("metric", "better", "ready", "description")]
+        lacking: dict[str, None] = {}
+        for info in REPORT_METRICS.values():
+            missing = [name for name in (*info.weights, *([WORDNET] if info.wordnet else ())) if weights_trouble(name)]
+            lacking.update(dict.fromkeys(missing))
+            keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
+            better, is_ready = _BETTER[info.higher_is_better], "no" if missing else "yes"
+            rows.append((info.name, better, is_ready, f"{info.description}{keys}"))
+        say_columns(rows)
+        if lacking:
+            say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
         return
     paths = named_values("--weights", weights or (), "NAME=PATH, such as chexbert=chexbert.pth")
     named = {name: Path(path).expanduser() for name, path in paths}
     settings = ModelSettings.from_environment()
     settings = replace(settings, device=device or settings.device, dtype=dtype or settings.dtype, named_weights=named)
     settings = replace(settings, batch_size=batch_size, progress=sys.stderr.isatty())
-    chosen = _chosen(metric)
+    names = [name.strip() for part in metric for name in part.split(",") if name.strip()]
+    if not names:
+        raise typer.BadParameter("--metric names no metric; without it they are listed")
+    chosen: dict[str, dict[str, None]] = {}  # keys of scores by metric
+    for name in REPORT_METRICS if _ALL in names else names:
+        chosen.setdefault(metric_info(name).name, {}).update(dict.fromkeys(keys_of(name)))
     if refs is None or hyps is None:
         raise typer.BadParameter("give the reports with --refs FILE and --hyps FILE")
     pairs = pair_texts(read_report_texts(refs, column), read_report_texts(hyps, column))
     # Even without a permanent cache there is a temporary one, because RadCliQ runs the models of other metrics again.
     with nullcontext() if cache else tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
         settings = settings if folder is None else replace(settings, cache=Path(folder))
-        scores, failures = _scored([name for name in chosen if name in ORACLES or not cross_check], pairs, settings)
+        _score(pairs, chosen, settings, json_file, cross_check)
+
+
+def _score(
+    pairs: ReportPairs,
+    chosen: Mapping[str, Collection[str]],
+    settings: ModelSettings,
+    json_file: Path | None,
+    cross_check: bool,
+) -> None:
+    scores, failures = dict[str, ReportScores](), dict[str, str]()
+    for name in chosen:
+        if name in ORACLES or not cross_check:
+            try:
+                compute = report_metric(name, settings)
+                scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
+            except (MedTasksError, OSError) as error:
+                failures[name] = str(error)
     if cross_check:
         _cross_check(pairs, scores, failures, chosen, settings, json_file)
         return
-    _print(pairs, scores, chosen)
-    write_json(json_file, _as_dict(pairs, scores, failures))
-    if failures:
-        raise MedTasksError("\n".join(_sentences(failures)))
-
-
-def _scored(
-    names: Sequence[str], pairs: ReportPairs, settings: ModelSettings
-) -> tuple[dict[str, ReportScores], dict[str, str]]:
-    scores, failures = dict[str, ReportScores](), dict[str, str]()
-    for name in names:
-        try:
-            compute = report_metric(name, settings)
-            scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
-        except (MedTasksError, OSError) as error:
-            failures[name] = str(error)
-    return scores, failures
-
-
-def _chosen(texts: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    names = [name.strip() for part in texts for name in part.split(",") if name.strip()]
-    if _ALL in names:
-        names = list(REPORT_METRICS)
-    if not names:
-        raise typer.BadParameter("--metric names no metric; without it they are listed")
-    chosen: dict[str, dict[str, None]] = {}
-    for name in names:
-        chosen.setdefault(metric_info(name).name, {}).update(dict.fromkeys(keys_of(name)))
-    return {name: list(keys) for name, keys in chosen.items()}
-
-
-def _sentences(failures: Mapping[str, str]) -> list[str]:
-    return [f"{names}: {cause}" for cause, names in names_by(failures.items()).items()]
-
-
-def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores], chosen: Mapping[str, Sequence[str]]) -> None:
     if scores:
         replies, references = (sum(not text.strip() for text in side) for side in (pairs.hypotheses, pairs.references))
         count = len(pairs.references)
         title = f"pairs: {count}, empty replies: {replies}, empty references: {references}"
         rows = []
         for name, result in scores.items():
-            share, better = metric_info(name).scale is Scale.SHARE, _better(name)
+            share, better = metric_info(name).scale is Scale.SHARE, _BETTER[metric_info(name).higher_is_better]
             rows += [(key, number(result.totals[key], share), better) for key in chosen[name]]
         show(number_table(title, ("score", "value", "better"), rows))
     rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
     if rough:
         say(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.")
+    write_json(json_file, _as_dict(pairs, scores, failures))
+    if failures:
+        raise MedTasksError("\n".join(f"{names}: {why}" for why, names in names_by(failures.items()).items()))
 
 
 def _cross_check(
     pairs: ReportPairs,
     scores: Mapping[str, ReportScores],
     failures: dict[str, str],
-    chosen: Mapping[str, Sequence[str]],
+    chosen: Mapping[str, Collection[str]],
     settings: ModelSettings,
     json_file: Path | None,
 ) -> None:
@@ -161,14 +160,14 @@ def _cross_check(
         for key, each in compared.items()
     }
     write_json(json_file, {**_as_dict(pairs, scores, failures), "cross_check": as_json(of_keys)})
-    sentences = _sentences(failures)
+    sentences = [f"{names}: {cause}" for cause, names in names_by(failures.items()).items()]
     differing = [key for key, each in compared.items() if each.differs]
     if differing:
         differ = f"{', '.join(differing)}: our value and the package's differ by more than {TOLERANCE:g}"
         raise MedTasksError("\n".join([*sentences, differ]))
     if failures:
         typer.echo("\n".join(f"medtasks: {sentence}" for sentence in sentences), err=True)
-        raise typer.Exit(_NOT_COMPARED)
+        raise typer.Exit(3)  # a score could not be compared
 
 
 def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Mapping[str, str]) -> dict[str, Any]:
@@ -188,24 +187,6 @@ def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: M
         },
         "failed": dict(failures),
     }
-
-
-def _better(name: str) -> str:
-    return "higher" if metric_info(name).higher_is_better else "lower"
-
-
-def _list_metrics() -> None:
-    rows = [("metric", "better", "ready", "description")]
-    lacking: dict[str, None] = {}
-    for info in REPORT_METRICS.values():
-        weights = (*info.weights, *([WORDNET] if info.wordnet else ()))
-        missing = [name for name in weights if weights_trouble(name)]
-        lacking.update(dict.fromkeys(missing))
-        keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
-        rows.append((info.name, _better(info.name), "no" if missing else "yes", f"{info.description}{keys}"))
-    say_columns(rows)
-    if lacking:
-        say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
 
 
 @weights_app.command("list")

@@ -101,24 +101,22 @@ def run(
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *_settings(context), *context.args]
     expanded, facts = expansion(recipe, backend, read_options(context.args))
     options = read_options([*context.args, *expanded])
-    _refuse_unknown(options, [name for param in context.command.params for name in param.opts])
+    for argument in options.unknown[:1]:
+        name = argument.partition("=")[0]
+        if not name.startswith("-"):
+            raise MedTasksError(f"'{redacted(argument)}' belongs to no option; a value with blanks needs quotes")
+        ours = [option for param in context.command.params for option in param.opts]
+        hint = near_match(name, [*ours, *option_names()]) or "; see medtasks run --help and lmms_eval --help"
+        raise MedTasksError(f"there is no option '{name}'{hint}")
     # Without samples, failed replies could not be found and no reply could be scored again.
     arguments = [*context.args, *expanded, *([] if options.flag("log_samples") else ["--log_samples"])]
     context.with_resource(including(options.folders()))
-    selection, variables = select(names), dict[str, str]()
+    selection = select(names)
     for task, cause in selection.missing.items():
         out.print(f"[yellow]left out[/] {task}: ", end="")
         say(cause)
     ready = selection.ready or names
-    notices = check(ready, arguments, part)
-    if journal:
-        # Imported here because it imports the harness, which other commands do not need.
-        from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journal_notices
-
-        variables[JOURNAL_VARIABLE] = "true"
-        notices += journal_notices(options)
-    notices += [*_other_runs(output), *repeat_notices(ready, options, repeats)]
-    _print_or_raise(notices)
+    notices, variables = _checked_run(ready, options, arguments, part, output, repeats, journal)
     call = _Call(tasks, names, command, selection, notices, part, facts, start, limit, only_failed)
     with stopping_by_signal():
         if repeats > 1:
@@ -171,7 +169,17 @@ class _Call:
                     environment = {**variables, **kept_replies, **sharded}
                     run_tasks(self.selection.ready, arguments, output, self.start, recording.note, environment)
         finally:
-            _print_outcome(recording.manifest, output)
+            tasks = recording.manifest.tasks
+            for results in dict.fromkeys(record.results for record in tasks.values() if record.results):
+                say(f"results: {output / results}")
+            for task, record in tasks.items():
+                if record.outcome is TaskOutcome.FAILED:
+                    say(f"failed: {task}: {record.reason}")
+                elif record.outcome is TaskOutcome.NOT_RUN:
+                    say(f"not run: {task}")
+                elif record.outcome is TaskOutcome.LEFT_OUT:
+                    say(f"left out: {task}; the reason is at the top")
+            say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
         records = recording.manifest.tasks.values()
         outcomes = [record.outcome for record in records]
         if outcomes.count(TaskOutcome.LEFT_OUT) == len(outcomes):
@@ -218,46 +226,39 @@ def _repeat(call: _Call, output: Path, arguments: Sequence[str], variables: Mapp
         raise MedTasksError("; ".join(errors))
 
 
-def _refuse_unknown(options: HarnessOptions, ours: Sequence[str]) -> None:
-    """Raise for the first argument that neither this command nor the harness has."""
-    for argument in options.unknown[:1]:
-        name = argument.partition("=")[0]
-        if not name.startswith("-"):
-            raise MedTasksError(f"'{redacted(argument)}' belongs to no option; a value with blanks needs quotes")
-        hint = near_match(name, [*ours, *option_names()]) or "; see medtasks run --help and lmms_eval --help"
-        raise MedTasksError(f"there is no option '{name}'{hint}")
+def _checked_run(
+    ready: Sequence[str],
+    options: HarnessOptions,
+    arguments: Sequence[str],
+    part: Shard | None,
+    output: Path,
+    repeats: int,
+    journal: bool,
+) -> tuple[list[Notice], dict[str, str]]:
+    """Print all warnings about a run, and raise MedTasksError for what is refused.
 
+    Returns the warnings, and environment variables for the harness.
+    """
+    notices, variables = check(ready, arguments, part), dict[str, str]()
+    if journal:
+        # Imported here because it imports the harness, which other commands do not need.
+        from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journal_notices
 
-def _other_runs(output: Path) -> list[Notice]:
-    notices = []
+        variables[JOURNAL_VARIABLE] = "true"
+        notices += journal_notices(options)
     for path in manifest_files(output):
         with suppress(MedTasksError):
             earlier = RunManifest.read(path)
             if earlier.standing == "still running":
                 writing = f"another run (process {earlier.process.pid}) is still writing into {output}"
                 notices.append(warn(f"{writing}; reports would mix the two: give this one another --output_path"))
-    return notices
-
-
-def _print_or_raise(notices: Sequence[Notice]) -> None:
+    notices += repeat_notices(ready, options, repeats)
     if refused := [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]:
         raise MedTasksError("; and ".join(refused))
     for notice in notices:
         out.print("[yellow]warning[/] ", end="")
         say(notice.sentence)
-
-
-def _print_outcome(manifest: RunManifest, output: Path) -> None:
-    for results in dict.fromkeys(record.results for record in manifest.tasks.values() if record.results):
-        say(f"results: {output / results}")
-    for task, record in manifest.tasks.items():
-        if record.outcome is TaskOutcome.FAILED:
-            say(f"failed: {task}: {record.reason}")
-        elif record.outcome is TaskOutcome.NOT_RUN:
-            say(f"not run: {task}")
-        elif record.outcome is TaskOutcome.LEFT_OUT:
-            say(f"left out: {task}; the reason is at the top")
-    say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
+    return notices, variables
 
 
 def merge(

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from medtasks import __version__
 from medtasks.audit.doctor.metric_models import fetch_command
 from medtasks.audit.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
 from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
-from medtasks.audit.report.contents import RuleScores, Score, as_json
+from medtasks.audit.report.contents import RuleScores, as_json
 from medtasks.audit.report.task_tables import class_table
 from medtasks.audit.report.wording import estimate, names_by, number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
@@ -85,16 +85,22 @@ def score(
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
-    further_tables = [class_table(task, classes)] * bool(classes) + [_judge_table(checked)] * bool(checked)
-    for table in (*_tables(title, rules, paired=chosen.family.paired), *further_tables):
-        show(table)
-    _print_notes(rules, data, len(recorded), len(documents), limit)
+    class_tables = [class_table(task, classes)] if classes else []
+    tables = _tables(title, rules, class_tables, checked, paired=chosen.family.paired)
+    _print_scores(tables, rules, data, len(recorded), len(documents), limit)
 
 
-def _print_notes(
-    rules: Mapping[str, RuleScores], data: Mapping[str, Any], replies: int, documents: int, limit: FailureLimit
+def _print_scores(
+    tables: Iterator[Table],
+    rules: Mapping[str, RuleScores],
+    data: Mapping[str, Any],
+    replies: int,
+    documents: int,
+    limit: FailureLimit,
 ) -> None:
-    """Raise MedTasksError at the end if too many samples are in no score, or a metric could not be computed."""
+    """Print tables and notes. Raises MedTasksError if too many samples are in no score, or a metric fails."""
+    for table in tables:
+        show(table)
     if replies < documents:
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
@@ -121,12 +127,22 @@ def _print_notes(
         raise MedTasksError("\n".join(problems))
 
 
-def _tables(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -> Iterator[Table]:
-    names = [name for name in next(iter(rules.values())).estimates if not paired or name in PAIR_METRICS]
-    rows = [(name, *(_with_error(rule.estimates[name]) for rule in rules.values())) for name in names]
-    reasons = [rule.reasons for rule in rules.values()]
-    replies = [(f"replies: {name}", *_numbers(reasons, name)) for name in sorted(set().union(*reasons))]
-    yield number_table(title, ("score ± standard error", *rules), [*rows, *replies])
+def _tables(
+    title: str,
+    rules: Mapping[str, RuleScores],
+    class_tables: Sequence[Table],
+    checked: Mapping[str, CheckedScore],
+    *,
+    paired: bool,
+) -> Iterator[Table]:
+    rows: list[tuple[str, ...]] = []
+    for name in next(iter(rules.values())).estimates:
+        if not paired or name in PAIR_METRICS:
+            scores = [rule.estimates[name] for rule in rules.values()]
+            rows.append((name, *(with_error(score.value, score.error, score.share) for score in scores)))
+    for reason in sorted(set().union(*(rule.reasons for rule in rules.values()))):
+        rows.append((f"replies: {reason}", *(str(rule.reasons.get(reason, 0)) for rule in rules.values())))
+    yield number_table(title, ("score ± standard error", *rules), rows)
     if paired:
         for name, rule in rules.items():
             columns = ("category", "images", "set", "individual", "confusion", "invalid")
@@ -135,40 +151,32 @@ def _tables(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -> Ite
                 for category, counts in rule.categories.items()
             ]
             yield number_table(f"{name} ({rule.rule})", columns, categories, split=len(categories) - 1)  # total last
-        return
     # Groups and wrong answers are defined where there is an accuracy.
     accuracies = {name: rule.estimates["accuracy"] for name, rule in rules.items() if "accuracy" in rule.estimates}
-    scored = {name: rules[name] for name, score in accuracies.items() if math.isfinite(score.value)}
+    scored = {name: rules[name] for name, score in accuracies.items() if math.isfinite(score.value) and not paired}
     for column, groups in next(iter(scored.values())).groups.items() if scored else ():
         by_rule = [{group.name: group.scores[0] for group in rule.groups[column]} for rule in scored.values()]
-        rows = [
-            (group.name, str(group.questions), *(_with_error(by_group[group.name]) for by_group in by_rule))
-            for group in groups
-        ]
+        rows = []
+        for group in groups:
+            scores = [by_group[group.name] for by_group in by_rule]
+            errors = (with_error(score.value, score.error, score.share) for score in scores)
+            rows.append((group.name, str(group.questions), *errors))
         caption = f"accuracy by {column.replace('_', ' ')} ± standard error"
         yield number_table(caption, (column, "questions", *scored), rows)
     kinds = [count_kinds(rule.wrong) for rule in scored.values()]
-    rows = [(kind, *_numbers(kinds, kind)) for kind in dict.fromkeys(kind for counts in kinds for kind in counts)]
-    if rows:
+    names = dict.fromkeys(kind for counts in kinds for kind in counts)
+    if names:
+        rows = [(kind, *(str(counts.get(kind, 0)) for counts in kinds)) for kind in names]
         yield number_table("", ("wrong answers", *scored), rows)
-
-
-def _judge_table(checked: Mapping[str, CheckedScore]) -> Table:
-    rows = [("labelled replies", *(str(check.judge.labels) for check in checked.values()))]
-    for name in ("sensitivity", "specificity", "kappa", "corrected"):
-        if name == "corrected":
-            rows.append(("judged score", *(f"{check.metric} {number(check.judged)}" for check in checked.values())))
-        values = [getattr(check.judge, name) for check in checked.values()]
-        rows.append((name, *(estimate(value.value, value.low, value.high, name != "kappa") for value in values)))
-    return number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
-
-
-def _with_error(score: Score) -> str:
-    return with_error(score.value, score.error, score.share)
-
-
-def _numbers(counts: Iterable[Mapping[str, int]], name: str) -> Iterator[str]:
-    yield from (str(numbers.get(name, 0)) for numbers in counts)
+    yield from class_tables
+    if checked:
+        rows = [("labelled replies", *(str(check.judge.labels) for check in checked.values()))]
+        for name in ("sensitivity", "specificity", "kappa", "corrected"):
+            if name == "corrected":
+                rows.append(("judged score", *(f"{check.metric} {number(check.judged)}" for check in checked.values())))
+            values = [getattr(check.judge, name) for check in checked.values()]
+            rows.append((name, *(estimate(value.value, value.low, value.high, name != "kappa") for value in values)))
+        yield number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
 
 
 @judge_app.command()
@@ -197,26 +205,22 @@ def parse(rule: Annotated[str, Argument(help=f"One of: {', '.join(extractors(Ans
     extract = extractor_of(rule, AnswerKind.CHOICE).extract
     try:
         for number, line in enumerate(sys.stdin, start=1):
-            if line.strip():
-                reply, options = _fields(line, number)
-                answer = extract(reply, Sample({"options": options}))
-                print(json.dumps({"value": answer.value, "reason": str(answer.reason)}))  # noqa: T201
+            if not line.strip():
+                continue
+            place = f"standard input line {number}"
+            try:
+                item: Any = parse_json(line)
+                reply, options = item["reply"], item.get("options", [])
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                cause = "'reply' is missing" if isinstance(error, KeyError) else "it is no object"
+                raise RepliesError(
+                    f'{place} is not an object like {{"reply": "The answer is A", "options": ["yes", "no"]}}: '
+                    f"{error if isinstance(error, ValueError) else cause}"
+                ) from error
+            has_texts = isinstance(options, list) and all(isinstance(option, str) for option in options)
+            if not (reply is None or isinstance(reply, str)) or not has_texts:
+                raise RepliesError(f"{place}: 'reply' must be text or null, 'options' a list of texts")
+            answer = extract(reply, Sample({"options": options}))
+            print(json.dumps({"value": answer.value, "reason": str(answer.reason)}))  # noqa: T201
     except UnicodeDecodeError as error:
         raise RepliesError(f"standard input is not UTF-8 text: {error}") from error
-
-
-def _fields(line: str, number: int) -> tuple[str | None, list[str]]:
-    try:
-        item: Any = parse_json(line)
-        reply, options = item["reply"], item.get("options", [])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        cause = "'reply' is missing" if isinstance(error, KeyError) else "it is no object"
-        raise RepliesError(
-            f"standard input line {number} is not an object like "
-            f'{{"reply": "The answer is A", "options": ["yes", "no"]}}: '
-            f"{error if isinstance(error, ValueError) else cause}"
-        ) from error
-    has_texts = isinstance(options, list) and all(isinstance(option, str) for option in options)
-    if not (reply is None or isinstance(reply, str)) or not has_texts:
-        raise RepliesError(f"standard input line {number}: 'reply' must be text or null, 'options' a list of texts")
-    return reply, options

@@ -8,11 +8,10 @@ import sys
 import tempfile
 import textwrap
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -21,7 +20,7 @@ from typer import Argument, Option
 
 from medtasks import __version__
 from medtasks.audit.doctor.check_results import State
-from medtasks.audit.planning import Plan, assumptions
+from medtasks.audit.planning import assumptions
 from medtasks.audit.planning import plan as planned
 from medtasks.audit.report.published import published_of
 from medtasks.audit.report.wording import number, with_error
@@ -33,7 +32,7 @@ from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE
 from medtasks.metrics.metric import undeclared
 from medtasks.running.recipes import Backend, recipe, recipes
-from medtasks.runs.result_files import ResultsFile, read_results, results_files
+from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run import Source
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
@@ -48,8 +47,6 @@ from medtasks.tasks.task_files import (
 )
 from medtasks.tasks.task_index import tasks_folder
 
-_TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
-
 
 def demo(
     output: Annotated[Path | None, Option(help="Folder for data, log and results. Default: a temporary one.")] = None,
@@ -60,17 +57,26 @@ def demo(
     home, results = folder / "home", folder / "results"
     write_sample_home(home)
     arguments = [
-        *("--model", "medtasks_tiny", "--tasks", ",".join(_TASKS), "--device", device),
+        *("--model", "medtasks_tiny", "--tasks", "mediconfusion,mediconfusion_gd,mediconfusion_ps", "--device", device),
         *("--output_path", str(results), "--log_samples", "--timezone", "UTC"),
     ]
     say(f"\n{HOME_VARIABLE}={shlex.quote(str(home))} lmms_eval {shlex.join(arguments)}\n")
-    newest = _run(arguments, home, results, folder / "lmms_eval.log")
+    python, environment = [sys.executable, "-m"], {**os.environ, HOME_VARIABLE: str(home)}
+    log, before = folder / "lmms_eval.log", results_files(results)
+    with out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
+        command = [*python, "lmms_eval", *arguments]
+        ran = subprocess.run(command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False)
+    # It exits with 0 after a failure, so only a new file counts.
+    new = [path for path in results_files(results) if path not in before]
+    newest = read_results(new[-1], say) if new and not ran.returncode else None
+    if newest is None:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise MedTasksError(f"the harness produced no results (exit code {ran.returncode}); the end of {log}:\n{tail}")
     for task, scores in newest.rows().items():
         metrics = [key.split(",") for key in scores if "," in key and "_stderr" not in key]
         filters = sorted({name for _, name in metrics})
-        names = main_metrics_first(task, (metric for metric, _ in metrics))
         rows = []
-        for metric in names:
+        for metric in main_metrics_first(task, (metric for metric, _ in metrics)):
             declared, row = task_file(task).family.metric(metric) or undeclared(metric), [metric]
             for name in filters:
                 value, error = scores.get(f"{metric},{name}"), scores.get(f"{metric}_stderr,{name}")
@@ -80,37 +86,15 @@ def demo(
         show(number_table(scores["alias"], ("score ± standard error", *filters), rows))
     page = results / "report.html"
     with out.status("Writing the report ..."):
-        made = _python(
-            *("medtasks.cli.main", "report", str(results), "--html", str(page)),
-            home=home,
-            capture_output=True,
-            text=True,
-        )
+        command = [*python, "medtasks.cli.main", "report", str(results), "--html", str(page)]
+        made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if made.returncode:
         raise MedTasksError(f"the report could not be written: {made.stderr.strip()}")
     say(
         "Synthetic images and a random model: these scores say nothing about medicine.\n"
-        f"Results: {newest.path}\nReplies: {newest.path.parent}\nLog:     {folder / 'lmms_eval.log'}\n"
+        f"Results: {newest.path}\nReplies: {newest.path.parent}\nLog:     {log}\n"
         f"Report:  {page} (open it in a browser)"
     )
-
-
-def _run(arguments: list[str], home: Path, results: Path, log: Path) -> ResultsFile:
-    """Run the harness and return its results; it exits with 0 after a failure, so only a new file counts."""
-    before = results_files(results)
-    with out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
-        code = _python("lmms_eval", *arguments, home=home, stdout=stream, stderr=subprocess.STDOUT).returncode
-    new = [path for path in results_files(results) if path not in before]
-    newest = read_results(new[-1], say) if new and not code else None
-    if newest is None:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise MedTasksError(f"the harness produced no results (exit code {code}); the end of {log}:\n{tail}")
-    return newest
-
-
-def _python(*arguments: str, home: Path, **options: Any) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, HOME_VARIABLE: str(home)}
-    return subprocess.run([sys.executable, "-m", *arguments], env=environment, check=False, **options)
 
 
 _STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARNING: "yellow", State.PROBLEM: "bold red"}
@@ -216,43 +200,39 @@ def plan(
         for name, value in asdict(result).items()
     }
     write_json(json_file, {"schema_version": 1, "task": task, **numbers})
-    _print_plan(task, result, tests)
-    print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
-
-
-def _print_plan(task: str, plan: Plan, tests: int) -> None:
-    assumed, power = plan.assumptions, number(plan.power)
-    discordance = assumed.discordance_of(plan.difference or 0.0)
+    discordance = assumed.discordance_of(result.difference or 0.0)
     of_tests = f", as {tests} tests share 5 %" if tests > 1 else ""
+    needed, needed_for_margin = (
+        "no number of samples suffices" if count is None else f"{count} samples"
+        for count in (result.needed, result.needed_for_margin)
+    )
     say(f"{task}, {assumed.metric}: {assumed.samples} samples prepared, in {assumed.clusters} clusters or pairs.")
     say(f"First model: {number(assumed.score)} ({assumed.score_source}).")
     say(f"Samples on which the two models differ: {number(discordance)} ({assumed.discordance_source}).")
     say(f"Design effect: {assumed.design:.2f} ({assumed.design_source}).")
-    say(f"Level: {plan.level:.3g}, two-sided{of_tests}; power: {power}.")
-    if plan.difference is not None and plan.reached is not None:
+    say(f"Level: {result.level:.3g}, two-sided{of_tests}; power: {number(result.power)}.")
+    if result.difference is not None and result.reached is not None:
         say(
-            f"To show a difference of {number(plan.difference)}: {_samples(plan.needed)}. "
-            f"The prepared ones show it with a power of {number(plan.reached)}."
+            f"To show a difference of {number(result.difference)}: {needed}. "
+            f"The prepared ones show it with a power of {number(result.reached)}."
         )
-    if math.isnan(plan.detectable):
-        say(f"The prepared data show no difference with a power of {power}.")
+    if math.isnan(result.detectable):
+        say(f"The prepared data show no difference with a power of {number(result.power)}.")
     else:
-        say(f"Smallest difference that the prepared data show: {number(plan.detectable)}.")
-    if plan.margin is not None and plan.reached_for_margin is not None:
+        say(f"Smallest difference that the prepared data show: {number(result.detectable)}.")
+    if result.margin is not None and result.reached_for_margin is not None:
         say(
-            f"To show that the other model is worse by less than {number(plan.margin)}, if it differs by "
-            f"{number(plan.difference or 0.0)}: {_samples(plan.needed_for_margin)}. "
-            f"The prepared ones show it with a power of {number(plan.reached_for_margin)}."
+            f"To show that the other model is worse by less than {number(result.margin)}, if it differs by "
+            f"{number(result.difference or 0.0)}: {needed_for_margin}. "
+            f"The prepared ones show it with a power of {number(result.reached_for_margin)}."
         )
-
-
-def _samples(count: int | None) -> str:
-    return "no number of samples suffices" if count is None else f"{count} samples"
+    print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
 
 
 models_app = typer.Typer(help="List published models and show how they are run.", no_args_is_help=True)
-_Include = Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
-Folders = Annotated[list[Path] | None, _Include]
+Folders = Annotated[
+    list[Path] | None, Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes.")
+]
 _WIDTH = 116
 
 
@@ -288,20 +268,26 @@ def show_model(
         _print_line(f"source: {fact.source}", 4)
         if fact.quotation:
             _print_line(f'it says: "{fact.quotation}"', 4)
-    _print_section("Known traps", chosen.traps)
-    _print_section("Unknown", chosen.unknown)
-    in_tables = (
+    in_tables = [
         f"{task} {score.metric}: {score.printed}, as {score.model} in {score.source}"
         + (f" ({score.remark})" if score.remark else "")
         for task, score in published_of(chosen.published_as)
-    )
-    _print_section("Published scores, which the report shows next to yours", in_tables)
-    elsewhere = (
+    ]
+    elsewhere = [
         f"{', '.join(f'{name} {value}' for name, value in scores.values.items())}"
         f"{f' ({scores.remark})' if scores.remark else ''}; source: {scores.source}"
         for scores in chosen.scores
-    )
-    _print_section("Published scores under protocols that no task here has", elsewhere)
+    ]
+    for title, lines in (
+        ("Known traps", chosen.traps),
+        ("Unknown", chosen.unknown),
+        ("Published scores, which the report shows next to yours", in_tables),
+        ("Published scores under protocols that no task here has", elsewhere),
+    ):
+        if lines:
+            out.print(f"\n[bold]{title}[/]")
+        for line in lines:
+            _print_line(line)
     out.print("\n[bold]Commands[/]")
     backends: tuple[Backend, ...] = ("hf", "server")
     for backend in backends:
@@ -315,14 +301,6 @@ def show_model(
             extra = " --backend server --model_args base_url=http://127.0.0.1:8000/v1"
         say(f"  medtasks run --recipe {chosen.recipe}{extra} --tasks TASKS --output_path FOLDER")
         say(f"    is: {chosen.command(backend)}")
-
-
-def _print_section(title: str, lines: Iterable[str]) -> None:
-    listed = list(lines)
-    if listed:
-        out.print(f"\n[bold]{title}[/]")
-    for line in listed:
-        _print_line(line)
 
 
 def _print_line(text: str, indent: int = 2) -> None:

@@ -13,7 +13,7 @@ import enum
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -28,7 +28,6 @@ from medtasks.curate.study import DRAFTS, Record, Study, StudyKind, read_images,
 from medtasks.errors import MedTasksError
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.home import append_whole, packaged_facts
-from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import (
     BAD_FORMAT,
     MAX_REQUESTS,
@@ -190,17 +189,6 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
     return +counts
 
 
-def check_not_all_failed(folder: Path, counts: Counter[DraftOutcome]) -> None:
-    """Raise a MedTasksError with the first cause if every request that was sent failed."""
-    others = counts.keys() - {DraftOutcome.FAILED, DraftOutcome.NOT_ASKED, DraftOutcome.SKIPPED}
-    if counts[DraftOutcome.FAILED] and not others:
-        cause = next(line.reason for line in read_drafted(folder).values() if line.outcome is DraftOutcome.FAILED)
-        raise MedTasksError(f"every request that was sent failed: {cause}; fix that and run the same command again")
-
-
-SHORTEST = 100
-"""Characters; shorter captions tell too little of the image (MediConfusion, section 2)."""
-_LIKE_A_DRAFT = re.compile(r"\b(?:question|option ?[12ab]|image ?[12])\s*:", re.IGNORECASE)
 _REFUSAL = re.compile(
     r"\s*(?:i['’]?m (?:very )?sorry|sorry[,.]|i apologi[sz]e|unfortunately,? i|as an ai\b"
     r"|i (?:can(?:no|['’])t|am unable|am not able|won['’]?t|must decline))",
@@ -231,20 +219,9 @@ class DraftingPrompt:
         """Name and version, as a journal records them."""
         return f"{self.name} v{self.version}"
 
-    def filled(self, values: Mapping[str, str]) -> str:
-        """Fill the marks that the user's part has."""
-        return _filled(self.user, values)
 
-    def with_blocks(self, blocks: Sequence[Mapping[str, str]]) -> str:
-        """Return the user's part, followed by the block filled from each mapping."""
-        return self.user + "".join(_filled(self.block, values) for values in blocks)
-
-    def asked(self, values: Mapping[str, str], llm: str) -> str:
-        """Return the digest of the request to an ``llm`` (its model and temperature)."""
-        return digest_of(self.label, self.system, self.filled(values), llm)[:32]
-
-
-def _filled(text: str, values: Mapping[str, str]) -> str:
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Fill the marks that a part of a prompt has."""
     marks = "|".join(re.escape(mark) for mark in sorted(values, key=len, reverse=True))
     return re.sub(marks, lambda match: values[match[0]], text)
 
@@ -258,16 +235,6 @@ def prompts_in(file: str) -> Mapping[str, DraftingPrompt]:
 def one_line(text: str) -> str:
     """Join a caption into one line, as prompts show it and rules count it."""
     return " ".join(text.split())
-
-
-def why_not_sent(text: str) -> str:
-    """Return the reason to draft no question from a caption, or an empty text."""
-    caption = one_line(text)
-    if len(caption) < SHORTEST:
-        return f"a caption is shorter than {SHORTEST} characters"
-    if addresses_judge(caption) or _LIKE_A_DRAFT.search(caption):
-        return "a caption seems to address the LLM"
-    return ""
 
 
 def refuses(reply: str) -> bool:
@@ -322,19 +289,22 @@ def job_of(
     ``skip`` is the reason to send nothing; ``first`` a prompt to send before, and the mark that its reply fills.
     """
     label = llm.settings.label
-    digest = prompt.asked({**values, **({first[1]: ""} if first else {})}, label)
+    user = filled(prompt.user, {**values, **({first[1]: ""} if first else {})})
+    digest = digest_of(prompt.label, prompt.system, user, label)[:32]
     if first:
-        digest = digest_of(digest, first[0].asked(values, label))[:32]
+        first_user = filled(first[0].user, values)
+        of_first = digest_of(first[0].label, first[0].system, first_user, label)[:32]
+        digest = digest_of(digest, of_first)[:32]
     about: dict[str, Any] = {"request": request, "asked": digest, "llm": label, "prompt": prompt.label}
 
     def job() -> Drafted:
-        filled = dict(values)
+        marks = dict(values)
         if first:
-            reply, outcome, reason = ask(llm, first[0], first[0].filled(values), free_text)
+            reply, outcome, reason = ask(llm, first[0], first_user, free_text)
             if reply is None:
                 return Drafted(outcome=outcome, reason=reason, **about)
-            filled[first[1]] = reply
-        fields, outcome, reason = ask(llm, prompt, prompt.filled(filled), read)
+            marks[first[1]] = reply
+        fields, outcome, reason = ask(llm, prompt, filled(prompt.user, marks), read)
         return Drafted(outcome=outcome, reason=reason, **about, **(fields or {}))
 
     return digest, partial(Drafted, outcome=DraftOutcome.SKIPPED, reason=skip, **about) if skip else job

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,30 +88,28 @@ class Form:
 
     about: str  # its questions, in a few words
     columns: Columns
-    tasks: Mapping[str, str]  # published task that each runs like, by the ending after the dataset's name
+    model: str  # published task that the tasks run like
+    endings: tuple[str, ...] = ("", "_ll")  # of the tasks, after the dataset's name and that of the published one
     group: str | None = None  # published group that aggregates them
     grouped: tuple[str, ...] = ()  # which of them are in it
-
-
-def _closed(about: str, model: str) -> Form:
-    return Form(about, CLOSED_QUESTION, {"": model, "_ll": f"{model}_ll"})
 
 
 FORMS: Mapping[StudyKind, Form] = {
     StudyKind.PAIRS: Form(
         "Confusing pairs",
         CURATED_PAIR,
-        {ending: f"mediconfusion{ending}" for ending in ("", "_gd", "_ps", "_ff")},
+        "mediconfusion",
+        ("", "_gd", "_ps", "_ff"),
         "mediconfusion_all",
         ("", "_gd", "_ps"),
     ),
-    StudyKind.VISUAL_CLOSED: _closed("Questions on what images show", "medheval_visual_mm"),
-    StudyKind.VISUAL_OPEN: Form("Reports on images", COMPONENT_REPORT, {"": "medheval_visual_report"}),
-    StudyKind.KNOWLEDGE_CLOSED: _closed("Questions on medical knowledge", "medheval_knowledge_closed"),
+    StudyKind.VISUAL_CLOSED: Form("Questions on what images show", CLOSED_QUESTION, "medheval_visual_mm"),
+    StudyKind.VISUAL_OPEN: Form("Reports on images", COMPONENT_REPORT, "medheval_visual_report", ("",)),
+    StudyKind.KNOWLEDGE_CLOSED: Form("Questions on medical knowledge", CLOSED_QUESTION, "medheval_knowledge_closed"),
     StudyKind.KNOWLEDGE_OPEN: Form(
-        "Open questions on medical knowledge", OPEN_QUESTION, {"": "medheval_knowledge_open"}
+        "Open questions on medical knowledge", OPEN_QUESTION, "medheval_knowledge_open", ("",)
     ),
-    StudyKind.CONTEXTUAL: _closed("Questions on notes against images", "medheval_context"),
+    StudyKind.CONTEXTUAL: Form("Questions on notes against images", CLOSED_QUESTION, "medheval_context"),
 }
 
 
@@ -150,18 +148,10 @@ def publish_study(
     """
     study = read_study(folder)
     chosen, form = checked_name(name or study.name, _OPTION), FORMS[study.kind]
-    tasks = {chosen + ending: model for ending, model in form.tasks.items()}
+    tasks = {chosen + ending: form.model + ending for ending in form.endings}
     groups = {f"{chosen}_all": form.group} if form.group else {}
     for task in (*tasks, *groups):
         refuse_taken(task, chosen, _COMMAND, _OPTION)
-    with contextlib.suppress(FileNotFoundError, SourceError):  # a damaged one may be replaced
-        existing = Manifest.read(dataset_folder(chosen))
-        is_this_study = existing.selected_from is None and study.digest == existing.revision
-        if not is_this_study and existing.source != str(folder.resolve()):
-            raise MedTasksError(
-                f"there is a dataset '{chosen}' from {existing.source} already; choose another name with {_OPTION}, or "
-                f"delete {dataset_folder(chosen)}"
-            )
     about = _reviewed(folder, study, chosen, min_score, wording, balance)
     manifest, sheet = _prepare(about, allow_incomplete)
     for task, model in tasks.items():
@@ -178,7 +168,15 @@ def publish_study(
 
 
 def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool) -> Publication:
-    """Return the questions to publish; MedTasksError with the reason if none can be."""
+    """Return the questions to publish; MedTasksError if none can be, or if another dataset has the name."""
+    with contextlib.suppress(FileNotFoundError, SourceError):  # a damaged one may be replaced
+        existing = Manifest.read(dataset_folder(name))
+        is_this_study = existing.selected_from is None and study.digest == existing.revision
+        if not is_this_study and existing.source != str(folder.resolve()):
+            raise MedTasksError(
+                f"there is a dataset '{name}' from {existing.source} already; choose another name with {_OPTION}, or "
+                f"delete {dataset_folder(name)}"
+            )
     drafts, reviews = read_drafts(folder), read_reviews(folder, study)
     if wording is not None and wording not in {review.reviewer for review in reviews}:
         raise MedTasksError(f"'{wording}' has not reviewed '{study.name}'; --wording names a reviewer of it")
@@ -365,30 +363,36 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
 
 
 def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
-    """Return the record of one reviewer; the mean is over questions, the share over drafts."""
-    scored = {item: scores for item, review_of in current(review, about.drafts).items() if (scores := review_of.scores)}
-    values = [score for scores in scored.values() for score in scores]
-    passing = sum(min(scores) >= about.min_score for scores in scored.values())
+    """Return the record of one reviewer; the mean is over questions, the shares are over drafts."""
+    by_item = {item: of.scores for item, of in current(review, about.drafts).items() if of.scores}
+    values = [score for scores in by_item.values() for score in scores]
+    passing = sum(min(scores) >= about.min_score for scores in by_item.values())
     return {
         "reviewer": review.reviewer,
-        "drafts_scored": len(scored),
+        "drafts_scored": len(by_item),
         "mean_score": sum(values) / len(values) if values else None,
-        "share_reaching_the_score": passing / len(scored) if scored else None,
-        "share_published": sum(item in about.published for item in scored) / len(scored) if scored else None,
+        "share_reaching_the_score": passing / len(by_item) if by_item else None,
+        "share_published": sum(item in about.published for item in by_item) / len(by_item) if by_item else None,
     }
 
 
 def as_markdown(sheet: Mapping[str, Any]) -> str:
     """Return a datasheet for people: its single values in a table, then a section for each list and mapping."""
     sections = {name: value for name, value in sheet.items() if isinstance(value, Mapping) or name in _SECTIONS}
-    plain = [(name.replace("_", " "), _text(value)) for name, value in sheet.items() if name not in sections]
+    plain = [(name.replace("_", " "), value) for name, value in sheet.items() if name not in sections]
     parts = [f"# Datasheet of {sheet['name']}", _table(("what", "value"), plain)]
     for name, value in sections.items():
         parts.append(f"## {name.replace('_', ' ').capitalize()}")
         if not value:
             parts.append("None.")
         elif isinstance(value, Mapping):
-            parts.append(_table(("", "value"), list(_flat(value))))
+            rows: list[tuple[str, object]] = []
+            for key, content in value.items():
+                if isinstance(content, Mapping):
+                    rows += [(f"{key}: {part}", text) for part, text in content.items()]
+                else:
+                    rows.append((key, content))
+            parts.append(_table(("", "value"), rows))
         elif name == "caveats":
             parts.append("\n".join(f"- {sentence}" for sentence in value))
         else:
@@ -396,14 +400,6 @@ def as_markdown(sheet: Mapping[str, Any]) -> str:
                 _table([key.replace("_", " ") for key in value[0]], [list(record.values()) for record in value])
             )
     return "\n\n".join(parts) + "\n"
-
-
-def _flat(settings: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, str]]:
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{name}: ")
-        else:
-            yield f"{above}{name}", _text(value)
 
 
 def _text(value: object) -> str:

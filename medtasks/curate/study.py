@@ -14,7 +14,6 @@ owner says otherwise.
 
 import enum
 import hashlib
-import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +23,6 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medtasks.data.catalogue import Access
-from medtasks.data.images.decoding import LINEAR, DecodedImage, decoded
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, json_lines
 from medtasks.errors import MedTasksError, SourceError
@@ -80,10 +78,6 @@ class StudyImage(Record):
             raise UnreadableImage("its file has changed since the study was made")
         return data
 
-    def decoded(self) -> DecodedImage:
-        """Return the image as models see it; UnreadableImage as above."""
-        return decoded(io.BytesIO(self.read()), LINEAR)
-
 
 class ImagePair(Record):
     """Two images that one encoder finds alike and another does not."""
@@ -108,10 +102,6 @@ class Study(Record):
     def digest(self) -> str:
         """Sixteen hexadecimal digits that change with what made the study; its review files carry them."""
         return digest_of(self.model_dump(mode="json"))[:16]
-
-    def write(self, folder: Path) -> None:
-        """Write it into its folder."""
-        write_private(folder / STUDY, self.model_dump_json(indent=2) + "\n")
 
 
 def read_study(folder: Path, *kinds: StudyKind) -> Study:
@@ -198,9 +188,23 @@ def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
         yield row
 
 
+def write_study(folder: Path, study: Study) -> None:
+    """Write the description of a study; the last of its files, because it marks the folder as complete."""
+    write_private(folder / STUDY, study.model_dump_json(indent=2) + "\n")
+
+
 def begun(folder: Path, planned: Study) -> Study | None:
-    """Return the study in a folder, None for a new one; MedTasksError if its settings are not as ``planned``."""
+    """Return the study in a folder, None for a new one.
+
+    MedTasksError if its settings are not as ``planned``, or if a new one could overwrite its source or other files.
+    """
     if not (folder / STUDY).exists():
+        files = [file for file in folder.iterdir() if not file.name.startswith(".")] if folder.is_dir() else []
+        of_killed_run = [file for file in files if file.name in (IMAGES, PAIRS) or file.suffix == ".part"]
+        if len(files) > len(of_killed_run) or Path(planned.source).resolve().parent == folder.resolve():
+            raise MedTasksError(
+                f"{folder} holds other files, and a study needs a folder of its own; take another --out"
+            )
         return None
     study = read_study(folder, planned.kind)
     recorded = {"name": study.name, "access": study.access, **study.made_with}
@@ -216,14 +220,6 @@ def begun(folder: Path, planned: Study) -> Study | None:
                 f"and a study is not changed once it is made; give --out a new folder, what was computed is kept"
             )
     return study
-
-
-def check_own_folder(folder: Path, source: Path) -> None:
-    """Refuse a folder for a new study that holds ``source`` or other files: a study could overwrite them."""
-    files = [file for file in folder.iterdir() if not file.name.startswith(".")] if folder.is_dir() else []
-    others = [file for file in files if file.name not in (IMAGES, PAIRS) and file.suffix != ".part"]  # of a killed run
-    if others or source.resolve().parent == folder.resolve():
-        raise MedTasksError(f"{folder} holds other files, and a study needs a folder of its own; take another --out")
 
 
 def problem_of(error: ValueError) -> str:

@@ -3,7 +3,7 @@
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 from medtasks.cli.main import main
 from medtasks.data.document_store import load_documents
 
-from ..curate.made_up_pairs import caption
+from ..scripted_server import Endpoint, serving
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,10 @@ def rows_of(out: str, title: str = "") -> dict[str, list[str]]:
 def medtasks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     """Run one command; return its exit code and what it printed."""
 
-    def run(*arguments: object, stdin: str = "") -> Ran:
+    def run(*arguments: object, stdin: str | bytes = "") -> Ran:
+        typed = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "argv", ["medtasks", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed), encoding="utf-8"))
         monkeypatch.setenv("COLUMNS", "80")
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
@@ -50,7 +51,7 @@ def medtasks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 def fails(medtasks: Callable[..., Ran]) -> Callable[..., Ran]:
     """Run a command that must fail with exit code 1 and one sentence on stderr that contains all ``parts``."""
 
-    def run(arguments: Iterable[object], *parts: str, stdin: str = "") -> Ran:
+    def run(arguments: Iterable[object], *parts: str, stdin: str | bytes = "") -> Ran:
         ran = medtasks(*arguments, stdin=stdin)
         assert ran.code == 1
         assert ran.err.startswith("medtasks: ")
@@ -60,6 +61,15 @@ def fails(medtasks: Callable[..., Ran]) -> Callable[..., Ran]:
         return ran
 
     return run
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """An LLM on this machine that the environment names."""
+    with serving(Endpoint()) as server:
+        for name, value in {"BASE_URL": server.url, "MODEL": "m", "ATTEMPTS": "1", "CONCURRENCY": "1"}.items():
+            monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
+        yield server
 
 
 @pytest.fixture
@@ -83,22 +93,3 @@ def constant(sample: Path, write: Callable[..., Path]) -> Callable[..., Path]:
         return write(*({"doc_id": row["doc_id"], "reply": reply.format(n)} for n, row in enumerate(documents)))
 
     return run
-
-
-@pytest.fixture
-def source(tmp_path: Path, sample: Path) -> Path:
-    """Captions and similarities of the drawn pairs, as the published file has them."""
-    records = {
-        document["pair_id"]: {
-            "BiomedCLIP_sim": 0.9 + row / 1000,
-            "DINO_sim": 0.7 - row / 100,
-            **{f"im_{n}_local": row + n for n in (1, 2)},
-            **{f"cap_{n}": caption(f"{row}", "left") for n in (1, 2)},
-            "question": "Which side?",
-            "option_A": "Left",
-            "option_B": "Right",
-        }
-        for row, document in enumerate(load_documents("mediconfusion"))
-    }
-    (tmp_path / "dataset.json").write_text(json.dumps(records))
-    return tmp_path

@@ -57,10 +57,8 @@ def test_table_and_json(medtasks, run_of, tmp_path):
     assert found["summary"][0] in ran.out
     assert "robust gives every sample the same set_accuracy, individual_accuracy as reference" in ran.out
     assert "corrected for all 2 tests" in ran.out
-    assert f"{sets['p']:.4f}" in ran.out
     lines = "  replies  14 of 30 (46.7%) equal\n  answers  14 of 30 (46.7%) equal, read by reference, robust\n"
     assert lines in ran.out
-    assert "Verdict" not in ran.out
     assert rows_of(ran.out)["B - A"] == ["+53.3 pts"]
 
 
@@ -83,7 +81,6 @@ def test_one_metric_of_three_runs_and_identical_ones(medtasks, run_of, tmp_path)
 def test_what_cannot_be_compared(fails, run_of, tmp_path):
     first = run_of("first", rows=range(10))
     fails(["compare", "mediconfusion", first], "expected 2 to 26 runs to compare, but got 1")
-    fails(["compare", "mediconfusion", first, tmp_path / "none.jsonl"], "cannot read replies from")
     fails(["compare", "mediconfusion", first, first, "--json", tmp_path], f"cannot write {tmp_path}")
     run = run_of("20260101_000000_samples_mediconfusion")
     config = {"metadata": {"data": {"fingerprint": "0123456789ab"}}}
@@ -99,10 +96,12 @@ def test_credentialed_runs_show_no_document(medtasks, tmp_path):
     for name, reply in (("one", "canary clear lungs"), ("two", "canary effusion on the left")):
         runs.append(tmp_path / f"{name}.jsonl")
         runs[-1].write_text("".join(json.dumps({"doc_id": d["doc_id"], "reply": reply}) + "\n" for d in documents))
-    asked = ["--metric", "bleu_1", "--metric", "invalid_rate", "--json", tmp_path / "found.json"]
+    asked = ["--metric", "bleu_1", "--metric", "bleu_4", "--json", tmp_path / "found.json"]
     ran = medtasks("compare", "multimedeval_mimic_cxr_report", *runs, *asked)
     assert ran.code == 0, ran.err
-    assert "bleu_1" in ran.out
+    assert "\nNot compared: bleu_4 (reference): is no mean over samples.\n" in ran.out, ran.out
+    alone = medtasks("parity", "multimedeval_mimic_cxr_report", *runs, "--metric", "bleu_4").out
+    assert "No score of this task is a mean over samples, so that no test tells whether it is the same." in alone
     shown = ran.out + ran.err + (tmp_path / "found.json").read_text()
     assert "canary" not in shown
     for document in documents:
@@ -126,9 +125,7 @@ def test_folders_of_runs_need_no_task(medtasks, fails, sample, tmp_path):
     alone = json.loads((tmp_path / "named.json").read_text())
     assert alone["comparisons"] == found["tasks"]["mediconfusion"]["comparisons"]
     fails(["compare", tmp_path / "nowhere", second], "nowhere' is neither a task of ours nor a folder or file;")
-    fails(["compare", first, tmp_path / "nowhere"], f"there is no {tmp_path / 'nowhere'}")
     fails(["compare", "mediconfusio", first, second], "'mediconfusio' is neither", "did you mean 'mediconfusion'?")
-    fails(["compare", "mediconfusion_blind", first, second], "holds no samples of 'mediconfusion_blind'")
 
 
 def test_models_and_rules_are_chosen(medtasks, fails, sample, tmp_path):
@@ -145,8 +142,7 @@ def test_models_and_rules_are_chosen(medtasks, fails, sample, tmp_path):
     assert "reference" not in ran.out
     fails(["compare", runs, runs, "--model", "bad", "--rule", "robst"], "did you mean 'robust'?")
     fails(["compare", runs, runs, runs, *["--model", "bad"] * 2], "2 models for 3 runs; give --model once, or once per")
-    same = medtasks("parity", runs, runs, "--model", "good", "--require", "identical")
-    assert same.code == 0
+    assert medtasks("parity", runs, runs, "--model", "good", "--require", "identical").code == 0
 
 
 @pytest.fixture
@@ -171,7 +167,6 @@ def test_equal_runs(medtasks, sample, tmp_path):
     ran = medtasks("parity", "mediconfusion", first, other, "--require", "equivalent")
     assert ran.code == 1
     assert ran.err == "medtasks: --require equivalent is not met: the verdict is 'not enough samples to tell'\n"
-    assert medtasks("parity", first, other).code == 0
     assert medtasks("parity", first, other, "--require", "not-different").code == 0
 
 
@@ -205,21 +200,6 @@ def test_which_two_runs_cannot_be_compared(fails, runs):
     fails(["parity", a, b, "--margin", "5"], "the margin 5 is no fraction between 0 and 1")
     fails(["compare", a, b, a, "--equivalence", "0.01"], "expected two runs, but got 3")
     fails(["parity", "letters", a, b], "the runs gave different prompts", "run both with the same data, task file")
-
-
-def test_scores_that_are_no_means_are_named_together(medtasks, tmp_path):
-    tiny_multimedeval.prepare("chestxray14")
-    documents = load_documents("multimedeval_chestxray14")
-    runs = []
-    for name, reply in (("a", "edema"), ("b", "no finding")):
-        runs.append(tmp_path / f"{name}.jsonl")
-        lines = ({"doc_id": document["doc_id"], "reply": reply} for document in documents)
-        runs[-1].write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    ran = medtasks("parity", "multimedeval_chestxray14", *runs)
-    assert "No score of this task is a mean over samples, so that no test tells whether it is the same." in ran.out
-    (left_out,) = (line for line in ran.out.splitlines() if line.startswith("Not compared: "))
-    assert left_out.startswith("Not compared: macro_f1, ")
-    assert left_out.endswith(" (reference, robust): is no mean over samples.")
 
 
 def test_compare_with_a_margin_gives_the_same_verdict_and_numbers(medtasks, runs, tmp_path):

@@ -1,4 +1,4 @@
-"""``medtasks curate draft``: one command that goes on where it stopped."""
+"""``medtasks curate draft`` and ``patterns``: questions on pairs, whatever stops a run, and failure modes in words."""
 
 import signal
 import threading
@@ -11,16 +11,12 @@ from medtasks.data.catalogue import Access
 
 from ..curate.made_up_pairs import DraftingLLM, write_study
 from ..processes import start_fresh
-from ..scripted_server import Endpoint, serving
 from ..waiting import PATIENCE, wait_until
 
 
 @pytest.fixture
-def llm(monkeypatch):
-    with serving(Endpoint()) as endpoint:
-        for name, value in {"BASE_URL": endpoint.url, "MODEL": "m", "ATTEMPTS": "1", "CONCURRENCY": "1"}.items():
-            monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
-        yield DraftingLLM(endpoint)
+def llm(endpoint):
+    return DraftingLLM(endpoint)
 
 
 @pytest.fixture
@@ -51,15 +47,8 @@ def test_questions_and_categories_are_drafted_and_a_limit_is_gone_on_from(medtas
     medtasks("curate", "draft", study, "--no-categories")
     assert llm.server.count == 17
     assert "patient" not in ran.out + ran.err
-    fails(["curate", "draft", study, "--no-categories", "--categories", "find"], "contradict each other")
+    fails(["curate", "draft", study, "--no-categories", "--categories", "a,b"], "contradict each other")
     fails(["curate", "draft", study, "--categories", "Chest"], "names fewer than two")
-
-
-def test_categories_can_be_found_first(medtasks, study, llm):
-    llm.said = {"Categories: Chest, Abdomen": [llm.server.reply("Chest")]}
-    assert medtasks("curate", "draft", study, "--categories", "find").code == 0
-    assert {draft.categories for draft in read_drafts(study).values()} == {(("Chest",), ("Chest",))}
-    assert len(llm.asked("I have several")) == 1
 
 
 def test_where_everything_fails_the_cause_is_one_sentence(fails, study, llm, monkeypatch):
@@ -112,3 +101,38 @@ def test_nothing_is_asked_twice_after_a_run_that_was_stopped(medtasks, study, ll
     assert len(asked) == 6
     # The one under way at a kill has to be asked for again; after Ctrl-C its reply is waited for and kept.
     assert sum(asked.values()) - 6 == (by is signal.SIGKILL)
+
+
+def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks, fails, tmp_path, llm):
+    folder = tmp_path / "study"
+    write_study(folder, 102)
+    fails(["curate", "patterns", folder], "no pair of 'our_pairs' has a question")
+    assert medtasks("curate", "draft", folder, "--no-categories").code == 0
+    ran = medtasks("curate", "patterns", folder)
+    assert (ran.code, ran.out) == (0, f"{folder / 'patterns.md'}: 2 of 2 requests answered\n")
+    written = (folder / "patterns.md").read_text()
+    assert (
+        "## 100 pairs, p0 to p99\n\n1. Left and right\n2. Masses\n\nPairs by their number in the prompt: 0: p0, 1: p1"
+        in written
+    )
+    assert "## 2 pairs, p100 to p101" in written
+    prompts = sorted(llm.asked("I am analyzing"), key=len)
+    assert prompts[1].count("\nPair ") == 100
+    assert "vision models.\nPair 0\nFirst" in prompts[1]
+    assert "\nPair 1\nFirst image description: Axial contrast-enhanced" in prompts[0]
+    assert "\nConfusing multiple choice question: On which side is the mass? (A) " in prompts[0]
+    before = llm.server.count
+    medtasks("curate", "patterns", folder, "--out", tmp_path / "again.md")
+    assert (tmp_path / "again.md").read_text() == written
+    assert llm.server.count == before
+
+
+def test_failure_modes_of_the_published_pairs(medtasks, fails, test_data, tmp_path, llm):
+    out = tmp_path / "modes.md"
+    arguments = ["curate", "patterns", "mediconfusion", "--source", test_data / "mediconfusion", "--out", out]
+    llm.said = {"What do you see on this angiogram": [llm.server.reply("I'm sorry, but I can't.")]}
+    assert medtasks(*arguments).out == f"{out}: 1 of 2 requests answered\n"
+    assert "No reply: the LLM would not." in out.read_text()
+    fails(["curate", "patterns", "mediconfusion"], "'mediconfusion' is not prepared", "--source")
+    (tmp_path / "dataset.json").write_text('{"1": {"cap_1": "x"}}')
+    fails([*arguments, "--source", tmp_path], "dataset.json is malformed")

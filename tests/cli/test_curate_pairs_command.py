@@ -12,7 +12,6 @@ from PIL import Image
 from medtasks.curate.study import read_images, read_pairs, read_study
 from medtasks.home import HOME_VARIABLE
 
-from ..curate import tiny_encoders
 from ..processes import run_fresh
 
 COUNT = 24
@@ -166,16 +165,3 @@ def test_after_a_kill_it_goes_on_and_encodes_nothing_twice(folder):
     assert len(seen) == 2 * COUNT
     assert set(seen.values()) == {1}
     assert len(read_pairs(folder / "study")) == 3 * 28 - 1
-
-
-def test_small_real_encoders(medtasks, folder):
-    tiny_encoders.like_biomedclip(folder / "biomed")
-    tiny_encoders.dinov2(folder / "dino")
-    limits = ["--sim-med", -1, "--sim-gen", 1, "--device", "cpu"]
-    encoders = ["--encoder", folder / "biomed", "--general-encoder", folder / "dino"]
-    made = medtasks("curate", "pairs", "list.jsonl", "--out", "study", *encoders, *limits)
-    assert made.code == 0, made.err
-    study = read_study(folder / "study")
-    assert [study.made_with[f"{which}_encoder"]["dimension"] for which in ("medical", "general")] == [12, 16]
-    assert len(read_pairs(folder / "study")) == COUNT * (COUNT - 1) // 2 - 1
-    assert study.access == "credentialed"

@@ -2,87 +2,29 @@
 
 import json
 import shutil
-from types import SimpleNamespace
 
 import pytest
 
 import medtasks as api
-from medtasks.data.document_store import load_documents
-from medtasks.errors import MedTasksError, forget_warnings, warn_once
-from medtasks.lmms.earlier_replies import KEPT_VARIABLE, kept_replies
+from medtasks.errors import MedTasksError, forget_warnings
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
-from medtasks.runs.run_manifest import RunManifest, read_manifests
 
 from ..made_up_runs import write_run
 
 TASK = "mediconfusion"
 
 
-def samples_of(run):
-    (path,) = run.glob(f"*_samples_{TASK}.jsonl")
-    return path
-
-
-def record_a_shard(run):
-    """Write the manifest of a run of one of two shards, which ``merge`` takes."""
-    (results,) = run.glob("*_results.json")
-    record = {"outcome": "done", "results": results.name, "samples": samples_of(run).name}
-    content = {
-        "state": "finished",
-        "shard": {"index": 1, "count": 2},
-        "started": "2026-01-02T03:04:05+00:00",
-        "process": {"pid": 1, "began": None, "place": None},
-        "command": ["medtasks", "run"],
-        "arguments": [],
-        "asked": [TASK],
-        "tasks": {TASK: record},
-        "versions": {},
-        "seeds": {"python": 0, "numpy": 1, "torch": 2, "fewshot": 3},
-        "model": {"name": "a", "arguments": ""},
-        "hardware": {"system": "Linux", "cpu": "a processor", "cores": 2, "memory": None},
-    }
-    RunManifest.model_validate(content).write(run / "20260102_030405_000000Z_run.json")
-
-
-def keep_replies(run, monkeypatch):
-    """Read a run as ``medtasks run --only-failed`` does."""
-    monkeypatch.setenv(KEPT_VARIABLE, str(read_manifests(run, warn_once)[0].path))
-    task = SimpleNamespace(
-        config=SimpleNamespace(output_type="generate_until"), eval_docs_no_media=load_documents("mediconfusion")
-    )
-    kept_replies({TASK: task})
-
-
 @pytest.fixture
 def commands(sample, tmp_path):
-    """A run, and each command that reads it."""
+    """A run, and the commands that read it."""
     run, other = write_run(tmp_path / "a", [TASK], 0.6, 1), write_run(tmp_path / "b", [TASK], 0.8, 2)
-    record_a_shard(run)
-    return (
-        run,
-        {
-            "score": ["score", TASK, run],
-            "compare": ["compare", run, other],
-            "parity": ["parity", run, other],
-            "report": ["report", run, "--json", tmp_path / "report.json"],
-            "merge": ["merge", tmp_path / "merged", run],
-        },
-    )
+    arguments = {"score": ["score", TASK, run], "compare": ["compare", run, other]}
+    return run, arguments | {"report": ["report", run, "--json", tmp_path / "report.json"]}
 
 
 @pytest.fixture
-def said(commands, medtasks, warnings, tmp_path, monkeypatch):
-    """Run all commands, and what Python users call; return all that each one says."""
-
-    def of_functions(name):
-        forget_warnings()
-        warnings.clear()
-        run, other = commands[0], tmp_path / "b"
-        try:
-            keep_replies(run, monkeypatch) if name == "only-failed" else api.compare(run, other)
-        except MedTasksError as error:
-            return [*warnings, str(error)]
-        return [*warnings, *(api.read_run(run).notes if name == "api" else ())]
+def sentences(commands, medtasks, warnings, tmp_path):
+    """Run all commands, and the functions for Python; return everything that each one says."""
 
     def run():
         texts = {}
@@ -90,105 +32,64 @@ def said(commands, medtasks, warnings, tmp_path, monkeypatch):
             forget_warnings()  # each command is a process of its own
             warnings.clear()
             ran = medtasks(*arguments)
-            report = json.loads((tmp_path / "report.json").read_text()) if name == "report" else ""
-            texts[name] = "\n".join([ran.out, ran.err, *warnings, *sentences_in(report)])
-        return texts | {name: "\n".join(of_functions(name)) for name in ("api", "only-failed")}
+            report = (tmp_path / "report.json").read_text() if name == "report" else ""
+            texts[name] = "\n".join([ran.out, ran.err, *warnings, report])
+        forget_warnings()
+        warnings.clear()
+        try:
+            api.compare(commands[0], tmp_path / "b")
+            notes = api.read_run(commands[0]).notes
+        except MedTasksError as error:
+            notes = [str(error)]
+        return texts | {"python": "\n".join([*warnings, *notes])}
 
     return run
 
 
-def sentences_in(content):
-    if isinstance(content, dict):
-        content = list(content.values())
-    if isinstance(content, list):
-        return [text for item in content for text in sentences_in(item)]
-    return [content] if isinstance(content, str) else []
+def damages(run):
+    """Return sentences about damage, and the texts of the files that bring it about; None removes one."""
+    (samples,), (results,) = run.glob(f"*_samples_{TASK}.jsonl"), run.glob("*_results.json")
+    text, newer = samples.read_text(), run / "20990101_000000_000000Z_run.json"
+    unknown, second = (
+        json.dumps({"doc_id": number, "resps": ["neither"], "filtered_resps": ["neither"]}) + "\n"
+        for number in (4711, 0)
+    )
+    copies = {run / path.name.replace("20260102", "20260203"): path.read_text() for path in run.iterdir()}
+    return {
+        f"Torn lines, left out: 1 of {samples}.": {samples: text[:-20]},
+        NO_RESULTS: {results: None},
+        NO_SAMPLES: {samples: None},
+        f"{results} holds older results of {TASK}, which are left out.": copies,
+        f"{samples} line 1: no document '4711' in the prepared dataset": {samples: unknown},
+        f"the run manifest {newer} is damaged or of another version of medtasks": {newer: '{"schema_version": 99}'},
+        f"{results} cannot be read and is left out: it is cut off or damaged.": {results: results.read_text()[:-20]},
+        f"Lines that give a question another reply, left out: 1 of {samples}, into which two runs wrote.": {
+            samples: text + second
+        },
+    }
 
 
-def tear_last_line(run):
-    path = samples_of(run)
-    path.write_text(path.read_text()[:-20])
-    return f"Torn lines, left out: 1 of {path}."
-
-
-def lose_results(run):
-    (results,) = run.glob("*_results.json")
-    results.unlink()
-    return NO_RESULTS
-
-
-def lose_samples(run):
-    samples_of(run).unlink()
-    return NO_SAMPLES
-
-
-def add_an_older_run(run):
-    (older,) = run.glob("*_results.json")
-    for path in list(run.iterdir()):
-        shutil.copy(path, run / path.name.replace("20260102", "20260203"))
-    return f"{older} holds older results of {TASK}, which are left out."
-
-
-def take_samples_of_another_task(run):
-    path = samples_of(run)
-    path.write_text(json.dumps({"doc_id": 4711, "resps": ["A"], "filtered_resps": ["A"]}) + "\n")
-    return f"{path} line 1: no document '4711' in the prepared dataset"
-
-
-def add_a_manifest_of_a_newer_version(run):
-    path = run / "20990101_000000_000000Z_run.json"
-    path.write_text('{"schema_version": 99}')
-    return f"the run manifest {path} is damaged or of another version of medtasks"
-
-
-def cut_results(run):
-    (results,) = run.glob("*_results.json")
-    results.write_text(results.read_text()[:-20])
-    return f"{results} cannot be read and is left out: it is cut off or damaged."
-
-
-def write_two_runs_into_one_file(run):
-    path = samples_of(run)
-    with path.open("a") as lines:
-        lines.write(json.dumps({"doc_id": 0, "resps": ["neither"], "filtered_resps": ["neither"]}) + "\n")
-    return f"Lines that give a question another reply, left out: 1 of {path}, into which two runs wrote."
-
-
-# A manifest names its own files. --only-failed needs no results; and it and merge take rows by their numbers.
-NOT_CONCERNED = {
-    lose_results: ["only-failed"],
-    add_an_older_run: ["merge", "only-failed"],
-    take_samples_of_another_task: ["merge", "only-failed"],
-    cut_results: ["only-failed"],
-}
-
-
-DAMAGES = (
-    *(tear_last_line, lose_results, lose_samples, add_an_older_run, take_samples_of_another_task),
-    *(add_a_manifest_of_a_newer_version, cut_results, write_two_runs_into_one_file),
-)
-
-
-def test_all_commands_say_the_same_of_damage(commands, said, tmp_path):
+def test_all_commands_say_the_same_of_damage(commands, sentences, tmp_path):
     run = commands[0]
     shutil.copytree(run, tmp_path / "whole")
     silent = {}
-    for damage in DAMAGES:
-        sentence = damage(run).rstrip(".")  # merge puts it into brackets
-        silent[damage] = [name for name, text in said().items() if sentence not in text]
+    for sentence, files in damages(run).items():
+        for path, text in files.items():
+            path.unlink() if text is None else path.write_text(text)
+        words = sentence.rstrip(".")  # the report joins sentences
+        silent[sentence] = [name for name, texts in sentences().items() if words not in texts]
         shutil.rmtree(run)
         shutil.copytree(tmp_path / "whole", run)
-    assert silent == {damage: NOT_CONCERNED.get(damage, []) for damage in DAMAGES}
+    assert not any(silent.values()), silent
 
 
 def test_a_reply_of_two_megabytes_costs_nothing_else(commands, medtasks):
     run, arguments = commands
-    path = samples_of(run)
+    (path,) = run.glob(f"*_samples_{TASK}.jsonl")
     first, *others = path.read_text().splitlines()
     line = json.loads(first)
     line["resps"] = line["filtered_resps"] = ["A or B? " + "hm" * 1_000_000]
     path.write_text("\n".join([json.dumps(line), *others, ""]))
-    codes = {name: medtasks(*command).code for name, command in arguments.items() if name != "merge"}
-    assert set(codes.values()) == {0}, codes
+    assert [medtasks(*command).code for command in arguments.values()] == [0, 0, 0]
     assert api.score(TASK, {"0": line["resps"][0]}).answered == 1
     assert len(api.read_run(run).samples()) > len(others)

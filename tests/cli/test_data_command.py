@@ -80,14 +80,6 @@ def test_list_knows_sample_incomplete_and_damaged(medtasks, fails, source, home,
     assert state(medtasks("data", "list")) == "damaged"
 
 
-def test_unknown_dataset_and_wrong_source(fails, tmp_path):
-    for command in ("prepare", "verify"):
-        fails(["data", command, "mediconfussion"], "unknown dataset 'mediconfussion'; did you mean 'mediconfusion'?")
-    nowhere = ["data", "prepare", "mediconfusion", "--source", tmp_path / "[no]where"]
-    fails(nowhere, "[no]where holds no dataset.json")
-    fails(["data", "prepare", "mediconfusion", "--source", "x" * 5000], "File name too long")
-
-
 def test_verify(medtasks, fails, home, final):
     fails(["data", "verify", "mediconfusion"], "is not prepared", "medtasks data prepare mediconfusion")
     medtasks("data", "sample", home)
@@ -97,8 +89,6 @@ def test_verify(medtasks, fails, home, final):
     (final / "images/90000.jpg").unlink()
     ran = fails(["data", "verify", "mediconfusion"], "1 problem in 'mediconfusion'", "data prepare mediconfusion")
     assert ran.out == f"{final / 'images/90000.jpg'} is missing\n"
-    (final / "images/90001.jpg").unlink()
-    fails(["data", "verify", "mediconfusion"], "2 problems in 'mediconfusion'")
     shutil.rmtree(final / "test")
     fails(["data", "verify", "mediconfusion"], "are damaged", "data prepare mediconfusion")
 
@@ -111,8 +101,7 @@ def test_sample(medtasks, fails, tmp_path, monkeypatch, home, final):
     assert not home.exists()  # the user's own data folder is not touched
     assert os.environ["MEDTASKS_HOME"] == str(home)
     monkeypatch.delenv("MEDTASKS_HOME")
-    again = medtasks("data", "sample", folder)
-    assert again.out == ran.out
+    assert medtasks("data", "sample", folder).out == ran.out
     assert "MEDTASKS_HOME" not in os.environ
     monkeypatch.setenv("MEDTASKS_HOME", str(folder))
     assert len(load_documents("mediconfusion")) == 32

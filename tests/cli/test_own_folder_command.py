@@ -50,14 +50,9 @@ def test_from_folder(medtasks, folder):
 
 
 def test_what_is_done_with_images_is_said(medtasks, folder):
-    for name, mode in (("a.png", "I;16"), ("b.png", "L"), ("c.png", "L")):
-        Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(folder / name)
-        if mode == "L":
-            Image.new("L", (6, 4), ord(name[0])).save(folder / name)
-    samples = [{"question": "?", "answer": "!", "images": [name]} for name in ("a.png", "b.png", "c.png")]
-    (folder / "dataset.json").write_text(json.dumps({"taskType": "VQA", "modality": "X", "samples": samples}))
-    flat = "nearly flat: values span less than 32 of 255 (2)"
-    said = f"linear: 8 bits as stored (2), {flat}, 16 bits scaled from 0..65535 (1)"
+    Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(folder / "a.png")
+    write_question(folder, "a.png")
+    said = "linear: 16 bits scaled from 0..65535 (1)"
     ran = medtasks("data", "prepare", "--from-folder", folder, "--access", "public")
     assert ran.out.splitlines()[1] == f"Models see its images by the rule {said}"
     assert f"  images:   {said}" in medtasks("data", "show", NAME).out.splitlines()
@@ -89,7 +84,6 @@ def test_again_by_name(medtasks, fails, folder, tmp_path):
         ([], "give the NAME of a dataset"),
         (["mediconfusion", "--from-folder", "FOLDER"], "give the NAME of a dataset"),
         (["--from-folder", "FOLDER", "--source", "FOLDER"], "are for published datasets"),
-        (["--from-folder", "FOLDER", "--fetch-images"], "are for published datasets"),
         (["mediconfusion", "--name", "x"], "are for --from-folder"),
         (["mediconfusion", "--access", "public"], "are for --from-folder"),
         (["--from-folder", "FOLDER", "--access", "private"], "public"),
@@ -100,12 +94,6 @@ def test_what_does_not_go_together(medtasks, folder, arguments, complaint):
     assert ran.code == 2
     assert complaint in " ".join(ran.err.replace("│", " ").split())
     assert not dataset_folder(NAME).exists()
-
-
-def test_what_cannot_be_prepared(fails, folder):
-    fails(["data", "prepare", "--from-folder", folder / "nowhere"], "nowhere holds no dataset.json")
-    fails(["data", "prepare", "--from-folder", folder, "--name", "medqa"], "'multimedeval_medqa' already", "--name")
-    fails(["data", "prepare", "--from-folder", folder, "--name", "x" * 300], "File name too long")
 
 
 @pytest.fixture(params=[0o022, 0o000])
@@ -138,7 +126,6 @@ def test_credentialed_files_are_their_owners_alone(medtasks, folder, umask):
         path.chmod(0o755 if path.is_dir() else 0o644)
     ran = medtasks("data", "verify", NAME)
     command = f"chmod -R go= {dataset_folder(NAME)}"
-    assert ran.code == 0
     assert f"other users of this machine can read {dataset_folder(NAME)}; run: {command}\n" in ran.out
     subprocess.run(command, shell=True, check=True)
     assert "chmod" not in medtasks("data", "verify", NAME).out

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import pytest
 from PIL import Image
@@ -10,7 +9,6 @@ from PIL import Image
 from medtasks.audit.doctor.check_results import State, scope_of
 from medtasks.audit.doctor.tasks_and_data import own_tasks
 from medtasks.audit.report.collecting import section
-from medtasks.errors import MedTasksError
 from medtasks.runs.run import TaskRun
 from medtasks.tasks.documents import select
 from medtasks.tasks.task_files import included_option, including, scored_task, task_config, task_files, tasks_of
@@ -65,32 +63,25 @@ def change(folder, old, new):
     (folder / "sides.yaml").write_text(text.replace(old, new))
 
 
-def test_score(medtasks, folder, replies, tmp_path):
-    options = ["--include_path", folder, "--json", tmp_path / "s.json"]
-    found = medtasks("score", "sides", replies(["A", "B", "right", "(b)"]), *options)
-    assert found.code == 0, found.err
-    scores = json.loads((tmp_path / "s.json").read_text())
+def test_score_of_a_task_and_of_a_variant_by_its_own_documents(medtasks, folder, replies, tmp_path):
+    options = ["--include_path", folder, "--json", tmp_path / "s"]
+    ran = medtasks("score", "sides", replies(["A", "B", "right", "(b)"]), *options)
+    assert ran.code == 0, ran.err
+    scores = json.loads((tmp_path / "s").read_text())
     assert scores["rules"]["none"]["metrics"]["accuracy"] == 0.75
-    assert scores["rules"]["none"]["rule"].startswith("robust_choice v")
     data = scores["data"]
     assert (data["prepared"], data["rows"], data["source"]) == (False, 4, str(folder / "sides.jsonl"))
-
-
-def test_a_variant_is_scored_by_its_own_documents(medtasks, folder, tmp_path):
     lines = [{"doc_id": f"{row}~r{turn}", "reply": "left"} for row in range(4) for turn in range(2)]
     (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    found = medtasks("score", "sides_rotated", tmp_path / "r.jsonl", "--include_path", folder, "--json", tmp_path / "s")
-    assert found.code == 0, found.err
+    assert medtasks("score", "sides_rotated", tmp_path / "r.jsonl", *options).code == 0
     metrics = json.loads((tmp_path / "s").read_text())["rules"]["none"]["metrics"]
     assert (metrics["mean_accuracy"], metrics["published_order"], metrics["flip_rate"]) == (0.5, 0.5, 0)
 
 
 def test_compare_and_report(medtasks, folder, replies, tmp_path):
     runs = [replies(ANSWERS, "a.jsonl"), replies(["A"] * 4, "b.jsonl")]
-    found = medtasks("compare", "sides", *runs, "--include-path", folder, "--json", tmp_path / "c.json")
-    assert found.code == 0, found.err
-    (test,) = json.loads((tmp_path / "c.json").read_text())["comparisons"]
-    assert (test["metric"], test["first"], test["second"]) == ("accuracy", 1.0, 0.5)
+    ran = medtasks("compare", "sides", *runs, "--include-path", folder)
+    assert (ran.code, ran.out.count("50.0 pts, 95 %")) == (0, 1), ran.out
     page = tmp_path / "page.html"
     found = medtasks("report", runs[1], "--task", "sides", "--include_path", folder, "--html", page)
     assert found.code == 0, found.err
@@ -102,7 +93,6 @@ def test_compare_and_report(medtasks, folder, replies, tmp_path):
 
 def test_without_the_folder(fails, medtasks, folder, replies):
     fails(["score", "sides", replies(ANSWERS)], "unknown task 'sides'", "needs --include_path FOLDER")
-    fails(["score", "sides", replies(ANSWERS), "--include_path", folder / "gone"], "there is no folder")
     assert "sides" not in medtasks("tasks").out
     listed = medtasks("tasks", "--sanity", "--include_path", folder).out
     assert re.search(r"^sides +_blind _blank _swapped _rotated _sanity$", listed, re.MULTILINE)
@@ -112,11 +102,6 @@ def test_without_the_folder(fails, medtasks, folder, replies):
         assert included_option("sides") == included_option("sides_blind") == f" --include_path {folder}"
         root = task_config("sides")["lmms_eval_specific_kwargs"]["default"]["image_root"]
         assert root == str(folder / "images")
-        with including([]):
-            assert "sides" in task_files()
-    assert included_option("mediconfusion") == ""
-    (folder / "other.yaml").write_text("task: [\n")
-    fails(["score", "sides", replies(ANSWERS), "--include_path", folder], "other.yaml is damaged in line 2")
 
 
 @each_row("hook, is_rotated", [("prompts", True), ("multimedeval_prompts", False)])
@@ -229,8 +214,6 @@ def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, 
         ("filter_list: [{name robust, filter: []}]", "entry 1 of 'filter_list' has no 'name', only 'name robust', '"),
         ("filter_list: [{name: x, filter: [regex]}]", "entry 1 of 'filter of 'x'' is 'regex' and has to be a mapping"),
         ("filter_list: {name: x}", "'filter_list' is a mapping and has to be a list"),
-        ("generation_kwargs: [a]", "'generation_kwargs' is a list and has to be a mapping"),
-        ("metadata: 7", "'metadata' is 7 and has to be a mapping"),
         ("metric_list: [accuracy]", "entry 1 of 'metric_list' is 'accuracy' and has to be"),
     ],
 )
@@ -293,22 +276,6 @@ def test_images_and_own_columns_are_named_and_tasks_without_single_answers_refus
     assert "site: site 1" in page.read_text()
     reports = ["score", "iu_xray_report", tmp_path / "replies.jsonl", "--export-errors", table]
     fails(reports, "'iu_xray_report' scores no single answers as right or wrong, so --export-errors would list none")
-
-
-def test_the_harness_names_the_column_before_any_prompt(folder, monkeypatch):
-    pytest.importorskip("lmms_eval.tasks")
-    from lmms_eval.tasks import ConfigurableTask
-    from lmms_eval.utils import load_yaml_config
-
-    def load():
-        return ConfigurableTask(config=load_yaml_config(str(folder / "sides.yaml")), model_name="medtasks_tiny")
-
-    monkeypatch.setattr(sys, "stdout", sys.stderr)
-    task = load()
-    assert task.test_docs()[3]["doc_id"] == task.test_docs_no_media()[3]["doc_id"] == "3"
-    (folder / "sides.jsonl").write_text('{"question": "?", "answer": "A", "image_file": "1.png"}\n')
-    with pytest.raises(MedTasksError, match=r"sides\.jsonl has no column 'options', which the family"):
-        load()
 
 
 def test_groups_of_the_user(folder):

@@ -47,11 +47,4 @@ def test_malformed_line(fails, line, part):
 
 
 def test_standard_input_that_is_no_text(fails, monkeypatch):
-    fails(["parse", "robust_choice"], "standard input is not UTF-8 text", stdin=Bytes())
-
-
-class Bytes:
-    """Stands in for a text that encodes to bytes no decoder accepts."""
-
-    def encode(self):
-        return b'{"reply": "\xff"}\n'
+    fails(["parse", "robust_choice"], "standard input is not UTF-8 text", stdin=b'{"reply": "\xff"}\n')

@@ -102,7 +102,6 @@ def test_a_run_without_trouble(medtasks, tmp_path, launcher):
     assert manifest.command[:4] == ("medtasks", "run", "--tasks", "one,two")
     assert "--log_samples" in manifest.arguments
     assert manifest.seconds >= manifest.processes[0].seconds > 0
-    assert manifest.ended > manifest.started
     assert "planted-secret" not in manifest.path.read_text()
     assert manifest.model.name == "openai"
     assert manifest.model.arguments == "model=gpt-4o,api_key=***"
@@ -113,29 +112,22 @@ def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_pa
     ran = medtasks("run", "--tasks", tasks, "--output_path", tmp_path / "out", *launcher)
     (manifest,) = read_manifests(tmp_path / "out")
     assert ran.code == 1
-    assert "3 of 5 tasks without results; the others are complete" in ran.err
+    assert "3 of 5 tasks without results; the others are complete; the harness ended with exit code 0" in ran.err
+    assert "; the harness was ended by SIGKILL" in ran.err
     assert manifest.standing == "finished with failures"
-    assert list(manifest.tasks) == tasks.split(",")
     failed = dict.fromkeys(("fails", "killed"), "failed")
     assert outcomes(manifest) == {"one": "done", **failed, "mediconfusion": "left out", "last": "done"}
     assert "SIGKILL" in manifest.tasks["killed"].reason
     assert "exit code 0" in manifest.tasks["fails"].reason
-    left_out = manifest.tasks["mediconfusion"]
-    assert "medtasks data prepare mediconfusion" in left_out.reason
-    assert left_out.dataset == "mediconfusion"
+    assert "medtasks data prepare mediconfusion" in manifest.tasks["mediconfusion"].reason
     assert os.environ["MEDTASKS_HOME"] not in manifest.path.read_text()
-    assert manifest.tasks["one"].reason == ""
     assert manifest.tasks["one"].samples == "model/0_samples_one.jsonl"  # kept whether or not it was asked for
     asked = [["one", "fails", "killed", "last"], ["one"], ["fails"], ["killed"], ["last"]]
     assert [list(process.tasks) for process in manifest.processes] == asked
     assert "failed: killed: the harness was ended by SIGKILL" in ran.out
-    assert "3 of 5 tasks without results; the others are complete; the harness ended with exit code 0" in ran.err
-    assert "; the harness was ended by SIGKILL" in ran.err
     none = medtasks("run", "--tasks", "mediconfusion", "--output_path", tmp_path / "none", *launcher)
     assert (none.code, "none of the tasks in 'mediconfusion' can run" in none.err) == (1, True)
-    (manifest,) = read_manifests(tmp_path / "none")
-    assert (manifest.standing, outcomes(manifest)) == ("finished with failures", {"mediconfusion": "left out"})
-    assert manifest.processes == ()
+    assert read_manifests(tmp_path / "none")[0].processes == ()
 
 
 def test_earlier_results_are_not_this_runs_and_warnings_are_recorded(medtasks, tmp_path, launcher):
@@ -158,7 +150,6 @@ def test_earlier_results_are_not_this_runs_and_warnings_are_recorded(medtasks, t
         (["--limit", "0.5"], "--limit 0.5 is a share, and the harness applies the first task's number of rows to all"),
         (["--launcher=env 'x"], "--launcher env 'x"),
         (["--limt", "4"], "there is no option '--limt'; did you mean '--limit'?"),
-        (["--max-faild", "4"], "there is no option '--max-faild'; did you mean '--max-failed'?"),
         (["--model_args", "a=1", "b=2"], "'b=2' belongs to no option; a value with blanks needs quotes"),
         (["--api_keyy=PLANTED"], "there is no option '--api_keyy'; see medtasks run --help"),
     ],
@@ -237,7 +228,7 @@ FULL = """
         pass
     for task in tasks:
         try:
-            for row in range(WRITTEN):
+            for row in range(40):
                 with (folder / f"0_samples_{task}.jsonl").open("a") as file:
                     file.write(json.dumps({"doc_id": row, "text": "x" * LETTERS}) + "\\n")
         except OSError:
@@ -250,14 +241,13 @@ FULL = """
     [
         ({"LETTERS": 100}, ["0_samples_one.jsonl holds 15 of 40 samples", "the scores are kept"]),
         ({"LETTERS": 100, "OFFSET": 45}, []),  # five rows are left
-        ({"WRITTEN": 0}, ["0_samples_two.jsonl holds 0 of 40 samples"]),
         ({"BLANKS": 2000}, ["2 of 2 tasks without results; 0_results.json is cut off"]),
         ({}, []),
     ],
 )
 def test_a_full_disk(medtasks, tmp_path, settings, sentences):
     script = FULL
-    for name, number in {"LETTERS": 0, "OFFSET": 0, "WRITTEN": 40, "BLANKS": 0, **settings}.items():
+    for name, number in {"LETTERS": 0, "OFFSET": 0, "BLANKS": 0, **settings}.items():
         script = script.replace(name, str(number))
     (tmp_path / "harness.py").write_text(textwrap.dedent(script))
     launcher = f"--launcher={shlex.join([sys.executable, str(tmp_path / 'harness.py')])}"
@@ -268,29 +258,6 @@ def test_a_full_disk(medtasks, tmp_path, settings, sentences):
     assert [sentence for sentence in (*sentences, "make room" if sentences else "") if sentence not in last] == []
     assert manifest.standing == ("finished with failures" if sentences else "finished")
     assert len(manifest.processes) == 1  # a second round would write no more
-
-
-OPTIONS = ("--model", "--model_args", "--limit", "--include_path", "--log_samples", "--batch_size", "--gen_kwargs")
-
-
-def test_the_help_lists_options_of_the_harness_and_commands_in_panels(medtasks):
-    printed = medtasks("run", "--help").out
-    assert [name for name in OPTIONS if name not in printed] == []
-    printed = medtasks("--help").out
-    places = [printed.index(name) for name in ("─ Start here ─", "│ demo", "─ Run ─", "│ run", "─ Look ─")]
-    assert places == sorted(places)
-
-
-def test_a_config_file_is_recorded_and_passed_on(medtasks, tmp_path, launcher):
-    (tmp_path / "run.yaml").write_text("model: hf_vlm\nlog_samples: true\nwandb_args: api_key=PLANTED\nseed: 3\n")
-    config = ["--config", tmp_path / "run.yaml"]
-    assert medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", launcher[0], *config).code == 0
-    (manifest,) = read_manifests(tmp_path / "out")
-    assert manifest.model.name == "hf_vlm"
-    assert manifest.options["log_samples"] == "True"
-    assert manifest.options["wandb_args"] == "api_key=***"
-    assert manifest.seeds.fewshot == 3
-    assert manifest.arguments == ("--config", str(tmp_path / "run.yaml"))
 
 
 def test_a_folder_that_is_a_file_and_a_launcher_that_cannot_start(fails, tmp_path, launcher):

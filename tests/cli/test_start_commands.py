@@ -1,7 +1,6 @@
 """``medtasks demo``, ``doctor``, ``tasks``, ``path``, ``models``, ``plan``, and the entry itself."""
 
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -10,8 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 import medtasks as package
 from medtasks import __version__
@@ -24,7 +21,6 @@ from medtasks.running.recipes import recipes
 from medtasks.runs.run_manifest import read_manifests
 
 from ..made_up_runs import write_run
-from ..processes import run_fresh
 from ..tables import each_row
 from .conftest import rows_of
 
@@ -37,7 +33,6 @@ def test_tasks(medtasks):
     assert [line.split()[0].removeprefix("mediconfusion") for line in paired] == ["", "_all", "_ff", "_gd", "_ps"]
     assert [line.split()[1] for line in paired] == ["task", "group", "task", "task", "task"]
     assert len({line.index("MediConfusion") for line in paired}) == 1
-    assert ["multimedeval", "group"] in [line.split()[:2] for line in lines]
     lines = medtasks("tasks", "MediConfusion", "greedy").out.splitlines()
     assert [line.split()[0] for line in lines] == ["mediconfusion_gd"]
     assert [line.split()[0] for line in medtasks("tasks", "_ps", "--sanity").out.splitlines()] == ["mediconfusion_ps"]
@@ -47,8 +42,6 @@ def test_tasks(medtasks):
     assert found["mediconfusion"] == ["_blind", "_blank", "_swapped", "_rotated", "_sanity"]
     assert found["mediconfusion_ps"] == ["_blind", "_blank", "_swapped", "_sanity"]
     assert not {"mediconfusion_all", "multimedeval_medqa"} & found.keys()
-    assert "mediconfusion_blind" not in medtasks("tasks").out
-    assert "--sanity" in medtasks("tasks", "--help").out
 
 
 def test_path_and_version(medtasks):
@@ -88,23 +81,10 @@ def test_texts_on_standard_output_are_printed_as_they_are(capsys):
     assert capsys.readouterr().out == "".join(f"{sentence}?[2J\n" for sentence in SENTENCES)
 
 
-def test_bugs_are_not_hidden(monkeypatch):
-    from medtasks.cli.main import main
-
-    def stop():
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(start, "tasks_folder", stop)
-    monkeypatch.setattr(sys, "argv", ["medtasks", "path"])
+def test_bugs_are_not_hidden(medtasks, monkeypatch):
+    monkeypatch.setattr(start, "tasks_folder", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        main()
-
-
-def test_exit_code_and_stderr_of_the_process(tmp_path):
-    command, environment = [*MODULE, "score", "mediconfusion", "none"], {**os.environ, "MEDTASKS_HOME": str(tmp_path)}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
-    assert "medtasks data prepare mediconfusion" in ran.stderr
+        medtasks("path")
 
 
 def test_ctrl_c(tmp_path):
@@ -181,10 +161,6 @@ def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, fails, 
     fails(["demo", "--output", tmp_path / "out"], "the report could not be written: medtasks: no page")
 
 
-app = typer.Typer()
-app.command("doctor")(start.doctor)
-app.callback()(lambda: None)
-
 FINE = CheckResult("harness", "version", State.OK, "lmms-eval [0.7.3] fits")
 NOTE = CheckResult("harness", "command", State.NOTE, "it is elsewhere", "look there")
 WARNING = CheckResult("machine", "disk", State.WARNING, "4.0 GB are free", "make room")
@@ -192,7 +168,7 @@ PROBLEM = CheckResult("datasets", "mediconfusion", State.PROBLEM, "not prepared"
 
 
 @pytest.fixture
-def doctor(monkeypatch):
+def doctor(medtasks, monkeypatch):
     """Run the command with these findings; returns what it did and what it asked for."""
 
     def run(*arguments, findings):
@@ -203,28 +179,14 @@ def doctor(monkeypatch):
             return list(findings)
 
         monkeypatch.setattr("medtasks.audit.doctor.examining.examine", examine)
-        return CliRunner().invoke(app, ["doctor", *map(str, arguments)]), asked
+        return medtasks("doctor", *arguments), asked
 
     return run
 
 
-@each_row(
-    "findings, code, last",
-    [
-        ([FINE], 0, "0 problems, 0 warnings, 0 notes, 1 ok."),
-        ([FINE, NOTE, WARNING], 0, "0 problems, 1 warning, 1 note, 1 ok."),
-        ([FINE, PROBLEM, PROBLEM], 1, "2 problems, 0 warnings, 0 notes, 1 ok."),
-        ([], 0, "0 problems, 0 warnings, 0 notes, 0 ok."),
-    ],
-)
-def test_exit_code_of_doctor(doctor, findings, code, last):
-    ran, _ = doctor(findings=findings)
-    assert (ran.exit_code, ran.stdout.splitlines()[-1]) == (code, last)
-
-
-def test_plain_where_nobody_reads_a_terminal(doctor):
+def test_findings_of_doctor_and_its_exit_code(doctor):
     ran, asked = doctor(findings=[FINE, NOTE, PROBLEM])
-    assert ran.stdout.splitlines()[:-1] == [
+    assert ran.out.splitlines()[:-1] == [
         "harness",
         "  ok       version: lmms-eval [0.7.3] fits",
         "  note     command: it is elsewhere",
@@ -233,50 +195,23 @@ def test_plain_where_nobody_reads_a_terminal(doctor):
         "  problem  mediconfusion: not prepared",
         "           fix: medtasks data prepare mediconfusion",
     ]
-    assert asked == [([], False)]
+    assert ran.out.splitlines()[-1] == "1 problem, 0 warnings, 1 note, 1 ok."
+    assert (ran.code, asked) == (1, [([], False)])
+    ran, _ = doctor(findings=[FINE, NOTE, WARNING, WARNING])
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "0 problems, 2 warnings, 1 note, 1 ok.")
 
 
 def test_served_model_and_json(doctor, tmp_path):
     for option in ("--model-args", "--model_args"):
         _, asked = doctor(option, "base_url=http://127.0.0.1:9/v1", findings=[FINE])
         assert asked == [([], False, "base_url=http://127.0.0.1:9/v1")]
-    ran, _ = doctor("--json", tmp_path / "gone" / "doctor.json", findings=[FINE])
-    assert "cannot write" in str(ran.exception)
     path = tmp_path / "doctor.json"
     ran, asked = doctor("--json", path, "--task", "a", "--task", "b", "--verify", findings=[FINE, PROBLEM])
-    assert ran.exit_code == 1
-    assert asked == [(["a", "b"], True)]
+    assert (ran.code, asked) == (1, [(["a", "b"], True)])
     written = json.loads(path.read_text())
     assert written.pop("findings") == [{**asdict(finding), "state": str(finding.state)} for finding in (FINE, PROBLEM)]
     assert written.pop("counts") == {"ok": 1, "note": 0, "warning": 0, "problem": 1}
     assert written == {"medtasks": __version__, "tasks": ["a", "b"], "verified": True}
-
-
-@pytest.mark.slow
-def test_real_surroundings_with_secrets(tmp_path):
-    key = "sk-canary-0123456789"
-    path = tmp_path / "doctor.json"
-    variables = {
-        "MEDTASKS_HOME": str(tmp_path / "home"),
-        "MEDTASKS_JUDGE_BASE_URL": "http://127.0.0.1:9/v1",
-        "MEDTASKS_JUDGE_MODEL": "judge",
-        "MEDTASKS_JUDGE_API_KEY": key,
-        "HF_TOKEN": "hf_canary0123456789",
-    }
-    program = (
-        "import typer; from medtasks.cli import start; app = typer.Typer(); "
-        "app.command('doctor')(start.doctor); app.callback()(lambda: None); app()"
-    )
-    arguments = ["doctor", "--task", "mediconfusion_ff", "--verify", "--json", str(path)]
-    ran = run_fresh([sys.executable, "-c", program, *arguments], tmp_path, **variables)
-    findings = json.loads(path.read_text())["findings"]
-    assert ran.returncode == 1
-    assert "Traceback" not in ran.stdout + ran.stderr
-    assert key not in ran.stdout + ran.stderr + path.read_text()
-    assert "canary" not in ran.stdout + ran.stderr + path.read_text()
-    assert {one["name"] for one in findings if one["state"] == "problem"} == {"mediconfusion", "reply"}
-    assert {one["name"] for one in findings if one["state"] == "ok"} >= {"version", "torch"}
-    assert not (tmp_path / "home").exists()  # looking changes nothing
 
 
 def test_the_list_has_every_recipe_with_licence_gate_and_backends(medtasks):
@@ -306,7 +241,6 @@ def test_a_recipe_shows_sources_traps_scores_and_commands(medtasks):
 def test_a_server_alone_and_no_backend_at_all(medtasks):
     fleming, hulu = medtasks("models", "show", "fleming-vl-8b").out, medtasks("models", "show", "hulu-med-7b").out
     assert "not in this process: transformers 5.23 does not know" in fleming
-    assert "(read by eye from a picture of the table)" in " ".join(fleming.split())
     assert "not on a server: vLLM 0.32 has no class for it" in hulu
     ran = medtasks("models", "show", "lingshu7b")
     assert (ran.code, "did you mean 'lingshu-7b'" in ran.err.replace("\n", " ")) == (1, True)
@@ -335,12 +269,6 @@ def test_a_run_passes_on_what_the_recipe_stands_for(medtasks, launched, tmp_path
     assert "planted" not in manifest.path.read_text()
 
 
-def test_a_run_without_what_its_backend_needs(medtasks, launched):
-    ran = medtasks("run", *launched, "--recipe", "lingshu-7b", "--backend", "server")
-    assert ran.code == 1
-    assert "needs the server's address: give --model_args base_url=" in " ".join(ran.err.split())
-
-
 def test_from_the_data_alone(medtasks, sample, tmp_path):
     options = ("--against", "0.25", "--difference", "0.3", "--json", tmp_path / "plan.json")
     ran = medtasks("plan", "mediconfusion", *options)
@@ -350,18 +278,14 @@ def test_from_the_data_alone(medtasks, sample, tmp_path):
     assert (found["task"], known["metric"], known["samples"]) == ("mediconfusion", "set_accuracy", 16)  # pairs
     assert (known["score"], known["discordance"], found["margin"]) == (0.25, None, None)
     assert f"To show a difference of 30.0%: {found['needed']} samples." in ran.out
-    assert found["needed"] > 16
     assert "Samples on which the two models differ: 52.5% (if both models answer independently" in ran.out
     assert "SAMPLE DATA" in ran.out
 
-
-def test_more_tests_and_more_power_take_more_samples(medtasks, sample, tmp_path):
     def needed(*further):
-        arguments = ("--against", "0.5", "--difference", "0.2", "--json", tmp_path / "plan.json", *further)
-        assert medtasks("plan", "mediconfusion", *arguments).code == 0
+        assert medtasks("plan", "mediconfusion", *options, *further).code == 0
         return json.loads((tmp_path / "plan.json").read_text())["needed"]
 
-    assert needed() < needed("--tests", "4") < needed("--tests", "4", "--power", "0.9")
+    assert found["needed"] < needed("--tests", "4") < needed("--tests", "4", "--power", "0.9")
 
 
 def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
@@ -371,17 +295,13 @@ def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
     ran = medtasks("plan", "mediconfusion", *options)
     assert (ran.code, ran.err) == (0, "")
     plan = json.loads((tmp_path / "plan.json").read_text())
-    compared = medtasks("compare", "mediconfusion", first, second, "--json", tmp_path / "compared.json")
-    assert compared.code == 0
+    medtasks("compare", "mediconfusion", first, second, "--json", tmp_path / "compared.json")
     known = plan["assumptions"]
-    assert known["score_source"] == "of the first run"
-    assert "(of the two runs)" in ran.out
+    assert (known["score_source"], "(of the two runs)" in ran.out) == ("of the first run", True)
     comparisons = json.loads((tmp_path / "compared.json").read_text())["comparisons"]
     test = next(one for one in comparisons if (one["rule"], one["metric"]) == ("reference", "set_accuracy"))
     assert (known["score"], known["samples"]) == (test["first"], test["samples"])
     assert abs(test["difference"]) <= known["discordance"] <= 1
-    gained_or_lost = known["discordance"] * known["samples"]
-    assert gained_or_lost == pytest.approx(round(gained_or_lost))
     assert plan["reached_for_margin"] is not None
     assert "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: " in ran.out
 
@@ -390,7 +310,6 @@ def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
     "options, message",
     [
         (("--against", "0.9", "--difference", "0.2"), "cannot differ by 0.2"),
-        (("--difference", "0"), "cannot differ by 0"),
         (("--against", "1.5"), "--against is between 0 and 1"),
         (("--power", "1"), "--power and --margin"),
         (("--tests", "0"), "--tests at least 1"),

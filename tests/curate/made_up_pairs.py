@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.curate.study import IMAGES, PAIRS, ImagePair, Study, StudyImage, StudyKind, write_lines
+from medtasks.curate.study import write_study as write_description
 from medtasks.data.catalogue import Access
 
 from ..scripted_server import Endpoint, Step
@@ -25,7 +26,7 @@ def write_study(
     """Pairs p0, p1, ... of images a0 and b0, a1 and b1, ...; all b are on the right, and p1 shares a0 with p0."""
     study = Study(name="our_pairs", kind=StudyKind.PAIRS, access=access, source="made up")
     folder.mkdir(parents=True, exist_ok=True)
-    study.write(folder)
+    write_description(folder, study)
     names = [(f"{kind}{n}", side) for n in range(pairs) for kind, side in (("a", "left"), ("b", "right"))]
     captions = {name: caption(name, side) for name, side in names} | (texts or {})
     images = []
@@ -58,8 +59,6 @@ class DraftingLLM:
             return self.server.reply(DRAFT.format(first=sides[0].title(), second=sides[1].title()))
         if user.startswith("Caption:"):
             return self.server.reply("Pulmonary")
-        if user.startswith("I have several"):
-            return self.server.reply("### 1. Chest\n- Caption 0\n### 2. Abdomen\n- Caption 1")
         return self.server.reply("1. Left and right\n2. Masses")
 
     def asked(self, start: str) -> list[str]:

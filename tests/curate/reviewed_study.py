@@ -22,6 +22,7 @@ from medtasks.curate.study import (
     read_study,
     write_lines,
     write_private,
+    write_study,
 )
 from medtasks.data.catalogue import Access
 
@@ -91,11 +92,8 @@ def _image(folder: Path, number: int) -> StudyImage:
     path = folder / "drawn" / f"{name}.{'tif' if number % 3 == 0 else 'png'}"
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = Image.linear_gradient("L").resize((SIDE, SIDE))
-    pen = ImageDraw.Draw(drawn)
-    pen.ellipse((40, 30, 150, 290), fill=20)
-    pen.ellipse((170, 30, 280, 290), fill=20)
     x, y = 60 + 37 * number % 190, 60 + 71 * number % 190
-    pen.ellipse((x, y, x + 30, y + 30), fill=230)
+    ImageDraw.Draw(drawn).ellipse((x, y, x + 30, y + 30), fill=230)
     drawn.save(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return StudyImage(image_id=name, file=str(path), sha256=digest, text=text, group=f"patient{number}")
@@ -105,7 +103,7 @@ def _written(
     folder: Path, kind: StudyKind, images: Iterable[StudyImage], drafts: Iterable[tuple[str, tuple[Draft, ...]]]
 ) -> Study:
     study = Study(name=f"made_up_{kind}", kind=kind, access=Access.PUBLIC, source="drawn")
-    study.write(folder)
+    write_study(folder, study)
     write_lines(folder / IMAGES, images)
     about: dict[str, Any] = {"asked": "made up", "outcome": DraftOutcome.DRAFTED}
     write_lines(folder / DRAFTS, [Drafted(request=request, drafts=made, **about) for request, made in drafts])
@@ -117,7 +115,7 @@ def detailed_study(
 ) -> Path:
     """Write a study with settings, licences, a language model, and drafts that came last first; return its folder."""
     made = pairs_study(folder) if kind is StudyKind.PAIRS else hallucination_study(folder, kind)
-    made.model_copy(update={"name": name, "access": access, "made_with": MADE_WITH}).write(folder)
+    write_study(folder, made.model_copy(update={"name": name, "access": access, "made_with": MADE_WITH}))
     images = enumerate(read_images(folder).values())
     write_lines(folder / IMAGES, [one.model_copy(update={"licence": "CC0" if n % 2 else None}) for n, one in images])
     told = {"llm": "made-up-llm, temperature 0", "prompt": "made_up v1"}

@@ -2,8 +2,8 @@
 
 import re
 
-from medtasks.curate.drafts import prompts_in
-from medtasks.curate.hallucination.hallucination_questions import PROMPTS, banned_phrases
+from medtasks.curate.drafts import filled, prompts_in
+from medtasks.curate.hallucination_questions import PROMPTS, banned_phrases
 from medtasks.curate.pairs.pair_drafts import given_categories
 
 from ..conftest import reference_folder
@@ -11,12 +11,6 @@ from ..tables import each_row
 
 PAIR_PROMPTS, HALLUCINATION_PROMPTS = prompts_in("pair_prompts"), prompts_in(PROMPTS)
 NUMBERS = (0, 1, 99)  # those that the paper prints
-BLOCKS = {
-    "found_categories": [
-        {"Caption 0": f"Caption {n}", "**IMAGE 0 CAPTION**": f"**IMAGE {n} CAPTION**"} for n in NUMBERS
-    ],
-    "failure_modes": [{"Pair 0": f"Pair {n}"} for n in NUMBERS],
-}
 BEHIND = {  # what follows each prompt in the paper
     "visual_closed_pairs": "Figure 4:",
     "visual_closed_boxes": "Figure 5:",
@@ -39,10 +33,10 @@ def paper(name: str) -> str:
     return (reference_folder("MEDTASKS_PAPERS", "papers") / f"{name}.txt").read_text(encoding="utf-8")
 
 
-@each_row("name", ["question", "found_categories", "category", "failure_modes"])
+@each_row("name", ["question", "category", "failure_modes"])
 def test_a_prompt_equals_the_paper_s_white_space_apart(name):
     prompt = PAIR_PROMPTS[name]
-    text = prompt.with_blocks(BLOCKS.get(name, []))
+    text = prompt.user + "".join(filled(prompt.block, {"Pair 0": f"Pair {n}"}) for n in NUMBERS)
     # Between the numbers the paper prints an ellipsis, and "Prompt:" before all but the last.
     printed = squeezed(paper("mediconfusion")).replace("...Caption99", "Caption99")
     assert any(squeezed(f"System message: {prompt.system}{label}{text}") in printed for label in ("Prompt: ", ""))
@@ -51,19 +45,15 @@ def test_a_prompt_equals_the_paper_s_white_space_apart(name):
 def test_a_corrected_prompt_lacks_the_stray_quotation_mark_and_takes_any_list():
     published = PAIR_PROMPTS["category"].user
     names = given_categories(published.split("Categories:")[1].strip('" '))
-    filled = PAIR_PROMPTS["category_corrected"].filled({"**CATEGORIES**": ", ".join(names)})
-    assert f'{filled}"' == published
+    corrected = filled(PAIR_PROMPTS["category_corrected"].user, {"**CATEGORIES**": ", ".join(names)})
+    assert f'{corrected}"' == published
 
 
 def test_the_marks_of_a_prompt_are_replaced_and_those_in_captions_are_not():
     prompt = PAIR_PROMPTS["question"]
     marks = ["**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**"]
-    filled = prompt.filled({marks[0]: f"one {marks[1]}", marks[1]: "two"})
-    assert f"Image1: one {marks[1]}\nImage2: two\nYour task" in filled
-    blocks = PAIR_PROMPTS["failure_modes"].with_blocks(
-        [{"Pair 0": f"Pair {n}", "**IMAGE 1 CAPTION**": f"Pair 0 of {n}"} for n in (0, 1)]
-    )
-    assert "\nPair 1\nFirst image description: Pair 0 of 1\nSecond" in blocks
+    text = filled(prompt.user, {marks[0]: f"one {marks[1]}", marks[1]: "two"})
+    assert f"Image1: one {marks[1]}\nImage2: two\nYour task" in text
 
 
 @each_row("name, behind", BEHIND.items())

@@ -90,11 +90,22 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
     files = [file for file in sorted(folder.iterdir()) if file.suffix in _DECIDE and file.is_file()]
     digests = [(file.name, file_sha256(file)) for file in files]
     digest = digest_of(_VERSION, chosen.type, name.startswith(_VLM), digests)[:32]
-    if name.startswith(_VLM):
-        return Encoder(name, digest, lambda: _vlm(plain, chosen))  # transformers knows which other files it needs
-    if (folder / _OPEN_CLIP).is_file():
-        return Encoder(name, digest, lambda: _open_clip(folder, chosen))
-    return Encoder(name, digest, lambda: _transformers(folder, chosen))
+
+    def load() -> Encode:
+        if name.startswith(_VLM):
+            features = _vlm(plain, chosen)  # transformers knows which other files it needs
+        else:
+            features = (_open_clip if (folder / _OPEN_CLIP).is_file() else _transformers)(folder, chosen)
+
+        def encode(images: Sequence[Image.Image]) -> Vectors:
+            """Encode without gradients, in bfloat16 on a GPU."""
+            with torch.inference_mode(), torch.autocast(chosen.type, torch.bfloat16, enabled=chosen.type == "cuda"):
+                vectors: Vectors = features(images).float().cpu().numpy()
+            return vectors
+
+        return encode
+
+    return Encoder(name, digest, load)
 
 
 def _own_encoder(name: str, device: str) -> Encoder:
@@ -125,18 +136,6 @@ def _own_encoder(name: str, device: str) -> Encoder:
     return Encoder(name, digest_of(_VERSION, device, name, decides)[:32], lambda: made.encode)
 
 
-def _encoding(device: Any, features: Callable[[Sequence[Image.Image]], Any]) -> Encode:
-    """Run ``features`` without gradients, in bfloat16 on a GPU."""
-    import torch
-
-    def encode(images: Sequence[Image.Image]) -> Vectors:
-        with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            vectors: Vectors = features(images).float().cpu().numpy()
-        return vectors
-
-    return encode
-
-
 def _open_clip(folder: Path, device: Any) -> Encode:
     import torch
 
@@ -163,7 +162,7 @@ def _open_clip(folder: Path, device: Any) -> Encode:
     settings["size"] = getattr(tower, "image_size", settings["size"])
     prepare = transform.image_transform_v2(transform.PreprocessCfg(**settings), is_train=False)
     tower.eval().requires_grad_(False).to(device)
-    return _encoding(device, lambda images: tower(torch.stack([prepare(image) for image in images]).to(device)))
+    return lambda images: tower(torch.stack([prepare(image) for image in images]).to(device))
 
 
 def _transformers(folder: Path, device: Any) -> Encode:
@@ -195,7 +194,7 @@ def _transformers(folder: Path, device: Any) -> Encode:
             raise CheckpointError(f"{folder} has no pooled output; write an encoder of your own as module:factory")
         return pooled.flatten(1)
 
-    return _encoding(device, features)
+    return features
 
 
 def _vlm(pretrained: str, device: Any) -> Encode:
@@ -231,7 +230,7 @@ def _vlm(pretrained: str, device: Any) -> Encode:
             raise CheckpointError(f"{pretrained} puts no image among its language model's inputs; take another encoder")
         return (seen[0].float() * at).sum(1) / at.sum(1)
 
-    return _encoding(device, features)
+    return features
 
 
 UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"

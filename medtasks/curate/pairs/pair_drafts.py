@@ -8,14 +8,13 @@ is malformed.
 A digest of the pair's id decides which image has option A: an LLM names the first image's answer first, and a benchmark
 in which the first image always had A would be solved by position. In the published set it has A in 88 of 176 pairs.
 
-Areas follow prompts A.2. The list is the paper's, the user's own, or found by the LLM from captions of the study. Each
+Areas follow the second prompt of A.2. The list is the paper's, which an LLM found in its captions, or the user's. Each
 image is sent once, whatever the number of its pairs, and only if a question was drafted for it.
 
 Failure modes that pairs probe are named by prompt A.3 (section 4.1), for the pairs of a study or the published ones.
 The paper's radiologist corrected the LLM's list: it is a draft for an expert, no result.
 """
 
-import random
 import re
 import unicodedata
 from collections import Counter
@@ -34,18 +33,17 @@ from medtasks.curate.drafts import (
     Job,
     ask,
     draft_all,
+    filled,
     free_text,
     job_of,
     one_line,
     prompts_in,
     read_drafts,
-    why_not_sent,
 )
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
     ImagePair,
-    Record,
     Study,
     StudyKind,
     problem_of,
@@ -59,12 +57,16 @@ from medtasks.data.dataset_manifest import Manifest
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.home import dataset_folder
+from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import Judge
 from medtasks.net.journal import digest_of
 
 PROMPTS = "pair_prompts"
-FOUND, FAILURE_MODES = "categories.json", "patterns.md"
+FAILURE_MODES = "patterns.md"
 PAIRS_PER_REQUEST = 100
+SHORTEST = 100
+"""Characters; shorter captions tell too little of the image (MediConfusion, section 2)."""
+_LIKE_A_DRAFT = re.compile(r"\b(?:question|option ?[12ab]|image ?[12])\s*:", re.IGNORECASE)
 _MARKS = ("**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**")
 _PARTS = ("question", "option1", "option2", "image1", "image2")
 _LABELLED = re.compile(
@@ -97,15 +99,6 @@ _COMPARING = re.compile(
 )
 
 
-_NAME = r"(?P<name>[^\W\d_][^:*\n]{1,60}?)\s*[*_]*\s*(?:[:(–-].*)?"
-_HEADINGS = (  # kinds of lines that name a category, the surest first; a reply is read by one of them
-    re.compile(rf"\s*#{{1,6}}\s*\d+[.)]\s*[*_]*{_NAME}"),
-    re.compile(rf"\s*[*_]*\d+[.)]\s*[*_]*{_NAME}"),
-    re.compile(rf"\s*#{{1,6}}\s*[*_]*{_NAME}"),
-    re.compile(rf"\s*(?:[-*•]\s+)?\*\*{_NAME}"),
-)
-
-
 @dataclass(frozen=True)
 class PairReply:
     """A question about two images as the LLM wrote it."""
@@ -121,7 +114,18 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
 
     def drafted(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
         reply = read_pair_reply(text)
-        return None if reply is None else {"drafts": (draft_of(pair, reply),)}
+        if reply is None:
+            return None
+        question, options, answers = reply.question, reply.options, reply.answers
+        why = next(iter(broken_rules(reply)), "")
+        if not why:  # a rejected draft is unchanged, any other has its options in order
+            letters = ("A", "B") if int(digest_of(pair.pair_id)[0], 16) % 2 else ("B", "A")
+            positions = [chosen(answer, options) for answer in answers]
+            texts = {letter: options[position or 0] for letter, position in zip(letters, positions, strict=True)}
+            options, answers = (texts["A"], texts["B"]), letters
+        draft = Draft(item_id=pair.pair_id, images=pair.images, question=question, options=options, answers=answers)
+        rejected = {"outcome": DraftOutcome.REJECTED, "reason": why} if why else {}
+        return {"drafts": (draft.model_copy(update=rejected),)}
 
     jobs: dict[str, Job] = {}
     for pair in read_pairs(folder):
@@ -129,29 +133,14 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
             raise SourceError(f"{folder / PAIRS} has a pair of an image that {IMAGES} has not; make the study again")
         captions = [images[image].text for image in pair.images]
         values = dict(zip(_MARKS, map(one_line, captions), strict=True))
-        skip = next(filter(None, map(why_not_sent, captions)), "")
+        skip = ""
+        for caption in values.values():
+            if len(caption) < SHORTEST:
+                skip = skip or f"a caption is shorter than {SHORTEST} characters"
+            elif addresses_judge(caption) or _LIKE_A_DRAFT.search(caption):
+                skip = skip or "a caption seems to address the LLM"
         jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(drafted, pair), skip=skip)
     return draft_all(folder, jobs, llm.settings.concurrency)
-
-
-def draft_of(pair: ImagePair, reply: PairReply) -> Draft:
-    """Return the draft in a reply: unchanged if a rule rejects it, else with its options in order."""
-    options, answers = reply.options, reply.answers
-    why = next(iter(broken_rules(reply)), "")
-    if not why:
-        letters = ("A", "B") if int(digest_of(pair.pair_id)[0], 16) % 2 else ("B", "A")
-        positions = [chosen(answer, options) for answer in answers]
-        texts = {letter: options[position or 0] for letter, position in zip(letters, positions, strict=True)}
-        options, answers = (texts["A"], texts["B"]), letters
-    return Draft(
-        item_id=pair.pair_id,
-        images=pair.images,
-        question=reply.question,
-        options=options,
-        answers=answers,
-        outcome=DraftOutcome.REJECTED if why else DraftOutcome.DRAFTED,
-        reason=why,
-    )
 
 
 def read_pair_reply(text: str) -> PairReply | None:
@@ -203,66 +192,12 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-class FoundCategories(Record):
-    """Categories that an LLM found, in the folder of their study; the user may change them."""
-
-    categories: tuple[str, ...]  # empty if the reply could not be read
-    reply: str
-    captions: tuple[str, ...]  # ids of the images whose captions were sent
-    llm: str
-    prompt: str
-
-
 def given_categories(text: str) -> tuple[str, ...]:
     """Split a list with commas; MedTasksError for fewer than two names."""
     names = tuple(dict.fromkeys(filter(None, map(one_line, text.split(",")))))
     if len(names) < 2:
-        raise MedTasksError(f"--categories '{text}' names fewer than two; write them with commas, or 'find'")
+        raise MedTasksError(f"--categories '{text}' names fewer than two; write them with commas")
     return names
-
-
-def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]:
-    """Have the LLM find the categories of a study in its captions, once; they are kept in :data:`FOUND`."""
-    path = folder / FOUND
-    if path.is_file():
-        try:
-            record = FoundCategories.model_validate_json(path.read_text(encoding="utf-8"))
-        except (ValidationError, UnicodeDecodeError):
-            raise SourceError(f"{path} is damaged; fix it, or delete it to ask again") from None
-    else:
-        images = read_images(folder)
-        usable = sorted(name for name, image in images.items() if not why_not_sent(image.text))
-        if not usable:
-            raise MedTasksError("no caption of the study can be sent to find categories; name them yourself")
-        sample = tuple(random.Random(seed).sample(usable, min(100, len(usable))))  # as many as in appendix A.2
-        prompt = prompts_in(PROMPTS)["found_categories"]
-        blocks = [
-            {"Caption 0": f"Caption {number}", "**IMAGE 0 CAPTION**": one_line(images[name].text)}
-            for number, name in enumerate(sample)
-        ]
-        reply, _, reason = ask(llm, prompt, prompt.with_blocks(blocks), free_text)
-        if reply is None:
-            raise MedTasksError(f"no categories were found: {reason}; run it again, or give them with --categories")
-        names, label = headings(reply), llm.settings.label
-        record = FoundCategories(categories=names, reply=reply, captions=sample, llm=label, prompt=prompt.label)
-        write_private(path, record.model_dump_json(indent=1) + "\n")
-    if len(record.categories) < 2:
-        raise MedTasksError(
-            f"no list of categories can be read from the LLM's reply in {path}; write their names under 'categories' "
-            f"there, or give them with --categories"
-        )
-    return record.categories
-
-
-def headings(reply: str) -> tuple[str, ...]:
-    """Read the categories that the headings of a reply name, all in one form; empty if that is not clear."""
-    lines = [one_line(line) for line in (without_thoughts(reply) or "").splitlines()]
-    for form in _HEADINGS:
-        texts = [match["name"].strip("*_ .") for line in lines if (match := form.fullmatch(line))]
-        names = tuple(dict.fromkeys(name for name in texts if not re.match(r"captions?\b", name, re.IGNORECASE)))
-        if 2 <= len(names) <= 40 and not any("," in name for name in names):
-            return names
-    return ()
 
 
 def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter[DraftOutcome]:
@@ -274,48 +209,23 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
     listed = names or given_categories(prompt.user.rsplit("Categories:", 1)[1].strip('" \n'))
     marks = {} if names is None else {"**CATEGORIES**": ", ".join(names)}
 
+    by_text = {one_line(name).casefold(): name for name in listed}
+    category = "|".join(re.escape(name) for name in sorted(by_text, key=len, reverse=True))
+    between = r"\s*(?:,(?:\s*and)?|;|/|&|\band\b)\s*"
+
     def read(reply: str) -> dict[str, tuple[str, ...]] | None:
-        categories = named(reply, listed)
-        return None if categories is None else {"categories": categories}
+        """Read the categories that a reply consists of, one or several; None if it says anything else."""
+        text = one_line(re.sub(r"[*_`\"]", "", without_thoughts(reply) or "")).casefold()
+        text = re.sub(r"^categor(?:y|ies)\s*:\s*", "", text).rstrip(".")
+        if not re.fullmatch(f"(?:{category})(?:{between}(?:{category}))*", text):
+            return None
+        return {"categories": tuple(dict.fromkeys(by_text[name] for name in re.findall(category, text)))}
 
     jobs: dict[str, Job] = {}
     for image in used:
         request, values = f"categories/{image}", {**marks, "**IMAGE CAPTION**": one_line(images[image].text)}
         jobs[request] = job_of(llm, request, prompt, values, read)
     return draft_all(folder, jobs, llm.settings.concurrency)
-
-
-def named(reply: str, names: Sequence[str]) -> tuple[str, ...] | None:
-    """Read the categories that a reply consists of, one or several; None if it says anything else."""
-    text = one_line(re.sub(r"[*_`\"]", "", without_thoughts(reply) or "")).casefold()
-    text = re.sub(r"^categor(?:y|ies)\s*:\s*", "", text).rstrip(".")
-    by_text = {one_line(name).casefold(): name for name in names}
-    category = "|".join(re.escape(name) for name in sorted(by_text, key=len, reverse=True))
-    between = r"\s*(?:,(?:\s*and)?|;|/|&|\band\b)\s*"
-    if not re.fullmatch(f"(?:{category})(?:{between}(?:{category}))*", text):
-        return None
-    return tuple(dict.fromkeys(by_text[name] for name in re.findall(category, text)))
-
-
-Blocks = Mapping[str, Mapping[str, str]]
-"""Texts of pairs for the marks of prompt A.3, by pair id."""
-
-
-def _block(captions: Sequence[str], question: str, options: Sequence[str]) -> dict[str, str]:
-    marks = {f"**IMAGE {image} CAPTION**": one_line(text) for image, text in enumerate(captions, 1)}
-    lettered = [f"({letter}) {option}" for letter, option in zip("AB", options, strict=True)]
-    return {**marks, "**QUESTION**": " ".join([one_line(question), *lettered])}
-
-
-def pairs_of_study(folder: Path) -> tuple[Study, Blocks]:
-    """Return a study and its pairs with a question."""
-    study, images, drafts = read_study(folder, StudyKind.PAIRS), read_images(folder), read_drafts(folder)
-    pairs = {}
-    for pair in read_pairs(folder):
-        if draft := drafts.get(pair.pair_id):
-            captions = [images[name].text if name in images else "" for name in pair.images]
-            pairs[pair.pair_id] = _block(captions, draft.question, draft.options)
-    return study, pairs
 
 
 class _Published(BaseModel):
@@ -328,36 +238,51 @@ class _Published(BaseModel):
     option_B: str
 
 
-def published_pairs(source: Path | None) -> tuple[Study, Blocks]:
-    """Return the pairs of MediConfusion's published ``dataset.json``, in ``source`` or where it was prepared from.
+def pairs_with_questions(folder: Path | None, source: Path | None) -> tuple[Study, dict[str, dict[str, str]]]:
+    """Return a study, and its pairs with a question: texts for the marks of prompt A.3, by pair id.
 
-    The study is the one that would have made them.
+    Without a folder they are those of MediConfusion's published ``dataset.json``, in ``source`` or where it was
+    prepared from, and the study is the one that would have made them.
     """
-    name = MEDICONFUSION.name
-    try:
-        folder = str(source or Manifest.read(dataset_folder(name)).source)
-    except FileNotFoundError:
-        raise SourceError(f"'{name}' is not prepared; give the folder of its dataset.json with --source") from None
-    path = next(filter(Path.is_file, (Path(folder, "dataset.json"), Path(folder, "data/dataset.json"))), None)
-    if path is None:
-        raise SourceError(
-            f"{folder} is no folder with dataset.json, which holds the captions of '{name}'; give its folder with "
-            f"--source"
-        )
-    try:
-        records = TypeAdapter(dict[str, _Published]).validate_json(path.read_bytes())
-    except ValidationError as error:
-        raise SourceError(
-            f"{path} is malformed ({problem_of(error)}); get it again from {MEDICONFUSION.source}"
-        ) from None
-    pairs = {
-        pair_id: _block((record.cap_1, record.cap_2), record.question, (record.option_A, record.option_B))
-        for pair_id, record in records.items()
-    }
-    return Study(name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path)), pairs
+    name, texts = MEDICONFUSION.name, {}  # captions, question and options by pair id
+    if folder is not None:
+        study, images, drafts = read_study(folder, StudyKind.PAIRS), read_images(folder), read_drafts(folder)
+        for pair in read_pairs(folder):
+            if draft := drafts.get(pair.pair_id):
+                captions = [images[name].text if name in images else "" for name in pair.images]
+                texts[pair.pair_id] = (captions, draft.question, draft.options)
+    else:
+        try:
+            published = str(source or Manifest.read(dataset_folder(name)).source)
+        except FileNotFoundError:
+            raise SourceError(f"'{name}' is not prepared; give the folder of its dataset.json with --source") from None
+        places = (Path(published, "dataset.json"), Path(published, "data/dataset.json"))
+        path = next(filter(Path.is_file, places), None)
+        if path is None:
+            raise SourceError(
+                f"{published} is no folder with dataset.json, which holds the captions of '{name}'; give its folder "
+                f"with --source"
+            )
+        try:
+            records = TypeAdapter(dict[str, _Published]).validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise SourceError(
+                f"{path} is malformed ({problem_of(error)}); get it again from {MEDICONFUSION.source}"
+            ) from None
+        study = Study(name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path))
+        for pair_id, record in records.items():
+            texts[pair_id] = ([record.cap_1, record.cap_2], record.question, (record.option_A, record.option_B))
+    blocks = {}
+    for pair_id, (captions, question, options) in texts.items():
+        marks = {f"**IMAGE {image} CAPTION**": one_line(text) for image, text in enumerate(captions, 1)}
+        lettered = [f"({letter}) {option}" for letter, option in zip("AB", options, strict=True)]
+        blocks[pair_id] = {**marks, "**QUESTION**": " ".join([one_line(question), *lettered])}
+    return study, blocks
 
 
-def write_failure_modes(name: str, pairs: Blocks, llm: Judge, path: Path) -> Counter[DraftOutcome]:
+def write_failure_modes(
+    name: str, pairs: Mapping[str, Mapping[str, str]], llm: Judge, path: Path
+) -> Counter[DraftOutcome]:
     """Ask about all pairs of a benchmark, 100 at a time, and write the replies; count the outcomes.
 
     The LLM's cache keeps replies, so that a later run sends only the requests that failed.
@@ -367,7 +292,10 @@ def write_failure_modes(name: str, pairs: Blocks, llm: Judge, path: Path) -> Cou
     parts = [list(pairs)[start : start + PAIRS_PER_REQUEST] for start in range(0, len(pairs), PAIRS_PER_REQUEST)]
     prompt = prompts_in(PROMPTS)["failure_modes"]
     requests = [
-        prompt.with_blocks([{"Pair 0": f"Pair {number}", **pairs[pair_id]} for number, pair_id in enumerate(part)])
+        prompt.user
+        + "".join(
+            filled(prompt.block, {"Pair 0": f"Pair {number}", **pairs[pair_id]}) for number, pair_id in enumerate(part)
+        )
         for part in parts
     ]
     with ThreadPoolExecutor(llm.settings.concurrency) as workers:

@@ -10,7 +10,7 @@ fourth.
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +18,18 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from medtasks.curate.pairs.encoders import GENERAL, MEDICAL, UNUSABLE, Embedded, embedded, file_digests, open_encoder
+from medtasks.curate.pairs.encoders import UNUSABLE, Embedded, embedded, file_digests, open_encoder
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
-    STUDY,
     ImagePair,
     Study,
     StudyImage,
     StudyKind,
     begun,
-    check_own_folder,
     list_rows,
     write_lines,
+    write_study,
 )
 from medtasks.data.catalogue import Access
 from medtasks.data.duplicates.image_hashes import ImageHash, hash_images, near_pairs
@@ -50,18 +49,6 @@ _FEW = 0.02  # share of a block from which the product of the whole block is fas
 _TYPICAL = 2000  # pairs drawn to describe the usual similarities
 
 KEYS = ("id", "image", "caption", "group", "licence")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of similarity that make a pair confusing."""
-
-    sim_med: float = 0.9  # at least
-    sim_gen: float = 0.75  # at most
-
-    def met(self, sim_med: Any, sim_gen: Any) -> Any:
-        """Return whether pairs of such similarities are confusing."""
-        return (sim_med >= self.sim_med) & (sim_gen <= self.sim_gen)
 
 
 class Space:
@@ -103,9 +90,6 @@ class ConfusingPairs:
     more: bool  # whether there were more than MOST_PAIRS
     of_one_group: int  # pairs left out because both images are of one group
 
-    def __len__(self) -> int:
-        return len(self.first)
-
     def where(self, mask: npt.NDArray[np.bool_]) -> "ConfusingPairs":
         """Return some of the pairs."""
         parts = {name: getattr(self, name)[mask] for name in ("first", "second", "sim_med", "sim_gen")}
@@ -113,12 +97,17 @@ class ConfusingPairs:
 
 
 def find_pairs(
-    medical: Floats, general: Floats, limits: Limits, groups: Numbers | None = None, most: int = MOST_PAIRS
+    medical: Floats,
+    general: Floats,
+    sim_med: float = 0.9,
+    sim_gen: float = 0.75,
+    groups: Numbers | None = None,
+    most: int = MOST_PAIRS,
 ) -> ConfusingPairs:
-    """Find the confusing pairs of images, never two of one group.
+    """Find the confusing pairs of images: medical similarity at least ``sim_med``, general one at most ``sim_gen``.
 
-    ``medical`` and ``general`` have the shapes (images, dimension), each of its own dimension and in float16 or
-    float32; ``groups`` holds one number per image, -1 for none.
+    Two images of one group are never a pair. ``medical`` and ``general`` have the shapes (images, dimension), each of
+    its own dimension and in float16 or float32; ``groups`` holds one number per image, -1 for none.
     """
     count = len(medical)
     groups = np.full(count, -1, np.int64) if groups is None else groups
@@ -130,7 +119,7 @@ def find_pairs(
         for top, left in blocks:
             bar.update(top - bar.n)
             alike = med.block(top, _ROWS) @ med.block(left, _COLUMNS).T
-            near = alike >= limits.sim_med - _ROUGH
+            near = alike >= sim_med - _ROUGH
             if left < top + _ROWS:  # of a block on the diagonal, what is above it
                 near = np.triu(near, top - left + 1)
             first, second = np.nonzero(near) + np.array([[top], [left]])
@@ -138,21 +127,21 @@ def find_pairs(
                 rough = (gen.block(top, _ROWS) @ gen.block(left, _COLUMNS).T)[near]
             else:
                 rough = gen.cosines(first, second)
-            possible = (rough <= limits.sim_gen + _ROUGH) & (alike[near] - rough >= floor - 2 * _ROUGH)
+            possible = (rough <= sim_gen + _ROUGH) & (alike[near] - rough >= floor - 2 * _ROUGH)
             first, second = first[possible], second[possible]
-            sim_med, sim_gen = (np.round(space.cosines(first, second, np.float64), _DIGITS) for space in spaces)
-            confusing = limits.met(sim_med, sim_gen)
+            exact_med, exact_gen = (np.round(space.cosines(first, second, np.float64), _DIGITS) for space in spaces)
+            confusing = (exact_med >= sim_med) & (exact_gen <= sim_gen)
             same = confusing & (groups[first] == groups[second]) & (groups[first] >= 0)
             of_one_group += int(same.sum())
             good = confusing & ~same
-            parts.append((first[good], second[good], sim_med[good], sim_gen[good]))
+            parts.append((first[good], second[good], exact_med[good], exact_gen[good]))
             number += int(good.sum())
             if number > 2 * most:
                 parts, number, more = [tuple(part[:most] for part in _by_gap(parts))], most, True
                 floor = float(parts[0][2][-1] - parts[0][3][-1])
     pairs = _by_gap(parts)
-    first, second, sim_med, sim_gen = (part[:most] for part in pairs)
-    return ConfusingPairs(first, second, sim_med, sim_gen, more or len(pairs[0]) > most, of_one_group)
+    first, second, *values = (part[:most] for part in pairs)
+    return ConfusingPairs(first, second, values[0], values[1], more or len(pairs[0]) > most, of_one_group)
 
 
 def _by_gap(parts: Sequence[tuple[Floats, ...]]) -> list[Floats]:
@@ -162,26 +151,16 @@ def _by_gap(parts: Sequence[tuple[Floats, ...]]) -> list[Floats]:
     return [part[order] for part in pairs]
 
 
-def best_per_image(pairs: ConfusingPairs, most: int) -> ConfusingPairs:
-    """Return the pairs that remain if they are taken in order and each image in at most ``most`` of them."""
-    uses: Counter[int] = Counter()
-    mask = np.zeros(len(pairs), bool)
-    for number, (first, second) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
-        if uses[first] < most and uses[second] < most:
-            uses.update((first, second))
-            mask[number] = True
-    return pairs.where(mask)
-
-
 @dataclass(frozen=True)
 class PairOptions:
     """Settings by which pairs are chosen."""
 
-    medical_encoder: str = MEDICAL
-    general_encoder: str = GENERAL
-    limits: Limits = field(default_factory=Limits)
-    per_image: int | None = None  # most pairs an image may be in
-    keep_near_duplicates: bool = False
+    medical_encoder: str
+    general_encoder: str
+    sim_med: float  # at least
+    sim_gen: float  # at most
+    per_image: int | None  # most pairs an image may be in
+    keep_near_duplicates: bool
 
 
 def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[str]]:
@@ -229,8 +208,6 @@ def make_pair_study(
     be used. MedTasksError: the folder holds a study that was made with something else, an encoder cannot be used, or no
     pair is confusing.
     """
-    if not (folder / STUDY).exists():
-        check_own_folder(folder, source)
     listed, left_out, unused = read_image_list(source)
     encoders = {
         "medical_encoder": open_encoder(options.medical_encoder, device),
@@ -238,8 +215,8 @@ def make_pair_study(
     }
     made_with: dict[str, Any] = {
         **{role: {"name": encoder.name, "digest": encoder.digest} for role, encoder in encoders.items()},
-        "sim_med": options.limits.sim_med,
-        "sim_gen": options.limits.sim_gen,
+        "sim_med": options.sim_med,
+        "sim_gen": options.sim_gen,
         "sample": None,  # all pairs are compared; earlier studies could be of a sample
         "seed": 0,
         "per_image": options.per_image,
@@ -259,12 +236,12 @@ def make_pair_study(
     used = numbers[np.unique([pairs.first, pairs.second])].tolist()
     write_lines(folder / IMAGES, [listed[at].model_copy(update={"sha256": digests[at].hex()}) for at in used])
     rows = zip(*(part.tolist() for part in (pairs.first, pairs.second, pairs.sim_med, pairs.sim_gen)), strict=True)
-    width, chosen = len(str(len(pairs))), []
+    width, chosen = len(str(len(pairs.first))), []
     for number, (first, second, sim_med, sim_gen) in enumerate(rows, 1):
         ids = (listed[numbers[first]].image_id, listed[numbers[second]].image_id)
         chosen.append(ImagePair(pair_id=f"pair_{number:0{width}d}", images=ids, sim_med=sim_med, sim_gen=sim_gen))
     write_lines(folder / PAIRS, chosen)
-    study.write(folder)  # last, because it marks the folder as complete
+    write_study(folder, study)
     return study, pairs, unused
 
 
@@ -286,7 +263,7 @@ def _chosen_pairs(
     vectors = [space.vectors[np.searchsorted(space.kept, in_both)] for space in (medical, general)]
     numbers: dict[str | None, int] = {None: -1}
     groups = np.array([numbers.setdefault(image.group, len(numbers)) for image in images], np.int64)
-    confusing = find_pairs(vectors[0], vectors[1], options.limits, groups)
+    confusing = find_pairs(vectors[0], vectors[1], options.sim_med, options.sim_gen, groups)
     pairs, compared = confusing, len(images) * (len(images) - 1) // 2
     counts["pairs of one group"] = confusing.of_one_group
     if not options.keep_near_duplicates:
@@ -298,10 +275,15 @@ def _chosen_pairs(
         counts["pairs of near-duplicates"] = int(same.sum())
         pairs = pairs.where(~same)
     if options.per_image is not None:
-        best = best_per_image(pairs, options.per_image)
-        counts["pairs beyond --per-image"] = len(pairs) - len(best)
-        pairs = best
-    if not len(pairs):
+        uses: Counter[int] = Counter()
+        mask = np.zeros(len(pairs.first), bool)  # in the order of the pairs, each image at most so often
+        for number, pair in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
+            if all(uses[image] < options.per_image for image in pair):
+                uses.update(pair)
+                mask[number] = True
+        counts["pairs beyond --per-image"] = int((~mask).sum())
+        pairs = pairs.where(mask)
+    if not len(pairs.first):
         usual = []
         for space in vectors:
             first, second = np.random.default_rng(0).integers(0, len(space), (2, _TYPICAL))
@@ -310,11 +292,11 @@ def _chosen_pairs(
             usual.append(f"{middle:.2f} in the middle and {low:.2f} to {high:.2f} for 98 % of them")
         raise MedTasksError(
             f"none of {compared:,} pairs of {len(images):,} images is left with a medical similarity of at "
-            f"least {options.limits.sim_med} and a general one of at most {options.limits.sim_gen} "
+            f"least {options.sim_med} and a general one of at most {options.sim_gen} "
             f"({_listed(counts)}). Of pairs drawn at random the medical ones are {usual[0]}, the general ones "
             f"{usual[1]}; change --sim-med or --sim-gen, the embeddings are kept"
         )
-    totals = {"images compared": len(images), "pairs compared": compared, "pairs chosen": len(pairs)}
+    totals = {"images compared": len(images), "pairs compared": compared, "pairs chosen": len(pairs.first)}
     return in_both, pairs, {**totals, **counts}
 
 

@@ -22,6 +22,7 @@ import io
 import json
 import secrets
 import socket
+import string
 import sys
 import threading
 import time
@@ -36,6 +37,7 @@ import filelock
 from pydantic import ValidationError
 
 from medtasks.curate.drafts import Draft, read_drafts
+from medtasks.curate.pairs.pair_drafts import PairReply, broken_rules
 from medtasks.curate.review.reviews import (
     ASPECTS,
     HALLUCINATIONS,
@@ -46,12 +48,12 @@ from medtasks.curate.review.reviews import (
     Review,
     problems,
     read_review,
-    remarks,
     review_file,
     settled,
     unjudged,
 )
 from medtasks.curate.study import Record, Study, StudyImage, read_images, read_study, write_private
+from medtasks.data.images.decoding import LINEAR, decoded
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
 
@@ -72,7 +74,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",  # the address holds the token
     "X-Content-Type-Options": "nosniff",
 }
-_IDLE_SECONDS = 60
 _MOST_STRANGERS = 32  # idle connections of others would use up the process's files
 
 
@@ -194,13 +195,9 @@ class ReviewServer(ThreadingHTTPServer):
             ) from None
         self.file = file
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        self.url = f"http://{HOST}:{self.server_port}/{self.token}/"  # to open in a browser
         self.strangers: dict[socket.socket, None] = {}  # connections that have not shown the token, the oldest first
         self.decoding = threading.Lock()  # one large image in memory at a time
-
-    @property
-    def url(self) -> str:
-        """Address to open in a browser."""
-        return f"http://{HOST}:{self.server_port}/{self.token}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a browser that did not wait, for example for an image of a question that was left."""
@@ -246,13 +243,14 @@ class ReviewServer(ThreadingHTTPServer):
         }
 
     def state(self, item: str) -> dict[str, Any]:
-        """Return the review of a draft, its version and remarks on it."""
-        review = self.file.review(item)
-        return {
-            "said": review.model_dump(mode="json"),
-            "version": review.version,
-            "remarks": remarks(self.file.drafts[item], review),
-        }
+        """Return the review of a draft, its version, and the drafting rules of pairs that its wording breaks."""
+        draft, review, remarks = self.file.drafts[item], self.file.review(item), list[str]()
+        if len(draft.images) == 2:
+            texts = dict(zip(string.ascii_uppercase, review.options, strict=False))
+            first, second = (texts.get(answer, answer) for answer in review.answers)
+            reply = PairReply(review.question, (review.options[0], review.options[1]), (first, second))
+            remarks = [f"{rule[0].upper()}{rule[1:]}." for rule in broken_rules(reply)]
+        return {"said": review.model_dump(mode="json"), "version": review.version, "remarks": remarks}
 
 
 class _Refused(Exception):
@@ -266,65 +264,60 @@ class _Handler(BaseHTTPRequestHandler):
     server: ReviewServer
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "medtasks", ""
-    timeout = _IDLE_SECONDS
+    timeout = 60  # seconds without a request
 
     def log_message(self, *args: object) -> None:
         """Log nothing: the address holds the token."""
 
     def do_GET(self) -> None:
         try:
-            path, query = self._checked_path()
-            (self._get if self.command == "GET" else self._post)(path, query)
+            hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
+            try:
+                address = urlsplit(self.path)
+            except ValueError:
+                raise _Refused(400, error="this is no address") from None
+            token, _, path = address.path.removeprefix("/").partition("/")
+            has_token = secrets.compare_digest(token.encode(errors="replace"), self.server.token.encode())
+            host, origin = self.headers.get("Host"), self.headers.get("Origin")
+            is_ours = host in hosts and (origin is None or origin in {f"http://{name}" for name in hosts})
+            # The address may be opened from anywhere, all else comes from the page itself.
+            is_cross_site = self.headers.get("Sec-Fetch-Site") == "cross-site"
+            is_foreign = is_cross_site and self.headers.get("Sec-Fetch-Mode") != "navigate"
+            if not (has_token or address.path == _PROOF) or not is_ours or is_foreign:
+                raise _Refused(403, error="open the address that the command has printed")
+            if has_token:
+                self.server.strangers.pop(self.connection, None)
+            path = path if has_token else _PROOF
+            if self.command == "POST":
+                self._post(path)
+            elif path in _PAGE:
+                name, kind = _PAGE[path]
+                self._send(files("medtasks.curate.review").joinpath(name).read_bytes(), kind)
+            elif path == "study":
+                self._send(json.dumps(self.server.study()).encode(), "application/json")
+            elif path == "image":
+                image = self.server.file.images.get("".join(parse_qs(address.query).get("id", [])))
+                if image is None:
+                    raise _Refused(404, error="the study has no such image")
+                try:
+                    with self.server.decoding:
+                        decoded_image = decoded(io.BytesIO(image.read()), LINEAR)
+                        decoded_image.pixels.save(png := io.BytesIO(), "PNG", compress_level=1)
+                except UnreadableImage as error:
+                    raise _Refused(422, error=str(error)) from None
+                self._send(png.getvalue(), "image/png", {"X-Conversions": quote("; ".join(decoded_image.conversions))})
+            elif path == _PROOF:
+                proof = hmac.digest(self.server.key.encode(), address.query.encode(errors="replace"), "sha256")
+                self._send(proof, "application/octet-stream")
+            else:
+                raise _Refused(404, error="there is no such page")
         except _Refused as refused:
             self.close_connection = True  # a body may be left unread
             self._send(json.dumps(refused.content).encode(), "application/json", status=refused.status)
 
     do_POST = do_GET
 
-    def _checked_path(self) -> tuple[str, str]:
-        hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
-        try:
-            address = urlsplit(self.path)
-        except ValueError:
-            raise _Refused(400, error="this is no address") from None
-        token, _, path = address.path.removeprefix("/").partition("/")
-        has_token = secrets.compare_digest(token.encode(errors="replace"), self.server.token.encode())
-        origin = self.headers.get("Origin")
-        ours = self.headers.get("Host") in hosts and (origin is None or origin in {f"http://{host}" for host in hosts})
-        # The address may be opened from anywhere, all else comes from the page itself.
-        foreign = (
-            self.headers.get("Sec-Fetch-Site") == "cross-site" and self.headers.get("Sec-Fetch-Mode") != "navigate"
-        )
-        if not (has_token or address.path == _PROOF) or not ours or foreign:
-            raise _Refused(403, error="open the address that the command has printed")
-        if has_token:
-            self.server.strangers.pop(self.connection, None)
-        return path if has_token else _PROOF, address.query
-
-    def _get(self, path: str, query: str) -> None:
-        if path in _PAGE:
-            name, kind = _PAGE[path]
-            self._send(files("medtasks.curate.review").joinpath(name).read_bytes(), kind)
-        elif path == "study":
-            self._send(json.dumps(self.server.study()).encode(), "application/json")
-        elif path == "image":
-            image = self.server.file.images.get("".join(parse_qs(query).get("id", [])))
-            if image is None:
-                raise _Refused(404, error="the study has no such image")
-            try:
-                with self.server.decoding:
-                    decoded = image.decoded()
-                    decoded.pixels.save(png := io.BytesIO(), "PNG", compress_level=1)
-            except UnreadableImage as error:
-                raise _Refused(422, error=str(error)) from None
-            self._send(png.getvalue(), "image/png", {"X-Conversions": quote("; ".join(decoded.conversions))})
-        elif path == _PROOF:
-            proof = hmac.digest(self.server.key.encode(), query.encode(errors="replace"), "sha256")
-            self._send(proof, "application/octet-stream")
-        else:
-            raise _Refused(404, error="there is no such page")
-
-    def _post(self, path: str, query: str) -> None:
+    def _post(self, path: str) -> None:
         length = self.headers.get("Content-Length", "")
         if path != "save":
             raise _Refused(404, error="there is no such page")

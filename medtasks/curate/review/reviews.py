@@ -17,7 +17,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from medtasks.curate.drafts import Draft
-from medtasks.curate.pairs.pair_drafts import PairReply, broken_rules
 from medtasks.curate.study import REVIEWS, Record, Study, StudyImage
 from medtasks.data.sources.medheval_gold import YES_NO
 from medtasks.errors import MedTasksError, SourceError
@@ -149,16 +148,6 @@ def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
     return causes
 
 
-def remarks(draft: Draft, review: ItemReview) -> list[str]:
-    """List the drafting rules of pairs that the wording breaks, a sentence each."""
-    if len(draft.images) != 2:
-        return []
-    texts = dict(zip(string.ascii_uppercase, review.options, strict=False))
-    first, second = (texts.get(answer, answer) for answer in review.answers)
-    reply = PairReply(review.question, (review.options[0], review.options[1]), (first, second))
-    return [f"{rule[0].upper()}{rule[1:]}." for rule in broken_rules(reply)]
-
-
 def settled(draft: Draft, review: ItemReview) -> ItemReview:
     """Return a review without problems in the form of the file.
 
@@ -199,24 +188,6 @@ class ReviewerAgreement:
     low: float  # ends of its 95 % interval; NaN if undefined
     high: float
     constant: tuple[str, ...]  # reviewers who judged all questions the same
-
-    @property
-    def figures(self) -> tuple[str, str, str]:
-        """Share, kappa and interval as texts."""
-        if not self.questions:
-            return "-", "nothing in common", "-"
-        kappa = "undefined" if math.isnan(self.kappa) else f"{self.kappa:.2f}"
-        span = "undefined" if math.isnan(self.low) else f"{self.low:.2f} to {self.high:.2f}"
-        return f"{self.equal:.0%}", kappa, span
-
-    @property
-    def remark(self) -> str:
-        """Explanation of a kappa that is not defined or tells little, as one sentence; mostly empty."""
-        if not self.constant:
-            return ""
-        undefined = math.isnan(self.kappa)
-        who = self.constant[0] if len(self.constant) == 1 else "both" if undefined else "each"
-        return f"{self.what}: {who} said the same of every question, so kappa is {'not defined' if undefined else '0'}."
 
 
 def agreements(
@@ -310,39 +281,37 @@ def accepted(
     published: dict[str, Draft] = {}
     left_out: Counter[str] = Counter()
     for item, draft in drafts.items():
-        outcome = _judged(draft, {who: of[item] for who, of in by_reviewer.items() if item in of}, min_score, wording)
-        if isinstance(outcome, Draft):
-            published[item] = outcome
-        else:
-            left_out[outcome] += 1
+        of_draft = {who: of[item] for who, of in by_reviewer.items() if item in of}
+        scored = {who: review for who, review in of_draft.items() if review.scores}
+        if not scored:
+            left_out[UNSCORED] += 1
+            continue
+        if causes := dict.fromkeys(why for review in scored.values() for why in problems(draft, review).values()):
+            left_out[f"unusable after review: {'; '.join(causes)}"] += 1
+            continue
+        whole = (review for review in of_draft.values() if len(review.judgements) == len(draft.images))
+        scores = (judgement.score for review in whole for judgement in review.judgements)
+        if min(score for score in scores if score is not None) < min_score:
+            left_out[TOO_LOW] += 1
+            continue
+        deciding = [scored[wording]] if wording is not None and wording in scored else list(scored.values())
+        wordings = []
+        for review in (settled(draft, review) for review in deciding):
+            wording_of = {name: getattr(review, name) for name in ("question", "options", "answers")}
+            wordings.append({**wording_of, "hallucination": review.hallucination or draft.hallucination})
+        if any(reworded != wordings[0] for reworded in wordings):
+            left_out[DISAGREED] += 1
+            continue
+        # All categories that any of the deciding reviewers named.
+        areas = [review.categories for review in deciding if any(review.categories)] or [draft.categories]
+        of_images = [[area for names in of_image for area in names] for of_image in zip(*areas, strict=True)]
+        categories = tuple(tuple(dict.fromkeys(of_image)) for of_image in of_images)
+        worded = draft.model_copy(update={**wordings[0], "categories": categories})
+        if len(worded.images) > 1 and len(set(worded.answers)) == 1:
+            left_out["unusable after review: both images have the same answer"] += 1
+            continue
+        published[item] = worded
     return published, left_out
-
-
-def _judged(draft: Draft, reviews: Mapping[str, ItemReview], min_score: int, wording: str | None) -> Draft | str:
-    """Return a draft in the words and all categories of its reviewers, or the reason why it is left out."""
-    scored = {who: review for who, review in reviews.items() if review.scores}
-    if not scored:
-        return UNSCORED
-    if causes := dict.fromkeys(why for review in scored.values() for why in problems(draft, review).values()):
-        return f"unusable after review: {'; '.join(causes)}"
-    whole = (review for review in reviews.values() if len(review.judgements) == len(draft.images))
-    scores = (judgement.score for review in whole for judgement in review.judgements)
-    if min(score for score in scores if score is not None) < min_score:
-        return TOO_LOW
-    deciding = [scored[wording]] if wording is not None and wording in scored else list(scored.values())
-    wordings = []
-    for review in (settled(draft, review) for review in deciding):
-        wording_of = {name: getattr(review, name) for name in ("question", "options", "answers")}
-        wordings.append({**wording_of, "hallucination": review.hallucination or draft.hallucination})
-    if any(other != wordings[0] for other in wordings):
-        return DISAGREED
-    areas = [review.categories for review in deciding if any(review.categories)] or [draft.categories]
-    of_images = [[area for named in each for area in named] for each in zip(*areas, strict=True)]
-    categories = tuple(tuple(dict.fromkeys(of_image)) for of_image in of_images)
-    worded = draft.model_copy(update={**wordings[0], "categories": categories})
-    if len(worded.images) > 1 and len(set(worded.answers)) == 1:
-        return "unusable after review: both images have the same answer"
-    return worded
 
 
 def balanced(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:

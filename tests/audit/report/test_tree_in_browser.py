@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from medtasks.audit.report.dataset_pages import write_tree_page
-from medtasks.cli.data import options, read_criteria
+from medtasks.cli.data import options
 from medtasks.cli.main import app as command_line
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.document_store import load_documents
@@ -73,15 +73,13 @@ def chooser(browser):
 def criteria_of(command):
     words = shlex.split(command)
     names = {option: name for name, option in OPTIONS.items()}
-    chosen, where = {}, []
+    chosen = {}
     for option, value in zip(words[4::2], words[5::2], strict=True):
-        if option in names:
-            chosen.setdefault(names[option], []).append(value)
-        elif option == "--where":
-            where.append(value)
-        else:
-            assert option == "--as"
-    return read_criteria(chosen, where)
+        column, _, text = value.partition("=") if option == "--where" else (names.get(option), "", value)
+        if option != "--as":
+            chosen.setdefault(column, []).append(text)
+    assert None not in chosen
+    return {column: tuple(values) for column, values in chosen.items()}
 
 
 def written(path, documents, name="bench"):

@@ -7,13 +7,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.curate.drafts import prompts_in
-from medtasks.curate.hallucination.hallucination_questions import (
-    PROMPTS,
-    TypedQuestion,
-    banned_phrases,
-    drafts_of,
-    questions_in,
-)
+from medtasks.curate.hallucination_questions import PROMPTS, TypedQuestion, banned_phrases, drafts_in
 from medtasks.curate.review.reviews import balanced
 
 FILE = "medheval/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json"
@@ -29,9 +23,7 @@ def drafts(test_data: Path):
     found = []
     for image, reply in replies.items():
         prompt = prompts_in(PROMPTS)["visual_closed_boxes" if image.startswith("xmlab") else "visual_closed_pairs"]
-        questions = questions_in(json.dumps(reply), TypedQuestion)
-        assert questions is not None
-        found += drafts_of(image, questions, banned_phrases(prompt.system))
+        found += drafts_in(TypedQuestion, image, banned_phrases(prompt.system), json.dumps(reply))["drafts"]
     return found
 
 

@@ -1,16 +1,14 @@
-import itertools
 import json
 import re
 from collections import Counter
 
 from medtasks.curate.drafts import DraftOutcome
-from medtasks.curate.hallucination.hallucination_questions import (
+from medtasks.curate.hallucination_questions import (
     DraftedQuestion,
     ReportQuestion,
     TypedQuestion,
     YesNoQuestion,
-    drafts_of,
-    questions_in,
+    drafts_in,
 )
 from medtasks.data.sources.medheval_sets import BINARY, MULTI_CHOICE
 
@@ -19,15 +17,21 @@ from ...tables import each_row, tables_of
 TABLES = tables_of(__file__)
 
 MASS = {"question": "Is there a mass?", "answer": "No"}
-EDEMA = {"question": "Is it edema?", "answer": "Yes"}
 TYPED = {**MASS, "type": "type_3", "ground_truth_type": BINARY, "choices": ""}
 STRUCTURED = {"anatomy": ["lung"], "measurement": [], "symptom": ["opacity"]}
+EMPTY = {aspect: [] for aspect in STRUCTURED}
 LISTED = {"question": "List your findings.", "answer": "The lung is opaque.", "Structured_Answer": STRUCTURED}
+
+
+def read(schema, reply, banned=None, image="i"):
+    drafts = drafts_in(schema, image, banned, json.dumps(reply))
+    return drafts and drafts["drafts"]
 
 
 @each_row("reply", TABLES["json_is_found_wherever_it_stands"])
 def test_json_is_found_wherever_it_stands(reply):
-    assert questions_in(reply, YesNoQuestion) == [YesNoQuestion(**MASS)]
+    (draft,) = drafts_in(YesNoQuestion, "i", None, reply)["drafts"]
+    assert (draft.question, draft.options, draft.answers) == (MASS["question"], ("Yes", "No"), ("B",))
 
 
 @each_row(
@@ -43,22 +47,21 @@ def test_json_is_found_wherever_it_stands(reply):
     ],
 )
 def test_any_other_form_is_none(reply):
-    assert questions_in(reply, YesNoQuestion) is None
+    assert drafts_in(YesNoQuestion, "i", None, reply) is None
 
 
 def test_types_choices_and_components():
     explained = {"type": "type_1: Anatomical Hallucination", "ground_truth_type": MULTI_CHOICE, "choices": None}
     for changes, hallucination in (({}, "symptom"), (explained, "anatomy")):
-        (typed,) = questions_in(json.dumps([TYPED | changes]), TypedQuestion)
-        assert drafts_of("i", [typed], None)[0].hallucination == hallucination
+        assert read(TypedQuestion, [TYPED | changes])[0].hallucination == hallucination
     broken = [{"type": "type_5"}, {"type": "type_12"}, {"ground_truth_type": "yes or no"}]
     broken += [{"choices": choices} for choices in (["CT"], "\ud800", "A. x" + 10_000 * " " + "y")]
-    assert [questions_in(json.dumps([TYPED | changes]), TypedQuestion) for changes in broken] == [None] * 6
-    (listed,) = questions_in(json.dumps(LISTED), ReportQuestion)
-    assert listed.components.model_dump() == STRUCTURED
+    assert [read(TypedQuestion, [TYPED | changes]) for changes in broken] == [None] * 6
+    (listed,) = read(ReportQuestion, LISTED)
+    assert listed.components == {"anatomy": ("lung",), "measurement": (), "symptom": ("opacity",)}
     missing = {name: STRUCTURED[name] for name in ("anatomy", "symptom")}
-    assert questions_in(json.dumps({**LISTED, "Structured_Answer": missing}), ReportQuestion) is None
-    assert questions_in(json.dumps(LISTED), DraftedQuestion) is None
+    assert read(ReportQuestion, {**LISTED, "Structured_Answer": missing}) is None
+    assert read(DraftedQuestion, LISTED) is None
 
 
 # ---- rules for drafts ----
@@ -69,32 +72,30 @@ FORBIDDEN = "it says '{}', which its prompt forbids"
 
 def choice(answer, choices="A. CT, B. MRI, C. X-ray", question="Which modality?", kind="multi-choice"):
     facts = {"question": question, "answer": answer, "choices": choices, "ground_truth_type": kind}
-    return TypedQuestion(type="type_4", **facts)
+    return {"type": "type_4", **facts}
 
 
 def drafted(*questions):
-    return drafts_of("i", questions, BANNED)
+    schema = TypedQuestion if "type" in questions[0] else DraftedQuestion
+    return read(schema, questions, BANNED)
 
 
 def test_the_right_option_is_known_wherever_it_stands():
-    answers, forms = (
-        ("MRI", "B", "B. MRI", "(B)", "b. mri", "It is an MRI."),
-        ("A. {}, B. {}", "A: {}; B: {}", "A, {}; B, {}"),
-    )
-    for answer, form in itertools.product(answers, forms):
-        (draft,) = drafted(choice(answer, form.format("CT", "MRI")))
+    for answer, choices in (("MRI", "A. CT, B. MRI"), ("(B)", "A: CT; B: MRI"), ("It is an MRI.", "A, CT; B, MRI")):
+        (draft,) = drafted(choice(answer, choices))
         assert (draft.outcome, draft.reason, draft.hallucination) == (DraftOutcome.DRAFTED, "", "technique")
         assert sorted(draft.options) == ["CT", "MRI"]
         assert draft.options[ord(draft.answers[0]) - ord("A")] == "MRI"
 
 
 def test_the_right_option_stands_everywhere_about_equally_often_unless_options_speak_of_each_other():
-    drafts = [drafts_of(f"image {number}", [choice("A. CT")], None)[0] for number in range(300)]
+    drafts = [read(TypedQuestion, [choice("A. CT")], image=f"image {number}")[0] for number in range(300)]
     letters = Counter(draft.answers[0] for draft in drafts)
     assert (letters.keys(), min(letters.values()) > 70) == ({"A", "B", "C"}, True)
-    assert drafts_of("image 7", [choice("A. CT")], None)[0] == drafts[7]
+    assert read(TypedQuestion, [choice("A. CT")], image="image 7")[0] == drafts[7]
     for last in ("None of the above", "Both A and B", "A and B", "All of these: all of them"):
-        drafts = [drafts_of(str(number), [choice("B", f"A. CT, B. MRI, C. {last}")], None)[0] for number in range(8)]
+        questions = [choice("B", f"A. CT, B. MRI, C. {last}")]
+        drafts = [read(TypedQuestion, questions, image=str(number))[0] for number in range(8)]
         assert {draft.options for draft in drafts} == {("CT", "MRI", last)}
 
 
@@ -109,42 +110,36 @@ def test_the_right_option_stands_everywhere_about_equally_often_unless_options_s
         (choice("MRI", ""), "it has fewer than two options that can be told apart"),
         (choice("C", "A. CT, B. C.T., C. MRI, D. mri."), "two of its options are equal"),
         (choice("Unclear", "", "Is there a mass?", "binary"), "its answer is neither yes nor no"),
-        (YesNoQuestion(question="Is there a mass?", answer="Equivocal"), "its answer is neither yes nor no"),
-        (DraftedQuestion(question="What does the report say?", answer="Edema"), FORBIDDEN.format("report")),
-        (DraftedQuestion(question="What is it?", answer="Edema, it reports"), FORBIDDEN.format("reports")),
+        ({"question": "What does the report say?", "answer": "Edema"}, FORBIDDEN.format("report")),
+        ({"question": "What is it?", "answer": "Edema, it reports"}, FORBIDDEN.format("reports")),
         (choice("CT", "A. CT, B. the report"), FORBIDDEN.format("report")),
     ],
 )
 def test_what_is_no_question_is_rejected_and_says_why(question, reason):
     (draft,) = drafted(question)
     assert (draft.outcome, draft.reason) == (DraftOutcome.REJECTED, reason)
-    assert draft.answers == (question.answer,) or "forbids" in reason
+    assert draft.answers == (question["answer"],) or "forbids" in reason
 
 
 def test_yes_and_no():
-    questions = [
-        YesNoQuestion(question="Is there a mass?", answer="No, the lung is clear."),
-        choice("yes", "", "Is there edema?", "binary"),
-        choice("B. Yes", "A. No, B. Yes", "Is there air?", "multi-choice"),
-    ]
-    drafts = drafted(*questions)
+    (unclear,) = read(YesNoQuestion, {**MASS, "answer": "Equivocal"})
+    assert (unclear.reason, unclear.answers) == ("its answer is neither yes nor no", ("Equivocal",))
+    plain = {"question": "Is there a mass?", "answer": "No, the lung is clear."}
+    typed = [choice("yes", "", "Is there edema?", "binary"), choice("B. Yes", "A. No, B. Yes", "Is there air?")]
+    drafts = [*read(YesNoQuestion, plain), *drafted(*typed)]
     assert [draft.reason for draft in drafts] == [""] * 3
     assert {draft.options for draft in drafts} == {("Yes", "No")}
     assert [draft.answers for draft in drafts] == [("B",), ("A",), ("A",)]
-    assert [draft.item_id for draft in drafts] == ["i/1", "i/2", "i/3"]
+    assert [draft.item_id for draft in drafts] == ["i/1", "i/1", "i/2"]
     assert [draft.hallucination for draft in drafts] == [None, "technique", "technique"]
 
 
 def test_the_same_question_is_rejected_the_second_time_and_components_are_kept():
     texts = ("What is edema?", "what is  Edema", "What is air?")
-    twice = [DraftedQuestion(question=text, answer="Fluid") for text in texts]
+    twice = [{"question": text, "answer": "Fluid"} for text in texts]
     assert [draft.reason for draft in drafted(*twice)] == ["", "the same question of the same image", ""]
-    facts = {"question": "List.", "answer": "The heart is large."}
-    named = {"anatomy": ["heart"], "measurement": [], "symptom": []}
     full, empty = (
-        drafted(ReportQuestion(**facts, Structured_Answer=components))[0]
-        for components in (named, {aspect: [] for aspect in named})
+        read(ReportQuestion, {**LISTED, "Structured_Answer": components})[0] for components in (STRUCTURED, EMPTY)
     )
-    assert (full.outcome, full.options, full.answers) == (DraftOutcome.DRAFTED, (), ("The heart is large.",))
-    assert full.components == {"anatomy": ("heart",), "measurement": (), "symptom": ()}
+    assert (full.outcome, full.options, full.answers) == (DraftOutcome.DRAFTED, (), (LISTED["answer"],))
     assert (empty.outcome, empty.reason) == (DraftOutcome.REJECTED, "it names no component")

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from medtasks.curate.hallucination.hallucination_questions import PASSAGE, knowledge_files, read_passages, retriever
+from medtasks.curate.hallucination_questions import PASSAGE, knowledge_files, read_passages, retriever
 from medtasks.errors import MedTasksError, SourceError
 
 EDEMA = "Pulmonary edema is fluid in the air spaces of the lung."

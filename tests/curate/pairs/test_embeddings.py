@@ -56,7 +56,8 @@ def kept(store):
 
 
 def embed(files, eye, digest="d1", batch_size=4):
-    return embedded(files, file_digests(files), eye.encoder(digest), batch_size)
+    encoder = eye.encoder(digest) if isinstance(eye, Eye) else Encoder("eye", digest, lambda: eye)
+    return embedded(files, file_digests(files), encoder, batch_size)
 
 
 def test_each_image_is_encoded_once_and_kept_at_length_one(files, store):
@@ -125,7 +126,7 @@ def test_an_image_that_an_encoder_fails_on_does_not_end_the_run(files):
 
     for number in (0, 1, 8):  # a whole first batch, and a last one
         Image.new("RGB", (80, 4), (9, number, 9)).save(files[number])
-    found = embedded(files[:9], file_digests(files[:9]), Encoder("eye", "d1", lambda: encode), 2)
+    found = embed(files[:9], encode, batch_size=2)
     assert found.left_out == {"without a usable embedding": 3}
     assert found.kept.tolist() == [2, 3, 4, 5, 6, 7]
 
@@ -140,7 +141,7 @@ def test_an_encoder_that_always_fails_or_no_more_is_refused(files):
             return eye.encode(images)
 
         with pytest.raises(MedTasksError, match=r"encoder eye fails \(RuntimeError: out of memory\); give a smaller"):
-            embedded(files, file_digests(files), Encoder("eye", "d1", lambda encode=encode: encode), batch_size)
+            embed(files, encode, batch_size=batch_size)
 
 
 def test_what_is_no_array_of_vectors_or_of_another_size_is_refused(files, store):
@@ -153,7 +154,7 @@ def test_what_is_no_array_of_vectors_or_of_another_size_is_refused(files, store)
 
     tiny_encoders.drawn(0, (50, 40)).save(files[1])
     with pytest.raises(MedTasksError, match="vectors of different lengths"):
-        embedded(files, file_digests(files), Encoder("eye", "d4", lambda: ragged), 4)
+        embed(files, ragged, "d4")
     embed(files[:5], Eye())
     before = kept(store)
     with pytest.raises(MedTasksError, match=r"gives 2 numbers per image, and .* holds embeddings of 3"):

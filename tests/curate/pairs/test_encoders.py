@@ -18,8 +18,6 @@ from ...tables import each_row
 from .. import tiny_encoders
 
 IMAGES = [tiny_encoders.drawn(0), tiny_encoders.drawn(1, (60, 40)), tiny_encoders.drawn(2)]
-
-
 OWN_EYE = """
 import numpy as np
 import torch

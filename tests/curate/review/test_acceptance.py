@@ -66,7 +66,6 @@ def test_edits_by_hand_that_make_no_question():
     for changes, why in (
         ({"question": " "}, "the question is empty"),
         ({"answers": ("B", "B")}, "both images have the same answer"),
-        ({"judgements": (Judgement(score=9),)}, "it does not have the options, images or categories of the draft"),
     ):
         assert left_out(alice=scored(PAIR, 9, **changes)) == f"unusable after review: {why}"
 
@@ -87,9 +86,7 @@ def test_as_many_yes_as_no_and_nothing_else_goes():
     assert sorted(answers) == ["A"] * 3 + ["B"] * 3
     assert {"c", "o"} <= kept
     assert left_out == {"surplus of yes": 4}
-    assert balanced(drafts(2, 2)) == ({"i/0", "i/1", "i/2", "i/3"}, {})
     assert balanced(drafts(0, 2)) == (set(), {"surplus of no": 2})
-    assert balanced({}) == (set(), {})
     turned = {"t": draft("t", "A", ("No", "Yes"))}
     assert balanced(drafts(1, 0) | turned)[0] == {"i/0", "t"}
     before, _ = balanced(drafts(40, 20))  # more drafts and other words change little

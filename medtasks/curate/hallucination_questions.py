@@ -19,33 +19,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from tqdm import tqdm
 
-from medtasks.curate.drafts import (
-    LONGEST,
-    Draft,
-    DraftingPrompt,
-    DraftOutcome,
-    Job,
-    draft_all,
-    job_of,
-    prompts_in,
-)
+from medtasks.curate.drafts import LONGEST, Draft, DraftingPrompt, DraftOutcome, Job, draft_all, job_of, prompts_in
 from medtasks.curate.study import (
     IMAGES,
     Study,
     StudyImage,
     StudyKind,
     begun,
-    check_own_folder,
     checked_name,
     list_rows,
     read_images,
     write_lines,
+    write_study,
 )
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import file_sha256
@@ -104,40 +95,32 @@ def planned_study(
 
 
 def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> Study:
-    """Return the study in a folder, made from its reports unless it exists; it counts what is left out."""
+    """Return the study in a folder, made from its reports unless it exists; it counts what is left out.
+
+    Each line of the JSONL file of reports has ``id`` and ``image``, a path relative to the file's folder, and the
+    fields that its kind needs of ``report``, ``notes``, ``metadata``, ``qa_pairs`` and ``bounding_boxes``; it may have
+    ``group`` and ``licence``.
+    """
     if study := begun(folder, planned):
         return study
-    check_own_folder(folder, Path(planned.source))
-    find = None
+    path, find = Path(planned.source), None
     if knowledge:
         find = retriever(read_passages(knowledge_files(knowledge)), planned.made_with["passages"])
-    images, counts = read_reports(Path(planned.source), planned.kind, find)
-    study = planned.model_copy(update={"made_with": {**planned.made_with, "counts": dict(counts)}})
-    write_lines(folder / IMAGES, images)
-    study.write(folder)
-    return study
-
-
-def read_reports(
-    path: Path, kind: StudyKind, find: Callable[[str], list[str]] | None = None
-) -> tuple[list[StudyImage], Counter[str]]:
-    """Return the images of a JSONL file of reports, with the passages that ``find`` returns, and the others by reason.
-
-    Each line has ``id`` and ``image``, a path relative to the file's folder, and the fields that its ``kind`` needs of
-    ``report``, ``notes``, ``metadata``, ``qa_pairs`` and ``bounding_boxes``; it may have ``group`` and ``licence``.
-    """
     images: list[StudyImage] = []
     left_out: Counter[str] = Counter()
     for row in tqdm(list_rows(path, "id", "image"), "Reading", unit="report", disable=None):
-        image = _image(path.parent, row, kind, find)
+        image = _image(path.parent, row, planned.kind, find)
         if isinstance(image, StudyImage):
             images.append(image)
         else:
             left_out[image] += 1
     if not images:
         why = ", ".join(f"{reason} ({count})" for reason, count in left_out.items())
-        raise SourceError(f"{path} has nothing that {kind} can be made of: {why or 'it is empty'}")
-    return images, left_out
+        raise SourceError(f"{path} has nothing that {planned.kind} can be made of: {why or 'it is empty'}")
+    study = planned.model_copy(update={"made_with": {**planned.made_with, "counts": dict(left_out)}})
+    write_lines(folder / IMAGES, images)
+    write_study(folder, study)
+    return study
 
 
 def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], list[str]] | None) -> StudyImage | str:
@@ -238,7 +221,6 @@ def retriever(passages: Sequence[str], count: int) -> Callable[[str], list[str]]
 
 
 PROMPTS = "hallucination_prompts"
-_FILTER, _FILTERED = "knowledge_filter", "{filtered_knowledge}"
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)]
 _FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _ORDERED = re.compile(r"\b(?:(?i:above|below|all of|none of|both|neither)|[A-Z] (?:and|or) [A-Z])\b")
@@ -287,9 +269,6 @@ class ReportQuestion(DraftedQuestion):
     components: ReportComponents = Field(alias="Structured_Answer")
 
 
-Q = TypeVar("Q", bound=DraftedQuestion)
-
-
 _FORMS: Mapping[StudyKind, tuple[str, type[DraftedQuestion]]] = {  # name of the prompt for the form, and its reader
     StudyKind.VISUAL_CLOSED: ("form_visual_closed", TypedQuestion),
     StudyKind.VISUAL_OPEN: ("form_visual_open", ReportQuestion),
@@ -311,47 +290,22 @@ def prompt_for(kind: StudyKind, image: StudyImage) -> DraftingPrompt:
 def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[DraftOutcome]:
     """Draft questions for each image of a study that has none yet, and count the outcomes."""
     form, schema = prompts_in(PROMPTS)[_FORMS[kind][0]], _FORMS[kind][1]
-    first = (prompts_in(PROMPTS)[_FILTER], _FILTERED) if kind is StudyKind.KNOWLEDGE_OPEN else None
-
-    def drafted(image_id: str, banned: re.Pattern[str] | None, reply: str) -> dict[str, tuple[Draft, ...]] | None:
-        questions = questions_in(reply, schema)
-        return None if questions is None else {"drafts": drafts_of(image_id, questions, banned)}
-
+    retrieves = kind is StudyKind.KNOWLEDGE_OPEN
+    first = (prompts_in(PROMPTS)["knowledge_filter"], "{filtered_knowledge}") if retrieves else None
     jobs: dict[str, Job] = {}
     for name, image in read_images(folder).items():
         prompt = prompt_for(kind, image)  # of the paper; our form of replies follows its system message
         label, system = f"{prompt.label} + {form.name}", f"{prompt.system}\n\n{form.user}"
         prompt = replace(prompt, name=label, version=form.version, system=system)
-        read = partial(drafted, name, banned_phrases(prompt.system))
+        # The values of the marks of all prompts: texts as they are, anything else as JSON.
+        values = {"{report}": image.text, "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ()))}
+        for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
+            value = image.context.get(mark.lower()) or "none given"
+            values[f"{{{mark}}}"] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        read = partial(drafts_in, schema, name, banned_phrases(prompt.system))
         skip = "no passage of the texts shares a word with its report" if first and not image.context[PASSAGES] else ""
-        jobs[name] = job_of(llm, name, prompt, _mark_values(image), read, skip=skip, first=first)
+        jobs[name] = job_of(llm, name, prompt, values, read, skip=skip, first=first)
     return draft_all(folder, jobs, llm.settings.concurrency)
-
-
-def _mark_values(image: StudyImage) -> dict[str, str]:
-    """Return the values of the marks of all prompts: texts as they are, anything else as JSON."""
-    values = {"{report}": image.text, "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ()))}
-    for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
-        value = image.context.get(mark.lower()) or "none given"
-        values[f"{{{mark}}}"] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return values
-
-
-def questions_in(reply: str, schema: type[Q]) -> Sequence[Q] | None:
-    """Read the questions of a reply, at least one; None for another form."""
-    text = without_thoughts(reply) or ""
-    begin = re.search(r"[\[{]", text)
-    for part in _FENCED.findall(text) or ([text[begin.start() :]] if begin else []):
-        try:
-            value = json.JSONDecoder().raw_decode(part.strip())[0]
-            if isinstance(value, dict):  # a list under one key, or one question, which may be under one key
-                only = next(iter(value.values())) if len(value) == 1 else value
-                value = only if isinstance(only, list) else [only]
-            if isinstance(value, list) and value:
-                return [schema.model_validate(record) for record in value]
-        except (ValueError, RecursionError):
-            continue
-    return None
 
 
 def banned_phrases(system: str) -> re.Pattern[str] | None:
@@ -363,8 +317,29 @@ def banned_phrases(system: str) -> re.Pattern[str] | None:
     return re.compile(rf"\b(?:{'|'.join(phrases)})(?:e?s)?\b", re.IGNORECASE)
 
 
-def drafts_of(image: str, questions: Sequence[DraftedQuestion], banned: re.Pattern[str] | None) -> tuple[Draft, ...]:
-    """Return the drafts of one reply on one image, by its id, those rejected with their reason."""
+def drafts_in(
+    schema: type[DraftedQuestion], image: str, banned: re.Pattern[str] | None, reply: str
+) -> dict[str, tuple[Draft, ...]] | None:
+    """Read the ``drafts`` of a reply on one image, by its id, those rejected with their reason; None for another form.
+
+    There is at least one question, each of the form of the ``schema``.
+    """
+    text = without_thoughts(reply) or ""
+    begin = re.search(r"[\[{]", text)
+    questions: list[DraftedQuestion] = []
+    for part in _FENCED.findall(text) or ([text[begin.start() :]] if begin else []):
+        try:
+            value = json.JSONDecoder().raw_decode(part.strip())[0]
+            if isinstance(value, dict):  # a list under one key, or one question, which may be under one key
+                only = next(iter(value.values())) if len(value) == 1 else value
+                value = only if isinstance(only, list) else [only]
+            questions = [schema.model_validate(record) for record in value] if isinstance(value, list) else []
+        except (ValueError, RecursionError):
+            continue
+        if questions:
+            break
+    if not questions:
+        return None
     drafts, wordings = [], set[str]()
     for number, question in enumerate(questions, 1):
         item = f"{image}/{number}"
@@ -390,7 +365,7 @@ def drafts_of(image: str, questions: Sequence[DraftedQuestion], banned: re.Patte
         drafts.append(
             Draft(item_id=item, images=(image,), question=question.question, outcome=outcome, reason=reason, **facts)
         )
-    return tuple(drafts)
+    return {"drafts": tuple(drafts)}
 
 
 def _closed(item: str, question: DraftedQuestion, choices: str, binary: bool) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""Studies of hallucination questions, as MedHEval drafts them."""
