@@ -17,7 +17,7 @@ from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.reading.reply_text import own_words, refuses
+from medtasks.extract.reading.reply_text import REFUSAL, own_words
 from medtasks.families.counts import is_failed
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import Score
@@ -54,7 +54,7 @@ def error_class(reply: str | None, value: str | None) -> ErrorClass:
     text = own_words(reply)
     if isinstance(text, Reason) or not readable(text):
         return ErrorClass.IRRELEVANT
-    return ErrorClass.REFUSAL if refuses(text) else ErrorClass.MISUNDERSTOOD
+    return ErrorClass.REFUSAL if REFUSAL.search(text) else ErrorClass.MISUNDERSTOOD
 
 
 def readable(text: str) -> bool:

@@ -83,14 +83,17 @@ def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
     """Return accuracies in which every question counts once, as in the benchmark: means over questions, not groups."""
     accuracy: Metric[Score] = Metric("accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right)
 
-    def at(level: str) -> Metric[Score]:
-        def right(score: Score) -> float | None:
-            return is_right(score) if score["level"] == level else None
-
-        description = f"Accuracy at the {level} level."
-        return replace(accuracy, name=f"acc_{level}_level", role=Role.PART, description=description, of=right)
-
-    return (accuracy, *map(at, LEVELS), replace(counts.INVALID_RATE, selection=selection))
+    by_level = (
+        replace(
+            accuracy,
+            name=f"acc_{level}_level",
+            role=Role.PART,
+            description=f"Accuracy at the {level} level.",
+            of=lambda score, level=level: is_right(score) if score["level"] == level else None,
+        )
+        for level in LEVELS
+    )
+    return (accuracy, *by_level, replace(counts.INVALID_RATE, selection=selection))
 
 
 class GroupedChoice(SingleChoice):
@@ -241,12 +244,12 @@ def settled(scores: Scores) -> Scores:
         return scores
     chance = random.Random(42)  # as MedEvalKit sets it before each dataset
     drawn = {id(score): chance.choice([letter(index) for index in range(score[_DRAWS])]) for score in waiting}
-
-    def with_draw(score: Score) -> Score:
-        rest = {name: value for name, value in score.items() if name != _DRAWS}
-        return {**rest, "value": drawn[id(score)]} if id(score) in drawn else score
-
-    return [with_draw(score) for score in scores]
+    return [
+        {**{name: value for name, value in score.items() if name != _DRAWS}, "value": drawn[id(score)]}
+        if id(score) in drawn
+        else score
+        for score in scores
+    ]
 
 
 def _with_options(scores: Scores) -> Scores:

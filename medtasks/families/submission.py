@@ -13,7 +13,7 @@ import datetime
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -36,8 +36,8 @@ _GROUPS = ("keyword", "clinical_task", "department", "granularity", "modality", 
 _CELL = 32_767  # characters, more do not fit into one
 
 
-def write_spreadsheet(scores: Scores, path: Path) -> None:
-    """Write the questions with their predictions, in order; raises OSError or MedTasksError."""
+def write_submission(scores: Scores, path: Path) -> None:
+    """Write answers by id as JSON, or a spreadsheet of questions, in order; raises OSError or MedTasksError."""
     from openpyxl import Workbook
     from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 
@@ -47,6 +47,16 @@ def write_spreadsheet(scores: Scores, path: Path) -> None:
 
     by_sample = {score["sample"]: score for score in scores}
     documents = [document for document in load_documents(str(scores[0]["dataset"])) if document["doc_id"] in by_sample]
+    if path.suffix == ".json":
+        answers = {document["doc_id"]: by_sample[document["doc_id"]]["reply"] or "" for document in documents}
+        with written_whole(path) as partial_file:
+            partial_file.write_text(f"{json.dumps(answers, ensure_ascii=False, indent=2)}\n", encoding="utf-8")
+        return
+    if path.suffix == ".json":
+        answers = {document["doc_id"]: by_sample[document["doc_id"]]["reply"] or "" for document in documents}
+        with written_whole(path) as partial_file:
+            partial_file.write_text(f"{json.dumps(answers, ensure_ascii=False, indent=2)}\n", encoding="utf-8")
+        return
     letters = [letter(index) for index in range(max(len(document["options"]) for document in documents))]
     book = Workbook(write_only=True)
     sheet = book.create_sheet("predictions")
@@ -60,16 +70,7 @@ def write_spreadsheet(scores: Scores, path: Path) -> None:
         book.save(partial_file)
 
 
-def write_answers(scores: Scores, path: Path) -> None:
-    """Write the answers by id, in the order of the questions; raises what :func:`write_spreadsheet` does."""
-    by_sample = {score["sample"]: score for score in scores}
-    names = [document["doc_id"] for document in load_documents(str(scores[0]["dataset"]))]
-    answers = {name: by_sample[name]["reply"] or "" for name in names if name in by_sample}
-    with written_whole(path) as partial_file:
-        partial_file.write_text(f"{json.dumps(answers, ensure_ascii=False, indent=2)}\n", encoding="utf-8")
-
-
-def submission_rows(scores: Scores, write: Callable[[Scores, Path], None], ending: str) -> float:
+def submission_rows(scores: Scores, ending: str) -> float:
     """Write a file below ``$MEDTASKS_HOME/submissions``, apart for a variant, and return its rows; NaN if it fails."""
     if not scores:
         return math.nan
@@ -77,7 +78,7 @@ def submission_rows(scores: Scores, write: Callable[[Scores, Path], None], endin
     folder = home() / "submissions" / (f"{dataset}_{variant}" if variant else dataset)
     path = folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.{ending}"
     try:
-        write(scores, path)
+        write_submission(scores, path)
     except (OSError, MedTasksError) as error:
         logger.error("The submission cannot be written ({}); fix that and use 'medtasks score' on the replies.", error)
         return math.nan
@@ -91,8 +92,8 @@ def submission_rows(scores: Scores, write: Callable[[Scores, Path], None], endin
     return float(len(scores))
 
 
-def _metrics(write: Callable[[Scores, Path], None], ending: str) -> tuple[AnyMetric, ...]:
-    count = partial(submission_rows, write=write, ending=ending)
+def _metrics(ending: str) -> tuple[AnyMetric, ...]:
+    count = partial(submission_rows, ending=ending)
     return (counting("submission_rows", count, description="Rows of the file to submit."), INVALID_RATE, *SAMPLE_COUNTS)
 
 
@@ -103,7 +104,7 @@ class Submission(TaskFamily):
     columns: ClassVar[Mapping[str, Column]] = {"dataset": Column.TEXT, "options": Column.OPTIONS}
     extractor = "robust_choice"
     scores_suffice = False
-    metrics: Sequence[AnyMetric] = _metrics(write_spreadsheet, "xlsx")
+    metrics: Sequence[AnyMetric] = _metrics("xlsx")
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
@@ -124,7 +125,7 @@ class AnswersToSubmit(Submission):
     name = "answers to submit by id"
     columns: ClassVar[Mapping[str, Column]] = {"dataset": Column.TEXT, "options": Column.TEXTS}
     extractor = "robust_mmmu"
-    metrics: Sequence[AnyMetric] = _metrics(write_answers, "json")
+    metrics: Sequence[AnyMetric] = _metrics("json")
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         score = super()._score(sample, reply, row)

@@ -19,7 +19,7 @@ from loguru import logger
 
 from medtasks.data.catalogue import Access
 from medtasks.data.privacy import access_of
-from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, unknown_name, warn_once
+from medtasks.errors import JudgeNotConfigured, JudgeRefused, unknown_name, warn_once
 from medtasks.home import home
 from medtasks.net import servers
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient, NotSent, background_loop
@@ -174,12 +174,6 @@ def default_cache_folder() -> Path:
     return home() / "judge"
 
 
-def verdict_key(base_url: str, model: str, temperature: float, system: str, user: str, prompt_version: int) -> str:
-    """Return the key of a verdict, in hexadecimal: another endpoint may serve another model under the same name."""
-    content = json.dumps([base_url.rstrip("/"), model, float(temperature), system, user, prompt_version])
-    return hashlib.sha256(content.encode("ascii")).hexdigest()
-
-
 class VerdictCache(SqliteCache):
     """Judge replies by the key of their verdict. The prompt, which may be credentialed, is not stored."""
 
@@ -278,7 +272,10 @@ class Judge:
         raise; only a reply that parses is stored. ``prompt_version`` is raised when stored verdicts must not be reused.
         """
         chosen, system, user = self.settings, _sendable(system), _sendable(user)
-        key = verdict_key(chosen.base_url, chosen.model, chosen.temperature, system, user, prompt_version)
+        # Another endpoint may serve another model under the same name.
+        asked_of = [chosen.base_url.rstrip("/"), chosen.model, float(chosen.temperature)]
+        content = json.dumps([*asked_of, system, user, prompt_version])
+        key = hashlib.sha256(content.encode("ascii")).hexdigest()
         stored = self._cache.reply(key)
         value = None if stored is None else parse(stored)
         if stored is not None and value is not None:
@@ -352,15 +349,6 @@ def judge_if_there(dataset: str | None) -> Judge | None:
         return judge_for(dataset)
     warn_once(_MISSING)
     return None
-
-
-def scoring_judge(dataset: str | None) -> Judge | None:
-    """Return the judge for one dataset once there are replies: every error is one warning per cause, and None."""
-    try:
-        return judge_if_there(dataset)
-    except MedTasksError as error:
-        warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {str(error).rstrip('.')}.")
-        return None
 
 
 @functools.cache

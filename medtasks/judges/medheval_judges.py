@@ -18,9 +18,8 @@ over Python's ``repr`` of a dictionary where its text says JSON; we hand over JS
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from medtasks.data.safe_parsing import parse_json
@@ -103,31 +102,6 @@ COMPONENTS_SINGLE = [WORDINGS["single"].components.label]
 COMPONENTS_ELEVEN = [WORDINGS["eleven"].components.label]
 KNOWLEDGE_SINGLE = [WORDINGS["single"].correctness.label, WORDINGS["single"].severity.label]
 KNOWLEDGE_ELEVEN = [WORDINGS["eleven"].correctness.label, WORDINGS["eleven"].severity.label]
-
-
-def judge_components(
-    judge: Judge, prompt: JudgePrompt, ground_truth: Mapping[str, Sequence[str]], answer: str, *, fenced: bool = False
-) -> JudgeVerdict[dict[str, list[int]]]:
-    """Have the components of one report, which is not empty, counted by aspect against those of the reference."""
-    # A count above the number of the report's characters is no count: sums must not depend on one absurd number.
-    pairs = {"structured_ground_truth": {aspect: list(ground_truth[aspect]) for aspect in ASPECTS}}
-    return prompt.ask(judge, pairs, answer, partial(parse_components, most=len(answer)), fenced=fenced)
-
-
-def judge_correctness(
-    judge: Judge, prompt: JudgePrompt, question: str, gold: str, answer: str, *, fenced: bool = False
-) -> JudgeVerdict[int]:
-    """Have one answer judged right (1) or wrong (0), by one of the ``correctness`` prompts."""
-    pairs = {"question": question, "ground_truth": gold}
-    return prompt.ask(judge, pairs, answer, partial(parse_number, most=1), fenced=fenced)
-
-
-def judge_severity(
-    judge: Judge, prompt: JudgePrompt, question: str, gold: str, answer: str, *, fenced: bool = False
-) -> JudgeVerdict[int]:
-    """Have the hallucination in one answer scored from 0 (none) to 5, by one of the ``severity`` prompts."""
-    pairs = {"input": question, "ground_truth": gold}
-    return prompt.ask(judge, pairs, answer, partial(parse_number, most=WORST_SEVERITY), fenced=fenced)
 
 
 def parse_components(text: str, most: int) -> dict[str, list[int]] | None:

@@ -20,6 +20,7 @@ from medtasks.judges.judge_client import Judge
 RULE_NAME = "gap_of_3"
 RULE_VERSION = 1
 PROMPT_VERSION = 1
+GAP = 3  # closer scores are ambiguous; the paper's main text picks the higher score whatever the gap
 
 _PROMPTS = packaged_facts(__package__, "prompts")["mediconfusion"]
 SYSTEM, INSTRUCTION = str(_PROMPTS["system"]), str(_PROMPTS["instruction"])
@@ -54,17 +55,6 @@ def parse_scores(text: str) -> tuple[int, int] | None:
     return int(digits[0]), int(digits[1])
 
 
-def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
-    """Turn two scores into an option (rule ``gap_of_3``, version 1), ambiguous when they are closer than ``gap``.
-
-    The reference uses a gap of 3; the paper's main text picks the higher score whatever the gap.
-    """
-    first, second = scores
-    if abs(first - second) < gap:
-        return Answer.invalid(Reason.AMBIGUOUS)
-    return Answer.ok("A" if first > second else "B")
-
-
 def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> Answer:
     """Have one free-form reply judged; never raises for the text of the reply or the judge.
 
@@ -80,4 +70,9 @@ def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str,
         return Answer.invalid(Reason.TRUNCATED if text is None else Reason.EMPTY)
     prompt = judge_prompt(question, options, text, fenced=fenced)
     verdict = judge.ask(SYSTEM, prompt, parse_scores, prompt_version=PROMPT_VERSION)
-    return Answer.invalid(Reason.JUDGE_FAILED) if verdict.value is None else choose(verdict.value)
+    if verdict.value is None:
+        return Answer.invalid(Reason.JUDGE_FAILED)
+    first, second = verdict.value
+    if abs(first - second) < GAP:
+        return Answer.invalid(Reason.AMBIGUOUS)
+    return Answer.ok("A" if first > second else "B")
