@@ -180,15 +180,6 @@ class VerdictCache(SqliteCache):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "verdicts.sqlite", ("verdicts", "reply"), _CANNOT_KEEP)
 
-    def reply(self, key: str) -> str | None:
-        """Return the reply stored under ``key``, or None."""
-        replies = self.get([bytes.fromhex(key)])
-        return next((reply.decode("utf-8", "surrogatepass") for reply in replies.values()), None)
-
-    def keep(self, key: str, reply: str) -> None:
-        """Store a reply under ``key``."""
-        self.put({bytes.fromhex(key): reply.encode("utf-8", "surrogatepass")})
-
 
 BAD_FORMAT = "reply did not follow the format"
 CORRECTION = (
@@ -276,7 +267,8 @@ class Judge:
         asked_of = [chosen.base_url.rstrip("/"), chosen.model, float(chosen.temperature)]
         content = json.dumps([*asked_of, system, user, prompt_version])
         key = hashlib.sha256(content.encode("ascii")).hexdigest()
-        stored = self._cache.reply(key)
+        replies = self._cache.get([bytes.fromhex(key)])
+        stored = next((reply.decode("utf-8", "surrogatepass") for reply in replies.values()), None)
         value = None if stored is None else parse(stored)
         if stored is not None and value is not None:
             return JudgeVerdict(value, None, True, stored)
@@ -284,7 +276,7 @@ class Judge:
         asking = self._ask_endpoint(system, user, parse, key)
         verdict = asyncio.run_coroutine_threadsafe(asking, background_loop()).result()
         if verdict.value is not None:
-            self._cache.keep(key, verdict.text)
+            self._cache.put({bytes.fromhex(key): verdict.text.encode("utf-8", "surrogatepass")})
         return verdict
 
     async def _ask_endpoint(

@@ -33,6 +33,11 @@ def judge_prompt(question: str, gold: str, answer: str, *, fenced: bool = False)
     return _FIELD.sub(lambda field: values[field[1]], _USER)
 
 
+def published_verdict(text: str) -> bool:
+    """Return whether the reference takes a judge's reply for "right"; it takes everything else for "wrong"."""
+    return tagged(text, "judge") == _RIGHT
+
+
 def strict_verdict(text: str) -> bool | None:
     """Return whether a judge's reply says "right"; ``None`` for one without exactly one tag with 0 or 1."""
     match = _VERDICT.search(text)
@@ -48,6 +53,6 @@ def judge_answer(
     if text is None:
         return None
     if as_published:
-        return tagged(text, "judge") == _RIGHT
+        return published_verdict(text)
     verdict = strict_verdict(text)
     return ask(strict_verdict, prompt_version=AGAIN_VERSION).value if verdict is None else verdict

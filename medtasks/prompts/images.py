@@ -154,11 +154,6 @@ def named_images(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[in
 
     ``image_name`` of the settings is a template with ``number`` (from 1). Empty for a family with neither
     ``image_mark`` nor ``image_token``: its prompts have no places for images, and their names stay in the text.
-
-    Example:
-        >>> document = {"question": "<2> or <1>?", "image_files": ["a.png", "b.png", "c.png"]}
-        >>> named_images(document, {"image_name": "<{{ number }}>", "image_mark": "<image>"})
-        {1: '<2>', 0: '<1>'}
     """
     form = settings.get("image_name")
     if not form or not (settings.get("image_mark") or settings.get("image_token")):
@@ -179,14 +174,7 @@ def shown(doc: Mapping[str, Any], opened: Sequence[Image.Image]) -> list[Image.I
 
 
 def own_marks_removed(template: str, settings: Mapping[str, Any]) -> str:
-    """Return a template without the marks of the question's images, which follow those of its demonstrations' images.
-
-    Example:
-        >>> own_marks_removed("<image>One? Yes. <image>Two?", {"demonstrations": ["one.jpg"]})
-        '<image>One? Yes. Two?'
-        >>> own_marks_removed("Two?", {})
-        'Two?'
-    """
+    """Return a template without the marks of the question's images; those of demonstrations, before them, stay."""
     parts = template.split("<image>")
     marks = len(settings.get("demonstrations") or ()) + 1
     return "<image>".join(parts[:marks]) + "".join(parts[marks:])
