@@ -145,7 +145,7 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
         spoken = stated_words(_declared(stated), {word.removeprefix(DENIED) for word in targets})
         words, correct = " ".join(spoken), spoken == list(targets) if targets else stated.casefold() == gold.casefold()
         measures = None if is_closed_question(sample.document) else compared(words, " ".join(targets)).measures
-        return _answer(words or stated, sample, judged=text, gold=gold, correct=correct, measures=measures)
+        return _answer(words or stated, sample, judged=stated, gold=gold, correct=correct, measures=measures)
     own = own_words(text)
     if isinstance(own, Reason) or not _HAN.search(own):
         verdict = yes_no(text, sample.question)
