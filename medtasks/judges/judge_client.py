@@ -264,8 +264,8 @@ class Judge:
         """
         chosen, system, user = self.settings, _sendable(system), _sendable(user)
         # Another endpoint may serve another model under the same name.
-        asked_of = [chosen.base_url.rstrip("/"), chosen.model, float(chosen.temperature)]
-        content = json.dumps([*asked_of, system, user, prompt_version])
+        origin = [chosen.base_url.rstrip("/"), chosen.model, float(chosen.temperature)]
+        content = json.dumps([*origin, system, user, prompt_version])
         key = hashlib.sha256(content.encode("ascii")).hexdigest()
         replies = self._cache.get([bytes.fromhex(key)])
         stored = next((reply.decode("utf-8", "surrogatepass") for reply in replies.values()), None)

@@ -77,21 +77,17 @@ def test_without_need_for_a_judge_the_scores_are_those_of_the_plain_task():
 
 @pytest.mark.usefixtures("_told")
 def test_score_says_who_decided():
-    letter, judged, failed = scored("A", "a growth", "fog")
-    assert (letter["asked"], judged["asked"], failed["asked"]) == (False, True, True)
-    assert judged["value"] == judged["target"] == "A"
-    assert judged["judge"] == "m, temperature 0"
-    assert judged["rule"] == "vlmevalkit_2024_06"
-    assert "value" not in failed
-    assert failed["reason"] == Reason.JUDGE_FAILED
-
-
-@pytest.mark.usefixtures("_told")
-def test_replies_without_verdict_are_no_wrong_answers():
-    replies = ["A", "B", "rain", "fog"]
+    replies = ["A", "a growth", "rain", "fog"]
+    scores = scored(*replies)
+    letter, judged, _, failed = scores
+    assert [score["asked"] for score in scores] == [False, True, True, True]
+    assert judged["value"] == judged["target"] == letter["value"] == "A"
+    assert (judged["judge"], judged["rule"]) == ("m, temperature 0", "vlmevalkit_2024_06")
+    assert (failed.get("value", "no verdict"), failed["reason"]) == ("no verdict", Reason.JUDGE_FAILED)
     documents = [{**DOC, "doc_id": str(n)} for n in range(4)]
     recorded = {str(n): Reply(text) for n, text in enumerate(replies)}
-    assert [one.reply for one in wrong_answers(task_file(TASK), documents, scored(*replies), recorded)] == ["B", "rain"]
+    # A reply without a verdict is no wrong answer.
+    assert [wrong.reply for wrong in wrong_answers(task_file(TASK), documents, scores, recorded)] == ["rain"]
 
 
 @pytest.mark.usefixtures("_told")
@@ -111,14 +107,10 @@ def test_recorded_replies_are_judged_under_both_rules():
     assert [scores["reference_2026"].estimates[name].value for name in counts] == [3, 0, 1]
 
 
-def test_no_prompt_without_a_judge():
-    settings = resolved(task_config(TASK)["lmms_eval_specific_kwargs"])["default"]
+def test_the_prompt_is_that_of_the_plain_task(monkeypatch):
     for build in (judged.prompt, judged.messages):
         with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_MODEL"):
-            build(DOC, settings)
-
-
-def test_the_prompt_is_that_of_the_plain_task(monkeypatch):
+            build(DOC, {})
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.example/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")

@@ -54,6 +54,8 @@ def test_draws_are_made_in_the_order_of_the_questions():
     settled = FAMILY.settled(scores)
     assert [one["value"] for one in settled] == [expected.get(0), "A", expected[2], expected[3], None, expected[5]]
     assert FAMILY.settled(settled) is settled
+    without_options = scores_of([question(1, options=[]), question(2)], [UNREAD, "A"], "medevalkit_mmmu")
+    assert values(FAMILY, without_options)["accuracy"] == 0.5  # nothing is drawn
     found = values(FAMILY, scores)
     assert found["accuracy"] == (1 + sum(one == "A" for one in expected.values())) / 5
     assert (found["fallback_rate"], found["invalid_rate"], found["failed_samples"]) == (4 / 5, 4 / 5, 1)
@@ -164,7 +166,7 @@ def test_the_submission_is_what_the_authors_evaluator_reads(tmp_path, monkeypatc
     given = zip(documents, map(Reply.of_text, replies), strict=True)
     scores = [submission.ANSWERS_TO_SUBMIT.score(Sample(one), reply, Row("robust_mmmu")) for one, reply in given]
     path = tmp_path / "answers.json"
-    submission.write_answers(scores[::-1], path)
+    submission.write_submission(scores[::-1], path)
     assert json.loads(path.read_text(encoding="utf-8")) == {
         "validation_Pharmacy_1": "B",
         "validation_Pharmacy_2": "",
@@ -183,8 +185,3 @@ def test_rotations_have_no_number_where_the_published_code_stops():
         row = Row("medevalkit_tagged_choice")
         scores = [ROTATED_CHOICE.score(Sample(one), reply, row) for one, reply in zip(asked, given, strict=True)]
         assert expected(evaluate(ROTATED_CHOICE.metrics, scores)["mean_accuracy"].value)
-
-
-def test_nothing_is_drawn_from_no_options():
-    scores = scores_of([question(1, options=[]), question(2)], [UNREAD, "A"], "medevalkit_mmmu")
-    assert values(FAMILY, scores)["accuracy"] == 0.5
