@@ -126,11 +126,6 @@ def test_an_open_reply_of_5000_words():
     assert robust["correct"] is False
 
 
-def test_failed_reply_survives_the_stripping_of_blanks():
-    assert failure_cause(failed_reply("").strip()) == ""
-    assert failure_cause("A") is None
-
-
 def readers_of(rule):
     """Return the rule for one sample of a kind, and for a second one where it then works in another way."""
     options = OPTIONS.get(rule.name, [("Yes", "No")])

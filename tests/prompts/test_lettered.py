@@ -34,27 +34,13 @@ def test_prompt_is_the_published_one(task, family, published):
     assert ours == Template(published).substitute(q=DOC["question"], a=DOC["options"][0], b=DOC["options"][1])
 
 
-@each_row("task", sorted({task for task, *_ in PUBLISHED}))
-def test_only_med_flamingo_is_shown_examples(task):
-    settings = task_config(task)["lmms_eval_specific_kwargs"]
-    shown = {family: kwargs["demonstrations"] for family, kwargs in settings.items() if "demonstrations" in kwargs}
-    assert shown == {"med_flamingo": ["PMC1064097_F2.jpg", "PMC1065025_F1.jpg", "PMC1087855_F3.jpg"]}
-    assert settings["med_flamingo"]["template"].count("<image>") == len(shown["med_flamingo"])
-
-
-@each_row("template", ["{{ question }} ", " {{ question }}\n", "\t{{ question }}  \n ", "{ x } {{ question }}"])
-def test_blanks_and_braces_stay(template):
-    expected = template.replace("{{ question }}", DOC["question"])
-    assert prompt(DOC, {"template": template}) == expected
-
-
 def test_default_lists_all_options():
     doc = {"question": "Where?", "options": ["Here", "There", "Elsewhere"], "answer": "C"}
     expected = (
         "Where?\nA: Here\nB: There\nC: Elsewhere\nAnswer with the option's letter from the given choices directly."
     )
     assert prompt(doc) == prompt(doc, {}) == prompt(doc, None) == expected
-    assert prompt(doc, {"template": "{{ option_c }}, {{ option_a }}"}) == "Elsewhere, Here"
+    assert prompt(doc, {"template": "\t{ x } {{ option_c }}, {{ option_a }} \n "}) == "\t{ x } Elsewhere, Here \n "
     assert (target(doc), letters(doc), option_texts(doc)) == ("C", ["A", "B", "C"], ["Here", "There", "Elsewhere"])
 
 

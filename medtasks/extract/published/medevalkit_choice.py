@@ -97,13 +97,11 @@ def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, 
     answer, published, flags = (sample.document.get(name) for name in ("answer", "gold", "flags"))
     # MedEvalKit's target: a letter, that of the last option equal to a text, or such a text. The gold of a row of
     # OmniMedVQA may be the text of several options: then one that looks like a letter is a text.
-    gold = answer if published is None or fixed else str(published)
-    if not fixed and None not in (answer, published):
+    gold = answer
+    if not fixed and published is not None:
         equal = [index for index, option in enumerate(sample.options) if option == published]
-        if gold.strip() == answer and "repeated_gold" not in (flags or ()):
-            gold = answer
-        elif equal:
-            gold = letter(equal[-1])
+        if answer != str(published).strip() or "repeated_gold" in (flags or ()):
+            gold = letter(equal[-1]) if equal and answer is not None else str(published)
     # Compared are a letter or a text in lower case. Of lines that are the same, the right one is taken.
     letters, fallback, name = _letters(len(lines)), False, None if gold is None else gold.strip().lower()
     if key in letters:
