@@ -140,14 +140,14 @@ class JudgedChoice(GroupedChoice):
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         rule, text = row.extractor or str(self.extractor), reply.text or ""
         judge = judge_for(sample.dataset)
-        matched = match_reply(judge, rule, sample.question, sample.options, text, fenced=row.fenced)
-        failed = matched.answer.reason is Reason.JUDGE_FAILED
+        answer, asked = match_reply(judge, rule, sample.question, sample.options, text, fenced=row.fenced)
+        failed = answer.reason is Reason.JUDGE_FAILED
         return {
             "level": level_of(sample),
             "target": sample.document["answer"],
-            **({} if failed else {"value": matched.answer.value}),  # the reply is neither right nor wrong
-            "reason": matched.answer.reason,
-            "asked": matched.asked,
+            **({} if failed else {"value": answer.value}),  # the reply is neither right nor wrong
+            "reason": answer.reason,
+            "asked": asked,
             "judge": judge.settings.label,
             "possible_injection": addresses_judge(text),
             "rule": rule,

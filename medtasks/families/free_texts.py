@@ -221,7 +221,7 @@ class KnowledgeQuestions(JudgedText):
 
     def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
         worst, verdicts = medheval_judges.WORST_SEVERITY, dict[str, int | None](correct=None, severity=None)
-        correctness, severity = self._wording.correctness, self._wording.severity
+        correctness, severity = self._wording["correctness"], self._wording["severity"]
         if judge is not None and text:
             target = {"ground_truth": sample.document["answer"]}
             for name, prompt, pairs, most in (
@@ -350,7 +350,7 @@ class ComponentReports(JudgedText):
     )
 
     def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
-        prompt, components = self._wording.components, None
+        prompt, components = self._wording["components"], None
         if judge is not None:
             components = {aspect: [0, 0] for aspect in medheval_judges.ASPECTS}
             if text:

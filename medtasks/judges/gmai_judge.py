@@ -10,7 +10,6 @@ verdict, where the reference draws an option at random; a further request correc
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
@@ -26,14 +25,6 @@ from medtasks.judges.judge_client import Judge
 PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType({"vlmevalkit_2024_06": 1, "vlmevalkit_2026_06": 2})
 
 INSTRUCTION: str = packaged_facts(__package__, "prompts")["gmai"]["instruction"]
-
-
-@dataclass(frozen=True)
-class Matched:
-    """Option of a reply."""
-
-    answer: Answer  # the option, or why there is none; ``JUDGE_FAILED`` without a verdict of the judge
-    asked: bool  # whether the judge was needed
 
 
 def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:
@@ -60,8 +51,8 @@ def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
 
 def match_reply(
     judge: Judge, rule: str, question: str, options: Sequence[str], reply: str, *, fenced: bool = False
-) -> Matched:
-    """Extract the option of a reply by rule, or else by the judge; never raises for the text of either.
+) -> tuple[Answer, bool]:
+    """Extract a reply's option by rule, or else by the judge, and whether it was asked; never raises for a text.
 
     An empty reply, a refusal, the letter Z and an adapter's failure are no option without asking, as is a reply that
     the judge calls Z. A rule that is not in :data:`PROMPT_VERSIONS` is an ``UnknownName``.
@@ -70,11 +61,11 @@ def match_reply(
         raise unknown_name("rule with a judge", rule, PROMPT_VERSIONS)
     answer = extractor_of(rule, AnswerKind.CHOICE).extract(reply, Sample({"options": options}))
     if answer.reason in (Reason.EMPTY, Reason.ADAPTER_FAILED) or _settled(answer, reply, options):
-        return Matched(answer, asked=False)
+        return answer, False
     parse = partial(parse_choice, options=options, rule=rule)
     prompt = judge_prompt(question, options, reply, fenced=fenced)
     verdict = judge.ask("", prompt, parse, prompt_version=PROMPT_VERSIONS[rule]).value
-    return Matched(Answer.invalid(Reason.JUDGE_FAILED) if verdict is None else verdict, asked=True)
+    return Answer.invalid(Reason.JUDGE_FAILED) if verdict is None else verdict, True
 
 
 def _settled(answer: Answer, text: str, options: Sequence[str]) -> bool:

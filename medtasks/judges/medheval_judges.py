@@ -76,32 +76,28 @@ class JudgePrompt:
         return judge.ask(self.system, f"{user}\n\n{note}" if note else user, parse, prompt_version=self.version)
 
 
-@dataclass(frozen=True)
-class Wording:
-    """The three prompts of one wording."""
-
-    components: JudgePrompt  # counts components of a report, right and wrong ones by aspect (paper, figure 11)
-    correctness: JudgePrompt  # right or wrong, 1 or 0 (paper, figure 12)
-    severity: JudgePrompt  # severity of hallucinations, 0 to 5 (repository)
-
-
-def _wording(name: str, replaced: Mapping[str, str]) -> Wording:
+def _prompts(wording: str, replaced: Mapping[str, str]) -> dict[str, JudgePrompt]:
     prompts = {}
     for judged, texts in packaged_facts(__package__, "prompts")["medheval"].items():
         system, user = texts["system"], texts["user"]
         for published, ours in replaced.items():
             system, user = system.replace(published, ours), user.replace(published, ours)
-        prompts[judged] = JudgePrompt(f"{judged}_{name}", 1, system, user)
-    return Wording(**prompts)
+        prompts[judged] = JudgePrompt(f"{judged}_{wording}", 1, system, user)
+    return prompts
 
 
-WORDINGS: Mapping[str, Wording] = {"single": _wording("single", _ONE_MODEL), "eleven": _wording("eleven", {})}
+# Of each wording: ``components`` counts those of a report, right and wrong, by aspect (paper, figure 11),
+# ``correctness`` is 1 or 0 (paper, figure 12), ``severity`` that of hallucinations, 0 to 5 (repository).
+WORDINGS: Mapping[str, Mapping[str, JudgePrompt]] = {
+    "single": _prompts("single", _ONE_MODEL),
+    "eleven": _prompts("eleven", {}),
+}
 
 # For ``metadata`` of task YAML, which the harness copies into its results.
-COMPONENTS_SINGLE = [WORDINGS["single"].components.label]
-COMPONENTS_ELEVEN = [WORDINGS["eleven"].components.label]
-KNOWLEDGE_SINGLE = [WORDINGS["single"].correctness.label, WORDINGS["single"].severity.label]
-KNOWLEDGE_ELEVEN = [WORDINGS["eleven"].correctness.label, WORDINGS["eleven"].severity.label]
+COMPONENTS_SINGLE = [WORDINGS["single"]["components"].label]
+COMPONENTS_ELEVEN = [WORDINGS["eleven"]["components"].label]
+KNOWLEDGE_SINGLE = [WORDINGS["single"]["correctness"].label, WORDINGS["single"]["severity"].label]
+KNOWLEDGE_ELEVEN = [WORDINGS["eleven"]["correctness"].label, WORDINGS["eleven"]["severity"].label]
 
 
 def parse_components(text: str, most: int) -> dict[str, list[int]] | None:

@@ -140,10 +140,7 @@ def test_all_metrics_of_one_row_are_computed_at_once(computed):
     assert len(computed) == 1
 
 
-@each_row(
-    ("sizes", "accuracy", "f1"),
-    [([42, 114], 0.5, 0.212), ([174, 46, 92, 68, 20], 0.2, 0.121)],
-)
+@each_row(("sizes", "accuracy", "f1"), [([42, 114], 0.5, 0.212), ([174, 46, 92, 68, 20], 0.2, 0.121)])
 def test_a_model_that_names_no_class_has_the_published_row(sizes, accuracy, f1):
     """The reference takes the first class then; BreastMNIST and RetinaMNIST, RadFM's rows."""
     options = [f"class {name}" for name in "vwxyz"[: len(sizes)]]

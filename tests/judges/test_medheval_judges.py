@@ -20,7 +20,7 @@ def components(counts=COUNTS):
 
 def test_prompts_change_with_their_version_only():
     # Fingerprints of the texts that were compared word for word with the paper's figures 11 and 12 and the repository.
-    assert {getattr(WORDINGS[name], kind).label for name, kind in ALL} == {
+    assert {WORDINGS[name][kind].label for name, kind in ALL} == {
         "components_single v1 52a7406717faffb3",
         "correctness_single v1 c900e30d7e3cefd2",
         "severity_single v1 8fd2dcc0b3b66ef8",
@@ -32,7 +32,7 @@ def test_prompts_change_with_their_version_only():
 
 def test_a_judge_gets_json_with_one_model(endpoint, judge):
     endpoint.script = [endpoint.reply('```json\n{"model_1": 4}\n```')]
-    prompt, pairs = WORDINGS["single"].severity, {"input": "Why {so}?", "ground_truth": "É."}
+    prompt, pairs = WORDINGS["single"]["severity"], {"input": "Why {so}?", "ground_truth": "É."}
     assert prompt.ask(judge, pairs, ANSWER, partial(parse_number, most=5), fenced=False).value == 4
     system, user = endpoint.bodies[0]["messages"]
     assert (endpoint.bodies[0]["temperature"], system["content"]) == (0, prompt.system)

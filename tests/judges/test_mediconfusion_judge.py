@@ -4,14 +4,7 @@ import pytest
 
 from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.judges.mediconfusion_judge import (
-    RULE_NAME,
-    RULE_VERSION,
-    SYSTEM,
-    judge_prompt,
-    judge_reply,
-    parse_scores,
-)
+from medtasks.judges.mediconfusion_judge import RULE_NAME, RULE_VERSION, SYSTEM, judge_prompt, judge_reply, parse_scores
 
 from ..tables import each_row
 

@@ -5,13 +5,7 @@ from string import Template
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.prompts.template import (
-    closed_option_texts,
-    closed_prompt,
-    closed_target,
-    letters,
-    option_texts,
-)
+from medtasks.prompts.template import closed_option_texts, closed_prompt, closed_target, letters, option_texts
 from medtasks.prompts.template import lettered_prompt as prompt
 from medtasks.prompts.template import lettered_target as target
 from medtasks.tasks.task_files import task_config
