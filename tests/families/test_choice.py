@@ -164,13 +164,3 @@ def test_overall_is_the_question_weighted_mean_of_the_levels():
     assert math.isclose(found["accuracy"], weighted)
     rng.shuffle(scores)
     assert level_values(scores) == pytest.approx(found, rel=1e-12)
-
-
-def test_twins_make_the_error_larger_than_single_cases():
-    pairs = [score for n in range(60) for score in leveled([("mask", n % 2), ("contour", n % 2)])]
-    twins, alone = (
-        [{**score, "cluster_id": str(number // size)} for number, score in enumerate(pairs)] for size in (2, 1)
-    )
-    assert math.isclose(
-        level_values(twins)["accuracy_stderr"] / level_values(alone)["accuracy_stderr"], math.sqrt(2), rel_tol=0.01
-    )

@@ -4,7 +4,6 @@ import copy
 import importlib
 import json
 import random
-from pathlib import Path
 
 import pytest
 
@@ -27,11 +26,9 @@ from medtasks.metrics.class_scores import (
 from medtasks.metrics.metric import forget_computed
 from medtasks.stats.bootstrap import mean_recall_posterior
 from medtasks.stats.standard_error import clustered_standard_error
-from medtasks.tasks.task_file import TaskFile
-from medtasks.tasks.task_index import DottedName
 
 from ..tables import each_row
-from ..task_families import score_of, values_of
+from ..task_families import score_of, task_of, values_of
 
 REFERENCE, HEAD, LABELED = "multimedeval_class_v0_1_0", "multimedeval_labels_head", "chexbert_labels"
 FINDINGS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
@@ -220,17 +217,7 @@ def test_the_filter_labels_all_replies_in_one_call(labeler):
 
 
 def test_scoring_recorded_replies_labels_them_in_one_call(labeler):
-    task = TaskFile(
-        name="findings",
-        kind="task",
-        path=Path("findings.yaml"),
-        description="",
-        dataset="findings",
-        output_type="generate_until",
-        rows={"reference": Row(LABELED), "robust": Row("robust_labels")},
-        process_results=DottedName("medtasks.hooks.multilabel.process_results"),
-        metric_list=DottedName("medtasks.hooks.multilabel.METRIC_LIST"),
-    )
+    task = task_of("multilabel.process_results", {"reference": Row(LABELED), "robust": Row("robust_labels")})
     documents = [{"doc_id": str(n), "options": FINDINGS, "labels": [0, 0, 0, 1, 0]} for n in range(len(REPLIES))]
     recorded = {str(n): Reply(text=reply) for n, reply in enumerate(REPLIES)}
     scores = score_replies(task, documents, recorded)

@@ -13,7 +13,6 @@ from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS, OPEN_QUEST
 from medtasks.prompts import judged
 from medtasks.stats.standard_error import mean_standard_error
 
-from ..tables import each_row
 from ..task_families import score_of, values_of
 from .scripted_judge import ScriptedJudge, answer_in
 
@@ -206,14 +205,6 @@ def test_a_score_of_an_open_question_says_nothing_of_the_patient():
     assert not [word for word in ("doe", "pneumonia", "where", "p100", "scan7") if word in written]
 
 
-def test_the_question_helps_to_read_a_statement():
-    found = [
-        open_score("There is no mass.", "no", rule="robust_vqa", question=question)
-        for question in ("Is there a mass?", "Is the lung clear?")
-    ]
-    assert [item["correct"] for item in found] == [True, False]
-
-
 def test_metrics_over_their_subsets():
     closed = [
         open_score(reply, target, n) for n, (reply, target) in enumerate([("yes", "yes"), ("yes", "no"), ("", "no")])
@@ -232,9 +223,5 @@ def test_metrics_over_their_subsets():
     for name, shares in of_samples.items():
         assert found[name] == pytest.approx(sum(shares) / len(shares), abs=1e-7)
         assert found[f"{name}_stderr"] == pytest.approx(mean_standard_error(shares), abs=1e-7)
-
-
-@each_row(("reply", "answer", "absent"), [("yes", "yes", "open"), ("left", "left", "closed")])
-def test_a_subset_without_samples_is_nan(reply, answer, absent):
-    found = open_values([open_score(reply, answer, n) for n in range(3)])
-    assert {name for name, value in found.items() if math.isnan(value)} == {n for n in found if n.startswith(absent)}
+    alone = open_values([open_score("yes", "yes", n) for n in range(3)])  # without open questions
+    assert {name for name, value in alone.items() if math.isnan(value)} == {n for n in alone if n.startswith("open")}

@@ -240,14 +240,9 @@ def test_text_takes_no_proxy_and_no_redirect(endpoint, new_endpoint, judge_at, m
     assert (endpoint.count, elsewhere.count, proxy.count) == (2, 0, 0)
 
 
-def configure(monkeypatch, url, key):
-    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", url)
-    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
-    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", key)
-
-
 def test_one_judge_is_shared_and_guarded(endpoint, monkeypatch, key):
-    configure(monkeypatch, endpoint.url, key)
+    for name, text in (("BASE_URL", endpoint.url), ("MODEL", "m"), ("API_KEY", key)):
+        monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", text)
     with ThreadPoolExecutor(4) as pool:
         judges = set(pool.map(lambda _: judge_for("mimic"), range(4)))
     assert len(judges) == 1

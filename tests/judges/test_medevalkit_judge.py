@@ -1,12 +1,11 @@
 """MedEvalKit's judge: its prompt, two ways to read what it says, and one first request for both."""
 
-import json
-
 import pytest
 
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medevalkit_judge import judge_answer, judge_prompt, published_verdict, strict_verdict
 
+from ..extract.reading import recorded
 from ..tables import each_row, tables_of
 
 TABLES = tables_of(__file__)
@@ -14,19 +13,15 @@ TABLES = tables_of(__file__)
 ASKED = ("Where is it?", "left lung", "the left {question} lung")
 
 
-def cases(golden, name):
-    return [json.loads(line) for line in (golden / "medevalkit" / f"{name}.jsonl").read_text("utf-8").splitlines()]
-
-
 def test_golden_medevalkit_judge_prompts(golden):
-    judged = [case for case in cases(golden, "prompts") if case["kind"] == "judge"]
+    judged = [case for case in recorded(golden / "medevalkit", "prompts", 1) if case["kind"] == "judge"]
     assert judged
     for case in judged:
         assert judge_prompt(case["question"], case["gold"], case["reply"]) == case["prompt"]
 
 
 def test_golden_medevalkit_judge_replies(golden):
-    for case in cases(golden, "judge_reply"):
+    for case in recorded(golden / "medevalkit", "judge_reply", 1):
         said = case["judge_reply"] or ""  # none at all is a failed request here
         assert published_verdict(said) == case["correct"], case
         strict = strict_verdict(said)

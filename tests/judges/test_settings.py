@@ -56,13 +56,10 @@ def test_urls_that_could_hide_something_are_refused_unquoted(url):
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL") as caught:
         settings_at(url)
     assert "secret" not in str(caught.value)
-
-
-@each_row("key", ["sk secret", "sk-\u00e9", "sk\x00secret"])
-def test_a_key_no_header_can_hold_is_refused_unquoted(key):
-    with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_API_KEY") as caught:
-        settings_from_environment(REMOTE | {"MEDTASKS_JUDGE_API_KEY": key})
-    assert key not in str(caught.value)
+    for key in ("sk secret", "sk-\u00e9", "sk\x00secret"):  # no header can hold it
+        with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_API_KEY") as caught:
+            settings_from_environment(REMOTE | {"MEDTASKS_JUDGE_API_KEY": key})
+        assert key not in str(caught.value)
 
 
 def test_the_override_counts_for_the_named_dataset_alone(monkeypatch):
