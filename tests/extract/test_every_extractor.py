@@ -152,17 +152,9 @@ def test_time_grows_no_faster_than_the_reply(part):
                 assert_linear(read, piece, LEADS.get(name, "The answer"))
 
 
-@each_row(
-    ("value", "reason", "message"),
-    [
-        (None, Reason.OK, "exactly when"),
-        ("A", Reason.EMPTY, "exactly when"),
-        ((1, 0), Reason.EMPTY, "exactly when"),
-        ((2,), Reason.OK, "0 or 1"),
-    ],
-)
-def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, reason, message):
-    with pytest.raises(ValueError, match=message):
+@each_row(("value", "reason"), [(None, Reason.OK), ("A", Reason.EMPTY), ((1, 0), Reason.EMPTY), ((2,), Reason.OK)])
+def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, reason):
+    with pytest.raises(ValueError, match="0 or 1" if value == (2,) else "exactly when"):
         Answer(value, reason)
 
 

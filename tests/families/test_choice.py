@@ -114,8 +114,7 @@ def test_the_prompt_is_that_of_the_plain_task(monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.example/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")
-    settings = resolved(task_config(TASK)["lmms_eval_specific_kwargs"])
-    plain = task_config("gmai_mmbench_val")
+    settings, plain = resolved(task_config(TASK)["lmms_eval_specific_kwargs"]), task_config("gmai_mmbench_val")
     assert settings == resolved(plain["lmms_eval_specific_kwargs"])
     # The dataset is gated and not credentialed, so that a judge on another machine may see its text.
     assert judged.prompt(DOC, settings["default"]) == plain["doc_to_text"].resolve()(DOC, settings["default"])

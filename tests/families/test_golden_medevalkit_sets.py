@@ -163,10 +163,6 @@ def scored(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch, rule: str) -> 
     return family, scores
 
 
-def expected(case: dict[str, Any], part: str, names: dict[str, str]) -> dict[str, float]:
-    return {name: case["metrics"][part][recorded] for recorded, name in names.items()}
-
-
 def test_golden_medevalkit_vqa_metrics(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for case in cases(golden, "metrics"):
         family, scores = scored(case, monkeypatch, RULES_IN_WORDS[case["set"]])
@@ -174,13 +170,15 @@ def test_golden_medevalkit_vqa_metrics(golden: Path, monkeypatch: pytest.MonkeyP
         if "error" in case:
             assert_nothing_raises(case, scores, found)
             continue
-        numbers = {
-            **expected(case, "total metrics", {"acc": "accuracy"}),
-            **expected(case, "close", {"acc": "acc_closed"}),
-            **expected(case, "open", OPEN),
-        }
-        assert {name: found[name] for name in numbers} == pytest.approx(numbers, rel=1e-9, abs=1e-12), case
-        assert [score["correct"] for score in scores] == case["correct"], case
+        assert_numbers(case, scores, found, {"close": {"acc": "acc_closed"}, "open": OPEN})
+
+
+def assert_numbers(case, scores, found, parts):
+    """Compare a row's metrics and its right answers with those recorded."""
+    of_parts = {"total metrics": {"acc": "accuracy"}, **parts}
+    numbers = {ours: case["metrics"][part][name] for part, names in of_parts.items() for name, ours in names.items()}
+    assert {name: found[name] for name in numbers} == pytest.approx(numbers, rel=1e-9, abs=1e-12), case
+    assert [score["correct"] for score in scores] == case["correct"], case
 
 
 def assert_nothing_raises(case: dict[str, Any], scores: list[Score], found: dict[str, float]) -> None:
@@ -201,10 +199,4 @@ def test_golden_medevalkit_vqa_release(golden: Path, monkeypatch: pytest.MonkeyP
         if "error" in case:
             assert math.isnan(found["acc_closed"]) or math.isnan(found["acc_open"])
             continue
-        numbers = {
-            **expected(case, "total metrics", {"acc": "accuracy"}),
-            **expected(case, "close-ended", {"acc": "acc_closed"}),
-            **expected(case, "open-ended", {"acc": "acc_open"}),
-        }
-        assert {name: found[name] for name in numbers} == pytest.approx(numbers, rel=1e-9, abs=1e-12), case
-        assert [score["correct"] for score in scores] == case["correct"], case
+        assert_numbers(case, scores, found, {"close-ended": {"acc": "acc_closed"}, "open-ended": {"acc": "acc_open"}})

@@ -35,10 +35,8 @@ def judge(monkeypatch):
 
     def install(**texts):
         def said(system, user, version):
-            kind = (
-                "components" if "recall_number" in system else "severity" if "range[0, 5]" in system else "correctness"
-            )
-            text = texts.get(kind)
+            by_severity = "severity" if "range[0, 5]" in system else "correctness"
+            text = texts.get("components" if "recall_number" in system else by_severity)
             return text(user) if callable(text) else text
 
         scripted = ScriptedJudge(said)

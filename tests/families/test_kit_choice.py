@@ -17,6 +17,7 @@ from medtasks.families.choice import KIT_CHOICE as FAMILY
 from medtasks.families.choice import KIT_LIKELIHOODS
 from medtasks.families.family import Reply, Row
 from medtasks.families.rotations import ROTATED_CHOICE
+from medtasks.home import home
 from medtasks.metrics.metric import evaluate
 from medtasks.tasks import own_documents
 
@@ -159,21 +160,20 @@ def test_answers_may_be_nothing_but_no_other_letter():
         own_documents.check(config, {**columns, "answer": ["D", None]}, list(columns), "the file")
 
 
-def test_the_submission_is_what_the_authors_evaluator_reads(tmp_path, monkeypatch):
+def test_the_submission_is_what_the_authors_evaluator_reads(monkeypatch):
     documents = [question(1), question(2), question(3), question(4, **{**OPEN, "gold": None})]
     monkeypatch.setattr(submission, "load_documents", lambda _: documents)
     replies = ["(B)", UNREAD, None, "<think>lymph?</think>It is **bile**"]
     given = zip(documents, map(Reply.of_text, replies), strict=True)
     scores = [submission.ANSWERS_TO_SUBMIT.score(Sample(one), reply, Row("robust_mmmu")) for one, reply in given]
-    path = tmp_path / "answers.json"
-    submission.write_submission(scores[::-1], path)
+    found = values(submission.ANSWERS_TO_SUBMIT, scores[::-1])
+    (path,) = (home() / "submissions" / "mediconfusion").glob("*.json")
     assert json.loads(path.read_text(encoding="utf-8")) == {
         "validation_Pharmacy_1": "B",
         "validation_Pharmacy_2": "",
         "validation_Pharmacy_3": "",
         "validation_Pharmacy_4": "It is bile",
     }
-    found = values(submission.ANSWERS_TO_SUBMIT, scores)
     assert (found["submission_rows"], found["failed_samples"], found["invalid_rate"]) == (4, 1, pytest.approx(1 / 3))
 
 

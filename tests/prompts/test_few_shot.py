@@ -36,20 +36,6 @@ def plain(message):
     )
 
 
-def test_text_of_a_simple_model(home):
-    doc = documents("mednli")[2]
-    question = "Sentence 1: He has {}.\nSentence 2: He is ill.\nDetermine the logical relationship"
-    text = prompt(doc, settings("mednli"))
-    assert text.count("Determine the logical relationship") == 6
-    blocks = text.split("\n\n")
-    answers = ["contradiction", "neutral", "entailment", "contradiction", "neutral"]
-    for number, (block, answer) in enumerate(zip(blocks, answers, strict=False), start=4):
-        assert block.startswith(question.format(number))
-        assert block.endswith(f"(neutral)?\nThe logical relationship is {answer}.")
-    assert blocks[5] == multimedeval_prompts.prompt(doc, settings("mednli"))
-    assert len(blocks) == 6
-
-
 def test_marks_of_a_simple_model(home):
     doc = documents("vqa_rad")[1]
     closed = "Answer the following question with yes or no. "
@@ -62,6 +48,11 @@ def test_marks_of_a_simple_model(home):
         "<image> What is 1?"
     )
     assert "<image>" not in prompt(doc, settings("vqa_rad"))
+    entailed = documents("mednli")[2]
+    *blocks, question = prompt(entailed, settings("mednli")).split("\n\n")
+    answers = ["contradiction", "neutral", "entailment", "contradiction", "neutral"]
+    assert [block.rpartition(" ")[2] for block in blocks] == [f"{answer}." for answer in answers]
+    assert question == multimedeval_prompts.prompt(entailed, settings("mednli"))
     assert prompt(doc, settings("vqa_rad", "med_flamingo")).startswith(
         f"<image> What is 4? CT<|endofchunk|>{closed}<image> What is 5? yes<|endofchunk|><image> What is 6?"
     )

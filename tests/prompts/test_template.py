@@ -128,9 +128,8 @@ def test_messages_have_images_at_their_place(multimedeval_home, monkeypatch):
 
 def test_wrong_number_of_places():
     row = {**TWO_IMAGES, "doc_id": "q7", "question": "?", "answer": "x"}
-    with pytest.raises(
-        SourceError, match=r"sample q7 has 2 images and its prompt 1 places for them; write \{\{ images \}\}"
-    ):
+    fix = r"sample q7 has 2 images and its prompt 1 places for them; write \{\{ images \}\}"
+    with pytest.raises(SourceError, match=fix):
         prompt(row, {"template": "{{ image }} {{ question }}"})
     with pytest.raises(SourceError, match="has 0 images and its prompt 1 places"):
         prompt({**row, **NO_IMAGE}, {"template": "{{ image }} {{ question }}"})

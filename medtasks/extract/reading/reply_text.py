@@ -157,14 +157,6 @@ def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Rea
     written; MedGemma has marks of its own. The answer is the last ``<answer>`` after it that is not blank, and within
     it the last ``\boxed{}``; without either, all text after the reasoning. Reasoning that never ended has no answer,
     nor has a reply that was cut before any mark.
-
-    Example:
-        >>> split_reasoning(r"<think>Not \boxed{A}.</think>It is \boxed{B}.")
-        Reasoned(answer='B', words=4)
-        >>> split_reasoning("<think>It may be A")
-        Reasoned(answer=None, words=4)
-        >>> split_reasoning("It may be A because", cut=True).answer is None
-        True
     """
 
     def words(text: str) -> int:
