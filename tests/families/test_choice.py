@@ -50,18 +50,14 @@ def scored(*replies, family=JUDGED_CHOICE, rule=None):
     return [score_of(family, doc, reply, rule) for doc, reply in zip(documents, replies, strict=True)]
 
 
-def values(scores):
-    return values_of(JUDGED_CHOICE, scores)
-
-
 @pytest.mark.usefixtures("_told")
 def test_a_judge_that_fails_takes_its_replies_out_of_the_score():
-    found = values(scored("A", "B", "a growth", "a hole", "rain", "fog", "mist", ""))
+    found = values_of(JUDGED_CHOICE, scored("A", "B", "a growth", "a hole", "rain", "fog", "mist", ""))
     assert found["accuracy"] == found["acc_box_level"] == 2 / 6
     assert found["invalid_rate"] == 2 / 6
     assert found["judge_asked_rate"] == 5 / 8
     assert found["judge_failed_rate"] == 2 / 8
-    alone = values(scored("A", "B", "a growth", "a hole", "rain", ""))
+    alone = values_of(JUDGED_CHOICE, scored("A", "B", "a growth", "a hole", "rain", ""))
     assert alone["accuracy_stderr"] == found["accuracy_stderr"] > 0
     assert math.isnan(found["acc_mask_level"])
 
@@ -70,7 +66,7 @@ def test_a_judge_that_fails_takes_its_replies_out_of_the_score():
 def test_without_need_for_a_judge_the_scores_are_those_of_the_plain_task():
     replies = ["A", "B", "", "polyp"]
     plain = values_of(GROUPED_CHOICE, scored(*replies, family=GROUPED_CHOICE, rule="vlmevalkit_2024_06"))
-    found = values(scored(*replies))
+    found = values_of(JUDGED_CHOICE, scored(*replies))
     assert {name: found[name] for name in plain} == pytest.approx(plain, nan_ok=True)
     assert found["judge_asked_rate"] == 0
 
@@ -150,16 +146,12 @@ def leveled(levels_and_rights):
     ]
 
 
-def level_values(scores):
-    return values_of(GROUPED_CHOICE, scores)
-
-
 def test_overall_is_the_question_weighted_mean_of_the_levels():
     rng = random.Random(3)
     scores = leveled([(rng.choice(LEVELS), rng.random() < 0.4) for _ in range(500)])
-    found = level_values(scores)
+    found = values_of(GROUPED_CHOICE, scores)
     weights = {level: sum(score["level"] == level for score in scores) for level in LEVELS}
     weighted = sum(found[f"acc_{level}_level"] * weight for level, weight in weights.items()) / len(scores)
     assert math.isclose(found["accuracy"], weighted)
     rng.shuffle(scores)
-    assert level_values(scores) == pytest.approx(found, rel=1e-12)
+    assert values_of(GROUPED_CHOICE, scores) == pytest.approx(found, rel=1e-12)

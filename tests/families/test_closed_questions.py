@@ -61,7 +61,6 @@ def scored(docs, replies, rule):
 
 def test_a_score():
     entry = score_of(CLOSED_QUESTIONS, organs(3), "B", "medheval_strict")
-    assert len(json.dumps(entry)) > 0
     assert entry.pop("cluster_id").startswith("image-")
     assert entry == {
         "sample": "MM-VisHal/3",

@@ -193,10 +193,6 @@ def open_score(reply, answer="left lower lobe", number=1, rule="multimedeval_vqa
     return score_of(OPEN_QUESTIONS, document, reply, rule)
 
 
-def open_values(scores):
-    return values_of(OPEN_QUESTIONS, scores)
-
-
 def test_a_score_of_an_open_question_says_nothing_of_the_patient():
     found = open_score("Mr. Doe has pneumonia", "Pneumonia of Mr. Doe", patient_id="p100", image_id="scan7")
     facts = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
@@ -210,7 +206,7 @@ def test_metrics_over_their_subsets():
         open_score(reply, target, n) for n, (reply, target) in enumerate([("yes", "yes"), ("yes", "no"), ("", "no")])
     ]
     opened = [open_score(reply, number=n) for n, reply in enumerate(["left lower lobe", "left"], start=10)]
-    found = open_values(closed + opened)
+    found = values_of(OPEN_QUESTIONS, closed + opened)
     of_samples = {
         "closed_accuracy": [1, 0, 0],
         "open_accuracy": [1, 0],
@@ -223,5 +219,5 @@ def test_metrics_over_their_subsets():
     for name, shares in of_samples.items():
         assert found[name] == pytest.approx(sum(shares) / len(shares), abs=1e-7)
         assert found[f"{name}_stderr"] == pytest.approx(mean_standard_error(shares), abs=1e-7)
-    alone = open_values([open_score("yes", "yes", n) for n in range(3)])  # without open questions
+    alone = values_of(OPEN_QUESTIONS, [open_score("yes", "yes", n) for n in range(3)])  # without open questions
     assert {name for name, value in alone.items() if math.isnan(value)} == {n for n in alone if n.startswith("open")}
