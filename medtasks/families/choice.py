@@ -25,8 +25,8 @@ from medtasks.families.family import (
     letters_of,
 )
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.gmai_judge import match_reply
 from medtasks.judges.judge_client import judge_for
+from medtasks.judges.published_judges import match_reply
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, Selection, mean
 from medtasks.metrics.ngram_metrics import token_overlap
 

@@ -23,7 +23,7 @@ from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.family import FENCED, AskedFor, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
-from medtasks.judges.medevalkit_judge import judge_answer
+from medtasks.judges.published_judges import judge_answer
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, Scores
 

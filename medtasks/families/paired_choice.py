@@ -15,7 +15,7 @@ from medtasks.families.constant_replies import Strategy, option_strategies
 from medtasks.families.family import FENCED, AskedFor, Asks, Column, Reply, Row, TaskFamily
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
-from medtasks.judges.mediconfusion_judge import RULE_NAME, RULE_VERSION, judge_reply
+from medtasks.judges.published_judges import RULE_NAME, RULE_VERSION, judge_reply
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,

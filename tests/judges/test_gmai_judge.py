@@ -6,8 +6,8 @@ import pytest
 from medtasks.errors import UnknownName
 from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.judges.gmai_judge import PROMPT_VERSIONS, judge_prompt, match_reply, parse_choice
 from medtasks.judges.judge_client import CORRECTION
+from medtasks.judges.published_judges import PROMPT_VERSIONS, gmai_prompt, match_reply, parse_choice
 
 from ..tables import each_row
 
@@ -22,7 +22,7 @@ def ask(judge, reply=REPLY, rule=OLD):
 
 def test_the_prompt_is_the_reference_s_to_the_letter():
     # The fingerprint of the reference's prompt, which was compared with ours letter by letter.
-    prompt = judge_prompt("What {is} this?", ["{0}", "ulcer"], " It's {a} polyp.\n")
+    prompt = gmai_prompt("What {is} this?", ["{0}", "ulcer"], " It's {a} polyp.\n")
     assert hashlib.sha256(prompt.encode()).hexdigest()[:16] == "d8a3ef1f2522f9ee"
 
 
@@ -75,7 +75,7 @@ def test_replies_that_need_no_judge(judge, endpoint, rule, reply, expected):
 def test_replies_for_the_judge(judge, endpoint, reply):
     endpoint.script = [endpoint.reply("A")]
     assert ask(judge, reply) == (Answer.ok("A"), True)
-    assert endpoint.bodies[-1]["messages"][0]["content"] == judge_prompt("What is this?", OPTIONS, reply)
+    assert endpoint.bodies[-1]["messages"][0]["content"] == gmai_prompt("What is this?", OPTIONS, reply)
 
 
 def test_an_unreadable_judge_is_asked_three_times_and_never_drawn_lots_for(judge, endpoint):

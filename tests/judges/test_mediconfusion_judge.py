@@ -4,21 +4,28 @@ import pytest
 
 from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.judges.mediconfusion_judge import RULE_NAME, RULE_VERSION, SYSTEM, judge_prompt, judge_reply, parse_scores
+from medtasks.judges.published_judges import (
+    RULE_NAME,
+    RULE_VERSION,
+    SYSTEM,
+    judge_reply,
+    mediconfusion_prompt,
+    parse_scores,
+)
 
 from ..tables import each_row
 
 
 def test_the_prompt_is_the_reference_s_to_the_letter():
     # Fingerprints of the reference's texts, which were compared with ours letter by letter.
-    texts = (SYSTEM, judge_prompt("Which {side}?", ["Left", "Right"], " It's {left}.\n"))
+    texts = (SYSTEM, mediconfusion_prompt("Which {side}?", ["Left", "Right"], " It's {left}.\n"))
     fingerprints = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts]
     assert fingerprints == ["8ec001fd8f1a623f", "a4397ca4e0ffc608"]
 
 
 def test_two_options_are_needed():
     with pytest.raises(ValueError, match="two options"):
-        judge_prompt("Which side?", ["Left", "Right", "Both"], "left")
+        mediconfusion_prompt("Which side?", ["Left", "Right", "Both"], "left")
 
 
 SCORED = {
@@ -52,7 +59,7 @@ def test_a_reply_is_judged(endpoint, judge):
     assert judge_reply(judge, "Which side?", ["Left", "Right"], "left") == Answer.ok("A")
     system, user = endpoint.bodies[0]["messages"]
     assert system["content"] == SYSTEM
-    assert user["content"] == judge_prompt("Which side?", ["Left", "Right"], "left")
+    assert user["content"] == mediconfusion_prompt("Which side?", ["Left", "Right"], "left")
 
 
 @each_row(
