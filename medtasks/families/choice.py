@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from typing import ClassVar
 
@@ -79,6 +80,10 @@ def level_of(sample: Sample) -> str | None:
     return next((level for level in LEVELS if level in words), None)
 
 
+def _right_at(level: str, score: Score) -> float | None:
+    return is_right(score) if score["level"] == level else None
+
+
 def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
     """Return accuracies in which every question counts once, as in the benchmark: means over questions, not groups."""
     accuracy: Metric[Score] = Metric("accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right)
@@ -89,7 +94,7 @@ def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
             name=f"acc_{level}_level",
             role=Role.PART,
             description=f"Accuracy at the {level} level.",
-            of=lambda score, level=level: is_right(score) if score["level"] == level else None,
+            of=partial(_right_at, level),
         )
         for level in LEVELS
     )

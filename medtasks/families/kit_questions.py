@@ -80,8 +80,9 @@ def _warning(scores: Scores) -> str:
     return counts.no_number(scores[0]["rule"], missing) if missing and not at_sample else counts.stop_warning(scores)
 
 
-def _field(name: str) -> Callable[[Score], float | None]:
-    return lambda score: None if score[name] is None else float(score[name])
+def _field(name: str, closed: bool | None = None) -> Callable[[Score], float | None]:
+    """Return the function from a score to a number, of questions of one kind or of both; None without a number."""
+    return lambda score: float(score[name]) if score[name] is not None and closed in (None, score["closed"]) else None
 
 
 @dataclass(frozen=True)
@@ -241,9 +242,7 @@ class OpenQuestions(TaskFamily):
                 selection=counts.answered,
                 role=role,
                 description=description,
-                of=lambda score, field=field, closed=closed: (
-                    float(score[field]) if closed in (None, score["closed"]) else None
-                ),
+                of=_field(field, closed),
             )
             for name, role, field, closed, description in (
                 ("bleu_1", Role.PART, "bleu_1", None, "BLEU-1 of the reply, mean over questions."),
