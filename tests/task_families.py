@@ -56,12 +56,28 @@ def values_of(family: TaskFamily, scores: Scores) -> dict[str, float]:
 
 def flat(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, float]:
     """Return metrics and standard errors in one dictionary."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for metric, estimate in zip(metrics, evaluate(metrics, scores).values(), strict=True):
-        found[metric.name] = estimate.value
+        values[metric.name] = estimate.value
         if metric.has_error:
-            found[f"{metric.name}{STDERR}"] = estimate.error
-    return found
+            values[f"{metric.name}{STDERR}"] = estimate.error
+    return values
+
+
+def task_of(hook: str, rows: Mapping[str, Row], metrics: str = "METRIC_LIST", **changes: Any) -> TaskFile:
+    """Return a task that a hook scores, of any open dataset."""
+    module = hook.partition(".")[0]
+    columns: dict[str, Any] = {"dataset": "mediconfusion", "output_type": "generate_until", **changes}
+    return TaskFile(
+        name="made_up",
+        kind="task",
+        path=Path("made_up.yaml"),
+        description="",
+        rows=rows,
+        process_results=DottedName(f"{HOOKS}{hook}"),
+        metric_list=DottedName(f"{HOOKS}{module}.{metrics}"),
+        **columns,
+    )
 
 
 @dataclass(frozen=True)
@@ -77,40 +93,27 @@ class MadeUp:
     @property
     def family(self) -> TaskFamily:
         """The family."""
-        found = family_of(f"{HOOKS}{self.hook}")
-        assert found is not None
-        return found
+        family = family_of(f"{HOOKS}{self.hook}")
+        assert family is not None
+        return family
 
     @property
     def process(self) -> Callable[..., Mapping[str, Any]]:
         """The hook as the harness imports it."""
-        found: Callable[..., Mapping[str, Any]] = published(f"{HOOKS}{self.hook}")
-        return found
+        process: Callable[..., Mapping[str, Any]] = published(f"{HOOKS}{self.hook}")
+        return process
 
     @property
     def metrics(self) -> Sequence[Mapping[str, Any]]:
         """The metric list as the harness imports it."""
-        found: Sequence[Mapping[str, Any]] = published(f"{HOOKS}{self._module}.{self.metrics_name}")
-        return found
-
-    @property
-    def _module(self) -> str:
-        return self.hook.partition(".")[0]
+        module = self.hook.partition(".")[0]
+        metrics: Sequence[Mapping[str, Any]] = published(f"{HOOKS}{module}.{self.metrics_name}")
+        return metrics
 
     def task(self, rule: str | None, output_type: str = "generate_until") -> TaskFile:
         """Return the task that reads with one rule."""
-        return TaskFile(
-            name="made_up",
-            kind="task",
-            path=Path("made_up.yaml"),
-            description="",
-            dataset="mediconfusion",
-            output_type=output_type,
-            rows={"rule": Row(rule)},
-            process_results=DottedName(f"{HOOKS}{self.hook}"),
-            metric_list=DottedName(f"{HOOKS}{self._module}.{self.metrics_name}"),
-            breakdown=("department",),
-        )
+        changes = {"output_type": output_type, "breakdown": ("department",)}
+        return task_of(self.hook, {"rule": Row(rule)}, self.metrics_name, **changes)
 
 
 def document(n: int, **columns: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.reading.reply_text import own_words, refuses
+from medtasks.extract.reading.reply_text import REFUSAL, own_words
 from medtasks.families.counts import is_failed
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import Score
@@ -68,7 +68,7 @@ def error_class(reply: str | None, value: str | None) -> ErrorClass:
     repeats = len(words) >= 30 and len(set(words)) / len(words) < 0.2  # as broken models do
     if repeats or not (words or re.search(r"\b[A-Z]\b", text)):
         return ErrorClass.IRRELEVANT
-    return ErrorClass.REFUSAL if refuses(text) else ErrorClass.MISUNDERSTOOD
+    return ErrorClass.REFUSAL if REFUSAL.search(text) else ErrorClass.MISUNDERSTOOD
 
 
 def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:

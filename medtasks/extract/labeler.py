@@ -87,18 +87,17 @@ def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
     if mistake and len(texts) == 1:
         return [LabelerError(mistake)]
     if mistake:
-        return [labels for text in texts for labels in label_texts([text])]
-    return [
-        {str(name): _finding_or_none(value) for name, value in result.items() if value is not None}
-        for result in results
-    ]
-
-
-def _finding_or_none(value: Any) -> Finding | None:
-    try:
-        return Finding(value)
-    except Exception:  # noqa: BLE001 - a tensor raises its own kind when it is compared
-        return None
+        return [result for text in texts for result in label_texts([text])]
+    labelled: list[Labels | LabelerError] = []
+    for result in results:
+        labels: dict[str, Finding | None] = {}
+        for name, value in result.items():
+            try:
+                labels |= {} if value is None else {str(name): Finding(value)}
+            except Exception:  # noqa: BLE001 - a tensor raises its own kind when it is compared
+                labels[str(name)] = None
+        labelled.append(labels)
+    return labelled
 
 
 def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tuple[Finding, ...]:

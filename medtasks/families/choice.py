@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from typing import ClassVar
 
@@ -25,8 +26,8 @@ from medtasks.families.family import (
     letters_of,
 )
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.gmai_judge import match_reply
 from medtasks.judges.judge_client import judge_for
+from medtasks.judges.published_judges import match_reply
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, Selection, mean
 from medtasks.metrics.ngram_metrics import token_overlap
 
@@ -79,18 +80,25 @@ def level_of(sample: Sample) -> str | None:
     return next((level for level in LEVELS if level in words), None)
 
 
+def _right_at(level: str, score: Score) -> float | None:
+    return is_right(score) if score["level"] == level else None
+
+
 def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
     """Return accuracies in which every question counts once, as in the benchmark: means over questions, not groups."""
     accuracy: Metric[Score] = Metric("accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right)
 
-    def at(level: str) -> Metric[Score]:
-        def right(score: Score) -> float | None:
-            return is_right(score) if score["level"] == level else None
-
-        description = f"Accuracy at the {level} level."
-        return replace(accuracy, name=f"acc_{level}_level", role=Role.PART, description=description, of=right)
-
-    return (accuracy, *map(at, LEVELS), replace(counts.INVALID_RATE, selection=selection))
+    by_level = (
+        replace(
+            accuracy,
+            name=f"acc_{level}_level",
+            role=Role.PART,
+            description=f"Accuracy at the {level} level.",
+            of=partial(_right_at, level),
+        )
+        for level in LEVELS
+    )
+    return (accuracy, *by_level, replace(counts.INVALID_RATE, selection=selection))
 
 
 class GroupedChoice(SingleChoice):
@@ -137,14 +145,14 @@ class JudgedChoice(GroupedChoice):
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         rule, text = row.extractor or str(self.extractor), reply.text or ""
         judge = judge_for(sample.dataset)
-        matched = match_reply(judge, rule, sample.question, sample.options, text, fenced=row.fenced)
-        failed = matched.answer.reason is Reason.JUDGE_FAILED
+        answer, asked = match_reply(judge, rule, sample.question, sample.options, text, fenced=row.fenced)
+        failed = answer.reason is Reason.JUDGE_FAILED
         return {
             "level": level_of(sample),
             "target": sample.document["answer"],
-            **({} if failed else {"value": matched.answer.value}),  # the reply is neither right nor wrong
-            "reason": matched.answer.reason,
-            "asked": matched.asked,
+            **({} if failed else {"value": answer.value}),  # the reply is neither right nor wrong
+            "reason": answer.reason,
+            "asked": asked,
             "judge": judge.settings.label,
             "possible_injection": addresses_judge(text),
             "rule": rule,
@@ -241,12 +249,12 @@ def settled(scores: Scores) -> Scores:
         return scores
     chance = random.Random(42)  # as MedEvalKit sets it before each dataset
     drawn = {id(score): chance.choice([letter(index) for index in range(score[_DRAWS])]) for score in waiting}
-
-    def with_draw(score: Score) -> Score:
-        rest = {name: value for name, value in score.items() if name != _DRAWS}
-        return {**rest, "value": drawn[id(score)]} if id(score) in drawn else score
-
-    return [with_draw(score) for score in scores]
+    return [
+        {**{name: value for name, value in score.items() if name != _DRAWS}, "value": drawn[id(score)]}
+        if id(score) in drawn
+        else score
+        for score in scores
+    ]
 
 
 def _with_options(scores: Scores) -> Scores:

@@ -6,6 +6,7 @@ Balanced accuracy has the posterior of the mean recall instead (:mod:`medtasks.s
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
@@ -93,28 +94,22 @@ _LABELS = Panel(
 FEW_IMAGES = 10  # of a class, below which values and intervals of means over classes depend on single images
 
 
-def _images_by_class(scores: Scores) -> dict[str, int]:
+def _class_remark(scores: Scores, *, warns: bool) -> str:
+    """List the images per class, or warn of classes with few."""
     numbers: Counter[int] = Counter()
     scored = counts.answered(scores)
     for target in (score["target"] for score in scored):
         numbers.update([target] if isinstance(target, int) else [n for n, present in enumerate(target) if present])
     classes = max((score.get("classes") or len(score["target"]) for score in scored), default=0)
-    return {letter(number): numbers[number] for number in range(classes)}
-
-
-def _images_per_class(scores: Scores) -> str:
-    listed = ", ".join(f"{name} {number}" for name, number in _images_by_class(scores).items())
-    return f"Images per class: {listed}." if listed else ""
-
-
-def _rare_classes(scores: Scores) -> str:
-    rare = {name: number for name, number in _images_by_class(scores).items() if 0 < number < FEW_IMAGES}
+    if not warns:
+        listed = ", ".join(f"{letter(number)} {numbers[number]}" for number in range(classes))
+        return f"Images per class: {listed}." if listed else ""
+    rare = [f"{letter(number)} ({numbers[number]})" for number in range(classes) if 0 < numbers[number] < FEW_IMAGES]
     if not rare:
         return ""
     return (
-        f"Fewer than {FEW_IMAGES} images of {', '.join(f'{name} ({number})' for name, number in rare.items())}: means "
-        f"over classes, such as macro F1, depend on single images, and their standard errors are too small, but for "
-        f"that of balanced accuracy."
+        f"Fewer than {FEW_IMAGES} images of {', '.join(rare)}: means over classes, such as macro F1, depend on single "
+        f"images, and their standard errors are too small, but for that of balanced accuracy."
     )
 
 
@@ -126,7 +121,8 @@ def _panel_metrics(
         for name, description in zip(names, descriptions, strict=True)
     ]
     # Macro F1 carries the remarks for all of them.
-    return replace(metrics[0], warning=_rare_classes, remark=_images_per_class), *metrics[1:]
+    warning, remark = partial(_class_remark, warns=True), partial(_class_remark, warns=False)
+    return replace(metrics[0], warning=warning, remark=remark), *metrics[1:]
 
 
 class Classification(TaskFamily):

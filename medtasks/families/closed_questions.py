@@ -169,11 +169,19 @@ class ClosedQuestions(TaskFamily):
             for word in ("Yes", "No")
             if any(sample.document["kind"] == BINARY for sample in samples)
         ]
-        most = tuple(
-            _listed_option(sample, frequent.get(form, YES)) for form, sample in zip(forms, samples, strict=True)
-        )
+        most = []
+        for form, sample in zip(forms, samples, strict=True):
+            name, binary = frequent.get(form, YES), sample.document["kind"] == BINARY
+            if not sample.options:
+                most.append(Meant((name,), whole=True))
+                continue
+            text = sample.options[option_index(name)]
+            # Any reading will do where options cannot be listed or none is the target.
+            is_listed = sample.target is not None and (binary or listed_options(sample.document["choices"]))
+            said = (text,) if binary else (f"{name}. {text}", name, text)
+            most.append(Meant(said, name if is_listed else None, option_index(name)))
         describes = "Answers what is most often right: yes or no, and the letter of the questions with as many options."
-        return [*strategies, Strategy("most frequent answer", describes, most)]
+        return [*strategies, Strategy("most frequent answer", describes, tuple(most))]
 
 
 @lru_cache(maxsize=16384)
@@ -193,16 +201,6 @@ def _blind_scores(rule: str, question: str) -> Mapping[str, float]:
         "always_no": right["No"],
         "random_choice": math.fsum(right[reply] for reply in random) / len(random) if random else 0.0,
     }
-
-
-def _listed_option(sample: Sample, name: str) -> Meant:
-    """Mean an option; any reading will do where options cannot be listed or none is the target."""
-    if not sample.options:
-        return Meant((name,), whole=True)
-    index, binary = option_index(name), sample.document["kind"] == BINARY
-    text = sample.options[index]
-    is_listed = sample.target is not None and (binary or listed_options(sample.document["choices"]))
-    return Meant((text,) if binary else (f"{name}. {text}", name, text), name if is_listed else None, index)
 
 
 CLOSED_QUESTIONS = ClosedQuestions()

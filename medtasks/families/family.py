@@ -24,7 +24,7 @@ from medtasks.extract.failure import (
 )
 from medtasks.extract.labeler import NAME as CHEXBERT_LABELS
 from medtasks.extract.labeler import Labels, label_replies
-from medtasks.extract.reading.reply_text import Reasoned, split_reasoning
+from medtasks.extract.reading.reply_text import split_reasoning
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_values
@@ -131,12 +131,8 @@ def compares_texts(metric: AnyMetric) -> TypeGuard[CorpusMetric]:
 
 def without_its_reasoning(reply: Reply) -> Reply:
     """Return the answer after the reasoning of a reply that has a text; a cut and empty one where that never ended."""
-    answer = _two_parts(reply).answer
+    answer = split_reasoning(reply.text or "", cut=reply.cut, reasoning=reply.reasoning).answer
     return replace(reply, text=answer or "", reasoning="", cut=reply.cut or answer is None)
-
-
-def _two_parts(reply: Reply) -> Reasoned:
-    return split_reasoning(reply.text or "", cut=reply.cut, reasoning=reply.reasoning)
 
 
 def needs_labeler(row: Row) -> bool:
@@ -182,7 +178,8 @@ class TaskFamily(ABC):
         answer after the reasoning is read, ``reasoning_words`` is the length of the reasoning.
         """
         if row.reasoned and reply.text is not None and not reply.failed:
-            parts, plain = _two_parts(reply), replace(row, reasoned=False)
+            parts = split_reasoning(reply.text, cut=reply.cut, reasoning=reply.reasoning)
+            plain = replace(row, reasoned=False)
             score = {**self.score(sample, without_its_reasoning(reply), plain), "reasoning_words": parts.words}
             if parts.answer is None:  # rules that reproduce published code read even nothing as some option
                 score |= {"reason": str(Reason.TRUNCATED)} | ({"value": None} if "value" in score else {})

@@ -12,15 +12,16 @@ is NaN without any other reply, and ``judge_failed_rate`` is reported. A labeler
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
-from medtasks.errors import LabelerError, MedTasksError
+from medtasks.errors import LabelerError, MedTasksError, warn_once
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
-from medtasks.extract.labeler import chosen_findings, label_texts
+from medtasks.extract.labeler import Labels, chosen_findings, label_texts
 from medtasks.families.classification import estimates_of
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, judge_failed_rate
@@ -28,7 +29,7 @@ from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Ro
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
 from medtasks.judges import medheval_judges
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.judge_client import Judge, scoring_judge
+from medtasks.judges.judge_client import Judge, judge_if_there
 from medtasks.metrics.chest_findings import CONDITIONS, LABEL_CELLS, Finding, component_ratio, label_cells, label_ratios
 from medtasks.metrics.metric import (
     AnyMetric,
@@ -149,7 +150,11 @@ class JudgedText(TaskFamily):
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
-        text, judge = answer.facts["judged"], scoring_judge(sample.dataset)
+        text, judge = answer.facts["judged"], None
+        try:
+            judge = judge_if_there(sample.dataset)
+        except MedTasksError as error:  # once there are replies, it is a warning
+            warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {str(error).rstrip('.')}.")
         prompts, verdicts = self._verdicts(judge, sample, text, fenced=row.fenced)
         failed = bool(text) and None in verdicts.values()
         return {
@@ -172,9 +177,11 @@ class JudgedText(TaskFamily):
     def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
         """Return the judge's prompts, and its verdicts by field of the score, None without one."""
 
-    @abstractmethod
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         """Return the texts that are compared once all replies are there."""
+        facts, target = answer.facts, sample.document["report" if self.labels_texts else "answer"]
+        texts = {"reference": PrivateText(target), "compared": PrivateText(facts["compared"])}
+        return texts | ({"labelled": PrivateText(facts["labelled"])} if self.labels_texts else {})
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the text that the judge read."""
@@ -213,22 +220,19 @@ class KnowledgeQuestions(JudgedText):
     )
 
     def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
-        def verdict(ask: Callable[..., Any], prompt: medheval_judges.JudgePrompt, of_empty: int) -> int | None:
-            if judge is None or not text:
-                return None if judge is None else of_empty
-            value: int | None = ask(
-                judge, prompt, sample.question, sample.document["answer"], text, fenced=fenced
-            ).value
-            return value
-
-        correctness, severity = self._wording.correctness, self._wording.severity
-        return [correctness, severity], {
-            "correct": verdict(medheval_judges.judge_correctness, correctness, 0),
-            "severity": verdict(medheval_judges.judge_severity, severity, medheval_judges.WORST_SEVERITY),
-        }
-
-    def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
-        return {"reference": PrivateText(sample.document["answer"]), "compared": PrivateText(answer.facts["compared"])}
+        worst, verdicts = medheval_judges.WORST_SEVERITY, dict[str, int | None](correct=None, severity=None)
+        correctness, severity = self._wording["correctness"], self._wording["severity"]
+        if judge is not None and text:
+            target = {"ground_truth": sample.document["answer"]}
+            for name, prompt, pairs, most in (
+                ("correct", correctness, {"question": sample.question, **target}, 1),
+                ("severity", severity, {"input": sample.question, **target}, worst),
+            ):
+                parse = partial(medheval_judges.parse_number, most=most)
+                verdicts[name] = prompt.ask(judge, pairs, text, parse, fenced=fenced).value
+        elif judge is not None:  # an empty answer
+            verdicts = {"correct": 0, "severity": worst}
+        return [correctness, severity], verdicts
 
 
 def _chair(aspect: str) -> tuple[AnyMetric, ...]:
@@ -275,7 +279,24 @@ _SUMS = {
 
 
 def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
-    labels, cause = _labels({text.text for _, reference, report, _ in rows for text in (reference, report)})
+    texts = {text.text for _, reference, report, _ in rows for text in (reference, report)}
+    filled = sorted(text for text in texts if text.strip())
+    labels = dict.fromkeys(texts - set(filled), _NO_FINDINGS)
+    failures: list[Exception] = []
+    results: Sequence[Labels | LabelerError] = []
+    try:
+        results = label_texts(filled)
+    except Exception as error:  # noqa: BLE001 - inference is done; a labeler may cost its own metrics only
+        failures.append(error)
+    for text, result in zip(filled, results, strict=False):
+        try:
+            labels[text] = chosen_findings(result, CONDITIONS)
+        except LabelerError as error:
+            failures.append(error)
+    cause = ""
+    if failures:  # a message that is not our own may quote a report
+        is_ours = isinstance(failures[0], MedTasksError)
+        cause = str(failures[0]).rstrip(".") if is_ours else type(failures[0]).__name__
     read = [
         (cluster, label_cells(labels[reference.text], labels[report.text]))
         for cluster, reference, report, _ in rows
@@ -292,46 +313,26 @@ def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
     return PanelResult({**ratios, **counts, "reports_labelled": Estimate(len(read))}, warnings=warnings)
 
 
-def _labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
-    filled = sorted(text for text in texts if text.strip())
-    findings = dict.fromkeys(texts - set(filled), _NO_FINDINGS)
-    failures: list[Exception] = []
-    try:
-        labels = label_texts(filled)
-    except Exception as error:  # noqa: BLE001 - inference is done; a labeler may cost its own metrics only
-        failures, labels = [error], []
-    for text, of_text in zip(filled, labels, strict=False):
-        try:
-            findings[text] = chosen_findings(of_text, CONDITIONS)
-        except LabelerError as error:
-            failures.append(error)
-    if not failures:
-        return findings, ""
-    # A message that is not our own may quote a report.
-    is_ours = isinstance(failures[0], MedTasksError)
-    return findings, str(failures[0]).rstrip(".") if is_ours else type(failures[0]).__name__
-
-
 _BY_LABELS = Panel(text_row("labelled"), _label_panel)
 _LABEL_COUNT = CorpusMetric("", None, answered, False, Role.ASIDE, panel=_BY_LABELS, scale=Scale.COUNT)
 
 
-def _label_ratio(ratio: str, right: str, count: str, cases: str) -> tuple[CorpusMetric, CorpusMetric]:
-    share = f"Share of findings {cases} that {right}."
-    return (
-        CorpusMetric(ratio, ratio != "chair_label", answered, panel=_BY_LABELS, description=share),
-        replace(_LABEL_COUNT, name=count, description=f"Findings {cases}."),
-    )
-
-
 _LABEL_METRICS = (
     replace(_LABEL_COUNT, name="reports_labelled", description="Reports that the labeler read."),
-    *_label_ratio(
-        "chair_label", "contradict the target", "mentions_label", "that replies mention, as present or absent"
+    *(
+        metric
+        for ratio, right, count, cases in (
+            ("chair_label", "contradict the target", "mentions_label", "that replies mention, as present or absent"),
+            ("label_recall", "the reply calls present", "positives_label", "present in the targets"),
+            ("label_specificity", "the reply calls absent", "negatives_decided", "absent in targets, and decided"),
+            ("label_accuracy", "are right", "labels_decided", "decided in targets and replies"),
+        )
+        for share in (f"Share of findings {cases} that {right}.",)
+        for metric in (
+            CorpusMetric(ratio, ratio != "chair_label", answered, panel=_BY_LABELS, description=share),
+            replace(_LABEL_COUNT, name=count, description=f"Findings {cases}."),
+        )
     ),
-    *_label_ratio("label_recall", "the reply calls present", "positives_label", "present in the targets"),
-    *_label_ratio("label_specificity", "the reply calls absent", "negatives_decided", "absent in targets, and decided"),
-    *_label_ratio("label_accuracy", "are right", "labels_decided", "decided in targets and replies"),
 )
 
 
@@ -349,19 +350,16 @@ class ComponentReports(JudgedText):
     )
 
     def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
-        prompt, components = self._wording.components, None
+        prompt, components = self._wording["components"], None
         if judge is not None:
             components = {aspect: [0, 0] for aspect in medheval_judges.ASPECTS}
             if text:
-                components = medheval_judges.judge_components(judge, prompt, sample.document, text, fenced=fenced).value
+                truth = {aspect: list(sample.document[aspect]) for aspect in medheval_judges.ASPECTS}
+                # A count above the number of the report's characters is no count: sums must not depend on one.
+                parse = partial(medheval_judges.parse_components, most=len(text))
+                pairs = {"structured_ground_truth": truth}
+                components = prompt.ask(judge, pairs, text, parse, fenced=fenced).value
         return [prompt], {"components": components}
-
-    def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
-        return {
-            "reference": PrivateText(sample.document["report"]),
-            "compared": PrivateText(answer.facts["compared"]),
-            "labelled": PrivateText(answer.facts["labelled"]),
-        }
 
 
 REPORTS, MULTIMEDEVAL_REPORTS = Reports(), MultiMedEvalReports()

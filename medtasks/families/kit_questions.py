@@ -23,7 +23,7 @@ from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.family import FENCED, AskedFor, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
-from medtasks.judges.medevalkit_judge import judge_answer
+from medtasks.judges.published_judges import judge_answer
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, Scores
 
@@ -80,12 +80,9 @@ def _warning(scores: Scores) -> str:
     return counts.no_number(scores[0]["rule"], missing) if missing and not at_sample else counts.stop_warning(scores)
 
 
-def _of_kind(*, closed: bool) -> Callable[[Scores], Scores]:
-    return _numbered(lambda scores: counts.judged([score for score in scores if score["closed"] is closed]))
-
-
-def _field(name: str) -> Callable[[Score], float | None]:
-    return lambda score: None if score[name] is None else float(score[name])
+def _field(name: str, closed: bool | None = None) -> Callable[[Score], float | None]:
+    """Return the function from a score to a number, of questions of one kind or of both; None without a number."""
+    return lambda score: float(score[name]) if score[name] is not None and closed in (None, score["closed"]) else None
 
 
 @dataclass(frozen=True)
@@ -111,10 +108,15 @@ _METRICS: tuple[AnyMetric, ...] = (
         description=ACCURACY,
         of=_RIGHT,
     ),
-    Metric("acc_closed", selection=_of_kind(closed=True), description=CLOSED_ACCURACY, of=_RIGHT),
+    Metric(
+        "acc_closed",
+        selection=_numbered(lambda scores: counts.judged([score for score in scores if score["closed"]])),
+        description=CLOSED_ACCURACY,
+        of=_RIGHT,
+    ),
     _OpenAccuracy(
         "acc_open",
-        selection=_of_kind(closed=False),
+        selection=_numbered(lambda scores: counts.judged([score for score in scores if not score["closed"]])),
         description="Share of open questions answered rightly; published code may divide it once more.",
         of=_RIGHT,
     ),
@@ -161,11 +163,11 @@ class KitQuestions(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Mean words: to questions whose target is yes or no as much as to others."""
-
-        def kind_of(sample: Sample) -> tuple[bool, str]:
-            return is_closed_question(sample.document), str(sample.document.get("language"))
-
-        return answer_strategies(samples, lambda target: target.strip().lower(), kind_of)
+        return answer_strategies(
+            samples,
+            lambda target: target.strip().lower(),
+            lambda sample: (is_closed_question(sample.document), str(sample.document.get("language"))),
+        )
 
 
 class JudgedKitQuestions(KitQuestions):
@@ -225,10 +227,6 @@ class JudgedKitQuestions(KitQuestions):
 # ---- open questions: overlap with the target, and accuracy of closed and open ones ----
 
 
-def _of_questions(name: str, *, closed: bool | None = None) -> Callable[[Score], float | None]:
-    return lambda score: float(score[name]) if closed in (None, score["closed"]) else None
-
-
 class OpenQuestions(TaskFamily):
     """Questions without options; scores hold numbers only, as question, target and reply may come from a record."""
 
@@ -244,7 +242,7 @@ class OpenQuestions(TaskFamily):
                 selection=counts.answered,
                 role=role,
                 description=description,
-                of=_of_questions(field, closed=closed),
+                of=_field(field, closed),
             )
             for name, role, field, closed, description in (
                 ("bleu_1", Role.PART, "bleu_1", None, "BLEU-1 of the reply, mean over questions."),

@@ -15,7 +15,7 @@ from medtasks.families.constant_replies import Strategy, option_strategies
 from medtasks.families.family import FENCED, AskedFor, Asks, Column, Reply, Row, TaskFamily
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
-from medtasks.judges.mediconfusion_judge import RULE_NAME, RULE_VERSION, judge_reply
+from medtasks.judges.published_judges import RULE_NAME, RULE_VERSION, judge_reply
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
@@ -47,10 +47,6 @@ def paired_answers(scores: Scores) -> list[PairedAnswer]:
     )
 
 
-def _pairs(scores: Scores) -> Sequence[ScoredPair]:
-    return complete_pairs(paired_answers(scores))
-
-
 def _incomplete(scores: Scores) -> int:
     answers = paired_answers(scores)
     return len({answer.pair_id for answer in answers}) - len(complete_pairs(answers))
@@ -60,9 +56,10 @@ def _incomplete_warning(scores: Scores) -> str:
     selected = counts.answered(scores)
     if not (cut := _incomplete(selected)):
         return ""
+    complete = len(complete_pairs(paired_answers(selected)))
     return (
         f"{cut} pairs lack an answer to one image (cut by --limit or --offset, or failed) and "
-        f"are left out of set accuracy and confusion; {len(_pairs(selected))} complete pairs remain."
+        f"are left out of set accuracy and confusion; {complete} complete pairs remain."
     )
 
 
@@ -72,7 +69,8 @@ Answers = tuple[PairedAnswer, ...]  # one or two, to one pair
 def mean_over_pairs(name: str, of: Callable[[ScoredPair], float | None], **declared: Any) -> Metric[ScoredPair]:
     """Return a mean over complete pairs, which are dyads of images."""
     images = (lambda pair: pair.first.image_id, lambda pair: pair.second.image_id)
-    return Metric(name, of=of, clusters=images, **{"units": _pairs, **declared})
+    units = {"units": lambda scores: complete_pairs(paired_answers(scores))}
+    return Metric(name, of=of, clusters=images, **{**units, **declared})
 
 
 def mean_over_answers(name: str, of: Callable[[PairedAnswer], bool], **declared: Any) -> Metric[Answers]:

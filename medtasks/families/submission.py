@@ -13,9 +13,8 @@ import datetime
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
 from loguru import logger
@@ -36,8 +35,11 @@ _GROUPS = ("keyword", "clinical_task", "department", "granularity", "modality", 
 _CELL = 32_767  # characters, more do not fit into one
 
 
-def write_spreadsheet(scores: Scores, path: Path) -> None:
-    """Write the questions with their predictions, in order; raises OSError or MedTasksError."""
+def submission_rows(scores: Scores, ending: str) -> float:
+    """Write a file below ``$MEDTASKS_HOME/submissions``, apart for a variant, and return its rows; NaN if it fails.
+
+    It has the answers by id as JSON, or is a spreadsheet of questions with their predictions; both in order.
+    """
     from openpyxl import Workbook
     from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 
@@ -45,39 +47,29 @@ def write_spreadsheet(scores: Scores, path: Path) -> None:
         plain = ILLEGAL_CHARACTERS_RE.sub(" ", text or "")[:_CELL]
         return f"'{plain}" if plain.startswith("=") else plain  # a spreadsheet would compute it
 
-    by_sample = {score["sample"]: score for score in scores}
-    documents = [document for document in load_documents(str(scores[0]["dataset"])) if document["doc_id"] in by_sample]
-    letters = [letter(index) for index in range(max(len(document["options"]) for document in documents))]
-    book = Workbook(write_only=True)
-    sheet = book.create_sheet("predictions")
-    sheet.append(["index", "question", *letters, *_GROUPS, "prediction", "option"])
-    for document in documents:
-        score, options = by_sample[document["doc_id"]], document["options"]
-        texts = [*options, *[""] * (len(letters) - len(options)), *(document[group] for group in _GROUPS)]
-        cells = [document["doc_id"], document["question"], *texts, score["reply"], score["value"]]
-        sheet.append([cell(text) for text in cells])
-    with written_whole(path) as partial_file:
-        book.save(partial_file)
-
-
-def write_answers(scores: Scores, path: Path) -> None:
-    """Write the answers by id, in the order of the questions; raises what :func:`write_spreadsheet` does."""
-    by_sample = {score["sample"]: score for score in scores}
-    names = [document["doc_id"] for document in load_documents(str(scores[0]["dataset"]))]
-    answers = {name: by_sample[name]["reply"] or "" for name in names if name in by_sample}
-    with written_whole(path) as partial_file:
-        partial_file.write_text(f"{json.dumps(answers, ensure_ascii=False, indent=2)}\n", encoding="utf-8")
-
-
-def submission_rows(scores: Scores, write: Callable[[Scores, Path], None], ending: str) -> float:
-    """Write a file below ``$MEDTASKS_HOME/submissions``, apart for a variant, and return its rows; NaN if it fails."""
     if not scores:
         return math.nan
     dataset, variant = str(scores[0]["dataset"]), scores[0].get(COLUMN)
     folder = home() / "submissions" / (f"{dataset}_{variant}" if variant else dataset)
     path = folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.{ending}"
+    by_sample = {score["sample"]: score for score in scores}
     try:
-        write(scores, path)
+        documents = [document for document in load_documents(dataset) if document["doc_id"] in by_sample]
+        with written_whole(path) as file:
+            if ending == "json":
+                answers = {document["doc_id"]: by_sample[document["doc_id"]]["reply"] or "" for document in documents}
+                file.write_text(f"{json.dumps(answers, ensure_ascii=False, indent=2)}\n", encoding="utf-8")
+            else:
+                letters = [letter(index) for index in range(max(len(document["options"]) for document in documents))]
+                book = Workbook(write_only=True)
+                sheet = book.create_sheet("predictions")
+                sheet.append(["index", "question", *letters, *_GROUPS, "prediction", "option"])
+                for document in documents:
+                    score, options = by_sample[document["doc_id"]], document["options"]
+                    texts = [*options, *[""] * (len(letters) - len(options)), *(document[group] for group in _GROUPS)]
+                    cells = [document["doc_id"], document["question"], *texts, score["reply"], score["value"]]
+                    sheet.append([cell(text) for text in cells])
+                book.save(file)
     except (OSError, MedTasksError) as error:
         logger.error("The submission cannot be written ({}); fix that and use 'medtasks score' on the replies.", error)
         return math.nan
@@ -91,8 +83,8 @@ def submission_rows(scores: Scores, write: Callable[[Scores, Path], None], endin
     return float(len(scores))
 
 
-def _metrics(write: Callable[[Scores, Path], None], ending: str) -> tuple[AnyMetric, ...]:
-    count = partial(submission_rows, write=write, ending=ending)
+def _metrics(ending: str) -> tuple[AnyMetric, ...]:
+    count = partial(submission_rows, ending=ending)
     return (counting("submission_rows", count, description="Rows of the file to submit."), INVALID_RATE, *SAMPLE_COUNTS)
 
 
@@ -103,7 +95,7 @@ class Submission(TaskFamily):
     columns: ClassVar[Mapping[str, Column]] = {"dataset": Column.TEXT, "options": Column.OPTIONS}
     extractor = "robust_choice"
     scores_suffice = False
-    metrics: Sequence[AnyMetric] = _metrics(write_spreadsheet, "xlsx")
+    metrics: Sequence[AnyMetric] = _metrics("xlsx")
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
@@ -124,7 +116,7 @@ class AnswersToSubmit(Submission):
     name = "answers to submit by id"
     columns: ClassVar[Mapping[str, Column]] = {"dataset": Column.TEXT, "options": Column.TEXTS}
     extractor = "robust_mmmu"
-    metrics: Sequence[AnyMetric] = _metrics(write_answers, "json")
+    metrics: Sequence[AnyMetric] = _metrics("json")
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         score = super()._score(sample, reply, row)

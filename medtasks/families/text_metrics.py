@@ -65,7 +65,7 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
             settings[name] = dict(scores.settings)
             for key in keys:
                 values, total = scores.samples.get(key), scores.totals[key]
-                is_mean = bool(values) and _is_close(mean(values or ()), total)
+                is_mean = bool(values) and math.isclose(mean(values or ()), total, abs_tol=1e-12)
                 error = clustered_standard_error(values or (), [row[0] for row in rows]) if is_mean else math.nan
                 by_key[key] = Estimate(total, error)
         except Exception as error:  # noqa: BLE001  # inference is done; whatever this is may cost one metric only
@@ -88,17 +88,16 @@ def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = F
         raise NotComparable(f"could not be computed: {_cause(error)}") from None
     values = computed.samples.get(metric.name, ())
     valued = [(score, value) for score, value in zip(selected, values, strict=False) if not math.isnan(value)]
-    if only_of_means and valued and not _is_close(mean([value for _, value in valued]), computed.totals[metric.name]):
+    is_mean = bool(valued) and math.isclose(
+        mean([value for _, value in valued]), computed.totals[metric.name], abs_tol=1e-12
+    )
+    if only_of_means and valued and not is_mean:
         raise NotComparable(NO_MEAN)
     return valued
 
 
 def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:
     return report_metric(name)(references=[row[1].text for row in rows], hypotheses=[row[2].text for row in rows])
-
-
-def _is_close(value: float, other: float) -> bool:
-    return math.isclose(value, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _cause(error: Exception) -> str:

@@ -19,7 +19,7 @@ from loguru import logger
 
 from medtasks.data.catalogue import Access
 from medtasks.data.privacy import access_of
-from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, unknown_name, warn_once
+from medtasks.errors import JudgeNotConfigured, JudgeRefused, unknown_name, warn_once
 from medtasks.home import home
 from medtasks.net import servers
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient, NotSent, background_loop
@@ -174,26 +174,11 @@ def default_cache_folder() -> Path:
     return home() / "judge"
 
 
-def verdict_key(base_url: str, model: str, temperature: float, system: str, user: str, prompt_version: int) -> str:
-    """Return the key of a verdict, in hexadecimal: another endpoint may serve another model under the same name."""
-    content = json.dumps([base_url.rstrip("/"), model, float(temperature), system, user, prompt_version])
-    return hashlib.sha256(content.encode("ascii")).hexdigest()
-
-
 class VerdictCache(SqliteCache):
     """Judge replies by the key of their verdict. The prompt, which may be credentialed, is not stored."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "verdicts.sqlite", ("verdicts", "reply"), _CANNOT_KEEP)
-
-    def reply(self, key: str) -> str | None:
-        """Return the reply stored under ``key``, or None."""
-        replies = self.get([bytes.fromhex(key)])
-        return next((reply.decode("utf-8", "surrogatepass") for reply in replies.values()), None)
-
-    def keep(self, key: str, reply: str) -> None:
-        """Store a reply under ``key``."""
-        self.put({bytes.fromhex(key): reply.encode("utf-8", "surrogatepass")})
 
 
 BAD_FORMAT = "reply did not follow the format"
@@ -278,8 +263,12 @@ class Judge:
         raise; only a reply that parses is stored. ``prompt_version`` is raised when stored verdicts must not be reused.
         """
         chosen, system, user = self.settings, _sendable(system), _sendable(user)
-        key = verdict_key(chosen.base_url, chosen.model, chosen.temperature, system, user, prompt_version)
-        stored = self._cache.reply(key)
+        # Another endpoint may serve another model under the same name.
+        origin = [chosen.base_url.rstrip("/"), chosen.model, float(chosen.temperature)]
+        content = json.dumps([*origin, system, user, prompt_version])
+        key = hashlib.sha256(content.encode("ascii")).hexdigest()
+        replies = self._cache.get([bytes.fromhex(key)])
+        stored = next((reply.decode("utf-8", "surrogatepass") for reply in replies.values()), None)
         value = None if stored is None else parse(stored)
         if stored is not None and value is not None:
             return JudgeVerdict(value, None, True, stored)
@@ -287,7 +276,7 @@ class Judge:
         asking = self._ask_endpoint(system, user, parse, key)
         verdict = asyncio.run_coroutine_threadsafe(asking, background_loop()).result()
         if verdict.value is not None:
-            self._cache.keep(key, verdict.text)
+            self._cache.put({bytes.fromhex(key): verdict.text.encode("utf-8", "surrogatepass")})
         return verdict
 
     async def _ask_endpoint(
@@ -352,15 +341,6 @@ def judge_if_there(dataset: str | None) -> Judge | None:
         return judge_for(dataset)
     warn_once(_MISSING)
     return None
-
-
-def scoring_judge(dataset: str | None) -> Judge | None:
-    """Return the judge for one dataset once there are replies: every error is one warning per cause, and None."""
-    try:
-        return judge_if_there(dataset)
-    except MedTasksError as error:
-        warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {str(error).rstrip('.')}.")
-        return None
 
 
 @functools.cache

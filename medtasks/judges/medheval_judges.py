@@ -18,9 +18,8 @@ over Python's ``repr`` of a dictionary where its text says JSON; we hand over JS
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from medtasks.data.safe_parsing import parse_json
@@ -77,57 +76,28 @@ class JudgePrompt:
         return judge.ask(self.system, f"{user}\n\n{note}" if note else user, parse, prompt_version=self.version)
 
 
-@dataclass(frozen=True)
-class Wording:
-    """The three prompts of one wording."""
-
-    components: JudgePrompt  # counts components of a report, right and wrong ones by aspect (paper, figure 11)
-    correctness: JudgePrompt  # right or wrong, 1 or 0 (paper, figure 12)
-    severity: JudgePrompt  # severity of hallucinations, 0 to 5 (repository)
-
-
-def _wording(name: str, replaced: Mapping[str, str]) -> Wording:
+def _prompts(wording: str, replaced: Mapping[str, str]) -> dict[str, JudgePrompt]:
     prompts = {}
     for judged, texts in packaged_facts(__package__, "prompts")["medheval"].items():
         system, user = texts["system"], texts["user"]
         for published, ours in replaced.items():
             system, user = system.replace(published, ours), user.replace(published, ours)
-        prompts[judged] = JudgePrompt(f"{judged}_{name}", 1, system, user)
-    return Wording(**prompts)
+        prompts[judged] = JudgePrompt(f"{judged}_{wording}", 1, system, user)
+    return prompts
 
 
-WORDINGS: Mapping[str, Wording] = {"single": _wording("single", _ONE_MODEL), "eleven": _wording("eleven", {})}
+# Of each wording: ``components`` counts those of a report, right and wrong, by aspect (paper, figure 11),
+# ``correctness`` is 1 or 0 (paper, figure 12), ``severity`` that of hallucinations, 0 to 5 (repository).
+WORDINGS: Mapping[str, Mapping[str, JudgePrompt]] = {
+    "single": _prompts("single", _ONE_MODEL),
+    "eleven": _prompts("eleven", {}),
+}
 
 # For ``metadata`` of task YAML, which the harness copies into its results.
-COMPONENTS_SINGLE = [WORDINGS["single"].components.label]
-COMPONENTS_ELEVEN = [WORDINGS["eleven"].components.label]
-KNOWLEDGE_SINGLE = [WORDINGS["single"].correctness.label, WORDINGS["single"].severity.label]
-KNOWLEDGE_ELEVEN = [WORDINGS["eleven"].correctness.label, WORDINGS["eleven"].severity.label]
-
-
-def judge_components(
-    judge: Judge, prompt: JudgePrompt, ground_truth: Mapping[str, Sequence[str]], answer: str, *, fenced: bool = False
-) -> JudgeVerdict[dict[str, list[int]]]:
-    """Have the components of one report, which is not empty, counted by aspect against those of the reference."""
-    # A count above the number of the report's characters is no count: sums must not depend on one absurd number.
-    pairs = {"structured_ground_truth": {aspect: list(ground_truth[aspect]) for aspect in ASPECTS}}
-    return prompt.ask(judge, pairs, answer, partial(parse_components, most=len(answer)), fenced=fenced)
-
-
-def judge_correctness(
-    judge: Judge, prompt: JudgePrompt, question: str, gold: str, answer: str, *, fenced: bool = False
-) -> JudgeVerdict[int]:
-    """Have one answer judged right (1) or wrong (0), by one of the ``correctness`` prompts."""
-    pairs = {"question": question, "ground_truth": gold}
-    return prompt.ask(judge, pairs, answer, partial(parse_number, most=1), fenced=fenced)
-
-
-def judge_severity(
-    judge: Judge, prompt: JudgePrompt, question: str, gold: str, answer: str, *, fenced: bool = False
-) -> JudgeVerdict[int]:
-    """Have the hallucination in one answer scored from 0 (none) to 5, by one of the ``severity`` prompts."""
-    pairs = {"input": question, "ground_truth": gold}
-    return prompt.ask(judge, pairs, answer, partial(parse_number, most=WORST_SEVERITY), fenced=fenced)
+COMPONENTS_SINGLE = [WORDINGS["single"]["components"].label]
+COMPONENTS_ELEVEN = [WORDINGS["eleven"]["components"].label]
+KNOWLEDGE_SINGLE = [WORDINGS["single"]["correctness"].label, WORDINGS["single"]["severity"].label]
+KNOWLEDGE_ELEVEN = [WORDINGS["eleven"]["correctness"].label, WORDINGS["eleven"]["severity"].label]
 
 
 def parse_components(text: str, most: int) -> dict[str, list[int]] | None:

@@ -52,7 +52,29 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     demonstrations, files = settings.get("demonstrations") or (), Sample(doc).images
     shots = [prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot for shot in demonstrations]
     paths = [image_path(files[index], doc, settings) for index in image_order(doc, settings)]
-    opened = [_open(path, doc, decoding) for path in (*shots, *paths)]
+    private = doc.get("dataset") is not None and is_private(str(doc["dataset"]))
+    sample = f"sample {hidden_id('doc', doc.get('doc_id')) if private else doc.get('doc_id', '?')}"
+    opened = []
+    for path in (*shots, *paths):
+        try:
+            seen = decoded(path, decoding)
+        except OSError as error:
+            what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
+            what = f"cannot be shown: {error}" if isinstance(error, UnclearRange) else what
+            fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if known(str(doc.get("dataset"))) else ""
+            if private:  # without the cause, which names the file: the caller may log both
+                raise SourceError(f"an image of {sample} cannot be read{fix}") from None
+            raise SourceError(f"image {path} of {sample} {what}{fix}") from error
+        opened.append(seen.pixels)
+        if (path, decoding) in OPENED:
+            continue
+        name = sample if private else f"{path} of {sample}"
+        OPENED[path, decoding] = OpenedImage(name, seen.conversions)
+        for done in seen.conversions:
+            if done not in _LOGGED:
+                _LOGGED.add(done)
+                text = f"Some images are not shown to the model as they are stored (image_rule {decoding.rule})"
+                logger.log("WARNING" if done == NEARLY_FLAT else "INFO", f"{text}: {done}; the first is {name}")
     return [*opened[: len(shots)], *shown(doc, opened[len(shots) :])]
 
 
@@ -99,29 +121,6 @@ def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -
     return prepared_folder(doc["dataset"]) / path
 
 
-def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image:
-    private = doc.get("dataset") is not None and is_private(str(doc["dataset"]))
-    sample = f"sample {hidden_id('doc', doc.get('doc_id')) if private else doc.get('doc_id', '?')}"
-    try:
-        seen = decoded(path, decoding)
-    except OSError as error:
-        what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
-        what = f"cannot be shown: {error}" if isinstance(error, UnclearRange) else what
-        fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if known(str(doc.get("dataset"))) else ""
-        if private:  # without the cause, which names the file: the caller may log both
-            raise SourceError(f"an image of {sample} cannot be read{fix}") from None
-        raise SourceError(f"image {path} of {sample} {what}{fix}") from error
-    if (path, decoding) not in OPENED:
-        name = sample if private else f"{path} of {sample}"
-        OPENED[path, decoding] = OpenedImage(name, seen.conversions)
-        for done in seen.conversions:
-            if done not in _LOGGED:
-                _LOGGED.add(done)
-                text = f"Some images are not shown to the model as they are stored (image_rule {decoding.rule})"
-                logger.log("WARNING" if done == NEARLY_FLAT else "INFO", f"{text}: {done}; the first is {name}")
-    return seen.pixels
-
-
 def image_keys(task: Any) -> set[Key]:
     """Return the keys in :data:`OPENED` of the images of one of the harness's tasks."""
     keys: set[Key] = set()
@@ -155,11 +154,6 @@ def named_images(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[in
 
     ``image_name`` of the settings is a template with ``number`` (from 1). Empty for a family with neither
     ``image_mark`` nor ``image_token``: its prompts have no places for images, and their names stay in the text.
-
-    Example:
-        >>> document = {"question": "<2> or <1>?", "image_files": ["a.png", "b.png", "c.png"]}
-        >>> named_images(document, {"image_name": "<{{ number }}>", "image_mark": "<image>"})
-        {1: '<2>', 0: '<1>'}
     """
     form = settings.get("image_name")
     if not form or not (settings.get("image_mark") or settings.get("image_token")):
@@ -180,14 +174,7 @@ def shown(doc: Mapping[str, Any], opened: Sequence[Image.Image]) -> list[Image.I
 
 
 def own_marks_removed(template: str, settings: Mapping[str, Any]) -> str:
-    """Return a template without the marks of the question's images, which follow those of its demonstrations' images.
-
-    Example:
-        >>> own_marks_removed("<image>One? Yes. <image>Two?", {"demonstrations": ["one.jpg"]})
-        '<image>One? Yes. Two?'
-        >>> own_marks_removed("Two?", {})
-        'Two?'
-    """
+    """Return a template without the marks of the question's images; those of demonstrations, before them, stay."""
     parts = template.split("<image>")
     marks = len(settings.get("demonstrations") or ()) + 1
     return "<image>".join(parts[:marks]) + "".join(parts[marks:])

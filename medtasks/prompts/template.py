@@ -48,11 +48,6 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = 
     The family's ``image_mark`` marks the images' places; without one, a place is removed with the blank after it.
     Raises MedTasksError if the settings lack a template, or it has an unknown field, and SourceError if it has another
     number of places than the document has images.
-
-    Example:
-        >>> document = {"question": "Where?", "image_files": ["a.png"]}
-        >>> prompt(document, {"template": "Look: {{ image }} {{ question }}"})
-        'Look: Where?'
     """
     settings = lmms_eval_specific_kwargs or {}
     return marked(question_parts(doc, settings), settings)
@@ -80,13 +75,7 @@ def user_turn(parts: Sequence[str], opened: Sequence[Any]) -> Message:
 
 
 def lettered_prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Fill the model family's template with lettered options; errors are those of :func:`filled_parts`.
-
-    Example:
-        >>> document = {"question": "Where?", "options": ["Here", "There"]}
-        >>> lettered_prompt(document, {"template": "Q: {{ question }} A: {{ option_a }}"})
-        'Q: Where? A: Here'
-    """
+    """Fill the model family's template with lettered options; errors are those of :func:`filled_parts`."""
     template = "{{ question }}\n{{ options }}\nAnswer with the option's letter from the given choices directly."
     form = {"option": "{{ letter }}: {{ text }}", "options_joined_by": "\n"}
     settings = {"template": template, **(lmms_eval_specific_kwargs or {}), **form}
@@ -95,13 +84,7 @@ def lettered_prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings 
 
 
 def closed_prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Fill the template for this kind of question, a ``CLOSED_QUESTION`` of :mod:`medtasks.data.schema`.
-
-    Example:
-        >>> templates = {"yes_no_template": "{{ question }} Yes or no?", "options_template": "{{ choices }}"}
-        >>> closed_prompt({"kind": "binary", "question": "Is it?", "choices": ""}, templates)
-        'Is it? Yes or no?'
-    """
+    """Fill the template for this kind of question, a ``CLOSED_QUESTION`` of :mod:`medtasks.data.schema`."""
     settings = lmms_eval_specific_kwargs or {}
     name = "yes_no_template" if doc["kind"] == "binary" else "options_template"
     return marked(filled_parts(doc, settings, ("question", "choices"), name), settings)
@@ -183,11 +166,6 @@ def example_answer(doc: Mapping[str, Any], settings: Settings) -> str:
     ``example_answer`` of the settings is a template with ``text`` (the right option, the published answer, or the names
     of all findings in alphabetical order), ``lower_text``, ``letter`` (A, B, ...), ``lower`` (a, b, ...) and
     ``acronym`` (in brackets at the end of the text) alone; ``findings_joined_by`` and ``no_finding`` are for findings.
-
-    Example:
-        >>> document = {"options": ["Nevus (NEV)"], "label": 0}
-        >>> example_answer(document, {"example_answer": "{{ text }} ({{ acronym }})"})
-        'Nevus (NEV) (NEV)'
     """
     text = _named_answer(doc, settings)
     chosen = str(doc["answer"]) if "options" in doc and "answer" in doc else ""

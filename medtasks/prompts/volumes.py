@@ -19,7 +19,8 @@ from medtasks.prompts.template import Message, Settings
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Return the prompt of a simple model, see :func:`medtasks.prompts.template.prompt`."""
     settings = lmms_eval_specific_kwargs or {}
-    return image_prompts.prompt(_with_slices(doc, settings), settings)
+    files = list(doc["image_files"]) * (int(settings.get("slices", 8)) or 1)
+    return image_prompts.prompt({**doc, "image_files": files}, settings)
 
 
 def volumes(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Any]:
@@ -27,7 +28,7 @@ def volumes(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None =
 
     Raises SourceError for a volume that is missing or damaged.
     """
-    count = _count(lmms_eval_specific_kwargs or {})
+    count = int((lmms_eval_specific_kwargs or {}).get("slices", 8))
     parts: list[Any] = []
     for path in (prepared_folder(doc["dataset"]) / file for file in doc["image_files"]):
         try:
@@ -52,15 +53,9 @@ def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None 
     Raises MedTasksError if the settings ask for files.
     """
     settings = lmms_eval_specific_kwargs or {}
-    if not _count(settings):
+    count = int(settings.get("slices", 8))
+    if not count:
         raise MedTasksError("chat models take no files of volumes; set slices under lmms_eval_specific_kwargs")
-    parts = image_prompts.question_parts(_with_slices(doc, settings), settings)
+    slices = {**doc, "image_files": list(doc["image_files"]) * count}
+    parts = image_prompts.question_parts(slices, settings)
     return [image_prompts.user_turn(parts, volumes(doc, settings))]
-
-
-def _with_slices(doc: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
-    return {**doc, "image_files": list(doc["image_files"]) * (_count(settings) or 1)}
-
-
-def _count(settings: Settings) -> int:
-    return int(settings.get("slices", 8))

@@ -78,12 +78,8 @@ def test_what_a_server_cut_or_told_apart(family, document, rule, right, wrong):
 
 def test_published_rules_cannot_read_a_letter_out_of_nothing():
     row = Row("medevalkit_choice", reasoned=True)
-    assert (
-        SINGLE_CHOICE.score(Sample({**CHOICE, "option_lines": ["A. a", "B. b"], "gold": "B"}), Reply("<think>B"), row)[
-            "value"
-        ]
-        is None
-    )
+    document = {**CHOICE, "option_lines": ["A. a", "B. b"], "gold": "B"}
+    assert SINGLE_CHOICE.score(Sample(document), Reply("<think>B"), row)["value"] is None
 
 
 def test_the_reasoning_is_counted_in_words():

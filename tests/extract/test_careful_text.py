@@ -51,7 +51,7 @@ def test_list_of_present_and_absent_findings(present, absent, data):
 def test_a_list_is_one_clause_and_statements_are_several():
     assert clauses("no effusion, mass, or edema") == ["no effusion, mass, or edema"]
     assert clauses("The heart is large, the lungs are clear and there is no mass.") == [
-        *("The heart is large", "the lungs are clear", "there is no mass"),
+        *("The heart is large", "the lungs are clear", "there is no mass")
     ]
 
 

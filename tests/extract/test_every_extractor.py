@@ -93,12 +93,9 @@ def check(rule, reply, sample):
     if rule.kind is AnswerKind.LABELS and answer.value is not None:
         assert len(answer.value) == len(sample.options)
         assert rule.name != "listed_options" or any(answer.value)
-    if rule.kind is AnswerKind.OPEN:
-        assert all(0 <= answer.facts[name] <= 1 for name in ("bleu_1", "token_f1", "token_recall"))
-        assert answer.value is None or answer.value.strip()
-        assert answer.value is not None or not answer.facts["correct"]
-    if rule.kind is AnswerKind.KIT_QUESTION:
-        assert all(0 <= value <= 1 for value in (answer.facts["measures"] or {}).values())
+    if rule.kind in (AnswerKind.OPEN, AnswerKind.KIT_QUESTION):
+        facts = answer.facts if rule.kind is AnswerKind.OPEN else answer.facts["measures"] or {}
+        assert all(0 <= float(value) <= 1 for value in facts.values())
         assert answer.value is None or answer.value.strip()
         assert answer.value is not None or not answer.facts["correct"]
     assert rule.extract(reply, Sample({**sample.document, "options": tuple(sample.options)})) == answer
@@ -124,11 +121,6 @@ def test_an_open_reply_of_5000_words():
     assert "recursion" in head["stops"]
     assert fixed["measures"]["recall"] == 1
     assert robust["correct"] is False
-
-
-def test_failed_reply_survives_the_stripping_of_blanks():
-    assert failure_cause(failed_reply("").strip()) == ""
-    assert failure_cause("A") is None
 
 
 def readers_of(rule):
@@ -160,17 +152,9 @@ def test_time_grows_no_faster_than_the_reply(part):
                 assert_linear(read, piece, LEADS.get(name, "The answer"))
 
 
-@each_row(
-    ("value", "reason", "message"),
-    [
-        (None, Reason.OK, "exactly when"),
-        ("A", Reason.EMPTY, "exactly when"),
-        ((1, 0), Reason.EMPTY, "exactly when"),
-        ((2,), Reason.OK, "0 or 1"),
-    ],
-)
-def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, reason, message):
-    with pytest.raises(ValueError, match=message):
+@each_row(("value", "reason"), [(None, Reason.OK), ("A", Reason.EMPTY), ((1, 0), Reason.EMPTY), ((2,), Reason.OK)])
+def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, reason):
+    with pytest.raises(ValueError, match="0 or 1" if value == (2,) else "exactly when"):
         Answer(value, reason)
 
 
@@ -179,10 +163,7 @@ def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, r
     [
         ("robust_choise", AnswerKind.CHOICE, "robust_choice"),
         ("untide", AnswerKind.LIKELIHOODS, "untied"),
-        ("medheval_strct", AnswerKind.CLOSED, "medheval_strict"),
         ("medheval_open_strikt", AnswerKind.FREE_TEXT, "medheval_open_strict"),
-        ("multimedeval_vqa", AnswerKind.OPEN, "multimedeval_vqa_head"),
-        ("chexpert_labels", AnswerKind.LABELS, "chexbert_labels"),
     ],
 )
 def test_unknown_extractors_are_named_with_the_nearest(name, kind, nearest):

@@ -2,8 +2,6 @@
 
 import json
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -152,30 +150,24 @@ CRASHES = ("ROUGE", "F1", "recursion")
 """What the sentence says of one of which the published code raises."""
 
 
-def records_of(golden: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (golden / "medevalkit" / f"{name}.jsonl").read_text("utf-8").splitlines()]
-
-
-def sample_of(case: dict[str, Any], answer_type: str) -> Sample:
+def sample_of(case, answer_type):
     return Sample({"answer": case["gold"], "answer_type": answer_type})
 
 
-def test_golden_medevalkit_closed_answers(golden: Path) -> None:
+def test_golden_medevalkit_closed_answers(cases):
     """SLAKE's rule takes yes and no in lower case by substring, all other answers by equality."""
-    for case in records_of(golden, "closed"):
+    for case in cases("closed"):
         gold, reply = case["gold"], case["reply"]
         by_word = gold.lower() in ("yes", "no")
         exact = medevalkit_slake(reply, sample_of({"gold": gold.title() if by_word else gold}, "CLOSED"))
         assert exact.facts["correct"] == case["exact"], case
         if by_word:
-            assert (
-                medevalkit_slake(reply, sample_of({"gold": gold.lower()}, "CLOSED")).facts["correct"]
-                == case["judgement"]
-            )
+            by_substring = medevalkit_slake(reply, sample_of({"gold": gold.lower()}, "CLOSED"))
+            assert by_substring.facts["correct"] == case["judgement"]
 
 
-def test_golden_medevalkit_open_answers(golden: Path) -> None:
-    for case in records_of(golden, "open"):
+def test_golden_medevalkit_open_answers(cases):
+    for case in cases("open"):
         head = medevalkit_slake(case["reply"], sample_of(case, "OPEN"))
         mended = medevalkit_slake_fixed(case["reply"], sample_of(case, "OPEN"))
         assert (head.facts["stops"] is not None) == ("error" in case), case

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from medtasks.data.samples import letter
 from medtasks.extract.extractor_registry import Answer, Reason
 
-from ..tables import each_row
 from .reading import reading, recorded
 
 read = reading("mediconfusion_reference")
@@ -23,15 +22,10 @@ def test_golden_mediconfusion_parser(golden):
     assert not wrong
 
 
-@each_row("frame", ["{}", "The answer is {} of course", "\n{}\n", " {} ", "Reason\n{}"])
-def test_accepted_spellings(frame):
-    for spelling in SPELLINGS:
-        for name in "AB":
-            assert read(frame.format(spelling.replace("L", name)), ("Aortic arch", "Kidneys")).value == name
-
-
-def test_options_do_not_matter_to_mediconfusion():
-    assert read("A", ()) == read("A", ("B", "A")) == read("A", ["x"] * 26)
+def test_accepted_spellings():
+    for frame in ("{}", "The answer is {} of course", "Reason\n{}"):
+        for spelling in SPELLINGS:
+            assert read(frame.format(spelling.replace("L", "B")), ("Aortic arch", "Kidneys")).value == "B"
 
 
 def test_golden_gmai_extract(golden):
@@ -48,23 +42,12 @@ RULES = (greedy_reference, prefix_reference, untied)
 LOSSES = st.lists(st.floats(allow_nan=False), min_size=1, max_size=26)
 
 
-NAN, INF = math.nan, math.inf
-
-
 @given(losses=LOSSES)
 def test_rules_differ_only_in_ties(losses):
     first, last, neither = greedy_reference(losses), prefix_reference(losses), untied(losses)
     best = [letter(n) for n, loss in enumerate(losses) if loss == min(losses)]
     assert (first.value, last.value) == (best[0], best[-1])
     assert neither == (Answer.ok(best[0]) if len(best) == 1 else Answer.invalid(Reason.AMBIGUOUS))
-
-
-@given(losses=LOSSES)
-def test_reversing_the_options_reverses_the_answer(losses):
-    mirrored = {letter(n): letter(len(losses) - 1 - n) for n in range(len(losses))}
-    turned = losses[::-1]
-    assert mirrored[greedy_reference(turned).value] == prefix_reference(losses).value
-    assert mirrored.get(untied(turned).value) == untied(losses).value
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -19,17 +19,11 @@ from .reading import recorded
 
 def test_golden_multimedeval_vqa(golden):
     for case in recorded(golden, "multimedeval_vqa", 100):
-        facts = (
-            extractor_of("multimedeval_vqa_head").extract(case["prediction"], Sample({"answer": case["gold"]})).facts
-        )
+        extract, sample = extractor_of("multimedeval_vqa_head").extract, Sample({"answer": case["gold"]})
+        facts = extract(case["prediction"], sample).facts
         tokens = [set(clean_head(text).split()) for text in (case["prediction"], case["gold"].strip())]
-        names = {
-            "recall": "token_recall",
-            "f1": "token_f1",
-            "bleu1": "bleu_1",
-            "closed": "closed",
-            "correct": "correct",
-        }
+        names = {"recall": "token_recall", "f1": "token_f1", "bleu1": "bleu_1"}
+        names |= {name: name for name in ("closed", "correct")}
         found = {"precision": token_overlap(*tokens).precision, **{name: facts[fact] for name, fact in names.items()}}
         assert found == pytest.approx({name: case[name] for name in found}, abs=1e-6), case
         assert (found["closed"], found["correct"]) == (case["closed"], case["correct"]), case

@@ -6,13 +6,12 @@ from hypothesis import strategies as st
 from medtasks.data.samples import letter
 
 from ..tables import each_row, readings
-from .reading import outcome, reading
+from .reading import reading
 
 read = reading("robust_choice")
 
-OPTIONS, CASES = readings("robust_choice")
+OPTIONS = readings("robust_choice")[0]
 AB, DRUG = OPTIONS["ab"], OPTIONS["exam_drug"]
-SHORT = [options for name, options in OPTIONS.items() if not name.startswith("exam_")]
 # The myelin sheath, and options that are letters themselves.
 FURTHER = [
     [
@@ -41,13 +40,6 @@ FRAMES = [
     "Option {upper}", "I have thought about it. So the answer is ({upper}) {text}.", "Final answer: {text}",
 ]
 # fmt: on
-
-
-@each_row("newline", ["\r\n", "\n\n", "\n\t"])
-def test_kind_of_newline_does_not_matter(newline):
-    for options, expected, reply in CASES:
-        if "\n" in reply and options in SHORT:
-            assert outcome(read(reply.replace("\n", newline), options)) == expected, reply
 
 
 @each_row(("options", "frame"), [(options, frame) for options in FRAMED for frame in FRAMES])

@@ -19,7 +19,6 @@ from medtasks.extract.failure import cut_reply
 from medtasks.families.kit_questions import protocol_of
 from medtasks.home import home
 from medtasks.lmms.filters import ChooseWith, ReadWith
-from medtasks.metrics.class_scores import MULTICLASS_METRICS, MULTILABEL_METRICS
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import CorpusMetric, clustered
 
@@ -111,31 +110,6 @@ def test_names_of_metrics(one):
     place = names.index("scored_samples")  # the numbers of samples stand last, without errors
     assert names[place + 1] == "failed_samples"
     assert set(names[place + 2 :]) <= {"unjudged_samples", "possible_injection"}
-
-
-OF_SAMPLES = ["scored_samples", "failed_samples"]
-OF_ROTATIONS = ["mean_accuracy", "published_order", "worst_case", "flip_rate"]
-OF_REPORTS = [
-    *("bleu_1", "bleu_4", "rouge_1", "rouge_l", "meteor", "idf_bertscore_f1", "chexbert_similarity"),
-    *("radgraph_partial", "radcliq_v1_multimedeval"),
-]
-OF_TEXTS = ["bleu_1", "token_f1", "token_recall", "closed_accuracy", "open_recall", "open_accuracy"]
-
-
-@each_row(
-    ("name", "with_errors", "without"),
-    [
-        ("classification", [*MULTICLASS_METRICS, "invalid_rate"], OF_SAMPLES),
-        ("multilabel", [*MULTILABEL_METRICS, "invalid_rate", "judge_failed_rate"], [*OF_SAMPLES, "unjudged_samples"]),
-        ("open_questions", [*OF_TEXTS, "invalid_rate"], OF_SAMPLES),
-        ("multimedeval_reports", [*OF_REPORTS, "invalid_rate"], OF_SAMPLES),
-        ("rotations", [*OF_ROTATIONS, "invalid_rate"], ["incomplete_rotations", *OF_SAMPLES]),
-    ],
-)
-def test_metrics_in_their_order(name, with_errors, without):
-    metrics = FAMILIES[name].family.metrics
-    assert [metric.name for metric in metrics] == [*with_errors, *without]
-    assert [metric.name for metric in metrics if not metric.has_error] == without
 
 
 @every_case
@@ -263,14 +237,6 @@ def test_metrics_are_those_of_the_other_samples(one, rule, failures, asked):
 
 
 @every_case
-def test_empty_replies_are_scored(one, rule):
-    """So the test above can fail: what is said there moves the scores."""
-    found = values(one, texts(rule, with_lost(one.replies, "")))
-    assert scores(found) != scores(values(one, texts(rule, kept(one.replies)), kept(one.documents)))
-    assert counts(found) == [12, 0, 0]
-
-
-@every_case
 def test_failed_samples_alone_have_no_score(one, rule, asked):
     found = values(one, texts(rule, [*FAILURES.values()] * 2))
     assert are_undefined(found)
@@ -305,14 +271,6 @@ def test_failed_likelihoods_are_in_no_metric(one, rule):
     alone = values(one, likelihoods(rule, [[bad[n % len(bad)]] * len(options) for n, options in enumerate(given)]))
     assert are_undefined(alone)
     assert counts(alone) == [0, 12, 0]
-
-
-@with_likelihoods
-def test_tied_likelihoods_are_invalid_and_scored(one):
-    tied = [[(1.0, False) if n in LOST else (loss, False) for loss in given] for n, given in enumerate(losses(one))]
-    found = values(one, likelihoods("untied", tied))
-    assert counts(found) == [12, 0, 0]
-    assert found["invalid_rate"] > 0
 
 
 # ---- replies that the server cut ----

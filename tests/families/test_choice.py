@@ -50,18 +50,14 @@ def scored(*replies, family=JUDGED_CHOICE, rule=None):
     return [score_of(family, doc, reply, rule) for doc, reply in zip(documents, replies, strict=True)]
 
 
-def values(scores):
-    return values_of(JUDGED_CHOICE, scores)
-
-
 @pytest.mark.usefixtures("_told")
 def test_a_judge_that_fails_takes_its_replies_out_of_the_score():
-    found = values(scored("A", "B", "a growth", "a hole", "rain", "fog", "mist", ""))
+    found = values_of(JUDGED_CHOICE, scored("A", "B", "a growth", "a hole", "rain", "fog", "mist", ""))
     assert found["accuracy"] == found["acc_box_level"] == 2 / 6
     assert found["invalid_rate"] == 2 / 6
     assert found["judge_asked_rate"] == 5 / 8
     assert found["judge_failed_rate"] == 2 / 8
-    alone = values(scored("A", "B", "a growth", "a hole", "rain", ""))
+    alone = values_of(JUDGED_CHOICE, scored("A", "B", "a growth", "a hole", "rain", ""))
     assert alone["accuracy_stderr"] == found["accuracy_stderr"] > 0
     assert math.isnan(found["acc_mask_level"])
 
@@ -70,28 +66,24 @@ def test_a_judge_that_fails_takes_its_replies_out_of_the_score():
 def test_without_need_for_a_judge_the_scores_are_those_of_the_plain_task():
     replies = ["A", "B", "", "polyp"]
     plain = values_of(GROUPED_CHOICE, scored(*replies, family=GROUPED_CHOICE, rule="vlmevalkit_2024_06"))
-    found = values(scored(*replies))
+    found = values_of(JUDGED_CHOICE, scored(*replies))
     assert {name: found[name] for name in plain} == pytest.approx(plain, nan_ok=True)
     assert found["judge_asked_rate"] == 0
 
 
 @pytest.mark.usefixtures("_told")
 def test_score_says_who_decided():
-    letter, judged, failed = scored("A", "a growth", "fog")
-    assert (letter["asked"], judged["asked"], failed["asked"]) == (False, True, True)
-    assert judged["value"] == judged["target"] == "A"
-    assert judged["judge"] == "m, temperature 0"
-    assert judged["rule"] == "vlmevalkit_2024_06"
-    assert "value" not in failed
-    assert failed["reason"] == Reason.JUDGE_FAILED
-
-
-@pytest.mark.usefixtures("_told")
-def test_replies_without_verdict_are_no_wrong_answers():
-    replies = ["A", "B", "rain", "fog"]
+    replies = ["A", "a growth", "rain", "fog"]
+    scores = scored(*replies)
+    letter, judged, _, failed = scores
+    assert [score["asked"] for score in scores] == [False, True, True, True]
+    assert judged["value"] == judged["target"] == letter["value"] == "A"
+    assert (judged["judge"], judged["rule"]) == ("m, temperature 0", "vlmevalkit_2024_06")
+    assert (failed.get("value", "no verdict"), failed["reason"]) == ("no verdict", Reason.JUDGE_FAILED)
     documents = [{**DOC, "doc_id": str(n)} for n in range(4)]
     recorded = {str(n): Reply(text) for n, text in enumerate(replies)}
-    assert [one.reply for one in wrong_answers(task_file(TASK), documents, scored(*replies), recorded)] == ["B", "rain"]
+    # A reply without a verdict is no wrong answer.
+    assert [wrong.reply for wrong in wrong_answers(task_file(TASK), documents, scores, recorded)] == ["rain"]
 
 
 @pytest.mark.usefixtures("_told")
@@ -111,19 +103,14 @@ def test_recorded_replies_are_judged_under_both_rules():
     assert [scores["reference_2026"].estimates[name].value for name in counts] == [3, 0, 1]
 
 
-def test_no_prompt_without_a_judge():
-    settings = resolved(task_config(TASK)["lmms_eval_specific_kwargs"])["default"]
+def test_the_prompt_is_that_of_the_plain_task(monkeypatch):
     for build in (judged.prompt, judged.messages):
         with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_MODEL"):
-            build(DOC, settings)
-
-
-def test_the_prompt_is_that_of_the_plain_task(monkeypatch):
+            build(DOC, {})
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.example/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")
-    settings = resolved(task_config(TASK)["lmms_eval_specific_kwargs"])
-    plain = task_config("gmai_mmbench_val")
+    settings, plain = resolved(task_config(TASK)["lmms_eval_specific_kwargs"]), task_config("gmai_mmbench_val")
     assert settings == resolved(plain["lmms_eval_specific_kwargs"])
     # The dataset is gated and not credentialed, so that a judge on another machine may see its text.
     assert judged.prompt(DOC, settings["default"]) == plain["doc_to_text"].resolve()(DOC, settings["default"])
@@ -159,26 +146,12 @@ def leveled(levels_and_rights):
     ]
 
 
-def level_values(scores):
-    return values_of(GROUPED_CHOICE, scores)
-
-
 def test_overall_is_the_question_weighted_mean_of_the_levels():
     rng = random.Random(3)
     scores = leveled([(rng.choice(LEVELS), rng.random() < 0.4) for _ in range(500)])
-    found = level_values(scores)
+    found = values_of(GROUPED_CHOICE, scores)
     weights = {level: sum(score["level"] == level for score in scores) for level in LEVELS}
     weighted = sum(found[f"acc_{level}_level"] * weight for level, weight in weights.items()) / len(scores)
     assert math.isclose(found["accuracy"], weighted)
     rng.shuffle(scores)
-    assert level_values(scores) == pytest.approx(found, rel=1e-12)
-
-
-def test_twins_make_the_error_larger_than_single_cases():
-    pairs = [score for n in range(60) for score in leveled([("mask", n % 2), ("contour", n % 2)])]
-    twins, alone = (
-        [{**score, "cluster_id": str(number // size)} for number, score in enumerate(pairs)] for size in (2, 1)
-    )
-    assert math.isclose(
-        level_values(twins)["accuracy_stderr"] / level_values(alone)["accuracy_stderr"], math.sqrt(2), rel_tol=0.01
-    )
+    assert values_of(GROUPED_CHOICE, scores) == pytest.approx(found, rel=1e-12)

@@ -4,7 +4,6 @@ import copy
 import importlib
 import json
 import random
-from pathlib import Path
 
 import pytest
 
@@ -27,46 +26,33 @@ from medtasks.metrics.class_scores import (
 from medtasks.metrics.metric import forget_computed
 from medtasks.stats.bootstrap import mean_recall_posterior
 from medtasks.stats.standard_error import clustered_standard_error
-from medtasks.tasks.task_file import TaskFile
-from medtasks.tasks.task_index import DottedName
 
 from ..tables import each_row
-from ..task_families import score_of, values_of
+from ..task_families import score_of, task_of, values_of
 
-REFERENCE, NUMBERED = "multimedeval_class_v0_1_0", "{{ number }}: {{ text }}"
-OPTIONS = ["adipose", "background", "debris"]
-
-
-def document(label, number=1, **more):
-    return {"doc_id": str(number), "image_id": None, "patient_id": None, "options": OPTIONS, "label": label, **more}
+REFERENCE, HEAD, LABELED = "multimedeval_class_v0_1_0", "multimedeval_labels_head", "chexbert_labels"
+FINDINGS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
 
 
-def score(reply, label=0, number=1, rule=REFERENCE, **more):
-    return score_of(CLASSIFICATION, document(label, number, **more), reply, rule, option_form=NUMBERED)
-
-
-def entry(key, value, number, cluster=None, classes=3):
+def entry(target, value, number, cluster=None, reason="no_match", **more):
     """A score as another rank sends it."""
-    return {
-        "sample": str(number),
-        "cluster_id": cluster or f"doc-{number}",
-        "classes": classes,
-        "target": key,
-        "value": value,
-        "reason": "ok" if value is not None else "no_match",
-        "rule": "any",
-    }
+    reason = "ok" if value is not None else reason
+    ids = {"sample": str(number), "cluster_id": cluster or f"doc-{number}"}
+    return {**ids, "target": target, "value": value, "reason": reason, "rule": "any", **more}
+
+
+def image(target, value, number, cluster=None, classes=3):
+    return entry(target, value, number, cluster, classes=classes)
 
 
 def values(scores):
     return values_of(CLASSIFICATION, scores)
 
 
-def drawn(seed, number=80, patients=20):
+def drawn(seed):
     draw = random.Random(seed)
     return [
-        entry(draw.randrange(3), draw.choice([0, 1, 2, None]), n, f"patient-{draw.randrange(patients)}")
-        for n in range(number)
+        image(draw.randrange(3), draw.choice([0, 1, 2, None]), n, f"patient-{draw.randrange(20)}") for n in range(80)
     ]
 
 
@@ -83,34 +69,60 @@ def computed(monkeypatch):
     return calls
 
 
-def test_a_score_has_numbers_only():
-    doc = document(0, patient_id="p100", image_id="scan7", details="age 55, smokes", options=["Nevus", "Melanoma"])
-    found = score_of(CLASSIFICATION, doc, "Mr. Doe has a melanoma", REFERENCE)
-    cluster, image = found.pop("cluster_id"), found.pop("patient_image")
-    assert found == {"sample": "1", "classes": 2, "target": 0, "value": 1, "reason": "ok", "rule": REFERENCE}
+@each_row(
+    ("family", "columns", "reply", "rule", "expected"),
+    [
+        (
+            CLASSIFICATION,
+            {"options": ["Nevus", "Melanoma"], "label": 0},
+            "Mr. Doe has a melanoma",
+            REFERENCE,
+            {"classes": 2, "target": 0, "value": 1},
+        ),
+        (
+            MULTI_LABEL,
+            {"options": FINDINGS, "labels": [0, 0, 0, 1, 0]},
+            "edema",
+            HEAD,
+            {"target": [0, 0, 0, 1, 0], "value": [0, 0, 0, 1, 0]},
+        ),
+    ],
+)
+def test_a_score_has_numbers_only(family, columns, reply, rule, expected):
+    document = {"doc_id": "1", "patient_id": "p100", "image_id": "scan7", "details": "age 55, smokes", **columns}
+    score = score_of(family, document, reply, rule)
+    written = json.dumps(score)
+    cluster, _ = score.pop("cluster_id"), score.pop("patient_image")
+    assert score == {"sample": "1", **expected, "reason": "ok", "rule": rule}
     assert cluster.startswith("patient-")
-    assert not [
-        word for word in ("Doe", "elanoma", "smokes", "p100", "scan7") if word in json.dumps(found) + cluster + image
-    ]
+    assert not [word for word in ("Doe", "elanoma", "dema", "smokes", "p100", "scan7") if word in written]
 
 
 def test_values_are_those_of_the_metrics():
-    scores = drawn(1)
-    gold, predicted = [one["target"] for one in scores], [one["value"] for one in scores]
-    found = values(scores)
-    expected = multiclass_metrics(count_classes(gold, predicted, 3).total())
-    assert {name: found[name] for name in MULTICLASS_METRICS} == {name: float(v) for name, v in expected.items()}
+    scores, draw = drawn(1), random.Random(1)
+    targets, predicted = [score["target"] for score in scores], [score["value"] for score in scores]
+    by_name = values(scores)
+    expected = multiclass_metrics(count_classes(targets, predicted, 3).total())
+    assert {name: by_name[name] for name in MULTICLASS_METRICS} == {name: float(v) for name, v in expected.items()}
     invalid = [float(value is None) for value in predicted]
-    assert found["invalid_rate"] == sum(invalid) / len(invalid)
-    clusters = [one["cluster_id"] for one in scores]
-    assert found["invalid_rate_stderr"] == pytest.approx(clustered_standard_error(invalid, clusters))
-    assert {type(value) for name, value in found.items() if not name.endswith("_samples")} == {float}
-    assert (found["scored_samples"], found["failed_samples"]) == (len(scores), 0)
+    assert by_name["invalid_rate"] == sum(invalid) / len(invalid)
+    clusters = [score["cluster_id"] for score in scores]
+    assert by_name["invalid_rate_stderr"] == pytest.approx(clustered_standard_error(invalid, clusters))
+    assert (by_name["scored_samples"], by_name["failed_samples"]) == (len(scores), 0)
+    labels = [[[int(draw.random() < 0.3) for _ in FINDINGS] for _ in "tv"] for _ in range(60)]
+    scores = [entry(target, value if n % 9 else None, n) for n, (target, value) in enumerate(labels)]
+    targets, predicted = [score["target"] for score in scores], [score["value"] for score in scores]
+    by_name = values_of(MULTI_LABEL, scores)
+    expected = multilabel_metrics(count_labels(targets, predicted, len(FINDINGS)).total())
+    assert {name: by_name[name] for name in MULTILABEL_METRICS} == {name: float(v) for name, v in expected.items()}
+    assert by_name["invalid_rate"] == 7 / 60
+    assert (by_name["judge_failed_rate"], by_name["judge_failed_rate_stderr"]) == (0.0, 0.0)
+    assert [by_name[name] for name in ("scored_samples", "failed_samples", "unjudged_samples")] == [60, 0, 0]
 
 
 def test_classes_that_no_score_has_still_count():
     """The number of classes is the document's, not that of the answers."""
-    found = values([entry(n % 2, n % 2, n, classes=4) for n in range(6)])
+    found = values([image(n % 2, n % 2, n, classes=4) for n in range(6)])
     assert (found["macro_auroc"], found["present_class_auroc"]) == (0.5, 1.0)
 
 
@@ -125,22 +137,21 @@ def test_all_metrics_of_one_row_are_computed_at_once(computed):
     assert len(computed) == 1
 
 
-@each_row(
-    ("sizes", "accuracy", "f1"),
-    [([42, 114], 0.5, 0.212), ([174, 46, 92, 68, 20], 0.2, 0.121)],
-)
+@each_row(("sizes", "accuracy", "f1"), [([42, 114], 0.5, 0.212), ([174, 46, 92, 68, 20], 0.2, 0.121)])
 def test_a_model_that_names_no_class_has_the_published_row(sizes, accuracy, f1):
     """The reference takes the first class then; BreastMNIST and RetinaMNIST, RadFM's rows."""
     options = [f"class {name}" for name in "vwxyz"[: len(sizes)]]
     labels = [label for label, size in enumerate(sizes) for _ in range(size)]
-    found = values([score("I cannot say.", label, n, options=options) for n, label in enumerate(labels)])
+    documents = [{"doc_id": str(n), "options": options, "label": label} for n, label in enumerate(labels)]
+    scores = [score_of(CLASSIFICATION, document, "I cannot say.", REFERENCE) for document in documents]
+    found = values(scores)
     assert (found["macro_accuracy"], found["macro_auroc"], found["invalid_rate"]) == (accuracy, 0.5, 0.0)
     assert found["macro_f1"] == pytest.approx(f1, abs=1e-3)
 
 
 def test_balanced_accuracy_has_the_posterior_of_the_mean_recall():
     forget_computed()
-    scores = [entry(0, int(n < 20), n) for n in range(100)] + [entry(1, 1, 100)]
+    scores = [image(0, int(n < 20), n) for n in range(100)] + [image(1, 1, 100)]
     metric = CLASSIFICATION.metric("balanced_accuracy")
     estimate = metric.estimate(scores)
     right, targets = [float(n >= 20) for n in range(100)] + [1.0], [0] * 100 + [1]
@@ -153,81 +164,22 @@ def test_balanced_accuracy_has_the_posterior_of_the_mean_recall():
 
 
 def test_numbers_per_class_are_told_and_few_warned_of():
-    failed = score_of(CLASSIFICATION, document(0, 500), failed_reply("out of memory"), "robust_class")
-    scores = [*(entry(int(n < 3), 1, n) for n in range(50)), failed]
+    failed = image(0, None, 500) | {"reason": "adapter_failed"}
+    scores = [*(image(int(n < 3), 1, n) for n in range(50)), failed]
     metric = CLASSIFICATION.metric("macro_f1")
     assert metric.remark(scores) == "Images per class: A 47, B 3, C 0."
     assert metric.warning(scores).startswith("Fewer than 10 images of B (3): ")
-    assert metric.warning([entry(n % 3, 1, n) for n in range(30)]) == ""
+    assert metric.warning([image(n % 3, 1, n) for n in range(30)]) == ""
     assert (metric.remark([failed]), metric.warning([])) == ("", "")
 
-
-def test_numbers_per_finding():
     scores = [{"target": [1, int(n < 12)], "value": None} for n in range(20)]
     assert MULTI_LABEL.metric("macro_f1").remark(scores) == "Images per class: A 20, B 12."
     assert MULTI_LABEL.metric("macro_f1").warning(scores[:14][-4:]).startswith("Fewer than 10 images of A (4), B (2): ")
 
 
-HEAD, ROBUST, LABELED = "multimedeval_labels_head", "robust_labels", "chexbert_labels"
-FINDINGS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
-COUNTS = ["scored_samples", "failed_samples", "unjudged_samples"]
-OWN = [*MULTILABEL_METRICS, "invalid_rate", "judge_failed_rate"]
-SCORES = [name for own in OWN for name in (own, f"{own}_stderr")]
-
-
-def label_score(reply, labels=(0, 0, 0, 1, 0), number=1, rule=HEAD, **more):
-    doc = {"doc_id": str(number), "image_id": None, "options": FINDINGS, "labels": list(labels), **more}
-    return score_of(MULTI_LABEL, doc, reply, rule)
-
-
-def label_entry(key, value, number, cluster=None, reason="no_match"):
-    """A label_score as another rank sends it."""
-    return {
-        "sample": str(number),
-        "cluster_id": cluster or f"doc-{number}",
-        "target": list(key),
-        "value": None if value is None else list(value),
-        "reason": reason if value is None else "ok",
-        "rule": "any",
-    }
-
-
-def drawn_labels(seed, number=60, invalid=0.1):
-    draw = random.Random(seed)
-    rows = [[[int(draw.random() < 0.3) for _ in FINDINGS] for _ in "kv"] for _ in range(number)]
-    return [
-        label_entry(key, None if draw.random() < invalid else value, n, f"patient-{n // 3}")
-        for n, (key, value) in enumerate(rows)
-    ]
-
-
-def label_values(items):
-    return values_of(MULTI_LABEL, items)
-
-
-def test_a_score_of_findings_has_numbers_only():
-    found = label_score("edema", number=7, image_id="scan7", patient_id="p100")
-    cluster, image = found.pop("cluster_id"), found.pop("patient_image")
-    assert found == {"sample": "7", "target": [0, 0, 0, 1, 0], "value": [0, 0, 0, 1, 0], "reason": "ok", "rule": HEAD}
-    assert cluster.startswith("patient-")
-    assert not [word for word in ("dema", "p100", "scan7") if word in f"{json.dumps(found)}{cluster}{image}"]
-
-
-def test_values_of_findings_are_those_of_the_metrics():
-    items = drawn_labels(1)
-    gold, predicted = [item["target"] for item in items], [item["value"] for item in items]
-    found = label_values(items)
-    expected = multilabel_metrics(count_labels(gold, predicted, len(FINDINGS)).total())
-    assert {name: found[name] for name in MULTILABEL_METRICS} == {name: float(v) for name, v in expected.items()}
-    assert found["invalid_rate"] == predicted.count(None) / len(items) > 0
-    assert (found["judge_failed_rate"], found["judge_failed_rate_stderr"]) == (0.0, 0.0)
-    assert all(type(found[name]) is float for name in SCORES)
-    assert [found[name] for name in COUNTS] == [len(items), 0, 0]
-
-
 def test_a_warning_says_how_many_are_left_out(warnings):
-    unread = label_entry([1, 0], None, 1, reason="judge_failed")
-    published("medtasks.hooks.multilabel.judge_failed_rate")([unread, label_entry([1, 0], [1, 0], 2)])
+    unread = entry([1, 0], None, 1, reason="judge_failed")
+    published("medtasks.hooks.multilabel.judge_failed_rate")([unread, entry([1, 0], [1, 0], 2)])
     assert warnings == ["The labeler failed for 50.0% of 2 replies; they are left out of the other metrics."]
 
 
@@ -254,14 +206,8 @@ def test_the_filter_labels_all_replies_in_one_call(labeler):
     process = published("medtasks.hooks.multilabel.process_results")
     found = [process(doc, [one])["macro_f1"] for doc, one in zip(documents, results, strict=True)]
     assert len(labeler) == 1
-    assert [item["value"] for item in found] == [
-        [0, 0, 0, 1, 0],
-        None,
-        [1, 0, 0, 0, 1],
-        None,
-        [0, 0, 0, 0, 0],
-        [0, 0, 0, 1, 0],
-    ]
+    edema = [0, 0, 0, 1, 0]
+    assert [item["value"] for item in found] == [edema, None, [1, 0, 0, 0, 1], None, [0] * 5, edema]
     assert [item["reason"] for item in found] == ["ok", "empty", "ok", "adapter_failed", "ok", "ok"]
     assert {item["rule"] for item in found} == {LABELED}
     assert not any("<" in one for one in results)
@@ -271,17 +217,7 @@ def test_the_filter_labels_all_replies_in_one_call(labeler):
 
 
 def test_scoring_recorded_replies_labels_them_in_one_call(labeler):
-    task = TaskFile(
-        name="findings",
-        kind="task",
-        path=Path("findings.yaml"),
-        description="",
-        dataset="findings",
-        output_type="generate_until",
-        rows={"reference": Row(LABELED), "robust": Row(ROBUST)},
-        process_results=DottedName("medtasks.hooks.multilabel.process_results"),
-        metric_list=DottedName("medtasks.hooks.multilabel.METRIC_LIST"),
-    )
+    task = task_of("multilabel.process_results", {"reference": Row(LABELED), "robust": Row("robust_labels")})
     documents = [{"doc_id": str(n), "options": FINDINGS, "labels": [0, 0, 0, 1, 0]} for n in range(len(REPLIES))]
     recorded = {str(n): Reply(text=reply) for n, reply in enumerate(REPLIES)}
     scores = score_replies(task, documents, recorded)

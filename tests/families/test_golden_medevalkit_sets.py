@@ -1,7 +1,6 @@
 """Recorded whole-dataset results of MedEvalKit: choice sets, MMMU with its draws, and answers in words."""
 
 import ast
-import json
 import math
 import random
 from pathlib import Path
@@ -15,13 +14,11 @@ from medtasks.families import kit_questions
 from medtasks.families.family import Reply, Row, TaskFamily
 from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
 from medtasks.metrics.metric import Score
-from medtasks.tasks.task_file import TaskFile
-from medtasks.tasks.task_index import DottedName
 
-from ..task_families import score_of, values_of
+from ..extract.reading import recorded
+from ..task_families import score_of, task_of, values_of
 from .scripted_judge import ScriptedJudge
 
-HOOKS = "medtasks.hooks.kit_choice"
 GROUPS = {
     "question type metrics": "question_type",
     "modality type metrics": "modality",
@@ -29,26 +26,9 @@ GROUPS = {
 }
 
 
-def recorded(golden, name):
-    lines = (golden / "medevalkit" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    assert lines
-    return list(map(json.loads, lines))
-
-
 def score(rule, documents, replies, *breakdown):
     """Return the scores of one row, whatever order the samples come in."""
-    task = TaskFile(
-        name="golden",
-        kind="task",
-        path=Path("golden.yaml"),
-        description="",
-        dataset="mediconfusion",  # any that is open
-        output_type="generate_until",
-        rows={"row": Row(rule)},
-        process_results=DottedName(f"{HOOKS}.process_results"),
-        metric_list=DottedName(f"{HOOKS}.METRIC_LIST"),
-        breakdown=breakdown,
-    )
+    task = task_of("kit_choice.process_results", {"row": Row(rule)}, breakdown=breakdown)
     given = {one["doc_id"]: Reply.of_text(reply) for one, reply in zip(documents, replies, strict=True)}
     shuffled = random.Random(len(documents)).sample(documents, len(documents))
     return score_replies(task, shuffled, given)["row"]
@@ -79,7 +59,7 @@ def _lettered(gold):
 
 
 def test_golden_medevalkit_choice_metrics(golden):
-    sets = [case for case in recorded(golden, "metrics") if case["set"] in RULES]
+    sets = [case for case in recorded(golden / "medevalkit", "metrics", 1) if case["set"] in RULES]
     assert {case["set"] for case in sets} == set(RULES)
     for case in sets:
         name, rule = case["set"], RULES[case["set"]]
@@ -132,7 +112,7 @@ def assert_stops(case, found, fixed):
 
 
 def test_golden_medevalkit_mmmu_validation(golden):
-    for case in recorded(golden, "mmmu_validation"):
+    for case in recorded(golden / "medevalkit", "mmmu_validation", 1):
         documents = [_mmmu(row) for row in case["rows"]]
         found = score("medevalkit_mmmu", documents, case["replies"], "subject")
         results = dict(case["results"])
@@ -168,8 +148,7 @@ OPEN = {
 
 
 def cases(golden: Path, name: str) -> list[dict[str, Any]]:
-    lines = (golden / "medevalkit" / f"{name}.jsonl").read_text("utf-8").splitlines()
-    return [case for case in map(json.loads, lines) if case["set"] in RULES_IN_WORDS]
+    return [case for case in recorded(golden / "medevalkit", name, 1) if case["set"] in RULES_IN_WORDS]
 
 
 def scored(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch, rule: str) -> tuple[TaskFamily, list[Score]]:
@@ -184,10 +163,6 @@ def scored(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch, rule: str) -> 
     return family, scores
 
 
-def expected(case: dict[str, Any], part: str, names: dict[str, str]) -> dict[str, float]:
-    return {name: case["metrics"][part][recorded] for recorded, name in names.items()}
-
-
 def test_golden_medevalkit_vqa_metrics(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for case in cases(golden, "metrics"):
         family, scores = scored(case, monkeypatch, RULES_IN_WORDS[case["set"]])
@@ -195,13 +170,15 @@ def test_golden_medevalkit_vqa_metrics(golden: Path, monkeypatch: pytest.MonkeyP
         if "error" in case:
             assert_nothing_raises(case, scores, found)
             continue
-        numbers = {
-            **expected(case, "total metrics", {"acc": "accuracy"}),
-            **expected(case, "close", {"acc": "acc_closed"}),
-            **expected(case, "open", OPEN),
-        }
-        assert {name: found[name] for name in numbers} == pytest.approx(numbers, rel=1e-9, abs=1e-12), case
-        assert [score["correct"] for score in scores] == case["correct"], case
+        assert_numbers(case, scores, found, {"close": {"acc": "acc_closed"}, "open": OPEN})
+
+
+def assert_numbers(case, scores, found, parts):
+    """Compare a row's metrics and its right answers with those recorded."""
+    of_parts = {"total metrics": {"acc": "accuracy"}, **parts}
+    numbers = {ours: case["metrics"][part][name] for part, names in of_parts.items() for name, ours in names.items()}
+    assert {name: found[name] for name in numbers} == pytest.approx(numbers, rel=1e-9, abs=1e-12), case
+    assert [score["correct"] for score in scores] == case["correct"], case
 
 
 def assert_nothing_raises(case: dict[str, Any], scores: list[Score], found: dict[str, float]) -> None:
@@ -222,10 +199,4 @@ def test_golden_medevalkit_vqa_release(golden: Path, monkeypatch: pytest.MonkeyP
         if "error" in case:
             assert math.isnan(found["acc_closed"]) or math.isnan(found["acc_open"])
             continue
-        numbers = {
-            **expected(case, "total metrics", {"acc": "accuracy"}),
-            **expected(case, "close-ended", {"acc": "acc_closed"}),
-            **expected(case, "open-ended", {"acc": "acc_open"}),
-        }
-        assert {name: found[name] for name in numbers} == pytest.approx(numbers, rel=1e-9, abs=1e-12), case
-        assert [score["correct"] for score in scores] == case["correct"], case
+        assert_numbers(case, scores, found, {"close-ended": {"acc": "acc_closed"}, "open-ended": {"acc": "acc_open"}})

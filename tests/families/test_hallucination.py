@@ -24,23 +24,9 @@ from ..task_families import score_of
 from .scripted_judge import ScriptedJudge
 
 REFERENCE, STRICT = "medheval_open_reference", "medheval_open_strict"
-QUESTION = {
-    "dataset": "medheval_knowledge_open",
-    "image_id": "i1",
-    "patient_id": "p1",
-    "question": "What treats it?",
-    "answer": "Rest and fluids.",
-}
-REPORT = {
-    "dataset": "medheval_visual_report",
-    "image_id": "i1",
-    "patient_id": "p1",
-    "question": "Report.",
-    "report": "The heart is enlarged.",
-    "anatomy": ["heart"],
-    "measurement": [],
-    "symptom": ["enlarged heart"],
-}
+QUESTION = {"dataset": "medheval_knowledge_open", "question": "What treats it?", "answer": "Rest and fluids."}
+TRUTH = {"anatomy": ["heart"], "measurement": [], "symptom": ["enlarged heart"]}
+REPORT = {"dataset": "medheval_visual_report", "question": "Report.", "report": "The heart is enlarged.", **TRUTH}
 
 
 @pytest.fixture
@@ -49,14 +35,12 @@ def judge(monkeypatch):
 
     def install(**texts):
         def said(system, user, version):
-            kind = (
-                "components" if "recall_number" in system else "severity" if "range[0, 5]" in system else "correctness"
-            )
-            text = texts.get(kind)
+            by_severity = "severity" if "range[0, 5]" in system else "correctness"
+            text = texts.get("components" if "recall_number" in system else by_severity)
             return text(user) if callable(text) else text
 
         scripted = ScriptedJudge(said)
-        monkeypatch.setattr(free_texts, "scoring_judge", lambda dataset: scripted)
+        monkeypatch.setattr(free_texts, "judge_if_there", lambda dataset: scripted)
         return scripted
 
     return install
@@ -71,14 +55,7 @@ def report(reply, number=1, rule=STRICT, family=COMPONENT_REPORTS):
     return knowledge(reply, number, rule, family, REPORT)
 
 
-def saved(module, doc, *replies):
-    """The scores that the harness gets, whose replies are on disk."""
-    process = published(f"medtasks.hooks.{module}.process_results")
-    documents = ({**doc, "doc_id": str(n), "patient_id": f"p{n}"} for n in range(len(replies)))
-    return [process(one, [reply])["invalid_rate"] for one, reply in zip(documents, replies, strict=True)]
-
-
-def aggregated(module, scores, chosen=lambda name: True):
+def aggregated(module, scores, chosen):
     """What the harness computes of each metric, by name."""
     metric_list = published(f"medtasks.hooks.{module}.METRIC_LIST")
     names = {entry["metric"]: entry["aggregation"] for entry in metric_list}
@@ -131,12 +108,11 @@ def test_rate_and_score(judge):
     assert (found["judge_failed_rate"], found["invalid_rate"]) == (0, 0)
 
 
-@each_row(("reply", "reason"), [("", "empty"), (" \n\t", "empty"), ("<think>so", "truncated")])
+@each_row(("reply", "reason"), [(" \n\t", "empty"), ("<think>so", "truncated")])
 def test_a_reply_that_says_nothing_is_the_worst_without_asking(judge, reply, reason):
     scripted = judge(correctness='{"model_1": 1}', severity='{"model_1": 0}')
     silent, said = knowledge(reply, 1), knowledge("Rest.", 2)
-    assert len(scripted.asked) == 2
-    assert silent["reason"] == reason
+    assert (len(scripted.asked), silent["reason"]) == (2, reason)
     found = values("knowledge_hallucination", [silent, said])
     assert (found["knowledge_rate"], found["hallucination_score"], found["invalid_rate"]) == (0.5, 2.5, 0.5)
 
@@ -153,31 +129,20 @@ def test_without_a_judge_the_task_runs(warnings):
 
 
 def test_components_are_summed_over_reports(judge):
-    judge(
-        components=lambda user: (
-            components(anatomy=(1, 1), symptom=(0, 2))
-            if '"One report."' in user
-            else components(anatomy=(8, 0), symptom=(2, 0))
-        )
-    )
+    one, another = components(anatomy=(1, 1), symptom=(0, 2)), components(anatomy=(8, 0), symptom=(2, 0))
+    asked = judge(components=lambda user: one if '"One report."' in user else another).asked
     samples = [report("One report.", 1), report("Another report.", 2)]
     found = values("visual_hallucination", samples)
     assert (found["chair_judge_anatomy"], found["mentions_anatomy"]) == (0.1, 10)
     assert (found["chair_judge_symptom"], found["mentions_symptom"]) == (0.5, 4)
-    assert math.isnan(found["chair_judge_measurement"])
-    assert found["mentions_measurement"] == 0
+    assert (math.isnan(found["chair_judge_measurement"]), found["mentions_measurement"]) == (True, 0)
     assert found["chair_judge_anatomy_stderr"] > 0
     assert samples[0]["components"] == {"anatomy": [1, 1], "symptom": [0, 2], "measurement": [0, 0]}
-
-
-def test_the_judge_of_reports_sees_the_published_components(judge):
-    asked = judge(components=components()).asked
-    report("Heart.")
     truth = '{"structured_ground_truth": {"anatomy": ["heart"], "symptom": ["enlarged heart"], "measurement": []}'
     assert truth in asked[0][1]
     assert "eleven" not in asked[0][0]
     report("Heart.", family=COMPONENT_REPORTS_ELEVEN)
-    assert "eleven models" in asked[1][0]
+    assert "eleven models" in asked[2][0]
 
 
 def test_what_the_harness_writes_holds_no_text(judge):
@@ -251,59 +216,44 @@ def test_a_short_report_is_no_report_under_the_reference_rule_only(labeled):
     forget_computed()
     strict = label_values([report("", 1, STRICT)])
     assert labeled[-1] == ["The heart is enlarged."]
-    assert strict["mentions_label"] == 0
-    assert math.isnan(strict["chair_label"])
-    assert strict["label_recall"] == 0
+    assert (strict["mentions_label"], math.isnan(strict["chair_label"]), strict["label_recall"]) == (0, True, 0)
 
 
-def test_without_a_labeler_the_other_metrics_stay(warnings):
-    samples = saved("visual_hallucination", REPORT, "Right report.", "Wrong report.")
-    found = label_values(samples)
-    assert found["reports_labelled"] == 0
-    assert all(math.isnan(found[name]) for name in ("chair_label", "chair_label_stderr", "label_recall"))
-    said = [text for text in warnings if "metrics of labels" in text]
-    assert len(said) == 1
-    assert "2 of 2 reports" in said[0]
-    assert "medtasks score" in said[0]
-    assert "\n" not in said[0]
+def test_what_a_labeler_that_fails_costs(monkeypatch, warnings):
+    samples = [report("Right report.", 1), report("Odd report.", 2)]
+    without = label_values(samples)
+    assert without["reports_labelled"] == 0
+    assert all(math.isnan(without[name]) for name in ("chair_label", "chair_label_stderr", "label_recall"))
+    (warning,) = [text for text in warnings if "metrics of labels" in text]
+    assert "2 of 2 reports: reading findings as CheXbert does takes a labeler, and none is configured" in warning
+    assert "\n" not in warning
 
-
-def test_a_text_that_cannot_be_labelled_costs_its_report_only(monkeypatch, warnings):
     def labels_of(texts):
         return [SAID.get(text, LabelerError("the labeler raised ValueError")) for text in texts]
 
-    monkeypatch.setattr(free_texts, "label_texts", labels_of)
-    found = label_values([report("Right report.", 1), report("Odd report.", 2)])
-    assert (found["reports_labelled"], found["chair_label"]) == (1, 0)
-    assert any("1 of 2 reports: the labeler raised ValueError" in text for text in warnings)
-
-
-def test_a_labeler_s_own_words_are_not_repeated(monkeypatch, warnings):
-    def labels_of(texts):
+    def raising(texts):
         raise RuntimeError(f"bad text: {texts[0]}")
 
     monkeypatch.setattr(free_texts, "label_texts", labels_of)
-    label_values([report("Right report.", 1)])
+    forget_computed()
+    found = label_values(samples)
+    assert (found["reports_labelled"], found["chair_label"]) == (1, 0)
+    assert any("1 of 2 reports: the labeler raised ValueError" in text for text in warnings)
+    monkeypatch.setattr(free_texts, "label_texts", raising)
+    forget_computed()
+    label_values(samples)
     assert any("RuntimeError" in text for text in warnings)
-    assert not any("Right report" in text for text in warnings)
-
-
-# Text metrics
+    assert not any("Right report" in text for text in warnings)  # a labeler's own words may quote a report
 
 
 # The judge before the model runs
 
 
-@pytest.fixture
-def named(monkeypatch):
-    def name(url, model="m", **more):
+def test_a_judge_that_cannot_be_asked_stops_the_task_before_the_model_runs_but_no_scoring(monkeypatch, warnings):
+    def named(url, model="m", **more):
         for variable, text in {"JUDGE_BASE_URL": url, "JUDGE_MODEL": model, "JUDGE_API_KEY": "k", **more}.items():
             monkeypatch.setenv(f"MEDTASKS_{variable}", text)
 
-    return name
-
-
-def test_a_judge_that_cannot_be_asked_stops_the_task_before_the_model_runs_but_no_scoring(named, warnings):
     def ask():
         document = {**QUESTION, "doc_id": "q/1", "image_files": []}
         return judged.prompt_with_judge_or_without(document, {"template": "{{ question }}"})

@@ -17,6 +17,7 @@ from medtasks.families.choice import KIT_CHOICE as FAMILY
 from medtasks.families.choice import KIT_LIKELIHOODS
 from medtasks.families.family import Reply, Row
 from medtasks.families.rotations import ROTATED_CHOICE
+from medtasks.home import home
 from medtasks.metrics.metric import evaluate
 from medtasks.tasks import own_documents
 
@@ -54,6 +55,8 @@ def test_draws_are_made_in_the_order_of_the_questions():
     settled = FAMILY.settled(scores)
     assert [one["value"] for one in settled] == [expected.get(0), "A", expected[2], expected[3], None, expected[5]]
     assert FAMILY.settled(settled) is settled
+    without_options = scores_of([question(1, options=[]), question(2)], [UNREAD, "A"], "medevalkit_mmmu")
+    assert values(FAMILY, without_options)["accuracy"] == 0.5  # nothing is drawn
     found = values(FAMILY, scores)
     assert found["accuracy"] == (1 + sum(one == "A" for one in expected.values())) / 5
     assert (found["fallback_rate"], found["invalid_rate"], found["failed_samples"]) == (4 / 5, 4 / 5, 1)
@@ -157,21 +160,20 @@ def test_answers_may_be_nothing_but_no_other_letter():
         own_documents.check(config, {**columns, "answer": ["D", None]}, list(columns), "the file")
 
 
-def test_the_submission_is_what_the_authors_evaluator_reads(tmp_path, monkeypatch):
+def test_the_submission_is_what_the_authors_evaluator_reads(monkeypatch):
     documents = [question(1), question(2), question(3), question(4, **{**OPEN, "gold": None})]
     monkeypatch.setattr(submission, "load_documents", lambda _: documents)
     replies = ["(B)", UNREAD, None, "<think>lymph?</think>It is **bile**"]
     given = zip(documents, map(Reply.of_text, replies), strict=True)
     scores = [submission.ANSWERS_TO_SUBMIT.score(Sample(one), reply, Row("robust_mmmu")) for one, reply in given]
-    path = tmp_path / "answers.json"
-    submission.write_answers(scores[::-1], path)
+    found = values(submission.ANSWERS_TO_SUBMIT, scores[::-1])
+    (path,) = (home() / "submissions" / "mediconfusion").glob("*.json")
     assert json.loads(path.read_text(encoding="utf-8")) == {
         "validation_Pharmacy_1": "B",
         "validation_Pharmacy_2": "",
         "validation_Pharmacy_3": "",
         "validation_Pharmacy_4": "It is bile",
     }
-    found = values(submission.ANSWERS_TO_SUBMIT, scores)
     assert (found["submission_rows"], found["failed_samples"], found["invalid_rate"]) == (4, 1, pytest.approx(1 / 3))
 
 
@@ -183,8 +185,3 @@ def test_rotations_have_no_number_where_the_published_code_stops():
         row = Row("medevalkit_tagged_choice")
         scores = [ROTATED_CHOICE.score(Sample(one), reply, row) for one, reply in zip(asked, given, strict=True)]
         assert expected(evaluate(ROTATED_CHOICE.metrics, scores)["mean_accuracy"].value)
-
-
-def test_nothing_is_drawn_from_no_options():
-    scores = scores_of([question(1, options=[]), question(2)], [UNREAD, "A"], "medevalkit_mmmu")
-    assert values(FAMILY, scores)["accuracy"] == 0.5

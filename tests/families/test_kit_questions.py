@@ -13,7 +13,6 @@ from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS, OPEN_QUEST
 from medtasks.prompts import judged
 from medtasks.stats.standard_error import mean_standard_error
 
-from ..tables import each_row
 from ..task_families import score_of, values_of
 from .scripted_judge import ScriptedJudge, answer_in
 
@@ -189,21 +188,9 @@ def test_a_judge_elsewhere_does_not_see_credentialed_data(monkeypatch):
     assert judged.prompt(document, {"template": "{{ question }}"}) == "Where is it?"
 
 
-REFERENCE = "multimedeval_vqa_head"
-OWN = ["bleu_1", "token_f1", "token_recall", "closed_accuracy", "open_recall", "open_accuracy", "invalid_rate"]
-
-
-def open_document(number=1, answer="left lower lobe", **more):
-    doc = {"doc_id": str(number), "question": "Where is it?", "answer": answer, "image_id": None, "patient_id": None}
-    return {**doc, **more}
-
-
-def open_score(reply, answer="left lower lobe", number=1, rule=REFERENCE, **more):
-    return score_of(OPEN_QUESTIONS, open_document(number, answer, **more), reply, rule)
-
-
-def open_values(scores):
-    return values_of(OPEN_QUESTIONS, scores)
+def open_score(reply, answer="left lower lobe", number=1, rule="multimedeval_vqa_head", **more):
+    document = {"doc_id": str(number), "question": "Where is it?", "answer": answer, **more}
+    return score_of(OPEN_QUESTIONS, document, reply, rule)
 
 
 def test_a_score_of_an_open_question_says_nothing_of_the_patient():
@@ -214,44 +201,23 @@ def test_a_score_of_an_open_question_says_nothing_of_the_patient():
     assert not [word for word in ("doe", "pneumonia", "where", "p100", "scan7") if word in written]
 
 
-def test_the_question_helps_to_read_a_statement():
-    found = [
-        open_score("There is no mass.", "no", rule="robust_vqa", question=question)
-        for question in ("Is there a mass?", "Is the lung clear?")
-    ]
-    assert [item["correct"] for item in found] == [True, False]
-
-
 def test_metrics_over_their_subsets():
-    items = [
-        open_score("yes", "yes"),
-        open_score("yes", "no"),
-        open_score("", "no"),
-        open_score("left lower lobe"),
-        open_score("left", "left lower lobe"),
+    closed = [
+        open_score(reply, target, n) for n, (reply, target) in enumerate([("yes", "yes"), ("yes", "no"), ("", "no")])
     ]
-    found = open_values(items)
-    assert found["closed_accuracy"] == pytest.approx(1 / 3)
-    assert found["open_accuracy"] == pytest.approx(1 / 2)
-    assert found["open_recall"] == pytest.approx((1 + 1 / 3) / 2)
-    assert found["token_recall"] == pytest.approx((1 + 0 + 0 + 1 + 1 / 3) / 5)
-    assert found["token_f1"] == pytest.approx((1 + 0 + 0 + 1 + 1 / 2) / 5, abs=1e-7)
-    assert found["bleu_1"] == pytest.approx((1 + 0 + 0 + 1 + math.exp(-2)) / 5, abs=1e-7)
-    assert found["invalid_rate"] == pytest.approx(1 / 5)
-
-
-def test_errors_of_independent_samples_are_those_of_the_subset():
-    closed = [open_score(reply, "yes", n) for n, reply in enumerate(["yes", "no", "yes", "no", "no"])]
-    opened = [open_score(reply, number=n) for n, reply in enumerate(["left lower lobe", "left", "right"], start=10)]
-    found = open_values(closed + opened)
-    assert found["closed_accuracy_stderr"] == pytest.approx(mean_standard_error([1, 0, 1, 0, 0]))
-    assert found["open_accuracy_stderr"] == pytest.approx(mean_standard_error([1, 0, 0]))
-    assert found["open_recall_stderr"] == pytest.approx(mean_standard_error([1, 1 / 3, 0]))
-    assert found["token_recall_stderr"] == pytest.approx(mean_standard_error([1, 0, 1, 0, 0, 1, 1 / 3, 0]))
-    assert found["invalid_rate_stderr"] == 0
-
-
-@each_row(("reply", "answer", "absent"), [("yes", "yes", "open"), ("left", "left", "closed")])
-def test_a_subset_without_samples_is_nan(reply, answer, absent):
-    found = open_values([open_score(reply, answer, n) for n in range(3)])
-    assert {name for name, value in found.items() if math.isnan(value)} == {n for n in found if n.startswith(absent)}
+    opened = [open_score(reply, number=n) for n, reply in enumerate(["left lower lobe", "left"], start=10)]
+    found = values_of(OPEN_QUESTIONS, closed + opened)
+    of_samples = {
+        "closed_accuracy": [1, 0, 0],
+        "open_accuracy": [1, 0],
+        "open_recall": [1, 1 / 3],
+        "token_recall": [1, 0, 0, 1, 1 / 3],
+        "token_f1": [1, 0, 0, 1, 1 / 2],
+        "bleu_1": [1, 0, 0, 1, math.exp(-2)],
+        "invalid_rate": [0, 0, 1, 0, 0],
+    }
+    for name, shares in of_samples.items():
+        assert found[name] == pytest.approx(sum(shares) / len(shares), abs=1e-7)
+        assert found[f"{name}_stderr"] == pytest.approx(mean_standard_error(shares), abs=1e-7)
+    alone = values_of(OPEN_QUESTIONS, [open_score("yes", "yes", n) for n in range(3)])  # without open questions
+    assert {name for name, value in alone.items() if math.isnan(value)} == {n for n in alone if n.startswith("open")}

@@ -23,14 +23,10 @@ def document(pair=1, position=1, key="A", image=None):
     }
 
 
-def score(doc, reply, rule="robust_choice"):
-    return score_of(PAIRED_CHOICE, doc, reply, rule)
-
-
 def scored(replies, rule="robust_choice"):
     """Scores of pairs 0, 1, ... with targets A and B and these replies."""
     return [
-        score(document(n, position, "AB"[position - 1]), reply, rule)
+        score_of(PAIRED_CHOICE, document(n, position, "AB"[position - 1]), reply, rule)
         for n, both in enumerate(replies)
         for position, reply in enumerate(both, start=1)
     ]
@@ -41,7 +37,7 @@ def values(scores):
 
 
 def test_score_of_a_text_document():
-    found = score(document(7, 2, "B", "20001"), "(a)")
+    found = score_of(PAIRED_CHOICE, document(7, 2, "B", "20001"), "(a)", "robust_choice")
     assert found.pop("cluster_id").startswith("image-")
     assert found == {
         "sample": "7/2",

@@ -74,7 +74,6 @@ def test_written_options():
     assert written_options(form, ["{x}", "y"]) == ["1/A/a: {x}", "2/B/b: y"]
     assert written_options(None, ("x",)) == ["x"]
     assert written_options(form, ()) == []
-    with pytest.raises(
-        MedTasksError, match=r"option form '.*' is not usable .*; its fields are text, letter, lower, nu"
-    ):
+    unusable = r"option form '.*' is not usable .*; its fields are text, letter, lower, nu"
+    with pytest.raises(MedTasksError, match=unusable):
         written_options(f"{form} {{{{ txt }}}}", ["x"])

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from medtasks.errors import JudgeRefused
-from medtasks.judges.judge_client import BAD_FORMAT, CORRECTION, JudgeSettings, VerdictCache, judge_for, verdict_key
+from medtasks.judges.judge_client import BAD_FORMAT, CORRECTION, Judge, JudgeSettings, VerdictCache, judge_for
 from medtasks.net import chat_client
 from medtasks.net.chat_client import background_loop
 
@@ -240,14 +240,9 @@ def test_text_takes_no_proxy_and_no_redirect(endpoint, new_endpoint, judge_at, m
     assert (endpoint.count, elsewhere.count, proxy.count) == (2, 0, 0)
 
 
-def configure(monkeypatch, url, key):
-    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", url)
-    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
-    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", key)
-
-
 def test_one_judge_is_shared_and_guarded(endpoint, monkeypatch, key):
-    configure(monkeypatch, endpoint.url, key)
+    for name, text in (("BASE_URL", endpoint.url), ("MODEL", "m"), ("API_KEY", key)):
+        monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", text)
     with ThreadPoolExecutor(4) as pool:
         judges = set(pool.map(lambda _: judge_for("mimic"), range(4)))
     assert len(judges) == 1
@@ -275,9 +270,9 @@ def test_no_more_requests_are_sent_than_a_process_may_send(endpoint, judge_at):
 
 # ---- cache of verdicts ----
 
-QUESTION = {"base_url": "http://h/v1", "model": "m", "temperature": 0.0, "system": "s", "user": "u"}
-QUESTION |= {"prompt_version": 1}
-QUESTION_KEY = verdict_key(**QUESTION)
+PROMPTS = {"system": "s", "user": "u", "prompt_version": 1}
+# A literal: a change of the key's recipe would silently empty every cache.
+KEY = bytes.fromhex("f5bbeb580434a991c5c80f9df30b6e6a7a72286f0a21990a483de3d1a2f11372")
 
 
 @pytest.fixture
@@ -285,33 +280,24 @@ def cache(tmp_path):
     return VerdictCache(tmp_path / "judge")
 
 
-def test_the_key_depends_on_every_part_and_survives_versions():
-    others = {"base_url": "http://h:81/v1", "model": "n", "temperature": 0.7, "system": "S", "user": "U"}
-    others |= {"prompt_version": 2}
-    keys = {verdict_key(**(QUESTION | {name: other})) for name, other in others.items()}
-    assert len(keys | {QUESTION_KEY}) == 7
-    # A literal: a change of the key's recipe would silently empty every cache.
-    assert QUESTION_KEY == "f5bbeb580434a991c5c80f9df30b6e6a7a72286f0a21990a483de3d1a2f11372"
-    assert verdict_key(**(QUESTION | {"temperature": 0})) == QUESTION_KEY
-    shifted = QUESTION | {"system": "su", "user": ""}
-    assert verdict_key(**shifted) != QUESTION_KEY
+def test_the_key_depends_on_every_part_and_survives_versions(cache):
+    def cached(url="http://h/v1", model="m", temperature=0.0, **prompts):
+        settings = JudgeSettings(url, model, temperature=temperature, max_requests=0)
+        return Judge(settings, cache).ask(parse=first_number, **PROMPTS | prompts).cached
+
+    cache.put({KEY: b"A: 1"})
+    assert cached()
+    assert cached(temperature=0)
+    others = ({"url": "http://h:81/v1"}, {"model": "n"}, {"temperature": 0.7}, {"system": "S"}, {"user": "U"})
+    for other in (*others, {"prompt_version": 2}, {"system": "su", "user": ""}):
+        assert not cached(**other), other
+    assert stat.S_IMODE(cache.path.stat().st_mode) == 0o600
 
 
 def test_a_damaged_file_is_a_miss_with_one_warning(cache, warnings):
     cache.path.parent.mkdir(parents=True)
     cache.path.write_bytes(b"no database at all" * 100)
-    assert cache.reply(QUESTION_KEY) is None
-    cache.keep(QUESTION_KEY, "A: 1")
+    assert cache.get([KEY]) == {}
+    cache.put({KEY: b"A: 1"})
     assert len(warnings) == 1
     assert str(cache.path) in warnings[0]
-
-
-def test_threads_read_and_write_together(cache):
-    text = "x" * 300_000
-    assert cache.reply(QUESTION_KEY) is None
-    cache.keep(QUESTION_KEY, text)
-    assert stat.S_IMODE(cache.path.stat().st_mode) == 0o600
-    with ThreadPoolExecutor(4) as workers:
-        writing = [workers.submit(cache.keep, QUESTION_KEY, text) for _ in range(10)]
-        assert set(workers.map(cache.reply, [QUESTION_KEY] * 20)) == {text}
-    assert [write.result() for write in writing] == [None] * 10

@@ -6,8 +6,8 @@ import pytest
 from medtasks.errors import UnknownName
 from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.judges.gmai_judge import PROMPT_VERSIONS, judge_prompt, match_reply, parse_choice
 from medtasks.judges.judge_client import CORRECTION
+from medtasks.judges.published_judges import PROMPT_VERSIONS, gmai_prompt, match_reply, parse_choice
 
 from ..tables import each_row
 
@@ -22,7 +22,7 @@ def ask(judge, reply=REPLY, rule=OLD):
 
 def test_the_prompt_is_the_reference_s_to_the_letter():
     # The fingerprint of the reference's prompt, which was compared with ours letter by letter.
-    prompt = judge_prompt("What {is} this?", ["{0}", "ulcer"], " It's {a} polyp.\n")
+    prompt = gmai_prompt("What {is} this?", ["{0}", "ulcer"], " It's {a} polyp.\n")
     assert hashlib.sha256(prompt.encode()).hexdigest()[:16] == "d8a3ef1f2522f9ee"
 
 
@@ -56,56 +56,44 @@ def test_the_judge_is_read_by_the_rule_of_the_reply():
 
 @each_row("rule", [OLD, NEW])
 @each_row(
-    "reply, value, reason",
+    "reply, expected",
     [
-        ("B", "B", Reason.OK),
-        ("an ulcer", "B", Reason.OK),
-        ("", None, Reason.EMPTY),
-        (" \n", None, Reason.EMPTY),
-        ("Z", None, Reason.NO_MATCH),
-        ("Cannot determine the answer", None, Reason.REFUSED),
-        (failed_reply("out of memory"), None, Reason.ADAPTER_FAILED),
+        ("B", Answer.ok("B")),
+        ("an ulcer", Answer.ok("B")),
+        (" \n", Answer.invalid(Reason.EMPTY)),
+        ("Z", Answer.invalid(Reason.NO_MATCH)),
+        ("Cannot determine the answer", Answer.invalid(Reason.REFUSED)),
+        (failed_reply("out of memory"), Answer.invalid(Reason.ADAPTER_FAILED)),
     ],
 )
-def test_replies_that_need_no_judge(judge, endpoint, rule, reply, value, reason):
-    found = ask(judge, reply, rule)
-    assert (found.answer.value, found.answer.reason, found.asked) == (value, reason, False)
+def test_replies_that_need_no_judge(judge, endpoint, rule, reply, expected):
+    assert ask(judge, reply, rule) == (expected, False)
     assert endpoint.count == 0
 
 
 @each_row("reply", [REPLY, "A or B", "A, B or Z", "polyp, ulcer", "Failed to obtain answer via API", "ü" * 5000])
 def test_replies_for_the_judge(judge, endpoint, reply):
     endpoint.script = [endpoint.reply("A")]
-    found = ask(judge, reply)
-    assert (found.answer, found.asked) == (Answer.ok("A"), True)
-    assert endpoint.bodies[-1]["messages"][0]["content"] == judge_prompt("What is this?", OPTIONS, reply)
-
-
-def test_none_of_them_is_a_verdict_and_not_asked_again(judge, endpoint):
-    endpoint.script = [endpoint.reply("Z")]
-    for _ in range(2):
-        assert ask(judge).answer == Answer.invalid(Reason.NO_MATCH)
-    assert endpoint.count == 1
+    assert ask(judge, reply) == (Answer.ok("A"), True)
+    assert endpoint.bodies[-1]["messages"][0]["content"] == gmai_prompt("What is this?", OPTIONS, reply)
 
 
 def test_an_unreadable_judge_is_asked_three_times_and_never_drawn_lots_for(judge, endpoint):
     endpoint.script = [endpoint.reply("A or B")]
     for seed in range(4):
         random.seed(seed)
-        found = ask(judge, f"{REPLY} {seed}")
-        assert (found.answer, found.asked) == (Answer.invalid(Reason.JUDGE_FAILED), True)
+        assert ask(judge, f"{REPLY} {seed}") == (Answer.invalid(Reason.JUDGE_FAILED), True)
         assert endpoint.count == 3 * (seed + 1)
     assert endpoint.bodies[2]["messages"][-1]["content"] == CORRECTION
 
 
 def test_verdicts_are_kept_for_each_rule(judge, judge_at, endpoint):
     early = "A fits, and all the others do not"
-    endpoint.script = [endpoint.reply(early), endpoint.reply("B")]
-    assert ask(judge, rule=OLD).answer == Answer.ok("A")
-    assert ask(judge, rule=NEW).answer == Answer.ok("B")
-    assert endpoint.count == 2
+    endpoint.script = [endpoint.reply(early), endpoint.reply("Z")]
     again = judge_at(endpoint.url)
-    assert [ask(again, rule=rule).answer.value for rule in (OLD, NEW)] == ["A", "B"]
+    for same in (judge, again):
+        assert ask(same, rule=OLD)[0] == Answer.ok("A")
+        assert ask(same, rule=NEW)[0] == Answer.invalid(Reason.NO_MATCH)  # a verdict that is kept
     assert endpoint.count == 2
 
 

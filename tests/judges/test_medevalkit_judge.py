@@ -1,12 +1,11 @@
 """MedEvalKit's judge: its prompt, two ways to read what it says, and one first request for both."""
 
-import json
-
 import pytest
 
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.medevalkit_judge import judge_answer, judge_prompt, published_verdict, strict_verdict
+from medtasks.judges.published_judges import judge_answer, medevalkit_prompt, published_verdict, strict_verdict
 
+from ..extract.reading import recorded
 from ..tables import each_row, tables_of
 
 TABLES = tables_of(__file__)
@@ -14,19 +13,15 @@ TABLES = tables_of(__file__)
 ASKED = ("Where is it?", "left lung", "the left {question} lung")
 
 
-def cases(golden, name):
-    return [json.loads(line) for line in (golden / "medevalkit" / f"{name}.jsonl").read_text("utf-8").splitlines()]
-
-
 def test_golden_medevalkit_judge_prompts(golden):
-    judged = [case for case in cases(golden, "prompts") if case["kind"] == "judge"]
+    judged = [case for case in recorded(golden / "medevalkit", "prompts", 1) if case["kind"] == "judge"]
     assert judged
     for case in judged:
-        assert judge_prompt(case["question"], case["gold"], case["reply"]) == case["prompt"]
+        assert medevalkit_prompt(case["question"], case["gold"], case["reply"]) == case["prompt"]
 
 
 def test_golden_medevalkit_judge_replies(golden):
-    for case in cases(golden, "judge_reply"):
+    for case in recorded(golden / "medevalkit", "judge_reply", 1):
         said = case["judge_reply"] or ""  # none at all is a failed request here
         assert published_verdict(said) == case["correct"], case
         strict = strict_verdict(said)
@@ -39,7 +34,7 @@ def test_what_a_judge_can_say(text, published, strict):
 
 
 def test_an_answer_between_marks():
-    plain, fenced = judge_prompt(*ASKED), judge_prompt(*ASKED, fenced=True)
+    plain, fenced = medevalkit_prompt(*ASKED), medevalkit_prompt(*ASKED, fenced=True)
     assert "{question}" in plain
     assert "=====REPLY" not in plain
     head, _, tail = fenced.partition("=====REPLY")
@@ -62,8 +57,8 @@ def test_both_readings_share_the_first_reply(endpoint, judge_at, published_first
     assert found == {True: {False}, False: {True}}
     assert len(endpoint.bodies) == 3
     first, again, corrected = (body["messages"] for body in endpoint.bodies)
-    assert first == again == [{"role": "user", "content": judge_prompt(*ASKED)}]
-    assert [message["content"] for message in corrected[:2]] == [judge_prompt(*ASKED), "hm"]
+    assert first == again == [{"role": "user", "content": medevalkit_prompt(*ASKED)}]
+    assert [message["content"] for message in corrected[:2]] == [medevalkit_prompt(*ASKED), "hm"]
 
 
 @each_row("as_published", [True, False])

@@ -1,15 +1,9 @@
 """MedHEval's judges: their words, what counts as a verdict, and what a misbehaving endpoint can do."""
 
 import json
+from functools import partial
 
-from medtasks.judges.medheval_judges import (
-    WORDINGS,
-    judge_components,
-    judge_correctness,
-    judge_severity,
-    parse_components,
-    parse_number,
-)
+from medtasks.judges.medheval_judges import WORDINGS, parse_components, parse_number
 
 from ..tables import each_row
 
@@ -26,7 +20,7 @@ def components(counts=COUNTS):
 
 def test_prompts_change_with_their_version_only():
     # Fingerprints of the texts that were compared word for word with the paper's figures 11 and 12 and the repository.
-    assert {getattr(WORDINGS[name], kind).label for name, kind in ALL} == {
+    assert {WORDINGS[name][kind].label for name, kind in ALL} == {
         "components_single v1 52a7406717faffb3",
         "correctness_single v1 c900e30d7e3cefd2",
         "severity_single v1 8fd2dcc0b3b66ef8",
@@ -36,30 +30,17 @@ def test_prompts_change_with_their_version_only():
     }
 
 
-def test_each_judge_gets_its_json_with_one_model(endpoint, judge):
-    endpoint.script = [
-        endpoint.reply(components()),
-        endpoint.reply('{"model_1": 1}'),
-        endpoint.reply('```json\n{"model_1": 4}\n```'),
-    ]
-    prompts = WORDINGS["single"]
-    assert judge_components(judge, prompts.components, TRUTH, ANSWER).value == COUNTS
-    assert judge_correctness(judge, prompts.correctness, "Why {so}?", "É.", ANSWER).value == 1
-    assert judge_severity(judge, prompts.severity, "Why {so}?", "É.", ANSWER).value == 4
-    sent = []
-    for body, prompt in zip(endpoint.bodies, (prompts.components, prompts.correctness, prompts.severity), strict=True):
-        system, user = body["messages"]
-        assert (body["temperature"], system["content"]) == (0, prompt.system)
-        before, after = prompt.template.split("{input_pairs}")
-        text = user["content"]
-        assert text.startswith(before)
-        assert text.endswith(after)
-        sent.append(json.loads(text.removeprefix(before).removesuffix(after)))
-    assert sent == [
-        {"structured_ground_truth": TRUTH, "models": {"model_1": ANSWER}},
-        {"question": "Why {so}?", "ground_truth": "É.", "models": {"model_1": ANSWER}},
-        {"input": "Why {so}?", "ground_truth": "É.", "models": {"model_1": ANSWER}},
-    ]
+def test_a_judge_gets_json_with_one_model(endpoint, judge):
+    endpoint.script = [endpoint.reply('```json\n{"model_1": 4}\n```')]
+    prompt, pairs = WORDINGS["single"]["severity"], {"input": "Why {so}?", "ground_truth": "É."}
+    assert prompt.ask(judge, pairs, ANSWER, partial(parse_number, most=5), fenced=False).value == 4
+    system, user = endpoint.bodies[0]["messages"]
+    assert (endpoint.bodies[0]["temperature"], system["content"]) == (0, prompt.system)
+    before, after = prompt.template.split("{input_pairs}")
+    assert user["content"].startswith(before)
+    assert user["content"].endswith(after)
+    sent = json.loads(user["content"].removeprefix(before).removesuffix(after))
+    assert sent == {**pairs, "models": {"model_1": ANSWER}}
 
 
 # What severity and correctness are read from replies.

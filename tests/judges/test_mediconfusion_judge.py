@@ -4,13 +4,12 @@ import pytest
 
 from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.judges.mediconfusion_judge import (
+from medtasks.judges.published_judges import (
     RULE_NAME,
     RULE_VERSION,
     SYSTEM,
-    choose,
-    judge_prompt,
     judge_reply,
+    mediconfusion_prompt,
     parse_scores,
 )
 
@@ -19,15 +18,14 @@ from ..tables import each_row
 
 def test_the_prompt_is_the_reference_s_to_the_letter():
     # Fingerprints of the reference's texts, which were compared with ours letter by letter.
-    texts = (SYSTEM, judge_prompt("Which {side}?", ["Left", "Right"], " It's {left}.\n"))
+    texts = (SYSTEM, mediconfusion_prompt("Which {side}?", ["Left", "Right"], " It's {left}.\n"))
     fingerprints = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts]
     assert fingerprints == ["8ec001fd8f1a623f", "a4397ca4e0ffc608"]
 
 
-@each_row("options", [[], ["Left"], ["Left", "Right", "Both"]])
-def test_two_options_are_needed(options):
+def test_two_options_are_needed():
     with pytest.raises(ValueError, match="two options"):
-        judge_prompt("Which side?", options, "left")
+        mediconfusion_prompt("Which side?", ["Left", "Right", "Both"], "left")
 
 
 SCORED = {
@@ -37,16 +35,8 @@ SCORED = {
     ],
     (10, 1): ["\n\n  A: 10\nB: 1"],
     None: [
-        *(
-            "",
-            "A: 9",
-            "A: 9 B: 2",
-            "B: 9\nA: 2",
-            "A:9\nB:2",
-            "**A: 9**\n**B: 2**",
-            "A: 9\n\n\nB: 2",
-            "Sure!\nA: 9\nB: 2",
-        ),
+        *("", "A: 9", "A: 9 B: 2", "B: 9\nA: 2", "A:9\nB:2", "**A: 9**\n**B: 2**", "A: 9\n\n\nB: 2"),
+        "Sure!\nA: 9\nB: 2",
         *(f"A: {score}\nB: 2" for score in ("9/10", "9.0", "0", "11", "-3", "1_0", "\u0669", "\u00b2", "9" * 5000)),
     ],
 }
@@ -58,8 +48,10 @@ def test_scores_are_read_strictly(text, scores):
 
 
 @each_row("scores, value", [((7, 4), "A"), ((6, 4), None), ((5, 5), None), ((4, 6), None), ((4, 7), "B")])
-def test_the_gap_is_three(scores, value):
-    assert choose(scores) == (Answer.ok(value) if value else Answer.invalid(Reason.AMBIGUOUS))
+def test_the_gap_is_three(endpoint, judge, scores, value):
+    endpoint.script = [endpoint.reply("A: {}\nB: {}".format(*scores))]
+    answer = judge_reply(judge, "Which side?", ["Left", "Right"], f"reply {scores}")
+    assert answer == (Answer.ok(value) if value else Answer.invalid(Reason.AMBIGUOUS))
     assert (RULE_NAME, RULE_VERSION) == ("gap_of_3", 1)
 
 
@@ -67,7 +59,7 @@ def test_a_reply_is_judged(endpoint, judge):
     assert judge_reply(judge, "Which side?", ["Left", "Right"], "left") == Answer.ok("A")
     system, user = endpoint.bodies[0]["messages"]
     assert system["content"] == SYSTEM
-    assert user["content"] == judge_prompt("Which side?", ["Left", "Right"], "left")
+    assert user["content"] == mediconfusion_prompt("Which side?", ["Left", "Right"], "left")
 
 
 @each_row(

@@ -36,20 +36,6 @@ def plain(message):
     )
 
 
-def test_text_of_a_simple_model(home):
-    doc = documents("mednli")[2]
-    question = "Sentence 1: He has {}.\nSentence 2: He is ill.\nDetermine the logical relationship"
-    text = prompt(doc, settings("mednli"))
-    assert text.count("Determine the logical relationship") == 6
-    blocks = text.split("\n\n")
-    answers = ["contradiction", "neutral", "entailment", "contradiction", "neutral"]
-    for number, (block, answer) in enumerate(zip(blocks, answers, strict=False), start=4):
-        assert block.startswith(question.format(number))
-        assert block.endswith(f"(neutral)?\nThe logical relationship is {answer}.")
-    assert blocks[5] == multimedeval_prompts.prompt(doc, settings("mednli"))
-    assert len(blocks) == 6
-
-
 def test_marks_of_a_simple_model(home):
     doc = documents("vqa_rad")[1]
     closed = "Answer the following question with yes or no. "
@@ -62,22 +48,26 @@ def test_marks_of_a_simple_model(home):
         "<image> What is 1?"
     )
     assert "<image>" not in prompt(doc, settings("vqa_rad"))
+    entailed = documents("mednli")[2]
+    *blocks, question = prompt(entailed, settings("mednli")).split("\n\n")
+    answers = ["contradiction", "neutral", "entailment", "contradiction", "neutral"]
+    assert [block.rpartition(" ")[2] for block in blocks] == [f"{answer}." for answer in answers]
+    assert question == multimedeval_prompts.prompt(entailed, settings("mednli"))
     assert prompt(doc, settings("vqa_rad", "med_flamingo")).startswith(
         f"<image> What is 4? CT<|endofchunk|>{closed}<image> What is 5? yes<|endofchunk|><image> What is 6?"
     )
 
 
-@each_row("name", ["vqa_rad", "diff_vqa", "octmnist", "mimic_cxr_classification", "medqa"])
-def test_images_are_as_many_as_places_and_in_their_order(home, name):
+@each_row("name, per_row", [("diff_vqa", 2), ("octmnist", 1), ("medqa", 0)])
+def test_images_are_as_many_as_places_and_in_their_order(home, name, per_row):
     doc = documents(name)[3]
     text, shown = prompt(doc, settings(name, "radfm")), images(doc, settings(name, "radfm"))
     assert text.count("<image>") == len(shown)
-    per_row = {"diff_vqa": 2, "medqa": 0}.get(name, 1)
     widths = [10 + 2 * number + position for number in (4, 5, 6, 7, 8, 3) for position in range(per_row)]
     assert [image.width for image in shown] == widths
 
 
-def test_turns_of_a_chat_model(home):
+def test_turns_of_a_chat_model(home, monkeypatch):
     doc = documents("diff_vqa")[0]
     closed = "Answer the following question with yes or no. "
     assert [plain(message) for message in messages(doc, settings("diff_vqa"))] == [
@@ -93,15 +83,9 @@ def test_turns_of_a_chat_model(home):
         ("assistant", "an {MRI}"),
         ("user", f"{closed}[10][11] What is 0?"),
     ]
-
-
-def test_demonstrations_are_read_once(home, monkeypatch):
-    doc = documents("bloodmnist")[0]
-    first = images(doc)
-    monkeypatch.setattr(few_shot, "load_documents", None)
-    first[0].thumbnail((2, 2))  # what some models do to the images they get
-    assert [image.width for image in images(doc)] == [18, 20, 22, 24, 26, 10]
-    prompt(doc, settings("bloodmnist"))
+    monkeypatch.setattr(few_shot, "load_documents", None)  # demonstrations are read once
+    images(doc)[0].thumbnail((2, 2))  # what some models do to the images they get
+    assert [image.width for image in images(doc)] == [*range(18, 28), 10, 11]
 
 
 def test_dataset_without_demonstrations(tmp_path, monkeypatch):

@@ -49,19 +49,6 @@ def test_demonstrations_come_first(sample_home, picture, tmp_path, monkeypatch):
         images(document(picture, dataset="mediconfusion"), {"demonstrations": ["13.jpg"]})
 
 
-def test_several_images_in_their_order(tmp_path):
-    for width in (5, 4, 3):
-        Image.new("L", (width, 9)).save(tmp_path / f"{width}.png")
-    doc = {"doc_id": "q1", "image_files": [str(tmp_path / "4.png"), "3.png", "5.png"]}
-    shown = images(doc, {"image_root": str(tmp_path)})
-    assert [(image.mode, image.width) for image in shown] == [("RGB", 4), ("RGB", 3), ("RGB", 5)]
-    assert images({"doc_id": "q1", "image_files": []}) == []
-    with pytest.raises(SourceError, match=r"image .*6\.png of sample q1 is missing"):
-        images({**doc, "image_files": ["3.png", "6.png"]}, {"image_root": str(tmp_path)})
-    with pytest.raises(SourceError, match=r"image 3\.png of sample q1 has a relative path"):
-        images(doc)
-
-
 def test_truncated_image_is_an_error_even_where_pillow_is_told_to_accept_it(picture, monkeypatch):
     whole = picture.read_bytes()
     for content in (*(whole[: int(len(whole) * keep)] for keep in (0.5, 0.95, 0.02, 0.0)), b"<html>404</html>"):

@@ -5,13 +5,7 @@ from string import Template
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.prompts.template import (
-    closed_option_texts,
-    closed_prompt,
-    closed_target,
-    letters,
-    option_texts,
-)
+from medtasks.prompts.template import closed_option_texts, closed_prompt, closed_target, letters, option_texts
 from medtasks.prompts.template import lettered_prompt as prompt
 from medtasks.prompts.template import lettered_target as target
 from medtasks.tasks.task_files import task_config
@@ -34,27 +28,13 @@ def test_prompt_is_the_published_one(task, family, published):
     assert ours == Template(published).substitute(q=DOC["question"], a=DOC["options"][0], b=DOC["options"][1])
 
 
-@each_row("task", sorted({task for task, *_ in PUBLISHED}))
-def test_only_med_flamingo_is_shown_examples(task):
-    settings = task_config(task)["lmms_eval_specific_kwargs"]
-    shown = {family: kwargs["demonstrations"] for family, kwargs in settings.items() if "demonstrations" in kwargs}
-    assert shown == {"med_flamingo": ["PMC1064097_F2.jpg", "PMC1065025_F1.jpg", "PMC1087855_F3.jpg"]}
-    assert settings["med_flamingo"]["template"].count("<image>") == len(shown["med_flamingo"])
-
-
-@each_row("template", ["{{ question }} ", " {{ question }}\n", "\t{{ question }}  \n ", "{ x } {{ question }}"])
-def test_blanks_and_braces_stay(template):
-    expected = template.replace("{{ question }}", DOC["question"])
-    assert prompt(DOC, {"template": template}) == expected
-
-
 def test_default_lists_all_options():
     doc = {"question": "Where?", "options": ["Here", "There", "Elsewhere"], "answer": "C"}
     expected = (
         "Where?\nA: Here\nB: There\nC: Elsewhere\nAnswer with the option's letter from the given choices directly."
     )
     assert prompt(doc) == prompt(doc, {}) == prompt(doc, None) == expected
-    assert prompt(doc, {"template": "{{ option_c }}, {{ option_a }}"}) == "Elsewhere, Here"
+    assert prompt(doc, {"template": "\t{ x } {{ option_c }}, {{ option_a }} \n "}) == "\t{ x } Elsewhere, Here \n "
     assert (target(doc), letters(doc), option_texts(doc)) == ("C", ["A", "B", "C"], ["Here", "There", "Elsewhere"])
 
 
@@ -103,18 +83,9 @@ def test_solved_examples_of_med_flamingo(doc, question):
     assert text.count("<|endofchunk|>") == 2
 
 
-@each_row(
-    "settings, complaint",
-    [
-        (None, "no yes_no_template"),
-        ({"options_template": "{{ question }}"}, "no yes_no_template"),
-        ({"yes_no_template": "{options}"}, "cannot be filled in"),
-        ({"yes_no_template": "{{ question"}, "cannot be filled in"),
-    ],
-)
-def test_templates_that_do_not_fit(settings, complaint):
-    with pytest.raises(MedTasksError, match=complaint):
-        closed_prompt(document(), settings)
+def test_each_kind_of_question_needs_its_template():
+    with pytest.raises(MedTasksError, match="no yes_no_template"):
+        closed_prompt(document(), {"options_template": "{{ question }}"})
 
 
 def test_options_of_likelihoods():

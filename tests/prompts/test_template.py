@@ -78,11 +78,10 @@ def test_what_is_absent_leaves_its_place_empty():
         assert example_answer(row, settings(name)) == text
 
 
-@each_row("text", ["<img>", "<img> {images} {question}", "{", "}", "{0}", "<image>"])
-def test_what_a_question_holds_is_text(text):
-    row = {**ONE_IMAGE, "question": text, "answer": "x"}
-    assert question_parts(row, settings("vqa_rad")) == ["", f" {text}"]
-    assert prompt(row, settings("vqa_rad")) == text
+def test_what_a_question_holds_is_text():
+    for text in ("<img> {images} {question}", "{", "{0}", "<image>"):
+        row = {**ONE_IMAGE, "question": text, "answer": "x"}
+        assert prompt(row, settings("vqa_rad")) == text
 
 
 @each_row(
@@ -129,9 +128,8 @@ def test_messages_have_images_at_their_place(multimedeval_home, monkeypatch):
 
 def test_wrong_number_of_places():
     row = {**TWO_IMAGES, "doc_id": "q7", "question": "?", "answer": "x"}
-    with pytest.raises(
-        SourceError, match=r"sample q7 has 2 images and its prompt 1 places for them; write \{\{ images \}\}"
-    ):
+    fix = r"sample q7 has 2 images and its prompt 1 places for them; write \{\{ images \}\}"
+    with pytest.raises(SourceError, match=fix):
         prompt(row, {"template": "{{ image }} {{ question }}"})
     with pytest.raises(SourceError, match="has 0 images and its prompt 1 places"):
         prompt({**row, **NO_IMAGE}, {"template": "{{ image }} {{ question }}"})
@@ -146,9 +144,5 @@ def test_broken_template(broken):
         prompt(row, {"template": broken})
     with pytest.raises(MedTasksError, match=r"cannot be filled in .* its fields are text, lower_text, letter, lower"):
         example_answer(row, {"example_answer": broken})
-
-
-@each_row("empty", [None, {}])
-def test_no_template(empty):
     with pytest.raises(MedTasksError, match="have no template for this model; add one"):
-        prompt({**NO_IMAGE, "question": "Where?", "answer": "x"}, empty)
+        prompt(row, None)

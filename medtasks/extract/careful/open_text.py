@@ -7,7 +7,7 @@ the share of the target's tokens that the reply has.
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container
 from functools import lru_cache
 
 from medtasks.data.samples import Sample
@@ -76,7 +76,11 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
             whole, _, fraction = match[0].replace(",", "").partition(".")
             number = ".".join(filter(None, (whole.lstrip("0") or "0", fraction.rstrip("0"))))
             spoken.append((number, match.start(), match.end()))
-        elif match[0].casefold() not in _ARTICLES and not _is_article(text, match, shouting):
+            continue
+        before = text[max(0, match.start() - 20) : match.start()]
+        is_a = match[0] in ("a", "A") and _NOUN_FOLLOWS.match(text, match.end()) and not _LABELLED.search(before)
+        is_article = is_a and (match[0] == "a" or shouting or _SENTENCE_STARTS.search(before))
+        if match[0].casefold() not in _ARTICLES and not is_article:
             spoken.append((_spelled(match[0]), match.start(), match.end()))
     doubtful = [
         (position, start, end)
@@ -84,29 +88,17 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
         if word not in _UNDENIABLE and (of_interest is None or word in of_interest)
     ]
     stated = [word for word, _, _ in spoken]
-    for position in _denied(text, doubtful) if doubtful else ():
-        stated[position] = DENIED + stated[position]
-    return stated
-
-
-def _denied(text: str, mentions: Iterable[tuple[int, int, int]]) -> Iterator[int]:
-    """Yield the numbers of mentions ``(number, start, end)``, in the order of the text, that their clause denies."""
-    following = iter(clauses(text))
+    # Clauses follow one another, as the words do.
+    following = iter(clauses(text) if doubtful else ())
     clause, clause_start, clause_end = "", 0, 0
-    for number, start, end in mentions:
+    for position, start, end in doubtful:
         while clause_end <= start and (candidate := next(following, None)) is not None:
             clause, clause_start = candidate, text.index(candidate, clause_end)
             clause_end = clause_start + len(clause)
         inside = clause_start <= start and end <= clause_end
         if inside and stance(clause, start - clause_start, end - clause_start) is Stance.DENIED:
-            yield number
-
-
-def _is_article(text: str, match: re.Match[str], shouting: bool) -> bool:
-    before = text[max(0, match.start() - 20) : match.start()]
-    if match[0] not in ("a", "A") or _NOUN_FOLLOWS.match(text, match.end()) is None or _LABELLED.search(before):
-        return False
-    return match[0] == "a" or shouting or _SENTENCE_STARTS.search(before) is not None
+            stated[position] = DENIED + stated[position]
+    return stated
 
 
 def open_reply(reply: str | None) -> tuple[str | None, Reason]:

@@ -20,7 +20,6 @@ article of "A normal brain" and the letters of "N/A", "4 degrees C" and "E. coli
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
@@ -45,7 +44,7 @@ from medtasks.extract.reading.option_names import (
     without_echo,
     without_names,
 )
-from medtasks.extract.reading.reply_text import SENTENCES, declared, own_words, refuses
+from medtasks.extract.reading.reply_text import REFUSAL, SENTENCES, declared, own_words
 
 _LABEL = re.compile(r"[\s\"'(\[]*(?:option\s+)?[a-z][)\]\"']*\s*(?:[:.)=\-–,]|\s(?=\())\s*", re.IGNORECASE)
 _ARTICLE = re.compile(r"[\s\"'(\[]*(?:(?:an?|the|to)\s+)?", re.IGNORECASE)
@@ -85,13 +84,12 @@ def _chosen_options(text: str, options: Sequence[str]) -> set[int]:
         index for index, option in enumerate(options) if normalised(option) and not lacks(text, normalised(option))
     ]
     parts = clauses(text) if named and re.search(PRAISE, text, re.IGNORECASE) else []
-    praised = {index for index in named if parts and Stance.AFFIRMED in stances_of(_praised(options[index]), parts)}
-    return {index for index in sentences if index is not None} | praised
-
-
-@lru_cache(maxsize=4096)  # as many questions have the same options
-def _praised(option: str) -> re.Pattern[str]:
-    return re.compile(rf"\b{spelled(normalised(option))}[)\"']*\s+(?:is|are|would be|seems){PRAISE}", re.IGNORECASE)
+    chosen = {index for index in sentences if index is not None}
+    for index in named if parts else ():
+        words = spelled(normalised(options[index]))
+        praise = re.compile(rf"\b{words}[)\"']*\s+(?:is|are|would be|seems){PRAISE}", re.IGNORECASE)
+        chosen |= {index} if Stance.AFFIRMED in stances_of(praise, parts) else set()
+    return chosen
 
 
 def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tuple[set[str], str] | None:
@@ -200,7 +198,7 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     if leading:
         return _settle(leading, text, letters, options)
     chosen = {letters[index] for index in _chosen_options(text, options)}
-    if not chosen and refuses(text):
+    if not chosen and REFUSAL.search(text):
         return Answer.invalid(Reason.REFUSED)
     if not chosen and not names_alternatives(remainder, letters):
         chosen = named_letters(remainder, letters) or bare_letters(remainder, letters)

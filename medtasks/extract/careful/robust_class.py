@@ -19,7 +19,7 @@ Grades: of options 1, 2, ... a number is its own position. If the options are nu
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -28,7 +28,7 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.negation import Mention, Stance, clauses, stance, stances
 from medtasks.extract.reading.option_names import ORDINALS, leads, words
-from medtasks.extract.reading.reply_text import declared, refuses, spaced_words
+from medtasks.extract.reading.reply_text import REFUSAL, declared, spaced_words
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -66,15 +66,6 @@ _GRADE = re.compile(
     rf"\b({'|'.join(reversed(_ROMAN[1:]))}|(?i:iii?|iv|vi))\b(?!\s+[a-z]|')|\b((?i:{'|'.join(_CARDINALS[:7])}))\b)"
     rf"(?:{_OTHER}(\d)(?!\w|[.]\d))?"
 )
-
-
-def _only_numbers(text: str) -> list[int]:
-    """Return the numbers of a reply without other content: "2", "(2).", "Option 2", "2 and 5", "two"."""
-    plain = re.sub(r"[\W_]+", " ", text).strip().casefold()
-    if plain in _CARDINALS:
-        return [_CARDINALS.index(plain)]
-    whole = _ONLY.fullmatch(text)
-    return _digits(whole[1]) if whole else []
 
 
 def numbers_at(text: str, start: int = 0) -> tuple[list[int], int]:
@@ -189,22 +180,17 @@ class ClassChoices:
         filler = (_SCALE_FILLER if self.grades and not self.shifted else _FILLER).match(near)
         begin = filler.end() if filler else 0
         numbers, end = numbers_at(near, begin)
-        return self._numbered(near, numbers, end, leading) if numbers else self._named(near, begin, leading)
-
-    def _numbered(self, near: str, numbers: list[int], end: int, leading: bool) -> set[int]:
-        positions = self.positions(numbers)
-        sign = _SIGN.match(near, end)
-        after = sign.end() if sign else end
-        if self.shifted and near[after:].strip():  # "2: 1" names option 2, "2: moderate" may mean grade 2
-            labels, _ = numbers_at(near, after)
-            return positions | {self.grade(label) for label in labels} if labels else set()
-        if len(numbers) == 1 and not self.grades:
-            names = {mention.what for mention in self.mentions(near) if mention.start == after}
-            if names:
-                return positions | names
-        return positions if not leading or _NUMBER_ENDS.match(near, end) else set()
-
-    def _named(self, near: str, begin: int, leading: bool) -> set[int]:
+        if numbers:
+            positions, sign = self.positions(numbers), _SIGN.match(near, end)
+            after = sign.end() if sign else end
+            if self.shifted and near[after:].strip():  # "2: 1" names option 2, "2: moderate" may mean grade 2
+                labels, _ = numbers_at(near, after)
+                return positions | {self.grade(label) for label in labels} if labels else set()
+            if len(numbers) == 1 and not self.grades:
+                names = {mention.what for mention in self.mentions(near) if mention.start == after}
+                if names:
+                    return positions | names
+            return positions if not leading or _NUMBER_ENDS.match(near, end) else set()
         mentions = {mention.start: mention for mention in self.mentions(near)}
         named, end, start = set(), begin, begin
         while mention := mentions.get(start):
@@ -328,21 +314,36 @@ def robust_class(reply: str, sample: Sample) -> Answer:
     if not text:
         return Answer.invalid(Reason.AMBIGUOUS)
     options = set() if classes.shifted and grades_called(text) else _stated(text, classes)
-    if not options and refuses(text):
+    if not options and REFUSAL.search(text):
         return Answer.invalid(Reason.REFUSED)
-    options = options or _called(text, classes)
+    if not options:
+        for clause in clauses(text):
+            called = [(classes.position(number.what), number) for number in numbers_called(clause)]
+            if classes.grades:
+                clause = _NEGATIVE.sub(lambda match: " " * len(match[0]), clause)
+                called += [(classes.grade(number.what), number) for number in grades_called(clause)]
+            options |= {
+                option for option, number in called if stance(clause, number.start, number.end) is not Stance.DENIED
+            }
+        options = options if options == {NO_OPTION} else options - {NO_OPTION}
     if options == {NO_OPTION}:
         return Answer.invalid(Reason.NO_MATCH)
     if len(options) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
     by_stance = stances(text, classes.mentions)
+    affirmed, hedged, denied = by_stance[Stance.AFFIRMED], by_stance[Stance.HEDGED], by_stance[Stance.DENIED]
+    if options:  # unless the text denies it, or affirms exactly one, and that is another
+        another = (len(affirmed) == 1 and not options <= affirmed) or options & denied
+    else:
+        options = affirmed or hedged
+        another = len(options | hedged) > 1 or options & denied
     if not options:
-        return _affirmed(by_stance, text, classes)
-    (option,) = options  # unless the text denies it, or affirms exactly one, and that is another
-    affirmed = by_stance[Stance.AFFIRMED]
-    another = (len(affirmed) == 1 and option not in affirmed) or option in by_stance[Stance.DENIED]
-    is_clear = not another and _distinct(option, text, classes)
-    return Answer.ok(letter(option)) if is_clear else Answer.invalid(Reason.AMBIGUOUS)
+        either = by_stance[Stance.OPEN]
+        unclear = len(either) > 1 or not all(_distinct(option, text, classes) for option in either)
+        return Answer.invalid(Reason.AMBIGUOUS if unclear else Reason.NO_MATCH)
+    if another or not _distinct(min(options), text, classes):
+        return Answer.invalid(Reason.AMBIGUOUS)
+    return Answer.ok(letter(min(options)))
 
 
 def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
@@ -358,7 +359,9 @@ def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
 
 def _stated(text: str, classes: ClassChoices) -> set[int]:
     """Return the classes that are the whole reply, else those that it declares, else those that it begins with."""
-    numbers = _only_numbers(text)
+    plain, whole = re.sub(r"[\W_]+", " ", text).strip().casefold(), _ONLY.fullmatch(text)
+    # "2", "(2).", "Option 2", "2 and 5", "two"
+    numbers = [_CARDINALS.index(plain)] if plain in _CARDINALS else _digits(whole[1]) if whole else []
     if numbers and not (classes.shifted and len(numbers) > 1):  # "(2) 1" is option 2, grade 1
         return classes.positions(numbers)
     mentions = classes.mentions(text)
@@ -373,26 +376,3 @@ def _stated(text: str, classes: ClassChoices) -> set[int]:
         return stated
     is_list = _MARKER.match(text) and len(set(_MARKER.findall(text))) > 1  # of thoughts, whose "1." is no option
     return set() if is_list else classes.at(text, leading=True)
-
-
-def _called(text: str, classes: ClassChoices) -> set[int]:
-    named = set()
-    for clause in clauses(text):
-        called = [(classes.position(number.what), number) for number in numbers_called(clause)]
-        if classes.grades:
-            clause = _NEGATIVE.sub(lambda match: " " * len(match[0]), clause)
-            called += [(classes.grade(number.what), number) for number in grades_called(clause)]
-        named |= {option for option, number in called if stance(clause, number.start, number.end) is not Stance.DENIED}
-    return named if named == {NO_OPTION} else named - {NO_OPTION}
-
-
-def _affirmed(by_stance: Mapping[Stance, set[int]], text: str, classes: ClassChoices) -> Answer:
-    named = by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]
-    if not named:
-        either = by_stance[Stance.OPEN]
-        unclear = len(either) > 1 or not all(_distinct(option, text, classes) for option in either)
-        return Answer.invalid(Reason.AMBIGUOUS if unclear else Reason.NO_MATCH)
-    if len(named | by_stance[Stance.HEDGED]) > 1 or named & by_stance[Stance.DENIED]:
-        return Answer.invalid(Reason.AMBIGUOUS)
-    (option,) = named
-    return Answer.ok(letter(option)) if _distinct(option, text, classes) else Answer.invalid(Reason.AMBIGUOUS)

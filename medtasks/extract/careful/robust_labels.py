@@ -10,14 +10,13 @@ the chest. Otherwise it is a refusal, or no match. "No findings" next to an affi
 """
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
+from medtasks.extract.reading.negation import Stance, clauses, stance
 from medtasks.extract.reading.option_names import equal_option, options_named
-from medtasks.extract.reading.reply_text import is_unable, own_words, refuses, spaced_words
+from medtasks.extract.reading.reply_text import REFUSAL, UNABLE, own_words, spaced_words
 
 _HEART = r"(?:heart|cardiac)(?:\s+(?:size|silhouette|shadow|contour))?"
 _LARGE = r"(?:enlarged|enlargement|increased|large|prominent|widened|dilated)"
@@ -73,23 +72,6 @@ _FINDING = re.compile(
 )
 
 
-def _findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
-    """Return the labels named in a clause, in order; of expressions that contain one another only the longest."""
-    matches = [
-        (match.start(), -match.end(), label)
-        for label, pattern in _patterns(tuple(names))
-        for match in pattern.finditer(text)
-    ]
-    matches.sort(key=lambda match: (*match[:2], match[2] is None))
-    mentions, last = [], 0
-    for start, minus_end, label in matches:
-        if start >= last:
-            last = -minus_end
-            if label is not None:  # a look-alike that is no label
-                mentions.append(Mention(label, start, last))
-    return mentions
-
-
 @lru_cache(maxsize=16)
 def _patterns(names: tuple[str, ...]) -> list[tuple[int | None, re.Pattern[str]]]:
     plain = [re.findall(r"[^\W_]+", name.casefold()) for name in names]
@@ -140,15 +122,26 @@ def _read(text: str, options: tuple[str, ...]) -> Answer:
     names = ["" if none else name for none, name in zip(is_none, options, strict=True)]
     by_stance: dict[Stance, set[int]] = {kind: set() for kind in Stance}
     for clause in clauses(text):
-        for finding in _findings_named(clause, names):
-            inside = re.search(r"\bnot\b|n't", clause[finding.start : finding.end])
-            by_stance[Stance.DENIED if inside else stance(clause, finding.start, finding.end)].add(finding.what)
+        matches = [
+            (match.start(), -match.end(), label)
+            for label, pattern in _patterns(tuple(names))
+            for match in pattern.finditer(clause)
+        ]
+        last = 0
+        # Of expressions that contain one another only the longest counts; a look-alike is no label.
+        for start, minus_end, label in sorted(matches, key=lambda match: (*match[:2], match[2] is None)):
+            if start < last:
+                continue
+            last = -minus_end
+            if label is not None:
+                inside = re.search(r"\bnot\b|n't", clause[start:last])
+                by_stance[Stance.DENIED if inside else stance(clause, start, last)].add(label)
     affirmed = by_stance[Stance.AFFIRMED]
     normal = _NORMAL.search(text) is not None and _NOT_NORMAL.search(text) is None
     if affirmed:
         if any(_ALL_NORMAL.fullmatch(clause.strip(" .,:-•*\"'()[]")) for clause in clauses(text)):
             return Answer.invalid(Reason.AMBIGUOUS)
-    elif is_unable(text) and not normal:
+    elif UNABLE.search(text) and not normal:
         return Answer.invalid(Reason.REFUSED)
     elif not (any(by_stance.values()) or normal or _FINDING.search(text)):
         return Answer.invalid(Reason.NO_MATCH)
@@ -189,7 +182,7 @@ def listed_options(text: str, sample: Sample) -> Answer:
     if not listed:
         if repeated:
             text = "\n".join(line for line in text.splitlines() if not _LINE.match(line))
-        if refuses(text):
+        if REFUSAL.search(text):
             return Answer.invalid(Reason.REFUSED)
         listed = _letters(" ".join([*_NAMED.findall(text), *_BRACKETED.findall(text)])) & set(letters)
     if not listed:

@@ -17,7 +17,7 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.negation import Mention, Stance, clauses, stance, stances
 from medtasks.extract.reading.option_names import normalised, words
-from medtasks.extract.reading.reply_text import SENTENCES, declared, is_unable, own_words
+from medtasks.extract.reading.reply_text import SENTENCES, UNABLE, declared, own_words
 
 _SURE = (
     r"(?:(?:(?:most|very|quite)\s+)?(?:likely|probably|definitely|certainly|absolutely|clearly|generally|overall|"
@@ -130,7 +130,7 @@ def verdicts(text: str) -> set[str]:
 
 def is_unsure(text: str) -> bool:
     """Return whether the reply is about its writer's limits: "I cannot tell", "not sure"."""
-    return is_unable(text) or _UNSURE.match(text) is not None
+    return UNABLE.search(text) is not None or _UNSURE.match(text) is not None
 
 
 def yes_no(reply: str | None, question: str = "") -> Answer:
@@ -143,17 +143,10 @@ def yes_no(reply: str | None, question: str = "") -> Answer:
     read = verdicts(text) or {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
     if not read and is_unsure(text):
         return Answer.invalid(Reason.REFUSED)
-    read = read or _stated(text, question)
-    return Answer.invalid(Reason.AMBIGUOUS) if "maybe" in read else Answer.only(read)
-
-
-def _stated(text: str, question: str) -> set[str]:
-    """Return the verdicts that a reply's statements give to a question that asks whether one thing is so."""
-    topic = {word.what for word in _content(question)}
-    if not topic or not _ASKS.match(question) or _NOT_SIMPLE.search(question):
-        return set()
-    read: set[str] = set()
-    for clause in clauses(text):
+    # Statements answer a question that asks whether one thing is so.
+    topic = {word.what for word in _content(question)} if not read else set()
+    asks = topic and _ASKS.match(question) and not _NOT_SIMPLE.search(question)
+    for clause in clauses(text) if asks else ():
         if _NO_STATEMENT.search(clause):
             continue
         by_stance: dict[Stance, set[str]] = {kind: set() for kind in Stance}
@@ -169,7 +162,7 @@ def _stated(text: str, question: str) -> set[str]:
             opposites & topic and (affirmed | doubtful) - {*_OPPOSITES} <= topic
         ):
             read.add("no")
-    return read
+    return Answer.invalid(Reason.AMBIGUOUS) if "maybe" in read else Answer.only(read)
 
 
 def _content(text: str) -> list[Mention[str]]:
@@ -260,7 +253,7 @@ def robust_nli(reply: str, sample: Sample) -> Answer:
     word = _RELATION.match(text, start)
     if not relations and word and (_OPENED.match(text, word.end()) or _JOINT.match(text, word.end())):
         relations = _relations_at(text, start)
-    if not relations and is_unable(text):
+    if not relations and UNABLE.search(text):
         return Answer.invalid(Reason.REFUSED)
     by_stance = stances(text, _mentions)
     relations = relations or by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]

@@ -94,48 +94,33 @@ def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, 
     if not lines:
         return Answer.invalid(Reason.NO_MATCH if (reply or "").strip() else Reason.EMPTY)
     key, text = read_reply(tagged(reply, "answer") if tags else reply or "", len(lines), release=release)
-    answer = sample.document.get("answer")
-    gold = answer if fixed else _gold(sample)
-    chosen, fallback, right = _compared(key, text, lines, None if gold is None else gold.strip().lower())
+    answer, published, flags = (sample.document.get(name) for name in ("answer", "gold", "flags"))
+    # MedEvalKit's target: a letter, that of the last option equal to a text, or such a text. The gold of a row of
+    # OmniMedVQA may be the text of several options: then one that looks like a letter is a text.
+    gold = answer
+    if not fixed and published is not None:
+        equal = [index for index, option in enumerate(sample.options) if option == published]
+        if answer != str(published).strip() or "repeated_gold" in (flags or ()):
+            gold = letter(equal[-1]) if equal and answer is not None else str(published)
+    # Compared are a letter or a text in lower case. Of lines that are the same, the right one is taken.
+    letters, fallback, name = _letters(len(lines)), False, None if gold is None else gold.strip().lower()
+    if key in letters:
+        index = letters.index(key)
+        right = name in (key, lines[index])
+    elif key in lines:
+        index = lines.index(key)
+        right = key == name or (name in letters and lines[letters.index(name)] == key)
+    else:
+        fallback, index = key != name, most_similar(lines, text) or 0
+        right = key == name or name in (letters[index], lines[index])
+    chosen = (name if name is not None and right and name in letters else letters[index]).upper()
     facts: dict[str, object] = {"fallback": fallback}
     if not fixed and gold != answer:
-        name = (gold or "").strip().lower()
-        facts["target"] = name.upper() if name in _letters(len(lines)) else chosen if right else NO_LETTER
+        facts["target"] = name.upper() if name in letters else chosen if right else NO_LETTER
     # MedEvalKit needs the column in every row, and some of OmniMedVQA lack it.
-    if tags and not fixed and "no_modality_type" in (sample.document.get("flags") or ()):
+    if tags and not fixed and "no_modality_type" in (flags or ()):
         facts["stops"] = "its published row has no modality_type (KeyError)"
     return Answer.ok(chosen, **facts)
-
-
-def _gold(sample: Sample) -> str | None:
-    """Return MedEvalKit's target: a letter, that of the last option equal to a text, or such a text."""
-    document = sample.document
-    gold, answer = document.get("gold"), document.get("answer")
-    if gold is None or answer is None:
-        return answer if gold is None else str(gold)
-    # The gold of a row of OmniMedVQA may be the text of several options: then one that looks like a letter is a text.
-    if gold.strip() == answer and "repeated_gold" not in (document.get("flags") or ()):
-        return str(answer)
-    equal = [index for index, option in enumerate(sample.options) if option == gold]
-    return letter(equal[-1]) if equal else str(gold)
-
-
-def _compared(key: str, text: str, lines: tuple[str, ...], gold: str | None) -> tuple[str, bool, bool]:
-    """Return the letter of the chosen option, whether only similarity found it, and whether the reply counts as right.
-
-    ``gold`` is a letter or a text, stripped and in lower case. Of lines that are the same, the right one is taken.
-    """
-    letters, fallback = _letters(len(lines)), False
-    if key in letters:
-        chosen = letters.index(key)
-        right = gold in (key, lines[chosen])
-    elif key in lines:
-        chosen = lines.index(key)
-        right = key == gold or (gold is not None and gold in letters and lines[letters.index(gold)] == key)
-    else:
-        fallback, chosen = key != gold, most_similar(lines, text) or 0
-        right = key == gold or gold in (letters[chosen], lines[chosen])
-    return (gold if gold is not None and right and gold in letters else letters[chosen]).upper(), fallback, right
 
 
 def option_lines(sample: Sample) -> Sequence[str]:
@@ -211,21 +196,17 @@ def is_open(sample: Sample) -> bool:
 def open_answers(response: str) -> list[Prediction]:
     """Return the candidates for an open question's answer: texts in lower case, and numbers rounded to two decimals."""
     text = response.strip().strip(".").lower()
-    *parts, last = text.split("\n")
-    keys = [*(_key(part, _OPEN_LEADS) for part in parts), _key(last, (*_OPEN_LEADS, "="))]
+    parts, keys = text.split("\n"), []
+    for number, part in enumerate(parts, 1):  # the shortest text after the last of a lead-in, or an empty text
+        shortest = ""
+        for lead in (*_OPEN_LEADS, "=") if number == len(parts) else _OPEN_LEADS:
+            if lead in part:
+                tail = part.rpartition(lead)[2].strip()
+                shortest = tail if not shortest or len(tail) < len(shortest) else shortest
+        keys.append(shortest)
     texts = [key for key in keys if key and key not in tuple(":,.!?;'")] or [text]
     numbers = [number for key in texts for pattern in _NUMBERS for number in pattern.findall(key)]
     return list(dict.fromkeys(answer for candidate in (*texts, *numbers) for answer in _normalised(candidate)))
-
-
-def _key(part: str, leads: Sequence[str]) -> str:
-    """Return the shortest text after the last of a lead-in, or an empty text."""
-    shortest = ""
-    for lead in leads:
-        if lead in part:
-            tail = part.rpartition(lead)[2].strip()
-            shortest = tail if not shortest or len(tail) < len(shortest) else shortest
-    return shortest
 
 
 def _normalised(text: str) -> list[Prediction]:

@@ -138,22 +138,30 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
         text = box
     polarity = _polarity(normalised(gold), sample.question) if is_closed_question(sample.document) else None
     if polarity is None:
-        return _same_words(text, gold, sample)
-    verdict = _verdict(text, sample.question)
+        stated, reason = open_reply(text)
+        if stated is None or (_HAN.search(stated) and _UNABLE.search(stated)):
+            return _without(reason if stated is None else Reason.REFUSED, sample)
+        targets = target_words(gold)
+        spoken = stated_words(_declared(stated), {word.removeprefix(DENIED) for word in targets})
+        words, correct = " ".join(spoken), spoken == list(targets) if targets else stated.casefold() == gold.casefold()
+        measures = None if is_closed_question(sample.document) else compared(words, " ".join(targets)).measures
+        return _answer(words or stated, sample, judged=stated, gold=gold, correct=correct, measures=measures)
+    own = own_words(text)
+    if isinstance(own, Reason) or not _HAN.search(own):
+        verdict = yes_no(text, sample.question)
+    else:
+        clauses = [clause for clause in re.split(r"[\W_]+", _declared(own).casefold()) if clause]
+        verdicts = {word for clause in clauses if (word := _polarity(clause, sample.question))}
+        if not verdicts and _UNABLE.search(own):
+            return _without(Reason.REFUSED, sample)
+        statement = _STATEMENT.fullmatch(clauses[0]) if len(clauses) == 1 and not verdicts else None
+        # "The organ is the liver" means no to a question about another organ: only what the question names is read.
+        if statement and statement["what"] in sample.question:
+            verdicts.add("no" if statement["no"] else "yes")
+        verdict = Answer.only(verdicts)
     if verdict.value is None:
         return _without(verdict.reason, sample)
     return _answer(verdict.value, sample, judged=text, gold=gold, correct=verdict.value == polarity)
-
-
-def _same_words(reply: str, gold: str, sample: Sample) -> Answer:
-    text, reason = open_reply(reply)
-    if text is None or (_HAN.search(text) and _UNABLE.search(text)):
-        return _without(Reason.REFUSED if text is not None else reason, sample)
-    targets = target_words(gold)
-    words = stated_words(_declared(text), {word.removeprefix(DENIED) for word in targets})
-    correct = words == list(targets) if targets else text.casefold() == gold.casefold()
-    measures = None if is_closed_question(sample.document) else compared(" ".join(words), " ".join(targets)).measures
-    return _answer(" ".join(words) or text, sample, judged=text, gold=gold, correct=correct, measures=measures)
 
 
 def _declared(text: str) -> str:
@@ -165,18 +173,3 @@ def _declared(text: str) -> str:
 
 def _polarity(word: str, question: str) -> str | None:
     return _VERDICTS.get(word) or (_HEALTH.get(word) if _ASKS_FOR_HEALTH.search(question) else None)
-
-
-def _verdict(reply: str, question: str) -> Answer:
-    text = own_words(reply)
-    if isinstance(text, Reason) or not _HAN.search(text):
-        return yes_no(reply, question)
-    clauses = [clause for clause in re.split(r"[\W_]+", _declared(text).casefold()) if clause]
-    verdicts = {verdict for clause in clauses if (verdict := _polarity(clause, question))}
-    if not verdicts and _UNABLE.search(text):
-        return Answer.invalid(Reason.REFUSED)
-    stated = _STATEMENT.fullmatch(clauses[0]) if len(clauses) == 1 and not verdicts else None
-    # "The organ is the liver" means no to a question about another organ: only what the question names is read.
-    if stated and stated["what"] in question:
-        verdicts.add("no" if stated["no"] else "yes")
-    return Answer.only(verdicts)

@@ -154,12 +154,12 @@ def stance(clause: str, start: int, end: int) -> Stance:
     def after(pattern: re.Pattern[str]) -> bool:
         starts = signals[pattern][0]
         near = starts[bisect_left(starts, end) : bisect_right(starts, end + _REACH)]
-        return any(reaches_back(clause[end:first]) for first in near)
-
-    def reaches_back(between: str) -> bool:  # not across an opened bracket or a finished list item
-        if "(" in between and ")" not in between:
-            return False
-        return "," not in between or _PLURAL.search(between.rpartition(",")[2]) is not None
+        return any(
+            # not across an opened bracket or a finished list item
+            not ("(" in between and ")" not in between)
+            and ("," not in between or _PLURAL.search(between.rpartition(",")[2]))
+            for between in (clause[end:first] for first in near)
+        )
 
     if before(_OPEN_BEFORE) or after(_OPEN_AFTER) or _VALUE_UNSURE.match(clause, end):
         return Stance.OPEN

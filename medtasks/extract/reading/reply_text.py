@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import partial
 from typing import Any, TypeVar
 
 from medtasks.data.safe_parsing import parse_json
@@ -45,8 +45,10 @@ _UNABLE = (
     rf"\b{CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?{_JUDGE}|\b{_LACKING} (?:information|detail|context)"
     r"|\bi(?: do not|'m not| am not| don't) (?:know|sure|able|qualified)|\bi(?:'m| am) sorry\b|\bas an ai\b|\bno idea\b"
 )
-_INABILITY = re.compile(_UNABLE, re.IGNORECASE)
-_REFUSAL = re.compile(rf"(?i){_UNABLE}|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b")
+# The writer cannot answer; "none of the lobes" is a statement about an image.
+UNABLE = re.compile(_UNABLE, re.IGNORECASE)
+# Or declines to choose, as none of the options fits.
+REFUSAL = re.compile(rf"(?i){_UNABLE}|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b")
 SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")  # separators of sentences
 
 
@@ -88,9 +90,8 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
     return (text[: invented.start()].strip() if invented else text) or Reason.EMPTY
 
 
-def spaced_words(reply: str | None) -> str | Reason:
-    """Return :func:`own_words` with "Pleural_Thickening" as two words; else underscores are Markdown and vanish."""
-    return own_words(reply, split_names=True)
+# "Pleural_Thickening" as two words; else underscores are Markdown and vanish.
+spaced_words = partial(own_words, split_names=True)
 
 
 def json_field(text: str, name: str) -> str | None:
@@ -156,14 +157,6 @@ def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Rea
     written; MedGemma has marks of its own. The answer is the last ``<answer>`` after it that is not blank, and within
     it the last ``\boxed{}``; without either, all text after the reasoning. Reasoning that never ended has no answer,
     nor has a reply that was cut before any mark.
-
-    Example:
-        >>> split_reasoning(r"<think>Not \boxed{A}.</think>It is \boxed{B}.")
-        Reasoned(answer='B', words=4)
-        >>> split_reasoning("<think>It may be A")
-        Reasoned(answer=None, words=4)
-        >>> split_reasoning("It may be A because", cut=True).answer is None
-        True
     """
 
     def words(text: str) -> int:
@@ -176,45 +169,23 @@ def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Rea
         tagged = [content for content in _ANSWER.findall(after) if content.strip()]
         within = tagged[-1] if tagged else after
         is_whole = tagged or _THOUGHT_END.search(text) or reasoning or not cut
-        answer = last_box(within) or (within.strip() if is_whole else None)
+        # The last box that closes and is not blank.
+        braces: list[int] = []
+        boxes: dict[int, int] = {}  # start and end of each content
+        for brace in _BRACE.finditer(within):
+            if brace[0] == "{":
+                braces.append(brace.end())
+            elif braces and within.endswith(_BOX, 0, start := braces.pop()):
+                boxes[start] = brace.start()
+        contents = (within[start : boxes[start]].strip() for start in sorted(boxes, reverse=True))
+        answer = next(filter(None, contents), "") or (within.strip() if is_whole else None)
     return Reasoned(answer, words(f"{reasoning} {text}") - words(answer or ""))
-
-
-def last_box(text: str) -> str:
-    r"""Return the content, stripped, of the last ``\boxed{...}`` that closes and is not blank; else an empty text."""
-    braces: list[int] = []
-    boxes: dict[int, int] = {}  # start and end of each content
-    for brace in _BRACE.finditer(text):
-        if brace[0] == "{":
-            braces.append(brace.end())
-        elif braces and text.endswith(_BOX, 0, start := braces.pop()):
-            boxes[start] = brace.start()
-    contents = (text[start : boxes[start]].strip() for start in sorted(boxes, reverse=True))
-    return next(filter(None, contents), "")
-
-
-# ---- declarations and refusals ----
 
 
 def declared(leads: Sequence[re.Pattern[str]], text: str, read: Callable[[re.Match[str]], set[T]]) -> set[T]:
     """Return the values that ``read`` finds after the first of several leads, strong ones first, that has any."""
     for lead in leads:
-        values = set[T]().union(*map(read, _matches(lead, text)))
+        values = set[T]().union(*map(read, lead.finditer(text)))
         if values:
             return values
     return set()
-
-
-@lru_cache(maxsize=8)  # a text is read for letters, then for texts
-def _matches(lead: re.Pattern[str], text: str) -> tuple[re.Match[str], ...]:
-    return tuple(lead.finditer(text))
-
-
-def refuses(text: str) -> bool:
-    """Return whether the text declines to choose: it cannot tell, or none of the options fits."""
-    return _REFUSAL.search(text) is not None
-
-
-def is_unable(text: str) -> bool:
-    """Return whether the text says that its writer cannot answer; "none of the lobes" is a statement about an image."""
-    return _INABILITY.search(text) is not None
