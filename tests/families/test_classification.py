@@ -10,11 +10,11 @@ import pytest
 
 from medtasks.audit.scoring import score_replies, with_interval
 from medtasks.extract.failure import failed_reply
+from medtasks.families import classification
 from medtasks.families.classification import CLASSIFICATION, MULTI_LABEL
 from medtasks.families.family import Reply, Row
 from medtasks.hooks import published
 from medtasks.lmms.filters import ReadWith
-from medtasks.metrics import class_scores
 from medtasks.metrics.class_scores import (
     MULTICLASS_METRICS,
     MULTILABEL_METRICS,
@@ -22,11 +22,10 @@ from medtasks.metrics.class_scores import (
     count_labels,
     multiclass_metrics,
     multilabel_metrics,
-    values_with_errors,
 )
 from medtasks.metrics.metric import forget_computed
-from medtasks.stats.bootstrap import mean_recall_posterior
-from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.stats.bootstrap import mean_recall_posterior, values_with_errors
+from medtasks.stats.standard_error import clustered_error
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_index import DottedName
 
@@ -79,7 +78,7 @@ def computed(monkeypatch):
         calls.append(arguments)
         return values_with_errors(*arguments)
 
-    monkeypatch.setattr(class_scores, "values_with_errors", counted)
+    monkeypatch.setattr(classification, "values_with_errors", counted)
     return calls
 
 
@@ -98,12 +97,12 @@ def test_values_are_those_of_the_metrics():
     scores = drawn(1)
     gold, predicted = [one["target"] for one in scores], [one["value"] for one in scores]
     found = values(scores)
-    expected = multiclass_metrics(count_classes(gold, predicted, 3).total())
+    expected = multiclass_metrics(count_classes(gold, predicted, 3).sum(axis=0))
     assert {name: found[name] for name in MULTICLASS_METRICS} == {name: float(v) for name, v in expected.items()}
     invalid = [float(value is None) for value in predicted]
     assert found["invalid_rate"] == sum(invalid) / len(invalid)
     clusters = [one["cluster_id"] for one in scores]
-    assert found["invalid_rate_stderr"] == pytest.approx(clustered_standard_error(invalid, clusters))
+    assert found["invalid_rate_stderr"] == pytest.approx(clustered_error(invalid, clusters).error)
     assert {type(value) for name, value in found.items() if not name.endswith("_samples")} == {float}
     assert (found["scored_samples"], found["failed_samples"]) == (len(scores), 0)
 
@@ -217,7 +216,7 @@ def test_values_of_findings_are_those_of_the_metrics():
     items = drawn_labels(1)
     gold, predicted = [item["target"] for item in items], [item["value"] for item in items]
     found = label_values(items)
-    expected = multilabel_metrics(count_labels(gold, predicted, len(FINDINGS)).total())
+    expected = multilabel_metrics(count_labels(gold, predicted, len(FINDINGS)).sum(axis=0))
     assert {name: found[name] for name in MULTILABEL_METRICS} == {name: float(v) for name, v in expected.items()}
     assert found["invalid_rate"] == predicted.count(None) / len(items) > 0
     assert (found["judge_failed_rate"], found["judge_failed_rate_stderr"]) == (0.0, 0.0)

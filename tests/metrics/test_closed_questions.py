@@ -9,7 +9,7 @@ import pytest
 from medtasks.extract.published.medheval_closed import Counted
 from medtasks.families.closed_questions import CLOSED_QUESTIONS
 from medtasks.metrics.metric import evaluate
-from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.stats.standard_error import clustered_error
 
 from ..tables import each_row
 
@@ -61,7 +61,7 @@ def test_left_out_questions_do_not_count(seed):
     scored = [item for item in questions if item["counted"] == Counted.SCORED]
     values, clusters = [item["correct"] for item in scored], [item["cluster_id"] for item in scored]
     assert accuracy(questions).value == pytest.approx(sum(values) / len(values), abs=1e-12)
-    assert accuracy(questions).error == pytest.approx(clustered_standard_error(values, clusters), abs=1e-12)
+    assert accuracy(questions).error == pytest.approx(clustered_error(values, clusters).error, abs=1e-12)
 
 
 def test_a_cell_without_scored_questions_does_not_count():

@@ -8,7 +8,7 @@ import pytest
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.meteor import load_wordnet, meteor_score, read_wordnet
-from medtasks.metrics.ngram_metrics import NgramOverlap, overlaps, rouge_scores, unsmoothed_bleu, word_tokens
+from medtasks.metrics.ngram_metrics import NgramOverlap, bleu_from_counts, overlaps, rouge_scores, word_tokens
 from medtasks.metrics.report_metrics import report_metric
 
 from ..tables import each_row
@@ -81,8 +81,8 @@ def test_golden_lexical_corpus_bleu_of_torchmetrics(cases, corpus):
     counts = [overlaps(case["reference"].split(), case["hypothesis"].split(), 4) for case in cases]
     total = [NgramOverlap(*map(sum, zip(*order, strict=True))) for order in zip(*counts, strict=True)]
     assert corpus["pairs"] == len(cases)
-    assert unsmoothed_bleu(total[:1]) == pytest.approx(corpus["bleu1_corpus"], rel=0, abs=1e-6)
-    assert unsmoothed_bleu(total) == pytest.approx(corpus["bleu4_corpus"], rel=0, abs=1e-6)
+    assert bleu_from_counts(total[:1]) == pytest.approx(corpus["bleu1_corpus"], rel=0, abs=1e-6)
+    assert bleu_from_counts(total) == pytest.approx(corpus["bleu4_corpus"], rel=0, abs=1e-6)
 
 
 def meteor_differences(cases, wordnet):

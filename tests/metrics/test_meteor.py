@@ -119,7 +119,7 @@ INFLECTED = ("lungs", "leaves", "leaf", "went", "go", "goes", "larger", "largest
 @pytest.fixture(autouse=True)
 def _no_other_wordnet(monkeypatch):
     monkeypatch.setattr(nltk.data, "path", [])
-    meteor._read.cache_clear()
+    meteor.read_wordnet.cache_clear()
 
 
 @pytest.fixture

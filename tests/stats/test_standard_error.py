@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from medtasks.stats.standard_error import (
     Dyad,
     clustered_error,
-    clustered_standard_error,
     connected_components,
     dyadic_error,
     joined_clusters,
@@ -97,12 +96,12 @@ def test_dyads_that_share_nothing_are_independent_units():
 def test_edges():
     for values in ([], [1.0]):
         assert math.isnan(mean_standard_error(values))
-        assert math.isnan(clustered_standard_error(values, ["a"] * len(values)))
-    assert math.isnan(clustered_standard_error([0.0, 1.0, 1.0], ["a", "a", "a"]))
+        assert math.isnan(clustered_error(values, ["a"] * len(values)).error)
+    assert math.isnan(clustered_error([0.0, 1.0, 1.0], ["a", "a", "a"]).error)
     assert math.isnan(dyadic_error([0.0, 1.0, 1.0], [("a", "b"), ("a", "c"), ("d", "a")]).error)
-    assert clustered_standard_error([1.0] * 4, "aabb") == mean_standard_error([1.0] * 4) == 0
+    assert clustered_error([1.0] * 4, "aabb").error == mean_standard_error([1.0] * 4) == 0
     with pytest.raises(ValueError, match="2 for 3"):
-        clustered_standard_error([0.0, 1.0, 1.0], ["a", "b"])
+        clustered_error([0.0, 1.0, 1.0], ["a", "b"])
 
 
 def test_samples_that_share_something_are_joined():

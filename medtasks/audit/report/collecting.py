@@ -85,7 +85,8 @@ def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = Ma
     names both and the recorded ones are shown. Nothing here loads a model or asks a judge.
     """
     sections = [section(recorded, repeats.get(recorded.name, {})) for recorded in run.tasks.values()]
-    of_same_model = set(published_of(run.published_as))
+    recipe = run.manifests[-1].recipe if run.manifests else None
+    of_same_model = set(published_of(recipe.published_as if recipe else {}))
     reports = []
     for report in finished(sections):
         marked = (replace(score, same_model=(report.name, score) in of_same_model) for score in report.published)

@@ -14,7 +14,7 @@ from medtasks.metrics.cross_check import package_radgraph
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import radgraph_network as network
 from medtasks.metrics.neural.metric_checkpoints import open_archive
-from medtasks.metrics.neural.radgraph import SPLIT, RadGraph, split_v1, split_xl
+from medtasks.metrics.neural.radgraph import RadGraph, words_of
 from medtasks.metrics.neural.radgraph_network import WordEncoder
 
 from ....tables import each_row
@@ -30,25 +30,25 @@ texts = st.one_of(st.text(), st.text(alphabet="ab1² \n\t\\nfu2\"'`%.,:!?()/-_[]
 
 
 @each_row(
-    "split, text, words",
+    "model_type, text, words",
     [
-        (split_v1, "A/B:C;(3.5cm)-X!", "A / B : C; ( 3 . 5cm ) -X !"),
-        (split_v1, "right-sided,\t[x] 50%;...", "right-sided , [x] 50%; . . ."),
-        (split_xl, "right-sided, 50%.", "right - sided , 50 % ."),
-        (split_xl, "it's \"clear\".' (95%)..?!", "it ' s \" clear \". ' ( 95 % ) ..?!"),
-        (split_xl, r"one\ntwo\u2122 a \"quoted\"", "one two a `` quoted ``"),
-        (split_xl, "3 cm² e\u0301\x1ctwo \u200b", "3 cm ² e\u0301 two \u200b"),
+        ("radgraph", "A/B:C;(3.5cm)-X!", "A / B : C; ( 3 . 5cm ) -X !"),
+        ("radgraph", "right-sided,\t[x] 50%;...", "right-sided , [x] 50%; . . ."),
+        ("radgraph-xl", "right-sided, 50%.", "right - sided , 50 % ."),
+        ("radgraph-xl", "it's \"clear\".' (95%)..?!", "it ' s \" clear \". ' ( 95 % ) ..?!"),
+        ("radgraph-xl", r"one\ntwo\u2122 a \"quoted\"", "one two a `` quoted ``"),
+        ("radgraph-xl", "3 cm² e\u0301\x1ctwo \u200b", "3 cm ² e\u0301 two \u200b"),
     ],
 )
-def test_words(split, text, words):
-    assert split(text) == words.split(" ")
+def test_words(model_type, text, words):
+    assert words_of(text, model_type) == words.split(" ")
 
 
 @pytest.mark.parametrize("model_type", ["radgraph", "radgraph-xl"])
 @given(text=texts)
 def test_words_are_those_of_the_package(model_type, text):
     (report,) = utils.preprocess_reports([text], model_type)
-    assert SPLIT[model_type](text) == report["sentences"][0]
+    assert words_of(text, model_type) == report["sentences"][0]
 
 
 def test_two_words_are_read_as_others(settings):
