@@ -61,7 +61,8 @@ def cross_check(
     version = ""
     try:
         version = metadata.version(package)
-        with _silence():
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
             theirs = scores(references, hypotheses, settings)
     except MedTasksError:
         raise
@@ -83,13 +84,6 @@ def cross_check(
         worst = max(range(len(distances)), key=distances.__getitem__)
         comparisons[key] = PackageComparison(package, version, total, mean(values), distances[worst], worst)
     return comparisons
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _distance(ours: float, theirs: float) -> float:
@@ -199,9 +193,7 @@ def package_radgraph(archive: Archive) -> Iterator[Any]:
         for name, method in missing.items():
             setattr(PreTrainedTokenizerBase, name, method)
         try:
-            with _silence():
-                model = radgraph.RadGraph(model_type=archive.model_type, model_cache_dir=folder, cuda=-1)
-            yield model
+            yield radgraph.RadGraph(model_type=archive.model_type, model_cache_dir=folder, cuda=-1)
         finally:
             for name in missing:
                 delattr(PreTrainedTokenizerBase, name)

@@ -157,11 +157,10 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     ordered = [chosen[index] for index in sorted(chosen)]
     for name, task in ordered[0].tasks.items():
         owner: dict[int, ShardRun] = {}
-        for row, shard in ((row, run) for run in ordered for row in run.tasks[name].lines):
-            if owner.setdefault(row, shard) is not shard:
-                raise MedTasksError(
-                    f"row {row} of {name} is in {owner[row]} and in {shard}; their data are not the same"
-                )
+        for run in ordered:
+            if twice := [row for row in run.tasks[name].lines if owner.setdefault(row, run) is not run]:
+                both = f"{owner[twice[0]]} and in {run}"
+                raise MedTasksError(f"row {twice[0]} of {name} is in {both}; their data are not the same")
         if absent := [str(row) for row in range(task.total) if row not in owner]:
             raise MedTasksError(f"rows {listed(absent)} of {name} are in no shard; their data are not the same")
     return ordered

@@ -3,7 +3,7 @@
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of, counts_of_reasons
+from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of
 
 from ..tables import each_row
 
@@ -21,8 +21,6 @@ def test_the_filter_that_lost_most_counts():
     assert counts_of({"accuracy,none": 0.5}) is None
     assert counts_of({"scored_samples,none": 5}) is None
     assert counts_of({"scored_samples,none": float("nan"), "failed_samples,none": 0}) is None
-    reasons = {"ok": 5, "ambiguous": 1, "adapter_failed": 2, "judge_failed": 3}
-    assert counts_of_reasons(reasons) == SampleCounts(6, 2, 3)
 
 
 @each_row(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from medtasks.metrics.chest_findings import CONDITIONS, Uncertain, label_scores
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.metric_checkpoints import find_chexbert
+from medtasks.metrics.neural.text_encoders import present, weights_digest
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
 _VERSION = 1  # raised when the same text and weights would give another reading
@@ -54,7 +55,9 @@ class Chexbert:
         An empty text is read as a report without words, a long one up to 512 tokens, [CLS] and [SEP] included.
         """
         files = find_chexbert(self.settings)
-        cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {files.fingerprint} {self.settings.dtype}")
+        read_files = present(files.encoder, ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json"))
+        digest = weights_digest([files.weights, *read_files])
+        cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {digest} {self.settings.dtype}")
 
         def read(new: Sequence[str]) -> Iterator[tuple[int, Reading]]:
             from medtasks.metrics.neural.chexbert_network import read_texts  # needs torch, which a full cache does not

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, complete_in, packed_files, weights_path
-from medtasks.metrics.neural.text_encoders import explained, present, weights_digest
+from medtasks.metrics.neural.text_encoders import explained, present
 
 if TYPE_CHECKING:
     import torch
@@ -30,12 +30,6 @@ class ChexbertFiles:
 
     weights: Path
     encoder: Path
-
-    @property
-    def fingerprint(self) -> str:
-        """A digest of the bytes of weights, configuration and vocabulary."""
-        files = present(self.encoder, (_CONFIG, _VOCABULARY, "tokenizer.json", "tokenizer_config.json"))
-        return weights_digest([self.weights, *files])
 
 
 def find_chexbert(settings: ModelSettings) -> ChexbertFiles:
