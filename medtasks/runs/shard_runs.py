@@ -32,35 +32,13 @@ _IMAGE_ROOT = re.compile(r'"image_root": "(?:[^"\\]|\\.)*"')
 class TaskPart:
     """One run's record of a task."""
 
-    name: str
     results: ResultsFile
+    samples: Path
+    row: Mapping[str, Any]  # values by ``<metric>,<filter>``, and its title
+    filters: Sequence[str]  # names, in order
+    total: int  # number of rows of its data
+    asked: int  # number of rows that the run asked
     lines: Mapping[int, Sequence[SampleLine]]  # of its samples file by row of the data, one for each filter
-
-    @property
-    def samples(self) -> Path:
-        """Location of its samples file."""
-        return self.results.samples(self.name)
-
-    @property
-    def row(self) -> Mapping[str, Any]:
-        """Values by ``<metric>,<filter>``, and its title."""
-        return mapping_in(mapping_in(self.results.content, "results"), self.name)
-
-    @property
-    def filters(self) -> list[str]:
-        """Names of its filters, in order."""
-        pipelines = self.results.config(self.name).get("filter_list") or ()
-        return [str(pipeline["name"]) for pipeline in pipelines] or ["none"]  # the harness's name without a filter
-
-    @property
-    def total(self) -> int:
-        """Number of rows of its data."""
-        return int(self.results.content["n-samples"][self.name]["original"])
-
-    @property
-    def asked(self) -> int:
-        """Number of rows that the run asked."""
-        return int(self.results.content["n-samples"][self.name]["effective"])
 
 
 @dataclass(frozen=True)
@@ -204,10 +182,11 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
             raise _Unfinished(" ".join(damage).rstrip("."))
         try:
             for name in results.content["configs"]:
-                lines: dict[int, list[SampleLine]] = {}
-                part = parts[name] = TaskPart(name, results, lines)
-                samples = results.samples(name)
-                if part.asked and not samples.is_file():
+                counts, samples = results.content["n-samples"][name], results.samples(name)
+                asked, lines = int(counts["effective"]), dict[int, list[SampleLine]]()
+                filters = [str(pipeline["name"]) for pipeline in results.config(name).get("filter_list") or ()]
+                filters = filters or ["none"]  # the harness's name without a filter
+                if asked and not samples.is_file():
                     raise _Unfinished(NO_SAMPLES.rstrip("."))
                 for line in read_lines(samples, note=damage.append) if samples.is_file() else ():
                     lines.setdefault(line.row, []).append(line)
@@ -216,9 +195,11 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
                     damage.append(WRITTEN_TWICE.format(contradicting, samples))
                 if damage:
                     raise _Unfinished(" ".join(damage).rstrip("."))
-                whole = sum(len(by_filter) == len(part.filters) for by_filter in lines.values())
-                if not whole == len(lines) == part.asked:
-                    raise _Unfinished(f"{samples} holds {whole} whole samples of the {part.asked} that were asked")
+                whole = sum(len(by_filter) == len(filters) for by_filter in lines.values())
+                if not whole == len(lines) == asked:
+                    raise _Unfinished(f"{samples} holds {whole} whole samples of the {asked} that were asked")
+                row = mapping_in(mapping_in(results.content, "results"), name)
+                parts[name] = TaskPart(results, samples, row, filters, int(counts["original"]), asked, lines)
         except (KeyError, TypeError) as error:
             raise _Unfinished(f"{results.path} is no results file of the harness") from error
         except RepliesError as error:

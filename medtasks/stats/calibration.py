@@ -267,15 +267,18 @@ def _resampled(answers: Answers, ece: float) -> tuple[float, _Ends, _Ends, _Ends
         parts.append((np.abs(gaps).sum(axis=1), np.abs(gaps - whole).sum(axis=1), brier, areas))
     drawn = [np.concatenate(part) for part in zip(*parts, strict=True)]
     errors, noise, *_ = drawn
-    middle = [[math.nan] * 2 if np.ptp(values) < 1e-12 else np.quantile(values, _ENDS).tolist() for values in drawn]
-    (low, high), _, brier_ends, aurc_ends = middle
+    middle: list[_Ends] = []
+    for values in drawn:
+        low, high = np.quantile(values, _ENDS)
+        middle.append((math.nan, math.nan) if np.ptp(values) < 1e-12 else (float(low), float(high)))
+    low, high = middle[0]
     if not math.isnan(low):
         excess = float(errors.mean()) - ece
         lower, upper = min(low - excess, 2 * ece - high), max(high - excess, 2 * ece - low, ece)
         is_noise = ece <= np.quantile(noise, _ENDS[1])
         low, high = 0.0 if is_noise else max(0.0, min(lower, ece)), min(1.0, upper)
     debiased = math.sqrt(max(0.0, ece**2 - float(noise.mean()) ** 2))
-    return debiased, (low, high), tuple(brier_ends), tuple(aurc_ends)
+    return debiased, (low, high), middle[2], middle[3]
 
 
 def _areas(answers: Answers, weights: Floats) -> Floats:

@@ -23,16 +23,6 @@ class Reading:
     classes: tuple[int, ...]
     vector: NDArray[np.float32]
 
-    def to_bytes(self) -> bytes:
-        """Return one byte per class, then the vector."""
-        return bytes(self.classes) + self.vector.astype("<f4").tobytes()
-
-    @classmethod
-    def from_bytes(cls, value: bytes) -> "Reading":
-        """Read the result of :meth:`to_bytes`."""
-        count = len(CONDITIONS)
-        return cls(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count))
-
 
 def prepare(text: str) -> str:
     """Return a text for CheXbert's tokeniser: every run of white space, line ends included, is one space.
@@ -66,7 +56,13 @@ class Chexbert:
 
         prepared = [prepare(text) for text in texts]
         keys = {text: text_key(text) for text in prepared}
-        readings = cache.complete(keys, read, encode=Reading.to_bytes, decode=Reading.from_bytes)
+        count = len(CONDITIONS)  # of bytes, one per class, in front of the vector
+        readings = cache.complete(
+            keys,
+            read,
+            encode=lambda reading: bytes(reading.classes) + reading.vector.astype("<f4").tobytes(),
+            decode=lambda value: Reading(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count)),
+        )
         return [readings[text] for text in prepared]
 
 
