@@ -248,7 +248,8 @@ def _resampled(answers: Answers, ece: float) -> tuple[float, _Ends, _Ends, _Ends
     """
     units, samples = int(answers.unit[-1]) + 1, len(answers.unit)
     if units < 2:
-        return math.nan, *[(math.nan, math.nan)] * 3
+        undefined = (math.nan, math.nan)
+        return math.nan, undefined, undefined, undefined
     columns = np.column_stack([answers.gaps(), answers.squares, np.ones(samples)])
     of_unit = np.add.reduceat(columns, np.searchsorted(answers.unit, np.arange(units)), axis=0)
     whole = of_unit.sum(axis=0)[:BINS] / samples

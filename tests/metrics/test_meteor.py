@@ -34,13 +34,8 @@ class ListedSynonyms:
         return [SimpleNamespace(lemmas=lambda: [SimpleNamespace(name=lambda name=name: name) for name in names])]
 
 
-SYNONYMS = {
-    "larg": {"large", "big"},
-    "big": {"larg", "big"},
-    "lung": {"x"},
-    "x": {"lung", "no", "y"},
-    "y": {"x", "lung"},
-}
+SYNONYMS = {"larg": {"large", "big"}, "big": {"larg", "big"}}
+SYNONYMS |= {"lung": {"x"}, "x": {"lung", "no", "y"}, "y": {"x", "lung"}}
 WORDS = st.lists(
     st.sampled_from(["Large", "larger", "big", "lung", "Lungs", "x", "y", "no", "No", ".", "İ"]), max_size=14
 )
@@ -57,14 +52,9 @@ def test_is_nltk_to_the_bit(reference, hypothesis):
 
 # ---- WordNet: a dozen invented senses in the published file formats ----
 
+RAYS = ("Roentgen_ray", "x-ray", "Roentgenogram")
 SENSES = {
-    "noun": [
-        ("lung",),
-        ("nodule", "tubercle"),
-        ("Roentgen_ray", "x-ray", "Roentgenogram"),
-        ("leaf", "leafage"),
-        ("opacity",),
-    ],
+    "noun": [("lung",), ("nodule", "tubercle"), RAYS, ("leaf", "leafage"), ("opacity",)],
     "verb": [("go", "travel"), ("enlarge", "blow_up", "magnify"), ("leave", "exit")],
     "adj": [("large", "big"), ("able(p)", "capable(a)"), ("large", "declamatory")],
     "adv": [("largely", "mostly")],
@@ -90,11 +80,8 @@ def wordnet_files():
         for word, found in sorted(places.items()):
             offsets = " ".join(f"{place:08d}" for place in found)
             index += f"{word} {LETTERS[part]} {len(found)} 0 {len(found)} 0 {offsets}  \n"
-        files |= {
-            f"data.{part}": data.encode(),
-            f"index.{part}": index.encode(),
-            f"{part}.exc": EXCEPTIONS[part].encode(),
-        }
+        files |= {f"data.{part}": data.encode(), f"index.{part}": index.encode()}
+        files |= {f"{part}.exc": EXCEPTIONS[part].encode()}
     return files
 
 
@@ -220,7 +207,7 @@ def test_what_is_not_usable_is_refused_and_what_was_there_stays(files, message, 
     assert synonyms(load_wordnet(), "nodule") == {"nodule", "tubercle"}
 
 
-def test_sources_that_are_none(tmp_path):
+def test_sources_that_are_none_and_a_home_that_cannot_be_written(source, tmp_path, monkeypatch):
     text = tmp_path / "notes.txt"
     text.write_text("WordNet")
     for path in (tmp_path / "nowhere", text):
@@ -230,6 +217,9 @@ def test_sources_that_are_none(tmp_path):
         write_wordnet(tmp_path / "both" / f"wordnet-{version}", FILES)
     with pytest.raises(WeightsMissing, match=r"several WordNet databases.*wordnet-3\.0/, wordnet-3\.3/"):
         prepare_wordnet(tmp_path / "both")
+    monkeypatch.setenv("MEDTASKS_HOME", str(text))
+    with pytest.raises(WeightsMissing, match=r"cannot be written to .*set MEDTASKS_HOME"):
+        prepare_wordnet(source)
 
 
 def test_downloaded_by_nltk_if_it_can(monkeypatch):
@@ -248,13 +238,6 @@ def test_downloaded_by_nltk_if_it_can(monkeypatch):
     prepare_wordnet()
     assert synonyms(load_wordnet(), "exit") == {"leave", "exit"}
     assert nltk.data.path == []
-
-
-def test_a_home_that_cannot_be_written(source, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "file"))
-    with pytest.raises(WeightsMissing, match=r"cannot be written to .*set MEDTASKS_HOME"):
-        prepare_wordnet(source)
 
 
 def test_missing_and_damaged_wordnet_and_nltk_are_one_sentence_with_the_command(source, monkeypatch):

@@ -41,13 +41,10 @@ def test_the_same_texts_in_all_forms(write, name):
     ]
     for path in files:
         assert read_report_texts(path) == ReportTexts(path, tuple(REPORTS), ("0", "1", "2", "3"))
+    named = write("h.csv", csv_of([["text", "finding"], ["x", "No effusion."]]))
+    assert read_report_texts(named, "finding").texts == ("No effusion.",)
     for path in (write("f.json", json.dumps(REPORTS)), write("g.csv", csv_of([[name], *([text] for text in REPORTS)]))):
         assert read_report_texts(path) == ReportTexts(path, tuple(REPORTS), None)
-
-
-def test_a_column_by_name(write):
-    path = write("a.csv", csv_of([["text", "finding"], ["x", "No effusion."]]))
-    assert read_report_texts(path, "finding").texts == ("No effusion.",)
 
 
 @each_row("end", ["\n", "\r\n"])

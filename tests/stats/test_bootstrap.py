@@ -26,20 +26,12 @@ def errors_of(table, metrics, resamples=1000, units=None):
     return [value for name, value in found.items() if name.endswith("_stderr")]
 
 
-def patients(seed, units=50, classes=3):
-    """Answers about several images per patient, with patients who are easy and patients who are hard."""
-    random = np.random.default_rng(seed)
-    unit = np.repeat(np.arange(units), random.integers(1, 6, units))
-    gold = random.choice(classes, len(unit), p=[0.6, 0.3, 0.1])
-    right = random.random(len(unit)) < random.beta(1, 1, units)[unit]
-    predicted = np.where(right, gold, random.integers(0, classes, len(unit)))
-    return gold, predicted, unit
-
-
 @each_row("seed", range(3))
 def test_of_a_mean_agrees_with_the_clustered_formula(seed):
-    gold, predicted, unit = patients(seed, units=150)
-    values = (gold == predicted).astype(int)
+    """Answers about several images per patient, with patients who are easy and patients who are hard."""
+    random = np.random.default_rng(seed)
+    unit = np.repeat(np.arange(150), random.integers(1, 6, 150))
+    values = (random.random(len(unit)) < random.beta(1, 1, 150)[unit]).astype(int)
     table = np.stack([values, np.ones_like(values)], axis=1)
     (error,) = errors_of(table, lambda sums: {"mean": sums[..., 0] / sums[..., 1]}, 5000, unit.tolist())
     assert error == pytest.approx(clustered_error(values.tolist(), unit.tolist()).error, rel=0.05)
@@ -102,29 +94,17 @@ def test_equal_units_have_error_zero_and_an_undefined_metric_none():
 SHARES, RECALLS = np.array([0.7, 0.15, 0.1, 0.04, 0.01]), np.array([0.9, 0.7, 0.6, 0.5, 0.4])
 
 
-def test_one_class_is_the_interval_of_jeffreys():
-    right = [1.0] * 27 + [0.0] * 13
-    error, low, high = mean_recall_posterior(right, ["a"] * 40, range(40))
+def test_posteriors_are_the_intervals_of_jeffreys_whatever_order_and_names():
+    error, low, high = mean_recall_posterior([1.0] * 27 + [0.0] * 13, ["a"] * 40, range(40))
     exact = beta(27.5, 13.5)
     assert (low, high) == pytest.approx(exact.interval(0.95), abs=0.005)
     assert error == pytest.approx(exact.std(), rel=0.03)
-
-
-def test_error_of_two_classes_is_that_of_independent_recalls():
-    right, targets = [1.0] * 95 + [0.0] * 5 + [1.0, 0.0], [0] * 100 + [1] * 2
-    error = mean_recall_posterior(right, targets, range(102))[0]
+    # The recalls of two classes are independent.
+    error, *_ = mean_recall_posterior([1.0] * 95 + [0.0] * 5 + [1.0, 0.0], [0] * 100 + [1] * 2, range(102))
     assert error == pytest.approx(math.hypot(beta(95.5, 5.5).std(), beta(1.5, 1.5).std()) / 2, rel=0.03)
-
-
-def test_order_and_names_do_not_change_the_posterior():
     right, targets, clusters = [1, 0, 1, 1, 0, 1], [0, 0, 1, 1, 0, 2], [0, 0, 1, 2, 3, 3]
-    found = mean_recall_posterior(right, targets, clusters)
-    order = [4, 2, 5, 0, 3, 1]
-    named = [f"patient {clusters[n]}" for n in order]
-    assert mean_recall_posterior([right[n] for n in order], ["cba"[targets[n]] for n in order], named) == found
-
-
-def test_one_cluster_tells_nothing():
+    rows = [(right[n], "cba"[targets[n]], f"patient {clusters[n]}") for n in (4, 2, 5, 0, 3, 1)]
+    assert mean_recall_posterior(*zip(*rows, strict=True)) == mean_recall_posterior(right, targets, clusters)
     assert all(map(math.isnan, mean_recall_posterior([1.0, 0.0], [0, 1], ["p", "p"])))
 
 
