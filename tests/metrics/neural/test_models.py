@@ -4,9 +4,9 @@ import json
 import random
 import shutil
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -33,17 +33,6 @@ TEXTS = [
 TEXTS = [*TEXTS, TEXTS[3]]
 
 
-@dataclass(frozen=True)
-class Model:
-    """One of the models."""
-
-    settings: ModelSettings  # runs it in miniature on the CPU, without a cache
-    read: Callable  # returns for each item what must be equal, and numbers, which another batch rounds in another way
-    items: list  # texts, or pairs of texts
-    network: tuple[type, str]  # class and method that a batch goes through; the first argument is as long as the batch
-    title: str  # on the progress bar
-
-
 def by_chexbert(settings, texts):
     return [(reading.classes, reading.vector) for reading in Chexbert(settings)(texts)]
 
@@ -61,6 +50,9 @@ def by_bertscore(settings, pairs):
     ]
 
 
+# By model: fixture with a folder in miniature; function that returns for each text, or pair of texts, what must be
+# equal, and numbers, which another batch rounds in another way; class and method that a batch goes through, whose first
+# argument is as long as the batch; title on the progress bar.
 MODELS = {
     "chexbert": ("tiny", by_chexbert, (ChexbertNetwork, "forward"), "CheXbert"),
     "radgraph": ("v1", by_radgraph, (WordEncoder, "vectors"), "RadGraph"),
@@ -74,7 +66,7 @@ def model(request):
     weights: Path = request.getfixturevalue(folder)
     items = list(zip(TEXTS, TEXTS[::-1], strict=True)) if request.param == "bertscore" else TEXTS
     settings = ModelSettings(named_weights=named(request.param, weights), device="cpu", cache=None, progress=False)
-    return Model(settings, read, items, network, title)
+    return SimpleNamespace(settings=settings, read=read, items=items, network=network, title=title)
 
 
 def named(model, weights):
@@ -83,7 +75,7 @@ def named(model, weights):
 
 @pytest.fixture
 def watch(model, monkeypatch):
-    """Return a function that has every batch's size seen, before the network runs on it, by what it is given."""
+    """Return a function that shows every batch's size to another, before the network runs on the batch."""
     owner, method = model.network
     original = getattr(owner, method)
 

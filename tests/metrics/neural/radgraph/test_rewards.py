@@ -49,12 +49,6 @@ CASES = {
         (0, 0, 1 / 3),
         (0, 0, 0),
     ),
-    "repeated entities": (
-        annotated(("tube", DP), ("tube", DP), ("line", DP)),
-        annotated(("tube", DP), ("line", DP), ("line", DP)),
-        (1, 1, 1),
-        (1, 0, 0.5),
-    ),
 }
 LEVELS = ("simple", "partial", "complete")
 CXR = ("entity_f1", "relation_f1", "combined")
