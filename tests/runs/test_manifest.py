@@ -28,18 +28,6 @@ from medtasks.runs.run_manifest import (
 NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
 
 
-@pytest.fixture
-def sleeper():
-    """Another process and what it says of itself."""
-    code = (
-        "import os; from medtasks.runs.run_manifest import process_of; "
-        "print(process_of(os.getpid()).model_dump_json(), flush=True); input()"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        yield process, RunProcess.model_validate_json(process.stdout.readline())
-        process.kill()
-
-
 def manifest(state=RunState.FINISHED, started=NOON, process=None):
     return RunManifest(
         state=state,
@@ -85,15 +73,20 @@ def test_a_damaged_file_is_named(tmp_path):
     assert [path.name for path in manifest_files(tmp_path)][1] == later.name
 
 
-def test_a_run_that_goes_on_and_is_killed(sleeper):
-    process, facts = sleeper
-    going = manifest(RunState.RUNNING, process=facts)
-    assert going.standing == "still running"
-    process.kill()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the list of processes
-    assert is_running(facts) is False
-    process.wait()
-    assert going.standing == "killed"
+def test_a_run_that_goes_on_and_is_killed():
+    code = (
+        "import os; from medtasks.runs.run_manifest import process_of; "
+        "print(process_of(os.getpid()).model_dump_json(), flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        facts = RunProcess.model_validate_json(process.stdout.readline())
+        going = manifest(RunState.RUNNING, process=facts)
+        assert going.standing == "still running"
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the list of processes
+        assert is_running(facts) is False
+        process.wait()
+        assert going.standing == "killed"
 
 
 def test_what_cannot_be_seen_from_here(monkeypatch):

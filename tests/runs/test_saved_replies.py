@@ -36,23 +36,19 @@ def lines(*replies):
     return [{"doc_id": f"d{number}", "reply": reply} for number, reply in enumerate(replies)]
 
 
-def test_replies_are_written_as_they_come(home):
-    names = {save(0, "No effusion.\n\nNormal.")}
+def test_replies_are_written_as_they_come_for_their_owner(home):
+    before = os.umask(0)
+    try:
+        names = {save(0, "No effusion.\n\nNormal.")}
+    finally:
+        os.umask(before)
     assert list(saved(home).values()) == [lines("No effusion.\n\nNormal.")]
     names |= {save(1, "é \u2028 \ud800 <b>"), save(2, "")}
     (name,) = names
     assert saved(home) == {name: lines("No effusion.\n\nNormal.", "é \u2028 \ud800 <b>", "")}
-
-
-def test_files_and_folders_are_for_their_owner(home):
-    before = os.umask(0)
-    try:
-        name = save(0, "reply")
-    finally:
-        os.umask(before)
-    assert (home / "replies" / name).stat().st_mode & 0o777 == 0o600
-    for folder in (home / "replies", home / "replies" / "reports"):
-        assert folder.stat().st_mode & 0o777 == 0o700
+    paths = (home / "replies" / name, home / "replies/reports", home / "replies")
+    modes = [path.stat().st_mode & 0o777 for path in paths]
+    assert modes == [0o600, 0o700, 0o700]
 
 
 def test_another_run_has_another_file_and_another_rule_has_not(home):

@@ -55,6 +55,12 @@ def test_against_loops(options, sharpness):
     assert found.auroc.low < found.auroc.value < found.auroc.high
     assert found.accuracy.value == np.mean(right)
     assert found.confidence == pytest.approx(np.mean([max(row) for row in probabilities]))
+    # Scores that are no probabilities have discrimination only.
+    of_texts = calibration(probabilities, keys, range(len(keys)), "note", 0, are_probabilities=False)
+    undefined = (of_texts.ece.value, of_texts.brier.value, of_texts.debiased_ece, of_texts.confidence)
+    assert (all(map(math.isnan, undefined)), of_texts.bins) == (True, ())
+    same = ("accuracy", "aurc", "auroc", "coverage")
+    assert [getattr(of_texts, name) for name in same] == [getattr(found, name) for name in same]
 
 
 def test_brier_score_against_scikit_learn_and_of_equal_probabilities():
@@ -191,17 +197,6 @@ def test_coverage(monkeypatch, fall, cluster):
         assert debiased < 0.5 * np.mean([one.ece.value for one in found])
     if fall == 0.2:
         assert debiased == pytest.approx(0.2, abs=0.02)
-
-
-def test_scores_that_are_no_probabilities_have_discrimination_only():
-    probabilities, keys = model(5)
-    of_letters = measured(probabilities, keys)
-    of_texts = calibration(probabilities, keys, range(len(keys)), "note", 0, are_probabilities=False)
-    for undefined in (of_texts.ece.value, of_texts.brier.value, of_texts.debiased_ece, of_texts.confidence):
-        assert math.isnan(undefined)
-    assert of_texts.bins == ()
-    same = ("accuracy", "aurc", "auroc", "coverage")
-    assert [getattr(of_texts, name) for name in same] == [getattr(of_letters, name) for name in same]
 
 
 def drawn_scores(seed, number=80, digits=1):
