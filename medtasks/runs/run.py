@@ -141,8 +141,8 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     for manifest in manifests:
         # The name in the manifest's own results files counts first, then that in the manifest.
         label = model_label(manifest.model.name, manifest.model.arguments)
-        beside = manifest.path.parent if manifest.path else Path()
-        written = [beside / record.results for record in manifest.tasks.values() if record.results]
+        own_folder = manifest.path.parent if manifest.path else Path()
+        written = [own_folder / record.results for record in manifest.tasks.values() if record.results]
         # A run that ended before its results has no served name; the only matching one of the folder counts.
         unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
         alike = {name for name in by_path.values() if name.endswith(unnamed)}

@@ -105,9 +105,9 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     for run in runs:
         facts = [(name, runs[0].facts.get(name, ""), run.facts.get(name, "")) for name in runs[0].facts | run.facts]
         different = [
-            f"{name} ('{value}' and '{here}')" if max(len(value), len(here)) <= 24 else name
-            for name, value, here in facts
-            if value != here
+            f"{name} ('{expected}' and '{value}')" if max(len(expected), len(value)) <= 24 else name
+            for name, expected, value in facts
+            if value != expected
         ]
         if different:
             raise MedTasksError(
@@ -136,9 +136,9 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     for name, task in ordered[0].tasks.items():
         owner: dict[int, ShardRun] = {}
         for run in ordered:
-            if twice := [row for row in run.tasks[name].lines if owner.setdefault(row, run) is not run]:
-                both = f"{owner[twice[0]]} and in {run}"
-                raise MedTasksError(f"row {twice[0]} of {name} is in {both}; their data are not the same")
+            if repeated := [row for row in run.tasks[name].lines if owner.setdefault(row, run) is not run]:
+                places = f"{owner[repeated[0]]} and in {run}"
+                raise MedTasksError(f"row {repeated[0]} of {name} is in {places}; their data are not the same")
         if absent := [str(row) for row in range(task.total) if row not in owner]:
             raise MedTasksError(f"rows {listed(absent)} of {name} are in no shard; their data are not the same")
     return ordered

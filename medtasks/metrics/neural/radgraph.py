@@ -8,7 +8,7 @@ first and last word; and its ``relations``, each ``[label, number of the other e
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -65,7 +65,8 @@ class RadGraph:
         """
         reports = [tuple(words_of(text or "None", self.model_type)) for text in texts]
         keys = {words: text_key(" ".join(words)) for words in reports if words}
-        annotated: dict[tuple[str, ...], Annotation] = {(): _annotation((), {})}
+        source = {"data_source": None, "data_split": "inference"}
+        annotated: dict[tuple[str, ...], Annotation] = {(): {"text": "", "entities": {}, **source}}
         if keys:
             archive = open_archive(self.model_type, self.settings)
             model = f"radgraph {_VERSION} {self.model_type} {self.settings.dtype} {weights_digest(archive.files)}"
@@ -74,17 +75,14 @@ class RadGraph:
                 from medtasks.metrics.neural import radgraph_network  # needs torch, which a full cache does not
 
                 read = radgraph_network.Annotator(archive, self.settings).entities(new)
-                return ((position, _annotation(new[position], entities)) for position, entities in read)
+                joined = [" ".join(words) for words in new]
+                return ((at, {"text": joined[at], "entities": entities, **source}) for at, entities in read)
 
             cache = TextCache(self.settings.cache, model)
             annotated |= cache.complete(
                 keys, annotate, encode=lambda report: json.dumps(report).encode(), decode=json.loads
             )
         return [annotated[words] for words in reports]
-
-
-def _annotation(words: Sequence[str], entities: Mapping[str, Any]) -> Annotation:
-    return {"text": " ".join(words), "entities": entities, "data_source": None, "data_split": "inference"}
 
 
 def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
