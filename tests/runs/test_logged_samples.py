@@ -155,21 +155,16 @@ def test_likelihoods_say_nothing_and_stay(tmp_path, monkeypatch, results, in_wor
 # ---- messages and results ----
 
 
-def test_a_missing_image_is_not_named(home):
-    write_manifest(home, CREDENTIALED, "credentialed")
+def test_neither_a_missing_image_nor_what_was_left_out_is_named(home, monkeypatch):
+    noted = {"left_out": ("row 3: its image p10/s5.jpg is missing", "row 4: its image p11/s6.jpg is missing")}
+    for name, access in ((CREDENTIALED, "credentialed"), ("mine", "credentialed"), ("mediconfusion", "public")):
+        write_manifest(home, name, access, **noted)
     with pytest.raises(SourceError, match=f"data prepare {CREDENTIALED}") as raised:
         images({**SHARED, "dataset": CREDENTIALED})
     assert "p10" not in str(raised.value)
     assert raised.value.__suppress_context__
-    write_manifest(home, "mediconfusion", "public")
     with pytest.raises(SourceError, match=r"images/p10\.jpg of sample p10/s5 is missing"):
         images({**SHARED, "dataset": "mediconfusion"})
-
-
-def test_results_do_not_say_what_was_left_out(home, monkeypatch):
-    noted = {"left_out": ("row 3: its image p10/s5.jpg is missing", "row 4: its image p11/s6.jpg is missing")}
-    write_manifest(home, CREDENTIALED, "credentialed", **noted)
-    write_manifest(home, "mine", "credentialed", **noted)
     for name in (CREDENTIALED, "mine"):
         facts = provenance(name)
         assert facts["left_out"] == ["2 notes in its manifest.json"]
@@ -177,5 +172,4 @@ def test_results_do_not_say_what_was_left_out(home, monkeypatch):
         assert "/data/private" not in str(facts)
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", "mine")
     assert provenance("mine")["left_out"][0].startswith("row 3")
-    write_manifest(home, "mediconfusion", "public", **noted)
     assert provenance("mediconfusion")["source"] == "/data/private/place"

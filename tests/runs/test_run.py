@@ -226,13 +226,13 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path):
 
 
 def test_answers_in_a_journal_and_replies_that_were_kept_are_mentioned(tmp_path):
-    model = {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"}
-    manifest(tmp_path, {"one": ("failed", "why")}, model=model)
+    model, failed = {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"}, {"one": ("failed", "why")}
+    manifest(tmp_path, failed, model=model)
     assert "journal" in missing_tasks(read_run(tmp_path))["one"]
-    manifest(tmp_path, {"one": ("failed", "why")}, model={**model, "arguments": "pretrained=y,journal=False"})
+    manifest(tmp_path, failed, model={**model, "arguments": "pretrained=y,journal=False"})
     assert "journal" not in missing_tasks(read_run(tmp_path, "pretrained=y"))["one"]
     command = ["medtasks", "run", "--journal"]
-    manifest(tmp_path, {"one": ("failed", "why")}, model={"name": "openai", "arguments": ""}, command=command)
+    manifest(tmp_path, failed, model={"name": "openai", "arguments": ""}, command=command)
     assert "answers in the model's journal" in missing_tasks(read_run(tmp_path, "openai"))["one"]
     kept = replies_folder("one") / "20260301T100500-1.jsonl"
     kept.parent.mkdir(parents=True)

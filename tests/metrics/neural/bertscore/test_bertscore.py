@@ -98,7 +98,7 @@ def test_what_is_no_such_encoder_is_refused(copy):
         (copy / "elsewhere").rename(copy / name)
 
 
-ENCODER = "distilroberta-base"
+ENCODER, SIDES = "distilroberta-base", {"references": "reference", "hypotheses": "hypothesis"}
 WORDS = (
     *("no", "pleural", "effusion", "the", "heart", "is", "large", "normal", "mild", ",", ".", "left"),
     *("résumé", "肺", "___", "\u00a0", "\n", "</s>", "Edema", ""),
@@ -127,10 +127,7 @@ def score(folder, idf="none", **options):
 def test_golden_bertscore(golden, idf):
     folder = golden / "metrics" / "bertscore"
     pairs = json.loads((folder / "expected.json").read_text())["pairs"]
-    texts = {
-        side: [pair[side[:-1] if side == "references" else "hypothesis"] for pair in pairs]
-        for side in ("references", "hypotheses")
-    }
+    texts = {name: [pair[side] for pair in pairs] for name, side in SIDES.items()}
     key = "no_idf" if idf == "none" else f"idf_{idf}"
     raw = metric(folder / ENCODER, layer=5).score(**texts, idf=idf)
     assert pairs
