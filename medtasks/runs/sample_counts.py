@@ -37,7 +37,7 @@ def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
         if counted and isinstance(value, int | float) and math.isfinite(value):
             by_filter.setdefault(name, {})[metric.removesuffix("_samples")] = int(value)
     counts = [SampleCounts(**numbers) for numbers in by_filter.values() if {"scored", "failed"} <= numbers.keys()]
-    return max(counts, key=lambda each: each.lost) if counts else None
+    return max(counts, key=lambda of_filter: of_filter.lost) if counts else None
 
 
 @dataclass(frozen=True)

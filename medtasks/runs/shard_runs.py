@@ -183,10 +183,10 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
         try:
             for name in results.content["configs"]:
                 counts, samples = results.content["n-samples"][name], results.samples(name)
-                asked, lines = int(counts["effective"]), dict[int, list[SampleLine]]()
+                effective, lines = int(counts["effective"]), dict[int, list[SampleLine]]()
                 filters = [str(pipeline["name"]) for pipeline in results.config(name).get("filter_list") or ()]
                 filters = filters or ["none"]  # the harness's name without a filter
-                if asked and not samples.is_file():
+                if effective and not samples.is_file():
                     raise _Unfinished(NO_SAMPLES.rstrip("."))
                 for line in read_lines(samples, note=damage.append) if samples.is_file() else ():
                     lines.setdefault(line.row, []).append(line)
@@ -196,10 +196,10 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
                 if damage:
                     raise _Unfinished(" ".join(damage).rstrip("."))
                 whole = sum(len(by_filter) == len(filters) for by_filter in lines.values())
-                if not whole == len(lines) == asked:
-                    raise _Unfinished(f"{samples} holds {whole} whole samples of the {asked} that were asked")
+                if not whole == len(lines) == effective:
+                    raise _Unfinished(f"{samples} holds {whole} whole samples of the {effective} that were asked")
                 row = mapping_in(mapping_in(results.content, "results"), name)
-                parts[name] = TaskPart(results, samples, row, filters, int(counts["original"]), asked, lines)
+                parts[name] = TaskPart(results, samples, row, filters, int(counts["original"]), effective, lines)
         except (KeyError, TypeError) as error:
             raise _Unfinished(f"{results.path} is no results file of the harness") from error
         except RepliesError as error:

@@ -104,12 +104,12 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
             for number, entity in report["entities"].items()
         }
         related = [
-            (words, label, relation, *entities[other][:2])
+            (words, label, relation, *entities[target][:2])
             for words, label, relations in entities.values()
-            for relation, other in relations
+            for relation, target in relations
         ]
         alone = {(words, label) for words, label, relations in entities.values() if not relations}
-        lowered = {(words.lower(), label, relation, other.lower()) for words, label, relation, other, _ in related}
+        lowered = {(words.lower(), label, relation, target.lower()) for words, label, relation, target, _ in related}
         sets.append(
             {
                 "simple": {(words, label) for words, label, _ in entities.values()},
