@@ -239,15 +239,20 @@ def medheval_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Seque
     return mean_scores({"method4_bleu": values}, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"})
 
 
-def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> dict[str, Any]:
-    """Return rouge-score's ``Score(precision, recall, fmeasure)`` of ``rouge1``, ``rouge2`` and ``rougeL``."""
+@lru_cache(maxsize=2)
+def _rouge_scorer(stemmed: bool) -> Any:
     from rouge_score.rouge_scorer import RougeScorer
     from rouge_score.tokenize import tokenize
 
     # The package's words, with cached stems, which take most of its time.
     stemmer = porter_stemmer() if stemmed else None
     words = SimpleNamespace(tokenize=lambda text: tokenize(text, stemmer))
-    scores: dict[str, Any] = RougeScorer([*_ROUGE_TYPES.values()], tokenizer=words).score(reference, hypothesis)
+    return RougeScorer([*_ROUGE_TYPES.values()], tokenizer=words)
+
+
+def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> dict[str, Any]:
+    """Return rouge-score's ``Score(precision, recall, fmeasure)`` of ``rouge1``, ``rouge2`` and ``rougeL``."""
+    scores: dict[str, Any] = _rouge_scorer(stemmed).score(reference, hypothesis)
     return scores
 
 

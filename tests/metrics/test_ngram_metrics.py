@@ -191,6 +191,7 @@ def test_rouge_of_reports(monkeypatch):
         scores = report_metric("rouge")(references=[text, text, "left"], hypotheses=[text, "left", text])
         assert all(repr(values) == "[0.0, 0.0, 0.0]" for values in scores.samples.values())
     ngram_metrics.porter_stemmer.cache_clear()
+    ngram_metrics._rouge_scorer.cache_clear()
     ngram_metrics._sentence_words.cache_clear()
     for module, name in (("nltk.stem.porter", "rouge_stemmed"), ("nltk.tokenize.destructive", "medheval_bleu")):
         monkeypatch.setitem(__import__("sys").modules, module, None)
