@@ -94,13 +94,13 @@ def case(what: str, module: Any, score: Callable[[Records], Mapping[str, Any]], 
 def score_classes(records: Records) -> Mapping[str, Any]:
     """Compute the metrics of one class per image, without errors."""
     keys, values = ([record[side] for record in records] for side in ("key", "value"))
-    return multiclass_metrics(count_classes(keys, values, CLASSES).total())
+    return multiclass_metrics(count_classes(keys, values, CLASSES).sum(axis=0))
 
 
 def score_labels(records: Records) -> Mapping[str, Any]:
     """Compute the metrics of several labels per image, without errors."""
     keys, values = ([record[side] for record in records] for side in ("key", "value"))
-    return multilabel_metrics(count_labels(keys, values, LABELS).total())
+    return multilabel_metrics(count_labels(keys, values, LABELS).sum(axis=0))
 
 
 def main() -> None:

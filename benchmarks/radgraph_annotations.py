@@ -21,7 +21,7 @@ import torch
 from medtasks.metrics.cross_check import package_radgraph
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.metric_checkpoints import open_archive
-from medtasks.metrics.neural.radgraph import RadGraph, split_v1
+from medtasks.metrics.neural.radgraph import RadGraph, words_of
 from medtasks.metrics.neural.radgraph_network import Annotator
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "metrics" / "neural" / "radgraph"))
@@ -47,7 +47,7 @@ def against_package(folder: Path, texts: Sequence[str], rounds: int) -> bool:
     settings = ModelSettings(named_weights={"radgraph": folder}, device="cpu", cache=None, progress=False)
     archive = open_archive("radgraph", settings)
     own = Annotator(archive, settings)
-    words = [split_v1(text) for text in texts]
+    words = [words_of(text, "radgraph") for text in texts]
     ratios, best = [], [float("inf"), float("inf")]
     with package_radgraph(archive) as model:
         for _ in range(rounds):

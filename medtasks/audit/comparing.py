@@ -17,19 +17,12 @@ from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies, read_samples
 from medtasks.runs.result_files import results_next_to, task_of
-from medtasks.runs.run import (
-    Source,
-    check_fingerprints,
-    check_is_ours,
-    nothing_in_common,
-    replies_of_repeats,
-    samples_by_task,
-)
+from medtasks.runs.run import Source, replies_to
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import ALPHA, PairedResult, PairedValues, compare_paired, corrected
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile, templates_in
-from medtasks.tasks.task_files import task_file, variant_of
+from medtasks.tasks.task_files import task_file, task_files, variant_of
 from medtasks.tasks.task_index import SETTINGS, mapping_in
 
 _Key = TypeVar("_Key")
@@ -178,7 +171,11 @@ def compare_task(
         raise RepliesError(f"'{task.name}' {task.only_harness}")
     documents = task_documents(task)
     data = task_provenance(task, documents)
-    files = {name: replies_of_repeats(task.name, source) for name, source in runs.items()}
+    files: dict[str, list[Path]] = {}
+    for name, source in runs.items():
+        recorded = [(run, run.run.tasks.get(task.name)) for run in source.repeats if run is not source]
+        with_samples = [run for run, record in recorded if record and record.samples]
+        files[name] = [replies_to(task.name, run) for run in with_samples or source.repeats]
     firsts = [of_run[0] for of_run in files.values()]  # repeats of one run were asked the same
     if margin is not None:
         results = [file for path in firsts if (file := results_next_to(path, warn_once)) is not None]
@@ -201,7 +198,15 @@ def compare_task(
                 "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
                 "each, such as FOLDER/repeat_1"
             )
-    check_fingerprints([file for of_run in files.values() for file in of_run], task.name, data["fingerprint"])
+    for path in (file for of_run in files.values() for file in of_run):
+        for samples in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
+            results = results_next_to(samples, warn_once)
+            fingerprint = results.fingerprint(task.name) if results else None
+            if fingerprint not in (None, data["fingerprint"]):
+                raise RepliesError(
+                    f"{samples} was made on data with fingerprint {fingerprint}, but the prepared dataset has "
+                    f"{data['fingerprint']}; point MEDTASKS_HOME to the data of that run"
+                )
     replies = {name: [read_replies(file, documents) for file in of_run] for name, of_run in files.items()}
     warnings = prompt_warnings(task, documents, firsts) if margin is not None else ()
     return replace(compare_runs(task, documents, replies, metrics, rules, margin), data=data, warnings=warnings)
@@ -215,20 +220,35 @@ def compare_all(
     Sanity variants are compared with a ``margin`` only: without the image no model is better. Returns comparisons by
     task, and why a task of at least two runs was not compared. RepliesError: no task could be compared.
     """
-    answered = {name: set().union(*map(samples_by_task, run.repeats)) for name, run in runs.items()}
+    answered: dict[str, set[str]] = {name: set() for name in runs}
+    for name, source in runs.items():
+        for repeat in source.repeats:
+            for task, record in repeat.run.tasks.items():
+                if record.lacks:
+                    warn_once(f"{repeat.path}, {task}: {record.lacks}")
+                if record.samples is not None:
+                    answered[name].add(task)
     compared: dict[str, ComparedTask] = {}
     causes: dict[str, str] = {}
     for task in sorted(set().union(*answered.values())):
         having = {name: runs[name] for name, tasks in answered.items() if task in tasks}
         if len(having) < 2 or (margin is None and variant_of(task)):
             continue
+        if not (task in task_files() or variant_of(task)):
+            causes[task] = "is no task of medtasks, so that its samples cannot be scored one by one"
+            continue
         try:
-            check_is_ours(task)
             compared[task] = compare_task(task_file(task), having, metrics, rules, margin)
         except MedTasksError as error:
             causes[task] = str(error)
+    if not compared and causes:
+        by_task = "; ".join(f"{task}: {cause}" for task, cause in causes.items())
+        raise RepliesError(f"no task could be compared ({by_task})")
     if not compared:
-        raise nothing_in_common(causes)
+        raise RepliesError(
+            "the runs have no task with a samples file in common; run the harness with --log_samples, or name the task "
+            "of recorded replies before the runs"
+        )
     return corrected_together(compared), causes
 
 

@@ -150,7 +150,7 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> di
             replies = read_replies([home() / FOLDER_NAME / name for name in names], documents)
         if any(documents[row]["doc_id"] not in replies for row in scores):
             raise MedTasksError(
-                f"the samples files of {part.name} withhold the replies of credentialed data, and "
+                f"the samples files of {task.name} withhold the replies of credentialed data, and "
                 f"{home() / FOLDER_NAME} does not hold all of them; copy the folder '{FOLDER_NAME}' of the "
                 f"MEDTASKS_HOME of each run to this one's"
             ) from None

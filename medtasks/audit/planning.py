@@ -16,7 +16,6 @@ from medtasks.stats.equivalence import (
     WORKING_CORRELATION,
     design_effect,
     detectable_difference,
-    independent_discordance,
     mcnemar_power,
     non_inferiority_power,
     samples_needed,
@@ -44,7 +43,8 @@ class Assumptions:
     def discordance_of(self, difference: float) -> float:
         """Return the discordance for a difference of the second model from the first."""
         if self.discordance is None:
-            return independent_discordance(self.score, min(1.0, max(0.0, self.score + difference)))
+            second = min(1.0, max(0.0, self.score + difference))
+            return self.score * (1 - second) + second * (1 - self.score)  # of independent answers
         return min(1.0, max(self.discordance, abs(difference)))
 
 

@@ -30,7 +30,7 @@ from medtasks.metrics.metric import (
     Scores,
     Selection,
 )
-from medtasks.stats.bootstrap import mean_recall_posterior
+from medtasks.stats.bootstrap import mean_recall_posterior, values_with_errors
 
 _MULTICLASS = (
     "Mean F1 over classes in the target or in a prediction.",
@@ -62,8 +62,8 @@ def _class_panel(rows: Sequence[ClassRow]) -> PanelResult:
     if not rows:
         return PanelResult()
     clusters, targets, values, classes = zip(*rows, strict=True)
-    tables = class_scores.count_classes(targets, values, max(classes))
-    estimates = estimates_of(class_scores.values_with_errors(tables, clusters, class_scores.multiclass_metrics))
+    cells = class_scores.count_classes(targets, values, max(classes))
+    estimates = estimates_of(values_with_errors(cells, clusters, class_scores.multiclass_metrics))
     value = estimates["balanced_accuracy"].value
     right = [float(target == read) for target, read in zip(targets, values, strict=True)]
     error, low, high = mean_recall_posterior(right, targets, clusters)
@@ -77,8 +77,8 @@ def _label_panel(rows: Sequence[LabelRow]) -> PanelResult:
         return PanelResult()
     targets = [list(target) for _, target, _ in rows]
     values = [None if value is None else list(value) for *_, value in rows]
-    tables, clusters = class_scores.count_labels(targets, values, len(targets[0])), [cluster for cluster, *_ in rows]
-    return PanelResult(estimates_of(class_scores.values_with_errors(tables, clusters, class_scores.multilabel_metrics)))
+    cells, clusters = class_scores.count_labels(targets, values, len(targets[0])), [cluster for cluster, *_ in rows]
+    return PanelResult(estimates_of(values_with_errors(cells, clusters, class_scores.multilabel_metrics)))
 
 
 _CLASSES = Panel(lambda score: (score["cluster_id"], score["target"], score["value"], score["classes"]), _class_panel)

@@ -12,7 +12,7 @@ from typing import Any
 
 from medtasks.data.privacy import is_private
 from medtasks.data.samples import Sample, letter
-from medtasks.metrics.ngram_metrics import is_closed
+from medtasks.metrics.ngram_metrics import CLOSED
 
 _LONGEST_NAME = 20
 _MOST_CONSTANTS = 6  # of more options, only the most frequent is of interest
@@ -94,7 +94,7 @@ def answer_strategies(
     if len(targets) < len(samples):
         return []
     same = [cleaned(target) for target in targets]
-    closed = [is_closed(target) for target in same]
+    closed = [target in CLOSED for target in same]
     kinds = closed if kind_of is None else list(map(kind_of, samples))
     frequent = most_frequent(zip(kinds, same, strict=True))
     # as it first occurs

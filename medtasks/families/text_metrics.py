@@ -13,7 +13,7 @@ from medtasks.families.counts import answered
 from medtasks.metrics.metric import CorpusMetric, Estimate, Panel, PanelResult, Score, Scores, mean
 from medtasks.metrics.model_settings import DEVICE_VARIABLE
 from medtasks.metrics.report_metrics import ReportScores, metric_info, report_metric
-from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.stats.standard_error import clustered_error
 
 # cluster, target, reply, and the file of the saved reply: another run tries failed metrics again
 TextRow = tuple[str, PrivateText, PrivateText, str | None]
@@ -66,7 +66,7 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
             for key in keys:
                 values, total = scores.samples.get(key), scores.totals[key]
                 is_mean = bool(values) and math.isclose(mean(values or ()), total, abs_tol=1e-12)
-                error = clustered_standard_error(values or (), [row[0] for row in rows]) if is_mean else math.nan
+                error = clustered_error(values or (), [row[0] for row in rows]).error if is_mean else math.nan
                 by_key[key] = Estimate(total, error)
         except Exception as error:  # noqa: BLE001  # inference is done; whatever this is may cost one metric only
             failures[name] = _cause(error)

@@ -12,7 +12,7 @@ from medtasks.extract.failure import failure_cause
 from medtasks.runs.harness_options import read_options, what_is_asked
 from medtasks.runs.logged_samples import is_withheld, replies_folder
 from medtasks.runs.redaction import redacted_arguments
-from medtasks.runs.replies import read_lines, written_twice
+from medtasks.runs.replies import WRITTEN_TWICE, read_lines
 from medtasks.runs.reply_envelope import parse_loglikelihood
 from medtasks.runs.run import NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskRecord, read_manifests
@@ -63,7 +63,7 @@ def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> It
         elif len(replies) == 1 and isinstance(replies[0], str):
             yield line.row, replies
     if contradicting:
-        warn_once(written_twice(contradicting, samples))
+        warn_once(WRITTEN_TWICE.format(contradicting, samples))
     if withheld:
         # The processes of the run saved replies under MEDTASKS_HOME, by document.
         began = datetime.fromisoformat(manifest.started)

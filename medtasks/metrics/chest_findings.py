@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from medtasks.metrics.class_scores import count_labels, ratio
+from medtasks.metrics.class_scores import ratio
 from medtasks.metrics.metric import mean
 from medtasks.metrics.report_metrics import ReportScores
 from medtasks.stats.bootstrap import Floats, Integers
@@ -43,31 +43,7 @@ class Finding(enum.IntEnum):
 
 Uncertain = Literal["positive", "negative"]  # treatment of an uncertain finding
 
-AVERAGES = ("micro", "macro", "weighted", "samples")
-_FIVE = tuple(CONDITIONS.index(name) for name in FIVE_CONDITIONS)
-
-
-def f1_averages(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> dict[str, float]:
-    """Return F1 by average, from 1 or 0 per label of each side, shape (reports, labels), at least one report.
-
-    The averages are over all decisions, over labels, over labels weighted by reports that have them, and over reports.
-    """
-    by_label = count_labels(gold, predicted, len(gold[0])).total()
-    doubled = 2 * by_label.true_positives.sum()
-    decided = doubled + by_label.false_positives.sum() + by_label.false_negatives.sum()
-    weighted = math.fsum((by_label.f1 * by_label.positives).tolist())
-    return {
-        "micro": float(ratio(doubled, decided)),
-        "macro": mean(by_label.f1.tolist()),
-        "weighted": weighted / max(int(by_label.positives.sum()), 1),
-        "samples": mean(f1_of_reports(gold, predicted)),
-    }
-
-
-def f1_of_reports(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> list[float]:
-    """Return F1 over the labels of each report, shape (reports,); 0 for one without any label on both sides."""
-    pairs = list(zip(gold, predicted, strict=True))
-    return [2 * sum(map(min, *rows)) / max(sum(map(sum, rows)), 1) for rows in pairs]
+_FIVE = [CONDITIONS.index(name) for name in FIVE_CONDITIONS]
 
 
 def label_scores(
@@ -79,18 +55,26 @@ def label_scores(
     ``<prefix>_<14 or 5>_<average>_f1``, and ``<prefix>_5_accuracy``: the share of pairs whose five labels all agree.
     The averages over samples and the accuracy have a value per pair.
     """
-    present = {Finding.POSITIVE, Finding.UNCERTAIN} if uncertain == "positive" else {Finding.POSITIVE}
+    present = [Finding.POSITIVE, Finding.UNCERTAIN] if uncertain == "positive" else [Finding.POSITIVE]
     samples: dict[str, Sequence[float]] = {}
     totals: dict[str, float] = {}
-    for size, columns in (("14", range(len(CONDITIONS))), ("5", _FIVE)):
+    for size, columns in (("14", list(range(len(CONDITIONS)))), ("5", _FIVE)):
         gold, predicted = (
-            [[int(classes[column] in present) for column in columns] for classes in side]
+            np.isin(np.reshape(side, (-1, len(CONDITIONS)))[:, columns], present).astype(np.int64)
             for side in (references, hypotheses)
         )
-        averages = f1_averages(gold, predicted) if gold else dict.fromkeys(AVERAGES, math.nan)
-        totals |= {f"{prefix}_{size}_{average}_f1": averages[average] for average in AVERAGES}
-        samples[f"{prefix}_{size}_samples_f1"] = f1_of_reports(gold, predicted)
-    exact = [float(first == second) for first, second in zip(gold, predicted, strict=True)]  # of the five
+        both, either, positives = gold & predicted, gold + predicted, gold.sum(axis=0)
+        f1 = ratio(2 * both.sum(axis=0), either.sum(axis=0))
+        of_reports = ratio(2 * both.sum(axis=1), either.sum(axis=1)).tolist()
+        averages = {  # over all decisions, over labels, over labels weighted by their reports, and over reports
+            "micro": float(ratio(2 * both.sum(), either.sum())),
+            "macro": mean(f1.tolist()),
+            "weighted": math.fsum((f1 * positives).tolist()) / max(int(positives.sum()), 1),
+            "samples": mean(of_reports),
+        }
+        totals |= {f"{prefix}_{size}_{name}_f1": value if len(gold) else math.nan for name, value in averages.items()}
+        samples[f"{prefix}_{size}_samples_f1"] = of_reports
+    exact = (gold == predicted).all(axis=1).astype(float).tolist()  # of the five
     samples[f"{prefix}_5_accuracy"], totals[f"{prefix}_5_accuracy"] = exact, mean(exact)
     return ReportScores(samples, totals, {"uncertain": uncertain})
 

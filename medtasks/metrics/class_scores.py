@@ -22,83 +22,28 @@ Several labels per image:
 - ``present_label_auroc``: mean AUROC over labels that some images have and some have not.
 
 The ROC curve of a hard prediction has one corner; the area under it is (TPR + TNR) / 2, the balanced accuracy of "this
-class or not". An invalid reply is wrong and a false positive of no class (:class:`ClassCounts`).
+class or not". An invalid reply is wrong and a false positive of no class.
+
+*Cells* are the confusion counts of each class against all others, TP, FP, FN and TN of shape (..., classes) after each
+other, and last the number of samples: shape (..., 4 * classes + 1). Leading dimensions are samples, clusters or
+resamples; sums of cells are cells. A class in the target is a false negative also for an invalid reply. With several
+labels the samples exceed the sum of the four by the invalid replies to samples without the label.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.stats import bootstrap
 from medtasks.stats.bootstrap import Floats, Integers
 
 MULTICLASS_METRICS = ("macro_f1", "macro_accuracy", "balanced_accuracy", "macro_auroc", "present_class_auroc")
 MULTILABEL_METRICS = ("macro_f1", "macro_accuracy", "macro_auroc", "present_label_f1", "present_label_auroc")
 
 
-@dataclass(frozen=True, eq=False)
-class ClassCounts:
-    """Confusion counts of each class against all others, shape (..., classes); ``samples`` has shape (...).
-
-    Leading dimensions are tables of samples, clusters or resamples; their sum is a table. A class in the target is a
-    false negative also for an invalid reply. With several labels the samples exceed the sum of the four by the invalid
-    replies to samples without the label.
-    """
-
-    true_positives: Integers
-    false_positives: Integers
-    false_negatives: Integers
-    true_negatives: Integers
-    samples: Integers
-
-    @classmethod
-    def of_cells(cls, cells: Integers) -> "ClassCounts":
-        """Return the tables of :attr:`cells`."""
-        true_positives, false_positives, false_negatives, true_negatives = np.split(cells[..., :-1], 4, axis=-1)
-        return cls(true_positives, false_positives, false_negatives, true_negatives, cells[..., -1])
-
-    @property
-    def cells(self) -> Integers:
-        """All counts of a table in one row, shape (..., 4 * classes + 1)."""
-        four = (self.true_positives, self.false_positives, self.false_negatives, self.true_negatives)
-        return np.concatenate([*four, self.samples[..., np.newaxis]], axis=-1)
-
-    def total(self) -> "ClassCounts":
-        """Return the sum over the first dimension."""
-        return ClassCounts.of_cells(self.cells.sum(axis=0, dtype=np.int64))
-
-    @property
-    def positives(self) -> Integers:
-        """Samples of the class in the target, shape (..., classes)."""
-        return self.true_positives + self.false_negatives
-
-    @property
-    def negatives(self) -> Integers:
-        """Samples without the class in the target, shape (..., classes)."""
-        return self.samples[..., np.newaxis] - self.positives
-
-    @property
-    def recall(self) -> Floats:
-        """TP / (TP + FN), shape (..., classes); 0 for a class that is not in the target."""
-        return ratio(self.true_positives, self.positives)
-
-    @property
-    def f1(self) -> Floats:
-        """2 TP / (2 TP + FP + FN), shape (..., classes); 0 for a class that is neither in the target nor predicted."""
-        doubled = 2 * self.true_positives
-        return ratio(doubled, doubled + self.false_positives + self.false_negatives)
-
-    @property
-    def auroc(self) -> Floats:
-        """(TPR + TNR) / 2, shape (..., classes); 0 without positives or without negatives, as in torchmetrics."""
-        area = (self.recall + ratio(self.true_negatives, self.negatives)) / 2
-        return np.where((self.positives > 0) & (self.negatives > 0), area, 0.0)
-
-
-def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes: int) -> ClassCounts:
-    """Count predictions of one class per sample, from 0, ``None`` for an invalid reply; one table per sample.
+def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes: int) -> Integers:
+    """Count predictions of one class per sample, from 0, ``None`` for an invalid reply; one row of cells per sample.
 
     An invalid reply misses the class of the target and predicts no other. Raises a ValueError where lengths differ, or
     a class is not in 0 ... ``classes`` - 1.
@@ -108,11 +53,11 @@ def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes:
         raise ValueError(f"classes are numbered from 0 to {classes - 1}, but got {outside[0]}")
     right = np.asarray(gold, dtype=np.int64)[:, np.newaxis] == np.arange(classes)
     guess = np.asarray([classes if value is None else value for value in predicted], dtype=np.int64)
-    return _tables(right, guess[:, np.newaxis] == np.arange(classes), np.ones((len(gold), 1), dtype=bool))
+    return _cells(right, guess[:, np.newaxis] == np.arange(classes), np.ones((len(gold), 1), dtype=bool))
 
 
-def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int] | None], labels: int) -> ClassCounts:
-    """Count predictions of several labels per sample, 0 or 1 each, ``None`` for an invalid reply; one table per sample.
+def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int] | None], labels: int) -> Integers:
+    """Count predictions of several labels per sample, 0 or 1, ``None`` for an invalid reply; one row of cells each.
 
     An invalid reply misses the labels of the target and recognises no other as absent, so that never answering earns
     nothing. Raises a ValueError where shapes differ, or a value is not 0 or 1.
@@ -124,7 +69,7 @@ def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int
     if np.any(right & ~1) or np.any(guess & ~1):
         raise ValueError("labels are 0 or 1")
     answered = np.asarray([row is not None for row in predicted], dtype=bool)
-    return _tables(right == 1, guess == 1, answered[:, np.newaxis])
+    return _cells(right == 1, guess == 1, answered[:, np.newaxis])
 
 
 def ratio(part: Integers | Floats, whole: Integers, undefined: float = 0.0) -> Floats:
@@ -132,49 +77,61 @@ def ratio(part: Integers | Floats, whole: Integers, undefined: float = 0.0) -> F
     return np.where(whole > 0, part / np.maximum(whole, 1), undefined)
 
 
-def _tables(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArray[np.bool_]) -> ClassCounts:
+def _cells(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArray[np.bool_]) -> Integers:
     if len(right) != len(guess):
         raise ValueError(f"expected one prediction per sample, but got {len(guess)} for {len(right)}")
-    return ClassCounts(
-        true_positives=(right & guess).astype(np.int64),
-        false_positives=(~right & guess).astype(np.int64),
-        false_negatives=(right & ~guess).astype(np.int64),
-        true_negatives=(~right & ~guess & answered).astype(np.int64),
-        samples=np.ones(len(right), dtype=np.int64),
-    )
+    samples = np.ones((len(right), 1), dtype=np.int64)
+    four = (right & guess, ~right & guess, right & ~guess, ~right & ~guess & answered)
+    return np.concatenate([*(part.astype(np.int64) for part in four), samples], axis=-1)
 
 
-def multiclass_metrics(counts: ClassCounts) -> dict[str, Floats]:
+def multiclass_metrics(cells: Integers) -> dict[str, Floats]:
     """Return :data:`MULTICLASS_METRICS` of sums of :func:`count_classes`, shape (...); NaN without a class."""
-    in_target, every = counts.positives > 0, counts.samples[..., np.newaxis] > 0
-    in_use = in_target | (counts.false_positives > 0)
+    counts = _counts(cells)
+    in_use = counts.in_target | (counts.false_positives > 0)
     return {
         "macro_f1": _mean(counts.f1, in_use),
         "macro_accuracy": _mean(counts.recall, in_use),
-        "balanced_accuracy": _mean(counts.recall, in_target),
-        "macro_auroc": _mean(counts.auroc, every),
-        "present_class_auroc": _mean(counts.auroc, in_target & (counts.negatives > 0)),
+        "balanced_accuracy": _mean(counts.recall, counts.in_target),
+        "macro_auroc": _mean(counts.auroc, counts.samples > 0),
+        "present_class_auroc": _mean(counts.auroc, counts.in_part),
     }
 
 
-def multilabel_metrics(counts: ClassCounts) -> dict[str, Floats]:
+def multilabel_metrics(cells: Integers) -> dict[str, Floats]:
     """Return :data:`MULTILABEL_METRICS` of sums of :func:`count_labels`, shape (...); NaN without a label."""
-    in_target, every = counts.positives > 0, counts.samples[..., np.newaxis] > 0
-    right = ratio(counts.true_positives + counts.true_negatives, counts.samples[..., np.newaxis])
+    counts = _counts(cells)
+    every, right = counts.samples > 0, counts.true_positives + counts.true_negatives
     return {
         "macro_f1": _mean(counts.f1, every),
-        "macro_accuracy": _mean(right, every),
+        "macro_accuracy": _mean(ratio(right, counts.samples), every),
         "macro_auroc": _mean(counts.auroc, every),
-        "present_label_f1": _mean(counts.f1, in_target),
-        "present_label_auroc": _mean(counts.auroc, in_target & (counts.negatives > 0)),
+        "present_label_f1": _mean(counts.f1, counts.in_target),
+        "present_label_auroc": _mean(counts.auroc, counts.in_part),
     }
 
 
-def values_with_errors(
-    counts: ClassCounts, units: Sequence[Hashable], metrics: Callable[[ClassCounts], Mapping[str, Floats]]
-) -> dict[str, float]:
-    """Return ``metrics`` of the sum of tables, one per sample, with errors clustered by ``units``."""
-    return bootstrap.values_with_errors(counts.cells, units, lambda cells: metrics(ClassCounts.of_cells(cells)))
+class _Counts(NamedTuple):
+    """Counts of each class against all others and what follows from them, shape (..., classes)."""
+
+    true_positives: Integers
+    false_positives: Integers
+    true_negatives: Integers
+    samples: Integers  # shape (..., 1)
+    in_target: NDArray[np.bool_]  # whether a sample has the class in the target
+    in_part: NDArray[np.bool_]  # whether also a sample has it not
+    recall: Floats  # TP / (TP + FN); 0 for a class that is not in the target
+    f1: Floats  # 2 TP / (2 TP + FP + FN); 0 for a class that is neither in the target nor predicted
+    auroc: Floats  # (TPR + TNR) / 2; 0 without positives or without negatives, as in torchmetrics
+
+
+def _counts(cells: Integers) -> _Counts:
+    tp, fp, fn, tn = np.split(cells[..., :-1], 4, axis=-1)
+    samples, positives = cells[..., -1:], tp + fn
+    negatives, recall, f1 = samples - positives, ratio(tp, positives), ratio(2 * tp, 2 * tp + fp + fn)
+    in_part = (positives > 0) & (negatives > 0)
+    auroc = np.where(in_part, (recall + ratio(tn, negatives)) / 2, 0.0)
+    return _Counts(tp, fp, tn, samples, positives > 0, in_part, recall, f1, auroc)
 
 
 def _mean(values: Floats, included: NDArray[np.bool_]) -> Floats:

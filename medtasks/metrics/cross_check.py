@@ -61,7 +61,8 @@ def cross_check(
     version = ""
     try:
         version = metadata.version(package)
-        with _silence():
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
             theirs = scores(references, hypotheses, settings)
     except MedTasksError:
         raise
@@ -83,13 +84,6 @@ def cross_check(
         worst = max(range(len(distances)), key=distances.__getitem__)
         comparisons[key] = PackageComparison(package, version, total, mean(values), distances[worst], worst)
     return comparisons
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _distance(ours: float, theirs: float) -> float:
@@ -127,18 +121,6 @@ def _corpus_bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Valu
     return [sacrebleu.corpus_bleu(hypotheses, [references], force=True).score / 100]
 
 
-def _tokenizer(folder: Path) -> Any:
-    """Load a tokenizer for bert-score; RoBERTa's begins texts with a space, as before transformers 5."""
-    from transformers import AutoConfig, AutoTokenizer
-
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    tokenizer.model_max_length = longest_text(AutoConfig.from_pretrained(folder, local_files_only=True), tokenizer)
-    encode, prefix = tokenizer.encode, " " if "Roberta" in type(tokenizer).__name__ else ""
-    tokenizer.encode = lambda text, add_prefix_space=True, **options: encode(prefix + text, **options)
-    tokenizer.build_inputs_with_special_tokens = lambda ids: [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
-    return tokenizer
-
-
 def package_bertscore(
     folder: Path, layer: int, references: Texts, hypotheses: Texts, *, idf: str, batch_size: int = 1
 ) -> list[Sequence[float]]:
@@ -149,9 +131,16 @@ def package_bertscore(
     """
     import bert_score
     import torch
+    from transformers import AutoConfig, AutoTokenizer
 
+    # RoBERTa's tokenizer begins texts with a space, as before transformers 5.
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizer.model_max_length = longest_text(AutoConfig.from_pretrained(folder, local_files_only=True), tokenizer)
+    encode, prefix = tokenizer.encode, " " if "Roberta" in type(tokenizer).__name__ else ""
+    tokenizer.encode = lambda text, add_prefix_space=True, **options: encode(prefix + text, **options)
+    tokenizer.build_inputs_with_special_tokens = lambda ids: [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
     module: Any = sys.modules["bert_score.score"]  # the package has a function of this name
-    tokenizer, original = _tokenizer(folder), module.get_tokenizer
+    original = module.get_tokenizer
     texts = {"none": None, "references": references, "hypotheses": hypotheses}[idf]
     weights = False if texts is None else bert_score.utils.get_idf_dict(texts, tokenizer, nthreads=0)
     module.get_tokenizer = lambda *_: tokenizer
@@ -161,12 +150,6 @@ def package_bertscore(
     finally:
         module.get_tokenizer = original
     return [torch.nan_to_num(values, nan=0.0).tolist() for values in scores]
-
-
-def package_baseline(table: str, layer: int) -> list[float]:
-    """Return baselines of precision, recall and F1 from a table of ``bert-score``."""
-    (row,) = [row for row in csv.DictReader(table.splitlines()) if row["LAYER"] == str(layer)]
-    return [float(row[name]) for name in ("P", "R", "F")]
 
 
 def _bertscore(encoder: str, layer: int, idf: str = "none", *, rescaled_f1: bool = False) -> Oracle:
@@ -179,7 +162,8 @@ def _bertscore(encoder: str, layer: int, idf: str = "none", *, rescaled_f1: bool
         if not rescaled_f1:
             return raw
         table = resources.files("bert_score") / "rescale_baseline" / "en" / f"{encoder}.tsv"
-        *_, baseline = package_baseline(table.read_text(), layer)
+        rows = csv.DictReader(table.read_text().splitlines())
+        (baseline,) = [float(row["F"]) for row in rows if row["LAYER"] == str(layer)]
         return [raw[-1], [(value - baseline) / (1 - baseline) for value in raw[-1]]]
 
     return scores
@@ -209,29 +193,22 @@ def package_radgraph(archive: Archive) -> Iterator[Any]:
         for name, method in missing.items():
             setattr(PreTrainedTokenizerBase, name, method)
         try:
-            with _silence():
-                model = radgraph.RadGraph(model_type=archive.model_type, model_cache_dir=folder, cuda=-1)
-            yield model
+            yield radgraph.RadGraph(model_type=archive.model_type, model_cache_dir=folder, cuda=-1)
         finally:
             for name in missing:
                 delattr(PreTrainedTokenizerBase, name)
 
 
-def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> Sequence[Sequence[float]]:
-    """Return the three rewards of ``radgraph.F1RadGraph`` with a loaded model, each of shape (pairs,)."""
-    package = import_module("radgraph")
-    scorer = package.F1RadGraph.__new__(package.F1RadGraph)  # whose constructor downloads a model
-    super(package.F1RadGraph, scorer).__init__()
-    scorer.reward_level, scorer.radgraph = "all", model
-    # On texts of white space the package fails.
-    refs, hyps = ([text if text.strip() else "" for text in side] for side in (references, hypotheses))
-    return list(scorer(refs=refs, hyps=hyps)[1])
-
-
 def _radgraph(model_type: ModelType) -> Oracle:
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
         with package_radgraph(open_archive(model_type, settings)) as model:
-            return package_radgraph_f1(model, references, hypotheses)
+            package = import_module("radgraph")
+            scorer = package.F1RadGraph.__new__(package.F1RadGraph)  # whose constructor downloads a model
+            super(package.F1RadGraph, scorer).__init__()
+            scorer.reward_level, scorer.radgraph = "all", model
+            # On texts of white space the package fails.
+            refs, hyps = ([text if text.strip() else "" for text in side] for side in (references, hypotheses))
+            return list(scorer(refs=refs, hyps=hyps)[1])
 
     return scores
 

@@ -10,9 +10,9 @@ comparison has the reason.
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
-from medtasks.metrics.ngram_metrics import overlap_f1, overlaps, smoothed_bleu, token_overlap
+from medtasks.metrics.ngram_metrics import bleu_from_counts, overlap_f1, overlaps, token_overlap
 
 MEASURES = (*(f"bleu_{order}" for order in range(1, 5)), "rouge_1", "rouge_2", "rouge_l", "precision", "recall", "f1")
 
@@ -46,36 +46,31 @@ def compared(reply: str, gold: str) -> TextComparison:
             return TextComparison(
                 dict.fromkeys(MEASURES, 0.0), f"the {'gold' if texts[0] else 'reply'} has no words for {metric}"
             )
-    rouge, stops = _rouge(reply, gold)
+    # A sentence between full stops that is blank has the empty word.
+    sentences, gold_sentences = (
+        [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece] for text in (reply, gold)
+    )
+    spoken, expected = ([word for sentence in side for word in sentence] for side in (sentences, gold_sentences))
+    common: set[str] = set()
+    longest = 0
+    for gold_sentence, sentence in product(gold_sentences, sentences):
+        subsequence, steps = _common_subsequence(gold_sentence, sentence)
+        common |= subsequence
+        longest = max(longest, steps)
+    rouge = (
+        token_overlap(set(spoken), set(expected)).f1,
+        token_overlap(set(pairwise(spoken)), set(pairwise(expected))).f1,
+        token_overlap(set(spoken), set(expected), common).f1,
+    )
+    stops = "a sentence is too long for the recursion of ROUGE-L" if longest > _MOST_STEPS else None
     shared = token_overlap(words, gold_words)
     # Empty words between blanks count, too.
     target, hypothesis = (text.replace(".", " .").split(" ") for text in (gold, reply))
     counts = overlaps(target, hypothesis, 4)
     least = [sys.float_info.min * max(1, count.hypothesis) for count in counts if not count.matches]
-    bleu = [smoothed_bleu(counts[:order], least) for order in range(1, 5)]
+    bleu = [bleu_from_counts(counts[:order], least) for order in range(1, 5)]
     values = (*bleu, *rouge, shared.precision, shared.recall, overlap_f1(words, gold_words))
     return TextComparison(dict(zip(MEASURES, values, strict=True)), stops)
-
-
-def _rouge(reply: str, gold: str) -> tuple[tuple[float, float, float], str | None]:
-    # A sentence between full stops that is blank has the empty word.
-    sentences, gold_sentences = (
-        [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece] for text in (reply, gold)
-    )
-    words, gold_words = ([word for sentence in side for word in sentence] for side in (sentences, gold_sentences))
-    common: set[str] = set()
-    longest = 0
-    for target in gold_sentences:
-        for sentence in sentences:
-            subsequence, steps = _common_subsequence(target, sentence)
-            common |= subsequence
-            longest = max(longest, steps)
-    scores = (
-        token_overlap(set(words), set(gold_words)).f1,
-        token_overlap(set(pairwise(words)), set(pairwise(gold_words))).f1,
-        token_overlap(set(words), set(gold_words), common).f1,
-    )
-    return scores, "a sentence is too long for the recursion of ROUGE-L" if longest > _MOST_STEPS else None
 
 
 def _common_subsequence(target: Sequence[str], reply: Sequence[str]) -> tuple[set[str], int]:

@@ -22,7 +22,7 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +31,7 @@ from medtasks.errors import WeightsMissing
 from medtasks.home import home
 from medtasks.metrics.model_settings import ModelSettings, packed_files
 from medtasks.metrics.ngram_metrics import TOKENISER, from_report_extra, porter_stemmer, word_tokens
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, pair_metric
+from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
 _FORMULA = {"alpha": 0.9, "beta": 3.0, "gamma": 0.5}  # weight of recall, power of the fragmentation, largest penalty
 _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: ())
@@ -56,32 +56,26 @@ def meteor_score(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[st
     return float(score(reference_tokens, hypothesis_tokens, stemmer=porter_stemmer(), wordnet=synonyms, **_FORMULA))
 
 
-def meteor(_: ModelSettings, *, synonyms: bool = True) -> ReportMetric:
-    """Return the metric of :func:`meteor_score` with WordNet."""
-
-    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        wordnet = load_wordnet() if synonyms else None
-        settings = {
-            "words": TOKENISER,
-            "formula": ", ".join(("NLTK", *(f"{name} {value:g}" for name, value in _FORMULA.items()))),
-            "stemmer": "Porter",
-            "synonyms": f"WordNet {wordnet.get_version() or 'of unknown version'}" if wordnet else "none",
-        }
-        metric = pair_metric(
-            ("meteor" if synonyms else "meteor_without_synonyms",),
-            lambda *pair: [meteor_score(word_tokens(pair[0]), word_tokens(pair[1]), wordnet)],
-            settings,
-        )
-        return metric(references=references, hypotheses=hypotheses)
-
-    return score_pairs
+def meteor(
+    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str], *, synonyms: bool = True
+) -> ReportScores:
+    """Score pairs by :func:`meteor_score`, by default with WordNet."""
+    wordnet = load_wordnet() if synonyms else None
+    pairs = zip(map(word_tokens, references), map(word_tokens, hypotheses), strict=True)
+    values = [meteor_score(*pair, wordnet) for pair in pairs]
+    settings = {
+        "words": TOKENISER,
+        "formula": ", ".join(("NLTK", *(f"{name} {value:g}" for name, value in _FORMULA.items()))),
+        "stemmer": "Porter",
+        "synonyms": f"WordNet {wordnet.get_version() or 'of unknown version'}" if wordnet else "none",
+    }
+    return mean_scores({"meteor" if synonyms else "meteor_without_synonyms": values}, settings)
 
 
-def meteor_without_synonyms(settings: ModelSettings) -> ReportMetric:
-    """Return the metric of :func:`meteor_score` without WordNet."""
-    return meteor(settings, synonyms=False)
+meteor_without_synonyms = partial(meteor, synonyms=False)
 
 
+@lru_cache(maxsize=2)
 def read_wordnet(source: Path) -> Any:
     """Return NLTK's ``WordNetCorpusReader`` of a folder or archive, with cached look-ups."""
     nltk = from_report_extra("nltk.corpus.reader.wordnet", "METEOR")
@@ -154,19 +148,14 @@ def load_wordnet() -> Any:
     corpora = [Path(str(folder), "corpora") for folder in from_report_extra("nltk.data", "METEOR").path]
     for path in (wordnet_folder(), *(folder / name for folder in corpora for name in ("wordnet", "wordnet.zip"))):
         if path.exists():
-            return _read(path)
+            try:
+                return read_wordnet(path)
+            except WeightsMissing as error:
+                raise WeightsMissing(f"{error}; fetch it again with '{_FETCH}'") from error
     raise WeightsMissing(
         f"WordNet, for METEOR's synonyms, is neither in {wordnet_folder()} nor in NLTK's data folders "
         f"(https://wordnet.princeton.edu, 11 MB); fetch it with '{_FETCH}', or take 'meteor_without_synonyms'"
     )
-
-
-@lru_cache(maxsize=2)
-def _read(path: Path) -> Any:
-    try:
-        return read_wordnet(path)
-    except WeightsMissing as error:
-        raise WeightsMissing(f"{error}; fetch it again with '{_FETCH}'") from error
 
 
 def prepare_wordnet(source: Path | None = None) -> Path:
@@ -180,7 +169,17 @@ def prepare_wordnet(source: Path | None = None) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home(), prefix=".wordnet-") as scratch:
             if source is None:
-                _download(scratch)
+                nltk = from_report_extra("nltk", "METEOR")
+                searched = list(nltk.data.path)
+                try:
+                    nltk.download("wordnet", scratch, quiet=True, raise_on_error=True, print_error_to=io.StringIO())
+                except (OSError, ValueError) as error:
+                    raise WeightsMissing(
+                        f"WordNet could not be downloaded ({error}); on a machine without network run '{_FETCH} "
+                        "--source FILE' with Princeton's WNdb-3.0.tar.gz or NLTK's wordnet.zip"
+                    ) from error
+                finally:
+                    nltk.data.path[:] = searched  # NLTK adds every folder that it downloads to
             fresh = Path(scratch) / "fresh"
             files = database_files(source or Path(scratch))
             fresh.mkdir()
@@ -197,19 +196,5 @@ def prepare_wordnet(source: Path | None = None) -> Path:
             f"WordNet cannot be written to {folder} ({error.strerror or error}); free some space, or set MEDTASKS_HOME "
             "to a folder of your own"
         ) from error
-    _read.cache_clear()
+    read_wordnet.cache_clear()
     return folder
-
-
-def _download(folder: str) -> None:
-    nltk = from_report_extra("nltk", "METEOR")
-    searched = list(nltk.data.path)
-    try:
-        nltk.download("wordnet", folder, quiet=True, raise_on_error=True, print_error_to=io.StringIO())
-    except (OSError, ValueError) as error:
-        raise WeightsMissing(
-            f"WordNet could not be downloaded ({error}); on a machine without network run '{_FETCH} --source FILE' "
-            "with Princeton's WNdb-3.0.tar.gz or NLTK's wordnet.zip"
-        ) from error
-    finally:
-        nltk.data.path[:] = searched  # NLTK adds every folder that it downloads to

@@ -150,11 +150,6 @@ def packed_files(source: Path, name_pattern: re.Pattern[str]) -> Iterator[tuple[
         yield from ((name, file) for name, file in members if file)
 
 
-def default_cache_folder() -> Path:
-    """Return ``metrics`` below ``$MEDTASKS_HOME``."""
-    return home() / "metrics"
-
-
 def text_key(*texts: str) -> bytes:
     """Return the cache key of one or several texts, 32 bytes."""
     digest = hashlib.sha256()
@@ -219,7 +214,7 @@ class ModelSettings:
     device: str = "auto"  # "cpu", "cuda", "cuda:1", or "auto": the GPU if there is one
     dtype: Literal["float32", "bfloat16"] = "float32"  # of the encoder; bfloat16 is faster and changes scores a little
     batch_size: int | None = None  # texts per pass; None: the metric's default
-    cache: Path | None = field(default_factory=default_cache_folder)  # folder of results; None: no cache
+    cache: Path | None = field(default_factory=lambda: home() / "metrics")  # folder of results; None: no cache
     progress: bool = True  # whether to show a progress bar
 
     def __post_init__(self) -> None:

@@ -28,17 +28,19 @@ import struct
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, pair_metric
+from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
 TOKENISER = "sentences end after . ! ? before white space; words by NLTKWordTokenizer"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ORDERS = (1, 2, 4)
+CLOSED = ("yes", "no")  # targets of closed questions, in lower case with single blanks and no punctuation
+OPEN_RECALL = 0.75  # least share of the target's tokens in a right reply to an open question
 _ROUGE_TYPES = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}  # of rouge-score, by the ending of our keys
 
 
@@ -63,25 +65,6 @@ def overlap_f1(first: Set[object], second: Set[object]) -> float:
     """Return the F1 of two sets: 2 |A and B| / (|A| + |B|); 0 if both are empty."""
     size = len(first) + len(second)
     return 2 * len(first & second) / size if size else 0.0
-
-
-def is_closed(cleaned_target: str) -> bool:
-    """Return whether a question is closed, by its target in lower case with single blanks and no punctuation."""
-    return cleaned_target in ("yes", "no")
-
-
-def closed_correct(reply: Set[str], cleaned_target: str) -> bool:
-    """Return whether a reply to a closed question is right for the reference: the target is among its tokens.
-
-    For "no", "not" is right, too. A reply with both "yes" and "no" is right whatever the target.
-    """
-    accepted = {"no", "not"} if cleaned_target == "no" else {cleaned_target}
-    return len(reply & accepted) / len(accepted) >= 0.4  # the paper says 0.5; the share can only be 0, 0.5 or 1
-
-
-def open_correct(recall: float) -> bool:
-    """Return whether a reply to an open question is right: it has at least three quarters of the target's tokens."""
-    return recall >= 0.75
 
 
 def from_report_extra(module: str, needed_by: str) -> Any:
@@ -184,28 +167,16 @@ class References:
         ]
 
 
-def bleu1(reply: str, reference: str) -> float:
-    """Return the BLEU-1 of a reply against one reference; both are cleaned texts, compared word by word, with case."""
-    return References([reference]).scores(reply)[0]
+def bleu_from_counts(counts: Sequence[NgramOverlap], substitutes: Sequence[float] | None = None) -> float:
+    """Return BLEU with equal weights, from n-grams of orders 1, 2, ...; 0 when no word matches.
 
-
-def unsmoothed_bleu(counts: Sequence[NgramOverlap]) -> float:
-    """Return BLEU with equal weights and without smoothing, from n-grams of orders 1, 2, ...; 0 without a match in one.
-
-    Source: ``torchmetrics.text.BLEUScore`` 1.9, here in double precision, less than 1e-6 away.
+    ``substitutes`` are the matches of the first order without any, of the second ...; an order with a substitute of 0
+    is left out of the mean. Source: ``nltk.translate.bleu_score`` 3.10. Without them BLEU is not smoothed, and 0 when
+    an order has no match, as ``torchmetrics.text.BLEUScore`` 1.9, less than 1e-6 away from its single precision.
     """
-    return smoothed_bleu(counts, ()) if all(count.matches for count in counts) else 0.0
-
-
-def smoothed_bleu(counts: Sequence[NgramOverlap], substitutes: Sequence[float]) -> float:
-    """Return BLEU with equal weights; ``substitutes`` are the matches of the first order without any, of the second ...
-
-    An order with a substitute of 0 is left out of the mean. 0 when no word matches. Source:
-    ``nltk.translate.bleu_score`` 3.10.
-    """
-    if not counts[0].matches:
+    if not counts[0].matches or (substitutes is None and not all(count.matches for count in counts)):
         return 0.0
-    unused = iter(substitutes)
+    unused = iter(substitutes or ())
     precisions = ((count.matches or next(unused)) / max(1, count.hypothesis) for count in counts)
     weight, words = 1 / len(counts), counts[0]
     logarithms = [weight * math.log(precision) for precision in precisions if precision]
@@ -213,69 +184,59 @@ def smoothed_bleu(counts: Sequence[NgramOverlap], substitutes: Sequence[float]) 
     return penalty * math.exp(math.fsum(logarithms))
 
 
-def radcliq_bleu_2(reference: str, hypothesis: str) -> float:
-    """Return BLEU-2 of one pair as CXR-Report-Metric computes it for RadCliQ.
+def bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+    """Score as ``ReportComparison`` in ``multimedeval/task_families.py`` of MultiMedEval at d9ac283."""
+    samples: dict[str, list[float]] = {f"bleu_{order}": [] for order in _ORDERS}
+    for reference, hypothesis in zip(references, hypotheses, strict=True):
+        counts = overlaps(reference.split(), hypothesis.split(), max(_ORDERS))
+        for order in _ORDERS:
+            samples[f"bleu_{order}"].append(bleu_from_counts(counts[:order]))
+    settings = {"words": "between white space, case kept", "smoothing": "none", "average": "mean over reports"}
+    return mean_scores(samples, settings)
+
+
+def radcliq_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+    """Score BLEU-2 as CXR-Report-Metric computes it for RadCliQ.
 
     Source: rajpurkarlab/CXR-Report-Metric at 9c9ecad. Texts in lower case, every full stop a word of its own, words
     between single blanks (a line break is part of a word); smoothing method 1 of Chen and Cherry: an order without
     match counts as 0.1 matches.
     """
-    reference_words, words = (
-        [word for word in text.lower().replace(".", " .").split(" ") if word] for text in (reference, hypothesis)
+    words, reference_words = (
+        [[word for word in text.lower().replace(".", " .").split(" ") if word] for text in side]
+        for side in (hypotheses, references)
     )
-    return smoothed_bleu(overlaps(reference_words, words, 2), [0.1] * 2)
-
-
-def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str]) -> float:
-    """Return BLEU-4 with NLTK's smoothing method 4, as in MedHEval.
-
-    The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. For a
-    hypothesis of one word these orders are left out.
-    """
-    words = len(hypothesis_tokens)
-    first = math.log(words) / 10 if words > 1 else 0.0
-    counts = overlaps(reference_tokens, hypothesis_tokens, 4)
-    return smoothed_bleu(counts, [first / 2**halved for halved in range(4)])
-
-
-def bleu(_: ModelSettings) -> ReportMetric:
-    """Return the metric of ``ReportComparison`` in ``multimedeval/task_families.py`` of MultiMedEval at d9ac283."""
-
-    def score(reference: str, hypothesis: str) -> list[float]:
-        counts = overlaps(reference.split(), hypothesis.split(), max(_ORDERS))
-        return [unsmoothed_bleu(counts[:order]) for order in _ORDERS]
-
-    settings = {"words": "between white space, case kept", "smoothing": "none", "average": "mean over reports"}
-    return pair_metric(tuple(f"bleu_{order}" for order in _ORDERS), score, settings)
-
-
-def radcliq_bleu(_: ModelSettings) -> ReportMetric:
-    """Return the metric of :func:`radcliq_bleu_2`."""
+    counts = [overlaps(*pair, 2) for pair in zip(reference_words, words, strict=True)]
     settings = {
         "words": "between single blanks, full stops separate, lower case",
         "smoothing": "method 1",
         "average": "mean over reports",
     }
-    return pair_metric(("radcliq_bleu_2",), lambda *pair: (radcliq_bleu_2(*pair),), settings)
+    return mean_scores({"radcliq_bleu_2": [bleu_from_counts(of_pair, [0.1] * 2) for of_pair in counts]}, settings)
 
 
-def corpus_bleu(_: ModelSettings) -> ReportMetric:
-    """Return the metric of BLEU-4 of the corpus by sacrebleu, divided by 100; there is no value per pair."""
-
-    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        # force only suppresses a warning about a corpus where most lines end in " .".
-        scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
-        total = scorer.corpus_score(hypotheses, [references]).score / 100 if references else math.nan
-        signature = {"sacrebleu": str(scorer.get_signature())} if references else {}
-        return ReportScores({}, {"corpus_bleu": total}, signature)
-
-    return score
+def corpus_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+    """Score BLEU-4 of the corpus by sacrebleu, divided by 100; there is no value per pair."""
+    # force only suppresses a warning about a corpus where most lines end in " .".
+    scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
+    total = scorer.corpus_score(hypotheses, [references]).score / 100 if references else math.nan
+    signature = {"sacrebleu": str(scorer.get_signature())} if references else {}
+    return ReportScores({}, {"corpus_bleu": total}, signature)
 
 
-def medheval_bleu(_: ModelSettings) -> ReportMetric:
-    """Return the metric of :func:`nltk_method4_bleu` of NLTK's words."""
-    settings = {"words": TOKENISER, "smoothing": "method 4", "case": "kept"}
-    return pair_metric(("method4_bleu",), lambda *pair: [nltk_method4_bleu(*map(word_tokens, pair))], settings)
+def medheval_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+    """Score BLEU-4 with NLTK's words and smoothing method 4, as MedHEval.
+
+    The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. For a
+    hypothesis of one word these orders are left out.
+    """
+    values = []
+    for reference, hypothesis in zip(references, hypotheses, strict=True):
+        words = word_tokens(hypothesis)
+        first = math.log(len(words)) / 10 if len(words) > 1 else 0.0
+        counts = overlaps(word_tokens(reference), words, 4)
+        values.append(bleu_from_counts(counts, [first / 2**halved for halved in range(4)]))
+    return mean_scores({"method4_bleu": values}, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"})
 
 
 @lru_cache(maxsize=2)
@@ -295,18 +256,19 @@ def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> dict[str,
     return scores
 
 
-def rouge(_: ModelSettings, *, stemmed: bool = False) -> ReportMetric:
-    """Return the metric of ROUGE F1, as MultiMedEval."""
-
-    def score(reference: str, hypothesis: str) -> list[float]:
-        scores = rouge_scores(reference, hypothesis, stemmed=stemmed)
-        return [float(scores[kind].fmeasure) for kind in _ROUGE_TYPES.values()]  # of an empty text, 0 is an int
-
-    settings = {"words": "runs of a-z0-9 in lower case", "stemmer": "Porter" if stemmed else "none", "value": "F1"}
+def rouge(
+    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str], *, stemmed: bool = False
+) -> ReportScores:
+    """Score ROUGE F1, as MultiMedEval."""
+    rows = [rouge_scores(*pair, stemmed=stemmed) for pair in zip(references, hypotheses, strict=True)]
     prefix = "stemmed_" if stemmed else ""
-    return pair_metric([f"{prefix}rouge_{ending}" for ending in _ROUGE_TYPES], score, settings)
+    samples = {  # of an empty text, 0 is an int
+        f"{prefix}rouge_{ending}": [float(scores[kind].fmeasure) for scores in rows]
+        for ending, kind in _ROUGE_TYPES.items()
+    }
+    settings = {"words": "runs of a-z0-9 in lower case", "stemmer": "Porter" if stemmed else "none", "value": "F1"}
+    return mean_scores(samples, settings)
 
 
-def rouge_stemmed(settings: ModelSettings) -> ReportMetric:
-    """Return the metric of ROUGE F1 of stems, as MedHEval, whose code swaps prediction and target: F1 is the same."""
-    return rouge(settings, stemmed=True)
+# As MedHEval, whose code swaps prediction and target: F1 is the same.
+rouge_stemmed = partial(rouge, stemmed=True)

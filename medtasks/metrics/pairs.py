@@ -7,7 +7,7 @@ of the paper (arXiv 2409.15477).
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 TOTAL = "total"
 
@@ -126,19 +126,19 @@ def count(answers: Iterable[PairedAnswer]) -> Mapping[str, PairCounts]:
     for pair in pairs:
         for category in (*pair.first.categories, *pair.second.categories):
             pairs_in[category].append(pair)
-    table = {category: _counted(members, pairs_in[category]) for category, members in answers_in.items()}
+    answers_in[TOTAL], pairs_in[TOTAL] = answers, pairs
     incomplete = len({answer.pair_id for answer in answers}) - len(pairs)
-    return {**table, TOTAL: replace(_counted(answers, pairs), incomplete_pairs=incomplete)}
-
-
-def _counted(answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair]) -> PairCounts:
-    return PairCounts(
-        images=len(answers),
-        pairs=len(pairs),
-        set_score=sum(pair.solved for pair in pairs),
-        individual_score=sum(answer.correct for answer in answers),
-        confused=sum(pair.confused for pair in pairs),
-        invalid=sum(answer.value is None for answer in answers),
-        valid_pairs=sum(pair.valid for pair in pairs),
-        resolved_pairs=sum(pair.valid and not pair.confused for pair in pairs),
-    )
+    return {
+        category: PairCounts(
+            images=len(members),
+            pairs=len(pairs_in[category]),
+            set_score=sum(pair.solved for pair in pairs_in[category]),
+            individual_score=sum(answer.correct for answer in members),
+            confused=sum(pair.confused for pair in pairs_in[category]),
+            invalid=sum(answer.value is None for answer in members),
+            valid_pairs=sum(pair.valid for pair in pairs_in[category]),
+            resolved_pairs=sum(pair.valid and not pair.confused for pair in pairs_in[category]),
+            incomplete_pairs=incomplete if category == TOTAL else 0,
+        )
+        for category, members in answers_in.items()
+    }

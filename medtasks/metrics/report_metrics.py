@@ -33,18 +33,6 @@ def mean_scores(samples: Mapping[str, Sequence[float]], settings: Mapping[str, s
     return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, settings)
 
 
-def pair_metric(
-    keys: Sequence[str], score: Callable[[str, str], Sequence[float]], settings: Mapping[str, str]
-) -> ReportMetric:
-    """Return a metric whose ``score`` returns one value per key for a pair (reference, hypothesis)."""
-
-    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        rows = [score(*pair) for pair in zip(references, hypotheses, strict=True)]
-        return mean_scores({key: [row[column] for row in rows] for column, key in enumerate(keys)}, settings)
-
-    return score_pairs
-
-
 @dataclass(frozen=True)
 class MetricInfo:
     """One entry of :data:`REPORT_METRICS`."""
@@ -52,7 +40,7 @@ class MetricInfo:
     name: str
     description: str
     keys: tuple[str, ...]  # of its scores
-    module: str  # in medtasks.metrics, with a callable of this name that takes ModelSettings
+    module: str  # in medtasks.metrics, with a function of this name: (ModelSettings, references, hypotheses)
     weights: tuple[str, ...] = ()  # required entries of medtasks.metrics.model_settings.WEIGHTS
     wordnet: bool = False  # whether it needs WordNet
     higher_is_better: bool = True
@@ -164,12 +152,13 @@ def keys_of(name: str) -> tuple[str, ...]:
 def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:
     """Build one metric by name, by default with settings of the environment; it loads nothing until it scores."""
     info = metric_info(name)
-    factory = getattr(importlib.import_module(f"medtasks.metrics.{info.module}"), info.name)
-    metric: ReportMetric = factory(settings or ModelSettings.from_environment())
+    compute: Callable[[ModelSettings, Sequence[str], Sequence[str]], ReportScores]
+    compute = getattr(importlib.import_module(f"medtasks.metrics.{info.module}"), info.name)
+    settings = settings or ModelSettings.from_environment()
 
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         if len(references) != len(hypotheses):
             raise ValueError(f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs")
-        return metric(references=references, hypotheses=hypotheses)
+        return compute(settings, references, hypotheses)
 
     return score_pairs

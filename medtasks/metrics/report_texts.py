@@ -79,23 +79,38 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     items = _items(path, content)
     if not items:
         raise RepliesError(f"{path} holds no texts")
-    rows = [_id_and_text(item, f"{path} {location}", column) for location, item in items]
-    ids = [name for name, _ in rows if name is not None]
-    if ids and len(ids) < len(rows):
-        raise RepliesError(f"{path} has ids for {len(ids)} of its {len(rows)} texts; give all of them one, or none")
+    ids: list[str] = []
+    texts: list[str] = []
+    for place, item in items:
+        if isinstance(item, str):
+            texts.append(item)
+            continue
+        location = f"{path} {place}"
+        if not isinstance(item, dict):
+            raise RepliesError(f"{location} is neither a text nor an object like {_FORM}")
+        present = [name for name in ((column,) if column else _TEXT_NAMES) if name in item]
+        if len(present) > 1:
+            raise RepliesError(f"{location} has {' and '.join(present)}; choose one of them with --column")
+        if not present:
+            missing = f"no '{column}'" if column else f"none of {', '.join(_TEXT_NAMES)}"
+            raise RepliesError(f"{location} has {missing}; name the column or field of the text with --column")
+        text, name = item[present[0]], next((item[name] for name in _ID_NAMES if name in item), None)
+        if not isinstance(text, str):
+            raise RepliesError(f'{location}: the text is no text; an empty report is ""')
+        if not (name is None or isinstance(name, str | int)):
+            raise RepliesError(f"{location}: the id is neither a text nor a whole number")
+        texts.append(text)
+        ids += [] if name is None else [str(name)]
+    if ids and len(ids) < len(texts):
+        raise RepliesError(f"{path} has ids for {len(ids)} of its {len(texts)} texts; give all of them one, or none")
     if repeated := [name for name, number in Counter(ids).items() if number > 1]:
         raise RepliesError(f"{path} holds id '{repeated[0]}' more than once; keep one text per id")
-    return ReportTexts(path, tuple(text for _, text in rows), tuple(ids) or None)
+    return ReportTexts(path, tuple(texts), tuple(ids) or None)
 
 
 def _items(path: Path, content: str) -> list[tuple[str, Any]]:
     # Entries, each with its location in the file.
     ending = path.suffix.lower()
-    if ending == ".json":
-        entries = _json(content, str(path))
-        if not isinstance(entries, list):
-            raise RepliesError(f"{path} must hold a list of texts, or of objects like {_FORM}")
-        return [(f"entry {number}", entry) for number, entry in enumerate(entries, start=1)]
     if ending == ".csv":
         try:
             header, *rows = list(csv.reader(io.StringIO(content, newline=""), strict=True)) or [[]]
@@ -109,33 +124,16 @@ def _items(path: Path, content: str) -> list[tuple[str, Any]]:
     lines = content.replace("\r\n", "\n").removesuffix("\n").split("\n") if content else []
     numbered = [(f"line {number}", line) for number, line in enumerate(lines, start=1)]
     if ending == ".txt":
-        return numbered
-    return [(location, _json(line, f"{path} {location}")) for location, line in numbered if line.strip()]
-
-
-def _json(text: str, location: str) -> Any:
-    try:
-        return parse_json(text)
-    except ValueError as error:
-        raise RepliesError(f"{location} is not JSON: {getattr(error, 'msg', error)}") from error
-
-
-def _id_and_text(item: Any, location: str, column: str | None) -> tuple[str | None, str]:
-    if isinstance(item, str):
-        return None, item
-    if not isinstance(item, dict):
-        raise RepliesError(f"{location} is neither a text nor an object like {_FORM}")
-    names = (column,) if column else _TEXT_NAMES
-    present = [name for name in names if name in item]
-    if len(present) > 1:
-        raise RepliesError(f"{location} has {' and '.join(present)}; choose one of them with --column")
-    if not present:
-        missing = f"no '{column}'" if column else f"none of {', '.join(_TEXT_NAMES)}"
-        raise RepliesError(f"{location} has {missing}; name the column or field of the text with --column")
-    text = item[present[0]]
-    if not isinstance(text, str):
-        raise RepliesError(f'{location}: the text is no text; an empty report is ""')
-    name = next((item[name] for name in _ID_NAMES if name in item), None)
-    if not (name is None or isinstance(name, str | int)):
-        raise RepliesError(f"{location}: the id is neither a text nor a whole number")
-    return None if name is None else str(name), text
+        return list[tuple[str, Any]](numbered)
+    parsed = []
+    for location, text in [("", content)] if ending == ".json" else numbered:
+        try:
+            parsed += [(location, parse_json(text))] if text.strip() or not location else []
+        except ValueError as error:
+            place = f"{path} {location}".strip()
+            raise RepliesError(f"{place} is not JSON: {getattr(error, 'msg', error)}") from error
+    if ending == ".jsonl":
+        return parsed
+    if not isinstance(parsed[0][1], list):
+        raise RepliesError(f"{path} must hold a list of texts, or of objects like {_FORM}")
+    return [(f"entry {number}", entry) for number, entry in enumerate(parsed[0][1], start=1)]

@@ -21,6 +21,7 @@ from medtasks.net.servers import RemoteTrouble, Server, trouble_of
 T = TypeVar("T")
 CHAT = "chat/completions"
 _LONGEST_BACKOFF_S = 30.0
+_LONGEST_CONNECTING_S = 15.0
 _CONNECTIONS = 32  # per HTTP client, which searches all of them for each request
 
 
@@ -85,13 +86,17 @@ class ChatClient:
         before_each: Callable[[], None] = lambda: None,
     ) -> None:
         # Imported here because it takes a second that a run without a server should not pay.
-        from openai import DEFAULT_CONNECTION_LIMITS, AsyncOpenAI, DefaultAsyncHttpxClient
+        from openai import DEFAULT_CONNECTION_LIMITS, AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
         limits = type(DEFAULT_CONNECTION_LIMITS)  # of the SDK's HTTP library
         connections = limits(max_connections=None, max_keepalive_connections=limit.most)
         self.clients = [
             AsyncOpenAI(
-                **server.client_options,
+                base_url=server.base_url,
+                # Never None: the SDK would then send the user's OPENAI_API_KEY to this server.
+                api_key=server.api_key or "none",
+                timeout=Timeout(server.timeout_s, connect=min(server.timeout_s, _LONGEST_CONNECTING_S)),
+                max_retries=0,  # retries are ours
                 http_client=DefaultAsyncHttpxClient(**server.transport_options, limits=connections),
             )
             for _ in range(math.ceil(limit.most / _CONNECTIONS))

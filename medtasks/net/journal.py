@@ -9,7 +9,7 @@ import hashlib
 import json
 import secrets
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,16 +56,32 @@ class Journal:
     def __init__(self, folder: Path, fingerprint: str, rank: int, processes: int) -> None:
         name = f"{fingerprint[:24]}.rank{rank}of{processes}"
         self.path = folder / f"{name}.{secrets.token_hex(8)}.jsonl"
-        self._torn = self._damaged = 0
         self._stored: dict[str, Entry] = {}
         self._written: set[str] = set()
         self._pending = b""
+        torn = damaged = 0
         for file in sorted(folder.glob(f"{fingerprint[:24]}.rank*of*.jsonl")):
-            self._stored.update(self._entries(file))
-        if self._torn:
-            logger.warning("the last answer in {} journal file(s) of {} was cut off and is dropped", self._torn, folder)
-        if self._damaged:
-            logger.warning("{} damaged line(s) in the journal under {} are skipped", self._damaged, folder)
+            try:
+                lines = file.read_bytes().split(b"\n")
+            except OSError as error:
+                logger.warning("the journal {} cannot be read ({}) and is left out", file, error.strerror)
+                continue
+            torn += bool(lines.pop())
+            for line in filter(None, lines):
+                try:
+                    record = json.loads(line)
+                    entry = Entry(record["answer"], record["tokens"])
+                    sound = record["check"] == digest_of(record["key"], entry.tokens, entry.answer)[:16]
+                except (ValueError, KeyError, TypeError, RecursionError):
+                    sound = False
+                if sound:
+                    self._stored[record["key"]] = entry
+                else:
+                    damaged += 1
+        if torn:
+            logger.warning("the last answer in {} journal file(s) of {} was cut off and is dropped", torn, folder)
+        if damaged:
+            logger.warning("{} damaged line(s) in the journal under {} are skipped", damaged, folder)
         self._written.update(self._stored)
 
     def replay(self, key: str) -> Entry | None:
@@ -80,7 +96,8 @@ class Journal:
         new = {key: entry for key, entry in entries.items() if key not in self._written}
         self._written.update(new)
         for key, entry in new.items():
-            record = {"key": key, "check": _check(key, entry), "tokens": entry.tokens, "answer": entry.answer}
+            check = digest_of(key, entry.tokens, entry.answer)[:16]
+            record = {"key": key, "check": check, "tokens": entry.tokens, "answer": entry.answer}
             self._pending += json.dumps(record).encode("ascii") + b"\n"
         try:
             if self._pending:
@@ -92,25 +109,6 @@ class Journal:
                 f"and loses nothing, but a killed run starts anew. Free some space, or name another folder with "
                 f"--model_args journal=FOLDER (for run --journal: with MEDTASKS_HOME)."
             )
-
-    def _entries(self, file: Path) -> Iterator[tuple[str, Entry]]:
-        try:
-            lines = file.read_bytes().split(b"\n")
-        except OSError as error:
-            logger.warning("the journal {} cannot be read ({}) and is left out", file, error.strerror)
-            return
-        self._torn += bool(lines.pop())
-        for line in filter(None, lines):
-            try:
-                record = json.loads(line)
-                entry = Entry(record["answer"], record["tokens"])
-                sound = record["check"] == _check(record["key"], entry)
-            except (ValueError, KeyError, TypeError, RecursionError):
-                sound = False
-            if sound:
-                yield record["key"], entry
-            else:
-                self._damaged += 1
 
 
 class AsyncJournal:
@@ -151,7 +149,3 @@ class AsyncJournal:
             written.set_exception(error)
         else:
             written.set_result(None)
-
-
-def _check(key: str, entry: Entry) -> str:
-    return digest_of(key, entry.tokens, entry.answer)[:16]

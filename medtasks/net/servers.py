@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _LONGEST_WAIT_S = 120.0  # longest pause that a server may ask for
-_LONGEST_CONNECTING_S = 15.0
 _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
 # Deliberately narrower than RFC 3986: a user name, a query or a backslash could carry a secret into a message, or make
 # the host checked here differ from the host the HTTP library connects to.
@@ -86,17 +85,6 @@ class Server:
         return f"the {self.role} at {self.base_url}"
 
     @property
-    def client_options(self) -> dict[str, Any]:
-        """Options of the openai SDK's clients; retries are ours."""
-        # Imported here because it takes a second that a run without a server should not pay.
-        from openai import Timeout
-
-        # Never None: the SDK would then send the user's OPENAI_API_KEY to this server.
-        key = self.api_key or "none"
-        timeout = Timeout(self.timeout_s, connect=min(self.timeout_s, _LONGEST_CONNECTING_S))
-        return {"base_url": self.base_url, "api_key": key, "timeout": timeout, "max_retries": 0}
-
-    @property
     def transport_options(self) -> dict[str, Any]:
         """Options of the SDK's HTTP clients.
 
@@ -139,7 +127,14 @@ def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTroub
     if isinstance(error, openai.APIConnectionError):
         reached = transport in ("ReadError", "WriteError", "CloseError", "RemoteProtocolError")
         what = "closed the connection without a complete answer" if reached else "could not be reached"
-        return RemoteTrouble(f"{where} {what}{_system_reason(error)}", retry=True, outage=True, reached=reached)
+        # Only the operating system's message: the HTTP library's may quote a header, and with it the key.
+        link: BaseException | None = error
+        while link is not None and not (isinstance(link, OSError) and link.strerror):
+            link = link.__cause__ or link.__context__
+        if isinstance(link, OSError):
+            # asyncio puts the address in place of the system's message
+            what += f" ({os.strerror(link.errno) if link.errno == errno.ECONNREFUSED else link.strerror})"
+        return RemoteTrouble(f"{where} {what}", retry=True, outage=True, reached=reached)
     if not isinstance(error, openai.APIStatusError):
         return unreadable(server)
     status = error.status_code
@@ -194,14 +189,3 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
         return max(email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now, 0.0)
     except (ValueError, OverflowError):
         return None
-
-
-def _system_reason(error: BaseException) -> str:
-    # Only the operating system's message: the HTTP library's may quote a header, and with it the key.
-    link: BaseException | None = error
-    while link is not None:
-        if isinstance(link, OSError) and link.strerror:
-            # asyncio puts the address in place of the system's message
-            return f" ({os.strerror(link.errno) if link.errno == errno.ECONNREFUSED else link.strerror})"
-        link = link.__cause__ or link.__context__
-    return ""

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any
 
+import psutil
+
 from medtasks.errors import MedTasksError, listed
 from medtasks.lmms.harness_process import ERROR_VARIABLE
 from medtasks.lmms.remote_models import class_path_of
@@ -27,7 +29,7 @@ from medtasks.net.journal import journal_folder
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.replies import read_lines
 from medtasks.runs.result_files import read_results, results_files
-from medtasks.runs.run_manifest import HarnessProcess, Notice, RunProcess, descendants, is_running, refuse, send
+from medtasks.runs.run_manifest import HarnessProcess, Notice, RunProcess, is_running, process_of, refuse, send
 from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import mapping_in
 
@@ -170,7 +172,10 @@ def _end(process: "subprocess.Popen[bytes]", *, is_notified: bool) -> None:
 
     Ctrl-C in a terminal has notified all of them already; a second one gives them no more time.
     """
-    children = descendants(process.pid)
+    children: list[RunProcess] = []
+    with contextlib.suppress(psutil.Error):
+        children = [process_of(child.pid) for child in psutil.Process(process.pid).children(recursive=True)]
+    children = [child for child in children if child.began is not None]
     with contextlib.suppress(KeyboardInterrupt, SystemExit):
         if is_notified and _have_ended(process, children):
             return

@@ -111,7 +111,7 @@ def read_options(arguments: Sequence[str]) -> HarnessOptions:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise MedTasksError(f"--config {path} cannot be read as YAML; correct the path or the file") from error
     configs = content if isinstance(content, list) else [content]
-    if not configs or not all(isinstance(each, dict) and isinstance(each.get("env"), dict | None) for each in configs):
+    if not configs or not all(isinstance(item, dict) and isinstance(item.get("env"), dict | None) for item in configs):
         raise MedTasksError(f"--config {path} holds no mapping of options to values, such as 'limit: 8'; correct it")
     environment: dict[str, str] = {}
     for config in configs:
@@ -229,6 +229,6 @@ def model_title(model: str) -> str:
 def what_is_asked(options: HarnessOptions) -> dict[str, str]:
     """Return the options that decide what a model is asked; model arguments as ``model_args <name>``."""
     free = ("model_args", "batch_size", "verbosity", "log_samples", "device")
-    asked = {name: str(value) for name, value in options.given.items() if name not in free}
+    decisive = {name: str(value) for name, value in options.given.items() if name not in free}
     arguments = options.pairs("model_args").items()
-    return asked | {f"model_args {name}": value for name, value in arguments if name not in TRANSPORT}
+    return decisive | {f"model_args {name}": value for name, value in arguments if name not in TRANSPORT}

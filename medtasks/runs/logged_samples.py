@@ -17,6 +17,7 @@ import shlex
 import threading
 from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -113,21 +114,52 @@ def replies_folder(task: str) -> Path:
     return home() / FOLDER_NAME / re.sub(r"[^\w-]", "_", task)
 
 
+@dataclass
+class _SavedRun:
+    """The file of one process in one run of a task."""
+
+    path: Path
+    read: set[tuple[str, str | None]] = field(default_factory=set)  # document ids with the rule that read the reply
+    replies: dict[str, str] = field(default_factory=dict)
+    pending: bytes = b""  # lines that could not be written yet
+
+
+_runs: dict[tuple[Path, int], _SavedRun] = {}
+_lock = threading.Lock()  # the harness scores several documents at once
+
+
 def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
     """Append one reply to this process's file of the task that the harness is scoring, and return ``<task>/<file>``.
 
     A second reply to a document under the same rule belongs to another run, with a file of its own. A full or read-only
     disk costs the file, not the run. Nothing is saved for a document without ``doc_id``.
     """
-    if doc.get("doc_id") is None:
+    doc_id = doc.get("doc_id")
+    if doc_id is None:
         return None
     reply, row = opened(result)
     folder = replies_folder(SCORED_TASK.get() or str(doc.get("dataset") or "unknown"))
     with _lock:
         run = _runs.get((folder, os.getpid()))
-        if run is None or (doc["doc_id"], row.extractor) in run.read:
-            run = _runs[folder, os.getpid()] = _Run(folder)
-        run.add(doc["doc_id"], row.extractor, reply.recorded)
+        if run is None or (doc_id, row.extractor) in run.read:
+            rank, ranks = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+            of_ranks = "" if ranks == "1" else f"-rank{rank}of{ranks}"
+            now = datetime.datetime.now(datetime.UTC)
+            run = _SavedRun(folder / f"{now:%Y%m%dT%H%M%S_%fZ}-{os.getpid()}{of_ranks}.jsonl")
+            _runs[folder, os.getpid()] = run
+        run.read.add((doc_id, row.extractor))
+        if run.replies.get(doc_id) != reply.recorded:
+            run.replies[doc_id] = reply.recorded
+            line = json.dumps({"doc_id": doc_id, "reply": reply.recorded}, ensure_ascii=True)
+            run.pending += line.encode("ascii") + b"\n"
+            try:
+                append_whole(run.path, run.pending)
+                run.pending = b""
+            except OSError as error:
+                warn_once(
+                    f"replies cannot be saved in {folder} ({error.strerror or type(error).__name__}); the run goes on, "
+                    f"but they cannot be scored again later. Free some space, or set MEDTASKS_HOME to another folder."
+                )
         return f"{folder.name}/{run.path.name}"
 
 
@@ -141,38 +173,3 @@ def score_command(saved: Iterable[str | None]) -> str:
     return (
         f"All replies are saved; then run: medtasks score {task} {shlex.join(map(str, files))}{included_option(task)}"
     )
-
-
-class _Run:
-    """The file of one process in one run of a task."""
-
-    def __init__(self, folder: Path) -> None:
-        rank, ranks = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
-        of_ranks = "" if ranks == "1" else f"-rank{rank}of{ranks}"
-        now = datetime.datetime.now(datetime.UTC)
-        self.path = folder / f"{now:%Y%m%dT%H%M%S_%fZ}-{os.getpid()}{of_ranks}.jsonl"
-        self.read: set[tuple[str, str | None]] = set()  # document ids with the rule that read the reply
-        self.pending = b""  # lines that could not be written yet
-        self._replies: dict[str, str] = {}
-
-    def add(self, doc_id: str, rule: str | None, reply: str) -> None:
-        """Write one reply unless it is there."""
-        self.read.add((doc_id, rule))
-        if self._replies.get(doc_id) == reply:
-            return
-        self._replies[doc_id] = reply
-        line = json.dumps({"doc_id": doc_id, "reply": reply}, ensure_ascii=True)
-        self.pending += line.encode("ascii") + b"\n"
-        try:
-            append_whole(self.path, self.pending)
-            self.pending = b""
-        except OSError as error:
-            warn_once(
-                f"replies cannot be saved in {self.path.parent} ({error.strerror or type(error).__name__}); the run "
-                f"goes on, but they cannot be scored again later. Free some space, or set MEDTASKS_HOME to another "
-                f"folder."
-            )
-
-
-_runs: dict[tuple[Path, int], _Run] = {}
-_lock = threading.Lock()  # the harness scores several documents at once

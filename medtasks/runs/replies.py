@@ -17,7 +17,7 @@ from medtasks.families.family import Reply
 from medtasks.home import home
 from medtasks.metrics.metric import Score
 from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_withheld
-from medtasks.runs.reply_envelope import is_envelope, opened, parse_loglikelihood
+from medtasks.runs.reply_envelope import ENVELOPE, opened, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
@@ -100,14 +100,6 @@ class SampleLine:
         score = self.record.get(SCORE)
         return dict(score) if isinstance(score, dict) else None
 
-    @property
-    def output_tokens(self) -> int | None:
-        """Number of tokens of the reply, where the model counted them."""
-        counts = self.record.get("token_counts")
-        first = counts[0] if isinstance(counts, list) and len(counts) == 1 else None
-        tokens = first.get("output_tokens") if isinstance(first, dict) else None
-        return tokens if isinstance(tokens, int) else None
-
     def document_id(self, documents: Sequence[Mapping[str, Any]], ids: Mapping[str, Any]) -> str:
         """Return the id of the answered document: one of ``ids``, or by row of the ``documents``; or RepliesError."""
         recorded = self.record["doc_id"] if "doc_id" in self.record else str(self.record["id"])
@@ -151,8 +143,13 @@ class SampleLine:
             losses, greedy = zip(*map(parse_loglikelihood, options), strict=True)
             return Reply(losses=losses, greedy=greedy)
         if isinstance(recorded, str):
-            is_ours = is_envelope(recorded, self.record.get("filtered_resps"))
-            reply = opened(recorded)[0] if is_ours else Reply.of_text(recorded)
+            reply, filtered = Reply.of_text(recorded), self.record.get("filtered_resps")
+            while isinstance(filtered, list) and filtered:
+                filtered = filtered[0]
+            # An envelope in place of the reply, as with --reasoning_tags, is filtered to an envelope of another text.
+            if isinstance(filtered, str) and filtered.startswith(ENVELOPE):
+                is_ours = opened(filtered)[0].recorded != reply.recorded
+                reply = opened(recorded)[0] if is_ours else reply
             return None if is_withheld(recorded) or is_withheld(reply.text or "") else Reply.of_text(reply.recorded)
         if recorded is None and "resps" in self.record:
             return Reply.of_text(None)
@@ -187,12 +184,15 @@ def read_samples(
     ``strict`` they raise RepliesError. It is always raised where the file cannot be opened, or answers other documents.
     """
     ids = {str(document["doc_id"]): None for document in documents}
-    samples, contradicting, damage = Samples(), 0, _Damage(path, note, strict=strict)
-    for line in damage.lines():
+    samples, contradicting = Samples(), 0
+    damaged: list[RepliesError] = []
+    for line in read_lines(path, strict=strict, note=note, damaged=damaged):
         try:
             reply = line.reply(likelihoods=likelihoods)
         except RepliesError as error:
-            damage.add(error)
+            if strict:
+                raise
+            damaged.append(error)
             continue
         doc_id = line.document_id(documents, ids)
         if doc_id in samples.answered and "doc_id" not in line.record:
@@ -204,27 +204,58 @@ def read_samples(
             contradicting += 1
             if strict:
                 raise _two_replies(line.place, doc_id)
-        if (tokens := line.output_tokens) is not None:
+        counts = line.record.get("token_counts")
+        first = counts[0] if isinstance(counts, list) and len(counts) == 1 else None
+        tokens = first.get("output_tokens") if isinstance(first, dict) else None
+        if isinstance(tokens, int):
             samples.tokens[doc_id] = tokens
         if line.prompt:
             samples.prompts.setdefault(doc_id, line.prompt)
         score = line.score if keep_scores else None
         if score and "rule" in score:
             samples.scores.setdefault(str(score["rule"]), {}).setdefault(doc_id, score)
-    samples.damaged = damage.count
+    samples.damaged = len(damaged)
     if contradicting:
-        note(written_twice(contradicting, path))
+        note(WRITTEN_TWICE.format(contradicting, path))
     return samples
 
 
-def written_twice(lines: int, path: Path) -> str:
-    """Return the note on lines that contradict earlier ones."""
-    return f"Lines that give a question another reply, left out: {lines} of {path}, into which two runs wrote."
+WRITTEN_TWICE = "Lines that give a question another reply, left out: {} of {}, into which two runs wrote."
 
 
-def read_lines(path: Path, *, strict: bool = False, note: Note = warn_once) -> Iterator[SampleLine]:
-    """Yield the lines of a samples file; damaged ones are left out with a ``note``, or raise with ``strict``."""
-    return _Damage(path, note, strict=strict).lines()
+def read_lines(
+    path: Path, *, strict: bool = False, note: Note = warn_once, damaged: list[RepliesError] | None = None
+) -> Iterator[SampleLine]:
+    """Yield the lines of a samples file; damaged ones are left out with a ``note``, or raise with ``strict``.
+
+    The note comes at the end, and counts the errors in ``damaged``, to which the caller may add those of its own.
+    """
+    damaged = [] if damaged is None else damaged
+    try:
+        # Replies may hold other line separators.
+        with path.open(encoding="utf-8-sig", errors="strict" if strict else "replace", newline="\n") as lines:
+            for number, text in enumerate(lines, start=1):
+                if not text.strip():
+                    continue
+                location = f"{path} line {number}"
+                try:
+                    record = parse_json(text)
+                except ValueError as error:
+                    damage = RepliesError(f"{location} is not valid JSON ({error}); expected lines like {_FORM}")
+                else:
+                    if isinstance(record, dict) and record.keys() & {"doc_id", "id"}:
+                        yield SampleLine(location, text.rstrip("\n"), record)
+                        continue
+                    form = f"{_FORM}, or with the published 'id' in place of 'doc_id'"
+                    damage = RepliesError(f"{location} has no 'doc_id'; expected lines like {form}")
+                if strict:
+                    raise damage
+                damaged.append(damage)
+    except (OSError, UnicodeDecodeError) as error:
+        cause = (error.strerror or error) if isinstance(error, OSError) else error
+        raise RepliesError(f"cannot read replies from {path}: {cause}") from error
+    if damaged:
+        note(f"Torn lines, left out: {len(damaged)} of {path}.")
 
 
 def _two_replies(location: str, doc_id: str) -> RepliesError:
@@ -232,42 +263,3 @@ def _two_replies(location: str, doc_id: str) -> RepliesError:
         f"{location}: document {doc_id} has two different replies; name the files of one run only, or the "
         f"run's folder, of which the newest replies count"
     )
-
-
-class _Damage:
-    """Lines of one file, with the number of damaged ones."""
-
-    def __init__(self, path: Path, note: Note, *, strict: bool) -> None:
-        self.path, self.note, self.strict, self.count = path, note, strict, 0
-
-    def lines(self) -> Iterator[SampleLine]:
-        """Yield the lines that can be read, and give the note at the end of the file."""
-        try:
-            errors = "strict" if self.strict else "replace"
-            # Replies may hold other line separators.
-            with self.path.open(encoding="utf-8-sig", errors=errors, newline="\n") as lines:
-                for number, text in enumerate(lines, start=1):
-                    if not text.strip():
-                        continue
-                    location = f"{self.path} line {number}"
-                    try:
-                        record = parse_json(text)
-                    except ValueError as error:
-                        self.add(RepliesError(f"{location} is not valid JSON ({error}); expected lines like {_FORM}"))
-                        continue
-                    if isinstance(record, dict) and record.keys() & {"doc_id", "id"}:
-                        yield SampleLine(location, text.rstrip("\n"), record)
-                    else:
-                        form = f"{_FORM}, or with the published 'id' in place of 'doc_id'"
-                        self.add(RepliesError(f"{location} has no 'doc_id'; expected lines like {form}"))
-        except (OSError, UnicodeDecodeError) as error:
-            cause = (error.strerror or error) if isinstance(error, OSError) else error
-            raise RepliesError(f"cannot read replies from {self.path}: {cause}") from error
-        if self.count:
-            self.note(f"Torn lines, left out: {self.count} of {self.path}.")
-
-    def add(self, error: RepliesError) -> None:
-        """Count a damaged line, or raise."""
-        if self.strict:
-            raise error
-        self.count += 1

@@ -24,7 +24,7 @@ _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf(?:init
 _WRAPPED = r"\s*(?:[\w.]+\(\s*)?\[?({})\]?(?:\s*,\s*\w+=[^,()]+)*\s*\)?\s*"  # tensor(1.5, device='cuda:0')
 _PAIR = re.compile(rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|false|0|1')}[)\]]\s*", re.IGNORECASE)
 FAILED = (math.nan, False)
-_BEGINS = '{"rule": '
+ENVELOPE = '{"rule": '  # its beginning
 
 
 def enveloped(reply: Any, row: Row, **noted: Any) -> str:
@@ -38,7 +38,7 @@ def enveloped(reply: Any, row: Row, **noted: Any) -> str:
 def opened(result: Any) -> tuple[Reply, Row]:
     """Return a reply and the row that reads it, from an envelope or from a bare reply."""
     content: dict[str, Any] = {"rule": None, "reply": result}
-    if isinstance(result, str) and result.startswith(_BEGINS):  # a reply of a thousand brackets is no JSON to parse
+    if isinstance(result, str) and result.startswith(ENVELOPE):  # a reply of a thousand brackets is no JSON to parse
         with contextlib.suppress(ValueError):
             parsed = parse_json(result)
             content = parsed if content.keys() <= parsed.keys() else content
@@ -47,16 +47,6 @@ def opened(result: Any) -> tuple[Reply, Row]:
         reply = replace(reply, labelled=True, labels=content["labels"])
     flags = (bool(content.get(name)) for name in ("fenced", "reasoned"))
     return reply, Row(content["rule"], content.get("option"), *flags)
-
-
-def is_envelope(recorded: str, filtered: Any) -> bool:
-    """Return whether a recorded reply is our envelope, as with ``--reasoning_tags``, and no text of a model."""
-    while isinstance(filtered, list) and filtered:
-        filtered = filtered[0]
-    if not (isinstance(filtered, str) and filtered.startswith(_BEGINS)):
-        return False
-    # an envelope in place of the reply is filtered to an envelope of another text
-    return opened(filtered)[0].recorded != Reply.of_text(recorded).recorded
 
 
 def opened_all(results: Sequence[Any]) -> tuple[Reply, Row]:

@@ -6,7 +6,6 @@ the model. Only this module knows these names.
 
 import contextlib
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,10 +19,9 @@ from medtasks.home import written_whole
 from medtasks.runs.harness_options import model_label
 from medtasks.tasks.task_index import mapping_in
 
-RESULTS = "_results.json"
+RESULTS, SAMPLES = "_results.json", "_samples_"  # in names of files
 SERVED_MODEL = "served_model"  # key of a results file with the server's description of its model
 REPEATS = "--repeats"  # option of medtasks run that repeats a run into folders repeat_<number>, counted from 1
-_SAMPLES = "_samples_"
 _REPEAT = "repeat_"
 
 Note = Callable[[str], None]
@@ -78,17 +76,6 @@ class ResultsFile:
         rows = {name: mapping_in(results, name) for name in results}
         return {name: row for name, row in rows.items() if any("," in key for key in row)}
 
-    def asked(self, task: str) -> tuple[int, int]:
-        """Return the number of samples that a task asked, and that its data have; 0 if not recorded."""
-        counts = mapping_in(mapping_in(self.content, "n-samples"), task)
-        recorded = (counts.get("original"), counts.get("effective"), mapping_in(self.content, "config").get("offset"))
-        # 0 for anything but a count, such as the fraction that --limit 0.5 leaves
-        total, effective, offset = (
-            int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
-            for value in recorded
-        )
-        return max(0, min(effective, total - offset)), total
-
     def samples(self, task: str) -> Path:
         """Return the location of a task's samples file, whether or not it exists."""
         return samples_file(self.path, task)
@@ -115,22 +102,12 @@ def read_results(path: Path, note: Note) -> ResultsFile | None:
 
 def samples_file(results: Path, task: str) -> Path:
     """Return the location of a task's samples file, given the results file of the same process."""
-    return results.with_name(f"{results.name.removesuffix(RESULTS)}{_SAMPLES}{task}.jsonl")
+    return results.with_name(f"{results.name.removesuffix(RESULTS)}{SAMPLES}{task}.jsonl")
 
 
 def results_files(folder: Path) -> list[Path]:
     """List the results files in a folder and below it."""
     return sorted(folder.rglob(f"*{RESULTS}"))
-
-
-def samples_files(folder: Path) -> list[Path]:
-    """List the samples files in a folder and below it."""
-    return sorted(path for path in folder.rglob(f"*{_SAMPLES}*.jsonl") if path.is_file())
-
-
-def holds_run(folder: Path) -> bool:
-    """Return whether a folder, or one below it, holds files of the harness."""
-    return any(any(folder.rglob(f"*{name}*")) for name in (RESULTS, _SAMPLES))
 
 
 def task_of(samples: Path) -> str:
@@ -141,7 +118,7 @@ def task_of(samples: Path) -> str:
 
 def stamp_of(samples: Path) -> str:
     """Return the beginning of a samples file's name, shared with the results file of the same process."""
-    return samples.name.partition(_SAMPLES)[0]
+    return samples.name.partition(SAMPLES)[0]
 
 
 def results_next_to(samples: Path, note: Note) -> ResultsFile | None:

@@ -4,6 +4,7 @@ Damaged files are skipped, and a note names each of them.
 """
 
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -17,7 +18,6 @@ from medtasks.runs import result_files
 from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, what_is_asked
 from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
 from medtasks.runs.run_manifest import RunManifest, read_manifests
-from medtasks.tasks.task_files import task_files, variant_of
 from medtasks.tasks.task_index import mapping_in
 
 RUN_AGAIN = "run it again with --log_samples"
@@ -43,14 +43,20 @@ class TaskRun:
     @classmethod
     def of(cls, results: ResultsFile, name: str, row: Mapping[str, Any]) -> "TaskRun":
         """Return the record of a task with values ``row`` in a results file."""
-        samples, (done, total) = results.samples(name), results.asked(name)
+        samples, counts = results.samples(name), mapping_in(mapping_in(results.content, "n-samples"), name)
+        offset = mapping_in(results.content, "config").get("offset")
+        # 0 for anything but a count, such as the fraction that --limit 0.5 leaves
+        total, effective, offset = (
+            int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
+            for value in (counts.get("original"), counts.get("effective"), offset)
+        )
         return cls(
             name=name,
             scores=row,
             config=results.config(name),
             higher_is_better=mapping_in(mapping_in(results.content, "higher_is_better"), name),
             documents=total,
-            asked=done,
+            asked=max(0, min(effective, total - offset)),
             samples=samples if samples.is_file() else None,
             version=str(results.of_task("versions", name) or ""),
             members=tuple(results.of_task("group_subtasks", name) or ()),
@@ -103,12 +109,6 @@ class Run:
             return made.astimezone(UTC).isoformat() if made else str(self.results[-1].content.get("date") or "")
         return self.manifests[-1].started if self.manifests else ""
 
-    @property
-    def published_as(self) -> Mapping[str, str]:
-        """The model's name in tables of published results, if its recipe gives one."""
-        recipe = self.manifests[-1].recipe if self.manifests else None
-        return recipe.published_as if recipe else {}
-
 
 def read_run(folder: Path, model: str | None = None) -> Run:
     """Read the results files, samples files and manifests in a folder and below it.
@@ -121,8 +121,7 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     """
     if not folder.is_dir():
         raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
-    # Together repeats would pass for one run, whose newest results count.
-    if repeated := result_files.repeat_folders(folder):
+    if repeated := result_files.repeat_folders(folder):  # together they would pass for one run
         raise MedTasksError(
             f"{folder} holds {len(repeated)} repeats of a run; give one of them, such as {repeated[0]} ('medtasks "
             f"report' and 'medtasks compare' take them all)"
@@ -131,82 +130,69 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     readable = (result_files.read_results(path, notes.append) for path in result_files.results_files(folder))
     results = sorted((file for file in readable if file is not None), key=lambda file: file.order)
     manifests = read_manifests(folder, notes.append)
-    samples = result_files.samples_files(folder)
+    samples = sorted(path for path in folder.rglob(f"*{result_files.SAMPLES}*.jsonl") if path.is_file())
     if not (results or manifests or samples):
         damaged = f" that can be read ({' '.join(notes).rstrip('.')})" if notes else ""
         raise MedTasksError(
             f"{folder} holds no results of a run{damaged}; give the folder that was named with --output_path"
         )
-    labels = [_model_of(manifest, results) for manifest in manifests]
-    models = {*(file.model for file in results), *labels} or {""}
-    chosen = _chosen(sorted(models), model, folder)
-    owners = {path: _owner(path, results, models) for path in samples}
-    results = [file for file in results if file.model == chosen]
-    tasks: dict[str, TaskRun] = {}
-    written_to: dict[str, Path] = {}
-    older: dict[Path, list[str]] = {}
-    for file in results:
-        for name, row in file.rows().items():
-            if name in tasks:
-                older.setdefault(written_to[name], []).append(name)
-            tasks[name], written_to[name] = TaskRun.of(file, name, row), file.path
-    notes += [f"{path} holds older results of {', '.join(names)}, which are left out." for path, names in older.items()]
-    tasks |= _unscored(owners, results, tasks, chosen, notes)
+    labels = []
+    by_path = {file.path: file.model for file in results}
+    for manifest in manifests:
+        # The name in the manifest's own results files counts first, then that in the manifest.
+        label = model_label(manifest.model.name, manifest.model.arguments)
+        own_folder = manifest.path.parent if manifest.path else Path()
+        written = [own_folder / record.results for record in manifest.tasks.values() if record.results]
+        # A run that ended before its results has no served name; the only matching one of the folder counts.
+        unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
+        alike = {name for name in by_path.values() if name.endswith(unnamed)}
+        labels.append(
+            next((by_path[path] for path in written if path in by_path), alike.pop() if len(alike) == 1 else label)
+        )
+    models = sorted({*(file.model for file in results), *labels} or {""})
+    fitting = [label for label in models if model in (None, label, label.split(" ")[0])]
+    fitting = fitting or [label for label in models if model is None or model in label]
+    if model is not None and not fitting:
+        raise unknown_name("model", model, models)
+    if len(fitting) > 1:
+        fits = "; ".join(f"'{label}'" for label in fitting)
+        if model is None:
+            raise MedTasksError(f"{folder} holds runs of several models: {fits}; choose one with --model")
+        raise MedTasksError(f"--model '{model}' fits several runs in {folder}: {fits}; give more of its arguments")
+    tasks = _tasks(samples, results, models, fitting[0], notes)
     return Run(
         folder=folder,
-        model=chosen,
+        model=fitting[0],
         tasks=dict(sorted(tasks.items())),
-        results=tuple(results),
-        manifests=tuple(manifest for manifest, label in zip(manifests, labels, strict=True) if label == chosen),
+        results=tuple(file for file in results if file.model == fitting[0]),
+        manifests=tuple(manifest for manifest, label in zip(manifests, labels, strict=True) if label == fitting[0]),
         notes=tuple(notes),
     )
 
 
-def _model_of(manifest: RunManifest, results: Sequence[ResultsFile]) -> str:
-    """Return the model of a manifest as its own results files name it, else as the manifest does."""
-    by_path = {file.path: file.model for file in results}
-    folder = manifest.path.parent if manifest.path else Path()
-    written = (folder / record.results for record in manifest.tasks.values() if record.results)
-    label = model_label(manifest.model.name, manifest.model.arguments)
-    unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
-    # A run that ended before its results has no served name; the only matching one of the folder counts.
-    alike = {model for model in by_path.values() if model.endswith(unnamed)}
-    return next((by_path[path] for path in written if path in by_path), alike.pop() if len(alike) == 1 else label)
-
-
-def _chosen(models: Sequence[str], name: str | None, folder: Path) -> str:
-    fitting = [label for label in models if name in (None, label, label.split(" ")[0])]
-    fitting = fitting or [label for label in models if name is None or name in label]
-    if name is not None and not fitting:
-        raise unknown_name("model", name, models)
-    if len(fitting) > 1:
-        labels = "; ".join(f"'{label}'" for label in fitting)
-        if name is None:
-            raise MedTasksError(f"{folder} holds runs of several models: {labels}; choose one with --model")
-        raise MedTasksError(f"--model '{name}' fits several runs in {folder}: {labels}; give more of its arguments")
-    return fitting[0]
-
-
-def _owner(samples: Path, results: Sequence[ResultsFile], models: set[str]) -> str | None:
-    """Return the model that wrote a samples file; None if that is unknown."""
-    same_folder = [file for file in results if file.path.parent == samples.parent]
-    same_process = [file for file in same_folder if file.path.name == f"{result_files.stamp_of(samples)}{RESULTS}"]
-    labels = ({file.model for file in same_process}, {file.model for file in same_folder}, models)
-    return next((next(iter(candidates)) for candidates in labels if len(candidates) == 1), None)
-
-
-def _unscored(
-    owners: Mapping[Path, str | None],
-    results: Sequence[ResultsFile],
-    tasks: Mapping[str, TaskRun],
-    model: str,
-    notes: list[str],
+def _tasks(
+    samples: Sequence[Path], results: Sequence[ResultsFile], models: Sequence[str], model: str, notes: list[str]
 ) -> dict[str, TaskRun]:
-    """Return the tasks with samples but without results; the newest by name count."""
-    scored = {file.samples(name) for file in results for name in file.rows()}
+    """Return a model's tasks with results, the newest of each, then those with samples only, the newest by name."""
+    tasks: dict[str, TaskRun] = {}
+    written_to: dict[str, Path] = {}
+    older: dict[Path, list[str]] = {}
+    scored = set()
+    for file in (file for file in results if file.model == model):
+        for name, row in file.rows().items():
+            if name in tasks:
+                older.setdefault(written_to[name], []).append(name)
+            tasks[name], written_to[name] = TaskRun.of(file, name, row), file.path
+            scored.add(file.samples(name))
+    notes += [f"{path} holds older results of {', '.join(names)}, which are left out." for path, names in older.items()]
     unscored: dict[str, TaskRun] = {}
-    for path, owner in sorted(owners.items(), key=lambda item: (result_files.stamp_of(item[0]), item[0])):
+    for path in sorted(samples, key=lambda path: (result_files.stamp_of(path), path)):
         task = result_files.task_of(path)
+        # The model that wrote the file: that of its process, else the only one of its folder, else the only one at all.
+        same_folder = [file for file in results if file.path.parent == path.parent]
+        same_process = [file for file in same_folder if file.path.name == f"{result_files.stamp_of(path)}{RESULTS}"]
+        labels = ({file.model for file in same_process}, {file.model for file in same_folder}, set(models))
+        owner = next((next(iter(candidates)) for candidates in labels if len(candidates) == 1), None)
         if path in scored or owner not in (model, None):
             continue
         if owner is None:
@@ -215,7 +201,7 @@ def _unscored(
             notes.append(f"{path} has no results next to it and is left out; the results of {task} are of another run.")
         else:
             unscored[task] = TaskRun(task, samples=path)
-    return unscored
+    return tasks | unscored
 
 
 @dataclass(frozen=True)
@@ -236,20 +222,19 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
     newest = {folder: run.manifests[-1] for folder, run in runs.items() if run.manifests}
     counted, expected = folders, 0
     if newest:
-        last = max(newest.values(), key=lambda manifest: manifest.started)
-        expected = next((int(value) for value, option in pairwise(last.command[::-1]) if option == REPEATS), 0)
-        alike = [folder for folder, manifest in newest.items() if _same_in_repeats(manifest) == _same_in_repeats(last)]
+        shared: dict[Path, dict[str, str]] = {}  # everything but seeds
+        for folder, manifest in newest.items():
+            options = HarnessOptions(manifest.options)
+            shared[folder] = {name: value for name, value in what_is_asked(options).items() if name not in _SEEDS}
+            shared[folder] |= {**options.pairs("gen_kwargs"), "gen_kwargs": "", "seed": ""}
+        last = max(newest, key=lambda folder: newest[folder].started)
+        command = newest[last].command
+        expected = next((int(value) for value, option in pairwise(command[::-1]) if option == REPEATS), 0)
+        alike = [folder for folder in newest if shared[folder] == shared[last]]
         counted = [folder for folder in alike if not expected or result_files.repeat_number(folder) <= expected]
     numbered = (result_files.repeat_folder(output, number) for number in range(1, expected + 1))
     requested = dict.fromkeys([*folders, *numbered])
     return RepeatedRun({folder: runs[folder] for folder in counted if folder in runs}, list(requested))
-
-
-def _same_in_repeats(manifest: RunManifest) -> dict[str, str]:
-    """Return everything but seeds."""
-    options = HarnessOptions(manifest.options)
-    shared = {name: value for name, value in what_is_asked(options).items() if name not in _SEEDS}
-    return {**shared, **options.pairs("gen_kwargs"), "gen_kwargs": "", "seed": ""}
 
 
 @dataclass(frozen=True)
@@ -292,20 +277,6 @@ class Source:
         return repeats
 
 
-def replies_of_repeats(task: str, source: Source) -> list[Path]:
-    """Return the samples file of a task in each repeat that has one; RepliesError if none has."""
-    with_samples = [run for run in source.repeats if run is source or run.run.tasks.get(task, TaskRun(task)).samples]
-    return [replies_to(task, run) for run in with_samples or source.repeats]
-
-
-def samples_by_task(source: Source) -> dict[str, Path]:
-    """Return the samples files of a run by task, and log missing parts. Raises MedTasksError if it is no run."""
-    for name, task in source.run.tasks.items():
-        if task.lacks:
-            warn_once(f"{source.path}, {name}: {task.lacks}")
-    return {name: task.samples for name, task in source.run.tasks.items() if task.samples is not None}
-
-
 def model_of(source: Source) -> str:
     """Return the model of a run; empty where none is recorded, as for a file of replies."""
     try:
@@ -319,7 +290,8 @@ def replies_to(task: str, source: Source) -> Path:
 
     Raises RepliesError if the run has no samples of the task.
     """
-    if not (source.path.is_dir() and result_files.holds_run(source.path)):
+    harness_names = (f"*{RESULTS}*", f"*{result_files.SAMPLES}*")
+    if not (source.path.is_dir() and any(any(source.path.rglob(name)) for name in harness_names)):
         return source.path
     tasks = source.run.tasks
     if task not in tasks:
@@ -329,31 +301,3 @@ def replies_to(task: str, source: Source) -> Path:
     if tasks[task].lacks:
         warn_once(f"{source.path}, {task}: {tasks[task].lacks}")
     return samples
-
-
-def check_is_ours(task: str) -> None:
-    """Raise RepliesError for a task that is neither ours nor a variant of one of ours."""
-    if not (task in task_files() or variant_of(task)):
-        raise RepliesError("is no task of medtasks, so that its samples cannot be scored one by one")
-
-
-def nothing_in_common(causes: Mapping[str, str]) -> RepliesError:
-    """Build the error for runs without a comparable task, from the cause by task."""
-    if by_task := "; ".join(f"{task}: {cause}" for task, cause in causes.items()):
-        return RepliesError(f"no task could be compared ({by_task})")
-    return RepliesError(
-        "the runs have no task with a samples file in common; run the harness with --log_samples, or name the task of "
-        "recorded replies before the runs"
-    )
-
-
-def check_fingerprints(paths: Sequence[Path], task: str, fingerprint: str) -> None:
-    """Raise RepliesError if the results file next to a samples file, or one in a folder, is of other data."""
-    for samples in [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]:
-        results = result_files.results_next_to(samples, warn_once)
-        recorded = results.fingerprint(task) if results else None
-        if recorded not in (None, fingerprint):
-            raise RepliesError(
-                f"{samples} was made on data with fingerprint {recorded}, but the prepared dataset has {fingerprint}; "
-                f"point MEDTASKS_HOME to the data of that run"
-            )

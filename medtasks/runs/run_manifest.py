@@ -74,15 +74,6 @@ def is_running(process: RunProcess) -> bool | None:
     return began == process.began
 
 
-def descendants(pid: int) -> list[RunProcess]:
-    """List the running children of a process, their children and so on."""
-    try:
-        processes = [process_of(child.pid) for child in psutil.Process(pid).children(recursive=True)]
-    except psutil.Error:
-        return []
-    return [process for process in processes if process.began is not None]
-
-
 def send(process: RunProcess, number: int) -> None:
     """Send a signal to a process if it is still running and may be signalled."""
     if is_running(process):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from medtasks.errors import MedTasksError
-from medtasks.extract.extractor_registry import Reason
 
 DEFAULT_LIMIT = "1%"
 
@@ -38,13 +37,7 @@ def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
         if counted and isinstance(value, int | float) and math.isfinite(value):
             by_filter.setdefault(name, {})[metric.removesuffix("_samples")] = int(value)
     counts = [SampleCounts(**numbers) for numbers in by_filter.values() if {"scored", "failed"} <= numbers.keys()]
-    return max(counts, key=lambda each: each.lost) if counts else None
-
-
-def counts_of_reasons(reasons: Mapping[str, int]) -> SampleCounts:
-    """Count samples by the reasons why their replies have a value or none."""
-    failed, unjudged = reasons.get(Reason.ADAPTER_FAILED, 0), reasons.get(Reason.JUDGE_FAILED, 0)
-    return SampleCounts(sum(reasons.values()) - failed - unjudged, failed, unjudged)
+    return max(counts, key=lambda of_filter: of_filter.lost) if counts else None
 
 
 @dataclass(frozen=True)

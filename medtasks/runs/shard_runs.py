@@ -14,7 +14,7 @@ from typing import Any
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, RepliesError, listed
 from medtasks.runs.harness_options import HarnessOptions, what_is_asked
-from medtasks.runs.replies import SampleLine, read_lines, written_twice
+from medtasks.runs.replies import WRITTEN_TWICE, SampleLine, read_lines
 from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, read_manifests
@@ -32,40 +32,13 @@ _IMAGE_ROOT = re.compile(r'"image_root": "(?:[^"\\]|\\.)*"')
 class TaskPart:
     """One run's record of a task."""
 
-    name: str
     results: ResultsFile
+    samples: Path
+    row: Mapping[str, Any]  # values by ``<metric>,<filter>``, and its title
+    filters: Sequence[str]  # names, in order
+    total: int  # number of rows of its data
+    asked: int  # number of rows that the run asked
     lines: Mapping[int, Sequence[SampleLine]]  # of its samples file by row of the data, one for each filter
-
-    @property
-    def samples(self) -> Path:
-        """Location of its samples file."""
-        return self.results.samples(self.name)
-
-    @property
-    def row(self) -> Mapping[str, Any]:
-        """Values by ``<metric>,<filter>``, and its title."""
-        return mapping_in(mapping_in(self.results.content, "results"), self.name)
-
-    @property
-    def texts(self) -> dict[int, list[str]]:
-        """Lines as they are in the samples file."""
-        return {row: [line.text for line in by_filter] for row, by_filter in self.lines.items()}
-
-    @property
-    def filters(self) -> list[str]:
-        """Names of its filters, in order."""
-        pipelines = self.results.config(self.name).get("filter_list") or ()
-        return [str(pipeline["name"]) for pipeline in pipelines] or ["none"]  # the harness's name without a filter
-
-    @property
-    def total(self) -> int:
-        """Number of rows of its data."""
-        return int(self.results.content["n-samples"][self.name]["original"])
-
-    @property
-    def asked(self) -> int:
-        """Number of rows that the run asked."""
-        return int(self.results.content["n-samples"][self.name]["effective"])
 
 
 @dataclass(frozen=True)
@@ -121,16 +94,7 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     runs: list[ShardRun] = []
     unfinished: dict[Shard, str] = {}
     for folder in dict.fromkeys(folders):
-        for shard, manifests in _by_shard(folder):
-            causes = []
-            for manifest in manifests:
-                try:
-                    runs.append(ShardRun(folder, manifest, shard, _parts(folder, manifest)))
-                    break
-                except _Unfinished as error:
-                    causes.append(str(error))
-            else:
-                unfinished[shard] = f"{folder} holds no complete run of it ({causes[0]})"
+        _read_folder(folder, runs, unfinished)
     by_count: dict[int, Shard] = {}
     for shard in [*(run.shard for run in runs), *unfinished]:
         by_count.setdefault(shard.count, shard)
@@ -139,41 +103,69 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
         raise MedTasksError(f"{names} are shards of different numbers of parts; give the folders of one number")
     chosen: dict[int, ShardRun] = {}
     for run in runs:
-        _check_same(runs[0], run)
+        facts = [(name, runs[0].facts.get(name, ""), run.facts.get(name, "")) for name in runs[0].facts | run.facts]
+        different = [
+            f"{name} ('{expected}' and '{value}')" if max(len(expected), len(value)) <= 24 else name
+            for name, expected, value in facts
+            if value != expected
+        ]
+        if different:
+            raise MedTasksError(
+                f"{runs[0]} and {run} differ in {listed(different)}, so that they are no parts of one run; run one of "
+                f"them again with the settings of the other"
+            )
         first = chosen.setdefault(run.shard.index, run)
         for name, part in run.tasks.items():
-            if part.texts != first.tasks[name].texts:
+            texts, earlier = (
+                {row: [line.text for line in by_filter] for row, by_filter in lines.items()}
+                for lines in (part.lines, first.tasks[name].lines)
+            )
+            if texts != earlier:
                 raise MedTasksError(
                     f"shard {run.shard} is in {first.folder} and in {run.folder} with different samples of {name}; "
                     f"name the folder of one of them"
                 )
     count = next(iter(by_count), 0)
-    missing = [Shard(index, count) for index in range(1, count + 1) if index not in chosen]
-    if missing:
+    if missing := [Shard(index, count) for index in range(1, count + 1) if index not in chosen]:
         causes = [f"; of {shard}, {unfinished[shard]}" for shard in missing if shard in unfinished]
         raise MedTasksError(
             f"of {count} shards these are missing: {listed(list(map(str, missing)))}{''.join(causes)}; run each with "
             f"'medtasks run --shard', and name the folders of all"
         )
     ordered = [chosen[index] for index in sorted(chosen)]
-    for name in ordered[0].tasks:
-        _check_rows(name, ordered)
+    for name, task in ordered[0].tasks.items():
+        owner: dict[int, ShardRun] = {}
+        for run in ordered:
+            if repeated := [row for row in run.tasks[name].lines if owner.setdefault(row, run) is not run]:
+                places = f"{owner[repeated[0]]} and in {run}"
+                raise MedTasksError(f"row {repeated[0]} of {name} is in {places}; their data are not the same")
+        if absent := [str(row) for row in range(task.total) if row not in owner]:
+            raise MedTasksError(f"rows {listed(absent)} of {name} are in no shard; their data are not the same")
     return ordered
 
 
-def _by_shard(folder: Path) -> list[tuple[Shard, list[RunManifest]]]:
-    """Return the runs of each shard in a folder, the newest first."""
+def _read_folder(folder: Path, runs: list[ShardRun], unfinished: dict[Shard, str]) -> None:
+    """Add the newest complete run of each shard in a folder, and why a shard has none."""
     if not folder.is_dir():
         raise MedTasksError(
             f"there is no folder {folder}; give those named with --output_path of 'medtasks run --shard'"
         )
-    runs: dict[Shard, list[RunManifest]] = {}
+    by_shard: dict[Shard, list[RunManifest]] = {}
     for manifest in reversed(read_manifests(folder)):
         if manifest.shard is not None:
-            runs.setdefault(manifest.shard, []).append(manifest)
-    if not runs:
+            by_shard.setdefault(manifest.shard, []).append(manifest)
+    if not by_shard:
         raise MedTasksError(f"{folder} holds no run of a shard; give folders that 'medtasks run --shard' wrote")
-    return sorted(runs.items(), key=lambda item: (item[0].index, item[0].count))
+    for shard, manifests in sorted(by_shard.items(), key=lambda item: (item[0].index, item[0].count)):
+        causes = []
+        for manifest in manifests:  # the newest first
+            try:
+                runs.append(ShardRun(folder, manifest, shard, _parts(folder, manifest)))
+                break
+            except _Unfinished as error:
+                causes.append(str(error))
+        else:
+            unfinished[shard] = f"{folder} holds no complete run of it ({causes[0]})"
 
 
 def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
@@ -189,56 +181,27 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
         if results is None:
             raise _Unfinished(" ".join(damage).rstrip("."))
         try:
-            parts |= {name: _part(name, results) for name in results.content["configs"]}
+            for name in results.content["configs"]:
+                counts, samples = results.content["n-samples"][name], results.samples(name)
+                effective, lines = int(counts["effective"]), dict[int, list[SampleLine]]()
+                filters = [str(pipeline["name"]) for pipeline in results.config(name).get("filter_list") or ()]
+                filters = filters or ["none"]  # the harness's name without a filter
+                if effective and not samples.is_file():
+                    raise _Unfinished(NO_SAMPLES.rstrip("."))
+                for line in read_lines(samples, note=damage.append) if samples.is_file() else ():
+                    lines.setdefault(line.row, []).append(line)
+                replies = [[line.record.get("resps") for line in by_filter] for by_filter in lines.values()]
+                if contradicting := sum(reply != of_row[0] for of_row in replies for reply in of_row):
+                    damage.append(WRITTEN_TWICE.format(contradicting, samples))
+                if damage:
+                    raise _Unfinished(" ".join(damage).rstrip("."))
+                whole = sum(len(by_filter) == len(filters) for by_filter in lines.values())
+                if not whole == len(lines) == effective:
+                    raise _Unfinished(f"{samples} holds {whole} whole samples of the {effective} that were asked")
+                row = mapping_in(mapping_in(results.content, "results"), name)
+                parts[name] = TaskPart(results, samples, row, filters, int(counts["original"]), effective, lines)
         except (KeyError, TypeError) as error:
             raise _Unfinished(f"{results.path} is no results file of the harness") from error
+        except RepliesError as error:
+            raise _Unfinished(str(error)) from error
     return parts
-
-
-def _part(name: str, results: ResultsFile) -> TaskPart:
-    lines: dict[int, list[SampleLine]] = {}
-    part, damage = TaskPart(name, results, lines), list[str]()
-    if part.asked and not part.samples.is_file():
-        raise _Unfinished(NO_SAMPLES.rstrip("."))
-    try:
-        for line in read_lines(part.samples, note=damage.append) if part.samples.is_file() else ():
-            lines.setdefault(line.row, []).append(line)
-    except RepliesError as error:
-        raise _Unfinished(str(error)) from error
-    replies = [[line.record.get("resps") for line in by_filter] for by_filter in lines.values()]
-    if contradicting := sum(reply != of_row[0] for of_row in replies for reply in of_row):
-        damage.append(written_twice(contradicting, part.samples))
-    if damage:
-        raise _Unfinished(" ".join(damage).rstrip("."))
-    whole = sum(len(by_filter) == len(part.filters) for by_filter in lines.values())
-    if not whole == len(lines) == part.asked:
-        raise _Unfinished(f"{part.samples} holds {whole} whole samples of the {part.asked} that were asked")
-    return part
-
-
-def _check_same(first: ShardRun, run: ShardRun) -> None:
-    names = dict.fromkeys([*first.facts, *run.facts])
-    pairs = {name: (first.facts.get(name, ""), run.facts.get(name, "")) for name in names}
-    different = [
-        f"{name} ('{value}' and '{other}')" if max(len(value), len(other)) <= 24 else name
-        for name, (value, other) in pairs.items()
-        if value != other
-    ]
-    if different:
-        raise MedTasksError(
-            f"{first} and {run} differ in {listed(different)}, so that they are no parts of one run; run one of them "
-            f"again with the settings of the other"
-        )
-
-
-def _check_rows(name: str, runs: Sequence[ShardRun]) -> None:
-    owner: dict[int, ShardRun] = {}
-    for run in runs:
-        for row in run.tasks[name].lines:
-            if owner.setdefault(row, run) is not run:
-                raise MedTasksError(f"row {row} of {name} is in {owner[row]} and in {run}; their data are not the same")
-    missing = [row for row in range(runs[0].tasks[name].total) if row not in owner]
-    if missing:
-        raise MedTasksError(
-            f"rows {listed(list(map(str, missing)))} of {name} are in no shard; their data are not the same"
-        )

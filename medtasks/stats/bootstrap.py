@@ -11,62 +11,11 @@ from medtasks.stats.standard_error import clustered_error
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Statistic = Callable[[Integers], Floats]
-
 RESAMPLES = 1000
 """Draws per standard error, whose own relative error is then about 2 % (``1 / sqrt(2 * RESAMPLES)``)."""
 
 SEED = 20250109  # fixed, so that scoring the same replies twice prints the same digits
 _LARGEST_DRAW = 4_000_000  # counts held at once: 32 MB
-
-
-def sum_by_unit(contributions: Integers, units: Sequence[Hashable]) -> Integers:
-    """Add up the contributions of samples that share a unit: (samples, cells) becomes (units, cells), first seen first.
-
-    There is one unit per sample.
-    """
-    index = {unit: number for number, unit in enumerate(dict.fromkeys(units))}
-    if len(index) == len(units):
-        return contributions
-    members = np.fromiter((index[unit] for unit in units), dtype=np.int64, count=len(units))
-    order = np.argsort(members, kind="stable")
-    starts = np.searchsorted(members[order], np.arange(len(index)))
-    return np.asarray(np.add.reduceat(contributions[order], starts, axis=0), dtype=np.int64)
-
-
-def bootstrap_standard_errors(
-    contributions: Integers, statistic: Statistic, resamples: int = RESAMPLES, seed: int = SEED
-) -> Floats:
-    """Return the bootstrap standard errors of statistics of summed counts, shape (metrics,).
-
-    Source: Efron (1979), with whole units drawn (Davison and Hinkley, "Bootstrap Methods and their Application", 1997,
-    section 3.8). Units with equal contributions are one kind, drawn a multinomial number of times, so that the cost
-    depends on the number of kinds. Kinds are sorted first, and the seed is fixed: the result depends on the multiset of
-    contributions alone, not on the order of samples or ranks.
-
-    ``contributions`` of each unit to each count have shape (units, cells); ``statistic`` maps counts, shape (n, cells),
-    to values, shape (n, metrics), NaN if undefined. Each of ``resamples`` draws, at least 2, has as many units as there
-    are. The error is the standard deviation (n - 1) over the draws in which the metric is defined; NaN for fewer than
-    two units or such draws, and for a metric of all units that is undefined.
-    """
-    whole = statistic(contributions.sum(axis=0, dtype=np.int64)[np.newaxis])[0]
-    units = len(contributions)
-    if units < 2:
-        return np.full(whole.shape, np.nan)
-    kinds, numbers = np.unique(contributions, axis=0, return_counts=True)
-    random = np.random.default_rng(seed)
-    shares, table = numbers / units, kinds.astype(np.float64)  # doubles: exact up to 2**53, and many times faster
-    block = max(1, _LARGEST_DRAW // len(kinds))
-    blocks = []
-    for start in range(0, resamples, block):
-        drawn = random.multinomial(units, shares, size=min(block, resamples - start))
-        blocks.append(statistic((drawn.astype(np.float64) @ table).astype(np.int64)))
-    values = np.concatenate(blocks) - whole  # otherwise equal values would have a deviation of a rounding error
-    defined = ~np.isnan(values)  # np.nanstd warns of fewer than two
-    number = defined.sum(axis=0)
-    mean = np.where(defined, values, 0.0).sum(axis=0) / np.maximum(number, 1)
-    squares = np.where(defined, values - mean, 0.0) ** 2
-    return np.where(number < 2, np.nan, np.sqrt(squares.sum(axis=0) / np.maximum(number - 1, 1)))
 
 
 def values_with_errors(
@@ -77,20 +26,45 @@ def values_with_errors(
 ) -> dict[str, float]:
     """Return metrics of summed counts by name, and their standard errors as ``<name>_stderr``; empty without samples.
 
+    Source: Efron (1979), with whole units drawn (Davison and Hinkley, "Bootstrap Methods and their Application", 1997,
+    section 3.8). The seed is fixed, and the result depends on the multiset of contributions alone, not on the order of
+    samples or ranks.
+
     ``contributions`` of each sample to each count have shape (samples, cells); ``units``, such as patients, shape
-    (samples,); ``metrics`` maps summed counts, shape (..., cells), to values, shape (...). Undefined metrics are NaN,
-    errors also for fewer than two units.
+    (samples,); ``metrics`` maps summed counts, shape (..., cells), to values, shape (...), NaN if undefined. Each of
+    ``resamples`` draws, at least 2, has as many units as there are. The error is the standard deviation (n - 1) over
+    the draws in which the metric is defined; NaN for fewer than two units or such draws, and for a metric of all units
+    that is undefined.
     """
     if not len(contributions):
         return {}
-    values = metrics(contributions.sum(axis=0, dtype=np.int64))
-
-    def statistic(counts: Integers) -> Floats:
-        return np.stack(list(metrics(counts).values()), axis=-1)
-
-    errors = bootstrap_standard_errors(sum_by_unit(contributions, units), statistic, resamples)
-    named = {f"{name}_stderr": float(error) for name, error in zip(values, errors, strict=True)}
-    return {**{name: float(value) for name, value in values.items()}, **named}
+    total = contributions.sum(axis=0, dtype=np.int64)
+    result = {name: float(value) for name, value in metrics(total).items()}
+    index = {unit: number for number, unit in enumerate(dict.fromkeys(units))}
+    if len(index) < 2:
+        return {**result, **{f"{name}_stderr": math.nan for name in result}}
+    if len(index) < len(units):  # the contributions of samples that share a unit are added up
+        members = np.fromiter((index[unit] for unit in units), dtype=np.int64, count=len(units))
+        order = np.argsort(members, kind="stable")
+        starts = np.searchsorted(members[order], np.arange(len(index)))
+        contributions = np.asarray(np.add.reduceat(contributions[order], starts, axis=0), dtype=np.int64)
+    # Units with equal contributions are one kind, drawn a multinomial number of times: cost depends on the kinds alone.
+    kinds, numbers = np.unique(contributions, axis=0, return_counts=True)
+    random = np.random.default_rng(SEED)
+    shares, table = numbers / len(index), kinds.astype(np.float64)  # doubles: exact up to 2**53, and many times faster
+    block = max(1, _LARGEST_DRAW // len(kinds))
+    tables = [total[np.newaxis]]
+    for start in range(0, resamples, block):
+        drawn = random.multinomial(len(index), shares, size=min(block, resamples - start))
+        tables.append((drawn.astype(np.float64) @ table).astype(np.int64))
+    whole, *blocks = (np.stack(list(metrics(counts).values()), axis=-1) for counts in tables)
+    values = np.concatenate(blocks) - whole  # otherwise equal values would have a deviation of a rounding error
+    defined = ~np.isnan(values)  # np.nanstd warns of fewer than two
+    number = defined.sum(axis=0)
+    mean = np.where(defined, values, 0.0).sum(axis=0) / np.maximum(number, 1)
+    squares = np.where(defined, values - mean, 0.0) ** 2
+    errors = np.where(number < 2, np.nan, np.sqrt(squares.sum(axis=0) / np.maximum(number - 1, 1)))
+    return {**result, **{f"{name}_stderr": float(error) for name, error in zip(result, errors, strict=True)}}
 
 
 # ---- balanced accuracy, the mean recall over classes, with an interval that holds for classes with few samples ----

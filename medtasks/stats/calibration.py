@@ -16,7 +16,7 @@ among them, so that no order of options helps.
 Scores that are no probabilities, as of texts of different length, have accuracy and the last two only.
 
 Intervals are over units such as patients or pairs: for accuracy that of scores (:mod:`medtasks.stats.intervals`), for
-Brier score and AURC the middle 95 % of bootstrap draws, for the calibration error see :func:`error_interval`. Units are
+Brier score and AURC the middle 95 % of bootstrap draws, for the calibration error see below. Units are
 drawn whole, with replacement (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8). They
 are sorted by content first, and the seed is fixed: the result depends on the multiset of units alone, not on the order
 of samples or ranks.
@@ -33,6 +33,7 @@ from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
 from medtasks.stats.intervals import EstimatedValue, interval
 from medtasks.stats.standard_error import clustered_error
 
+_Ends = tuple[float, float]
 Sample = tuple[float, float, float]  # confidence, correctness of the answer (0 to 1), and its Brier score
 
 BINS = 15
@@ -78,46 +79,9 @@ class Answers:
         return gaps
 
 
-@dataclass(frozen=True)
-class Draws:
-    """Measures of the resamples, shape (resamples,) each; empty for fewer than two units.
-
-    ``noise`` is the calibration error of the distance to the gaps of all samples, as if the true gaps were 0.
-    """
-
-    error: Floats
-    noise: Floats
-    brier: Floats
-    aurc: Floats
-
-
 def bin_of(confidence: Floats) -> Integers:
     """Return the bin of each confidence; a bin has its upper edge, and the first one also 0."""
     return np.clip(np.ceil(confidence * BINS - _ON_AN_EDGE).astype(np.int64) - 1, 0, BINS - 1)
-
-
-def draws(answers: Answers) -> Draws:
-    """Draw units and compute the measures of each resample."""
-    units, samples = int(answers.unit[-1]) + 1, len(answers.unit)
-    if units < 2:
-        return Draws(*[np.array([], dtype=np.float64)] * 4)
-    starts = np.searchsorted(answers.unit, np.arange(units))
-    columns = np.column_stack([answers.gaps(), answers.squares, np.ones(samples)])
-    of_unit = np.add.reduceat(columns, starts, axis=0)
-    whole = of_unit.sum(axis=0)[:BINS] / samples
-    random = np.random.default_rng(SEED)
-    block = max(1, _LARGEST_DRAW // samples)
-    parts = []
-    for start in range(0, RESAMPLES, block):
-        resamples = min(block, RESAMPLES - start)
-        members = random.integers(0, units, size=(resamples, units)) + np.arange(resamples)[:, np.newaxis] * units
-        times = np.bincount(members.ravel(), minlength=resamples * units).reshape(resamples, units).astype(np.float64)
-        sums = times @ of_unit
-        means = sums[:, :-1] / sums[:, -1:]
-        gaps, brier = means[:, :BINS], means[:, BINS]
-        areas = _areas(answers, times[:, answers.unit])
-        parts.append((np.abs(gaps).sum(axis=1), np.abs(gaps - whole).sum(axis=1), brier, areas))
-    return Draws(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -205,24 +169,23 @@ def calibration(
         measures = (_UNDEFINED, math.nan, _UNDEFINED, math.nan, _UNDEFINED)
         return Calibration(0, left_out, *measures, bins, (), _UNDEFINED, _UNDEFINED, note)
     answers = Answers.of(rows, units)
-    drawn = draws(answers)
     accuracy, brier = _mean(answers.right), _mean(answers.squares)
     error = clustered_error(answers.right.tolist(), answers.unit.tolist())
     ece = float(np.abs(answers.gaps().sum(axis=0)).sum() / len(rows))
     aurc = float(_areas(answers, np.ones((1, len(rows))))[0])
-    debiased = math.sqrt(max(0.0, ece**2 - float(drawn.noise.mean()) ** 2)) if len(drawn.noise) else math.nan
+    debiased, ece_ends, brier_ends, aurc_ends = _resampled(answers, ece)
     auroc = roc_area(answers.confidence.tolist(), answers.right.tolist(), answers.unit.tolist())
     return Calibration(
         samples=len(rows),
         left_out=left_out,
         accuracy=Measure(accuracy, *interval(accuracy, error.error, error.degrees, True, error.effective)),
         confidence=_mean(answers.confidence) if are_probabilities else math.nan,
-        ece=Measure(ece, *error_interval(ece, drawn)) if are_probabilities else _UNDEFINED,
+        ece=Measure(ece, *ece_ends) if are_probabilities else _UNDEFINED,
         debiased_ece=debiased if are_probabilities else math.nan,
-        brier=Measure(brier, *percentiles(drawn.brier)) if are_probabilities else _UNDEFINED,
+        brier=Measure(brier, *brier_ends) if are_probabilities else _UNDEFINED,
         bins=_bins(answers.confidence, answers.right) if are_probabilities else (),
         coverage=_curve(answers),
-        aurc=Measure(aurc, *percentiles(drawn.aurc)),
+        aurc=Measure(aurc, *aurc_ends),
         auroc=Measure(auroc.value, auroc.low, auroc.high),
         note=note,
     )
@@ -268,34 +231,55 @@ def _mean(values: Floats) -> float:
     return math.fsum(values.tolist()) / len(values)
 
 
-def percentiles(drawn: Floats) -> tuple[float, float]:
-    """Return the ends of the middle 95 %; NaN without draws, and if all are equal."""
-    if len(drawn) == 0 or np.ptp(drawn) < 1e-12:
-        return math.nan, math.nan
-    low, high = np.quantile(drawn, _ENDS)
-    return float(low), float(high)
+def _resampled(answers: Answers, ece: float) -> tuple[float, _Ends, _Ends, _Ends]:
+    """Draw units; return the debiased error, and 95 % intervals of calibration error, Brier score and AURC.
 
+    All are NaN for fewer than two units, and ends if all draws are equal.
 
-def error_interval(value: float, drawn: Draws) -> tuple[float, float]:
-    """Return the 95 % interval of the expected calibration error.
-
-    Noise only adds to a sum of distances: the value is too large on average, each draw adds noise once more, and the
-    middle of the draws never covers the truth of a well calibrated model. Hence three steps:
+    Noise only adds to a sum of distances: the calibration error is too large on average, each draw adds noise once
+    more, and the middle of the draws never covers the truth of a well calibrated model. Hence three steps:
 
     1. Draws are shifted down by the difference of their mean and the value.
     2. The basic interval, which mirrors the draws at the value, is joined: near 0 it reaches lower, else higher.
     3. If the value is at most the 97.5 % quantile of noise alone, the lower end is 0: perfect calibration is possible.
 
     Simulated coverage of the true (binned) error is 92 to 98 % for 100 or more units, about 90 % for 60. The value lies
-    between the ends, which are NaN if all draws are equal.
+    between the ends.
     """
-    low, high = percentiles(drawn.error)
-    if math.isnan(low):
-        return low, high
-    excess = float(drawn.error.mean()) - value
-    lower, upper = min(low - excess, 2 * value - high), max(high - excess, 2 * value - low, value)
-    is_noise = value <= np.quantile(drawn.noise, _ENDS[1])
-    return 0.0 if is_noise else max(0.0, min(lower, value)), min(1.0, upper)
+    units, samples = int(answers.unit[-1]) + 1, len(answers.unit)
+    if units < 2:
+        undefined = (math.nan, math.nan)
+        return math.nan, undefined, undefined, undefined
+    columns = np.column_stack([answers.gaps(), answers.squares, np.ones(samples)])
+    of_unit = np.add.reduceat(columns, np.searchsorted(answers.unit, np.arange(units)), axis=0)
+    whole = of_unit.sum(axis=0)[:BINS] / samples
+    random = np.random.default_rng(SEED)
+    block = max(1, _LARGEST_DRAW // samples)
+    parts = []
+    for start in range(0, RESAMPLES, block):
+        resamples = min(block, RESAMPLES - start)
+        members = random.integers(0, units, size=(resamples, units)) + np.arange(resamples)[:, np.newaxis] * units
+        times = np.bincount(members.ravel(), minlength=resamples * units).reshape(resamples, units).astype(np.float64)
+        sums = times @ of_unit
+        means = sums[:, :-1] / sums[:, -1:]
+        gaps, brier = means[:, :BINS], means[:, BINS]
+        areas = _areas(answers, times[:, answers.unit])
+        # The distance to the gaps of all samples is the error as if the true gaps were 0, that is, noise.
+        parts.append((np.abs(gaps).sum(axis=1), np.abs(gaps - whole).sum(axis=1), brier, areas))
+    drawn = [np.concatenate(part) for part in zip(*parts, strict=True)]
+    errors, noise, *_ = drawn
+    middle: list[_Ends] = []
+    for values in drawn:
+        low, high = np.quantile(values, _ENDS)
+        middle.append((math.nan, math.nan) if np.ptp(values) < 1e-12 else (float(low), float(high)))
+    low, high = middle[0]
+    if not math.isnan(low):
+        excess = float(errors.mean()) - ece
+        lower, upper = min(low - excess, 2 * ece - high), max(high - excess, 2 * ece - low, ece)
+        is_noise = ece <= np.quantile(noise, _ENDS[1])
+        low, high = 0.0 if is_noise else max(0.0, min(lower, ece)), min(1.0, upper)
+    debiased = math.sqrt(max(0.0, ece**2 - float(noise.mean()) ** 2))
+    return debiased, (low, high), middle[2], middle[3]
 
 
 def _areas(answers: Answers, weights: Floats) -> Floats:

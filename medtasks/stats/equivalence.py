@@ -32,7 +32,7 @@ import numpy as np
 
 from medtasks.stats.intervals import t_quantile
 from medtasks.stats.paired import ALPHA, POWER, SEED, exceeding
-from medtasks.stats.standard_error import Dyad, MeanError, mean_error, mean_standard_error, separate_units, sharing
+from medtasks.stats.standard_error import Dyad, mean_error, mean_standard_error, separate_units, sharing
 
 MARGIN = 0.01
 """One percentage point, as published tables are rounded; well below the standard error on a few hundred questions."""
@@ -85,17 +85,40 @@ def equivalence(
     mean = math.fsum(differences) / samples
     reach = max(1.0, max(*first, *second) - min(*first, *second))
     statistic: Callable[[float], float]
+    changed = len({unit for unit, size in zip(units, differences, strict=True) if abs(size) > _NO_SPREAD})
     if {*first, *second} <= {0.0, 1.0}:
-        share = _effective(differences, units, error) / samples  # of independent samples with the same error
+        # The number of independent samples with the same error: at most the number of units if few of these differ, and
+        # of dyads at most their degrees of freedom plus one if hardly any does, since so few do not show how samples
+        # that share something correlate.
+        limit, single = float(error.clusters), mean_standard_error(differences)
+        in_dyads = any(isinstance(unit, Dyad) for unit in units)
+        if in_dyads and changed < _HARDLY_ANY:
+            limit = min(limit, error.degrees + 1)
+        effective, independent = limit, not in_dyads and error.clusters == samples
+        if not independent and error.error > _NO_SPREAD and single > _NO_SPREAD:
+            size = (single / error.error) ** 2 * samples
+            effective = size if changed >= _FEW else min(limit, size)
+        share = effective / samples
         gained, lost = (sum(sign * difference > 0 for difference in differences) for sign in (1, -1))
         test, statistic = SCORE_TEST, partial(tango_statistic, share * gained, share * lost, share * samples)
     else:
         spread = error.error
         # Values that rarely differ, and then by all of the reach, vary the most.
-        if _changed(differences, units) < min(_FEW, error.clusters) and margin < reach:
+        if changed < min(_FEW, error.clusters) and margin < reach:
             spread = max(spread, math.sqrt(margin * (reach - margin) / error.clusters))
         test, statistic = STUDENT, lambda true: (mean - true) / spread if spread > 0 else math.nan
-    low, high = _interval(statistic, error.degrees, reach)
+
+    def end(target: float) -> float:
+        low, high = -reach, reach
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if statistic(middle) > target else (low, middle)
+        return (low + high) / 2
+
+    # The interval holds the true differences, from -reach to reach, that neither one-sided test rejects.
+    limit = t_quantile(1 - ALPHA, error.degrees)
+    is_defined = not (math.isnan(limit) or math.isnan(statistic(0.0)))
+    low, high = (end(limit), end(-limit)) if is_defined else (math.nan, math.nan)
     p = max(exceeding(statistic(-margin), error.degrees), exceeding(-statistic(margin), error.degrees))
     samples_needed = _needed(error.error**2 * samples, samples, error.clusters, mean, margin, reach)
     return Equivalence(margin, low, high, test, p, samples_needed)
@@ -118,43 +141,6 @@ def tango_statistic(gained: float, lost: float, samples: float, true: float) -> 
     if variance > _NO_SPREAD:
         return distance / math.sqrt(variance)
     return math.copysign(math.inf, distance) if abs(distance) > _NO_SPREAD else 0.0
-
-
-def _effective(differences: Sequence[float], units: Sequence[Hashable], error: MeanError) -> float:
-    """Return the number of independent samples with the same standard error.
-
-    At most the number of units if few of these differ, and of dyads at most their degrees of freedom plus one if hardly
-    any does: so few do not show how samples that share something correlate.
-    """
-    changed, limit, single = _changed(differences, units), float(error.clusters), mean_standard_error(differences)
-    in_dyads = any(isinstance(unit, Dyad) for unit in units)
-    if in_dyads and changed < _HARDLY_ANY:
-        limit = min(limit, error.degrees + 1)
-    independent = not in_dyads and error.clusters == len(differences)
-    if independent or not (error.error > _NO_SPREAD and single > _NO_SPREAD):
-        return limit
-    size = (single / error.error) ** 2 * len(differences)
-    return size if changed >= _FEW else min(limit, size)
-
-
-def _changed(differences: Sequence[float], units: Sequence[Hashable]) -> int:
-    return len({unit for unit, difference in zip(units, differences, strict=True) if abs(difference) > _NO_SPREAD})
-
-
-def _interval(statistic: Callable[[float], float], degrees: float, reach: float) -> tuple[float, float]:
-    """Return the true differences, from ``-reach`` to ``reach``, that neither one-sided test rejects."""
-    limit = t_quantile(1 - ALPHA, degrees)
-    if math.isnan(limit) or math.isnan(statistic(0.0)):
-        return math.nan, math.nan
-
-    def end(target: float) -> float:
-        low, high = -reach, reach
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if statistic(middle) > target else (low, middle)
-        return (low + high) / 2
-
-    return end(limit), end(-limit)
 
 
 def _needed(variance: float, samples: int, units: int, observed: float, margin: float, reach: float) -> int | None:
@@ -184,11 +170,6 @@ def design_effect(units: Sequence[Hashable], correlation: float = WORKING_CORREL
     """
     dyads = [frozenset((unit.first, unit.second)) if isinstance(unit, Dyad) else frozenset((unit,)) for unit in units]
     return 1 + correlation * (sum(sharing(dyads)) / len(dyads) - 1)
-
-
-def independent_discordance(first: float, second: float) -> float:
-    """Return the share of samples that one model alone gets right if the answers of both are independent."""
-    return first * (1 - second) + second * (1 - first)
 
 
 def mcnemar_power(samples: int, difference: float, discordance: float, level: float) -> float:

@@ -70,8 +70,19 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
     gained, lost = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     if in_dyads:
-        low, high, p = dyadic_test(differences, units)
-        test = DYADIC
+        # Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's
+        # graph: at most 6 % (``benchmarks/intervals.py``).
+        error, mean = mean_error(differences, units), math.fsum(differences) / samples
+        test, low, high, p = DYADIC, math.nan, math.nan, 1.0  # if each dyad shares a member with each other one
+        if error.error > _NO_SPREAD * max(map(abs, differences)):
+            half = t_quantile(1 - ALPHA / 2, error.degrees) * error.error
+            low, high = mean - half, mean + half
+            p = min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
+        elif not math.isnan(error.error):
+            # Equal differences show nothing of their spread: they count as independent samples.
+            size = error.degrees + 1
+            low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size)
+            p = 0.5**error.degrees if mean else 1.0
     elif right_or_wrong and number == samples:
         low, high = agresti_min_interval(lost, gained, samples)
         test, p = MCNEMAR, mcnemar(lost, gained)
@@ -163,26 +174,6 @@ def agresti_min_interval(only_first: float, only_second: float, samples: float) 
     centre = (gained - lost) / total
     half = t_quantile(1 - ALPHA / 2, None) * math.sqrt((gained + lost) - (gained - lost) ** 2 / total) / total
     return max(-1.0, centre - half), min(1.0, centre + half)
-
-
-def dyadic_test(differences: Sequence[float], dyads: Sequence[Hashable]) -> tuple[float, float, float]:
-    """Return the ends of the 95 % interval of the mean difference, and the two-sided p-value.
-
-    Source: Aronow, Samii and Assenova (2015), Political Analysis 23, with Student's t for the degrees of freedom of
-    :func:`~medtasks.stats.standard_error.dyadic_error`. Simulated type I error on MediConfusion's graph: at most 6 %
-    (``benchmarks/intervals.py``). Equal differences show nothing of their spread: they count as independent samples,
-    one more than the degrees of freedom, with the interval of Agresti and Min and a sign test. If each dyad shares a
-    member with each other one, the error is undefined: the ends are NaN and p is 1.
-    """
-    error, mean = mean_error(differences, dyads), math.fsum(differences) / len(differences)
-    if math.isnan(error.error):
-        return math.nan, math.nan, 1.0
-    if not error.error > _NO_SPREAD * max(map(abs, differences)):
-        size = error.degrees + 1
-        ends = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size)
-        return *ends, 0.5**error.degrees if mean else 1.0
-    half = t_quantile(1 - ALPHA / 2, error.degrees) * error.error
-    return mean - half, mean + half, min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
 
 
 def exceeding(statistic: float, degrees: float) -> float:

@@ -52,11 +52,6 @@ def mean_standard_error(values: Sequence[float]) -> float:
     return float(np.std(np.asarray(values, dtype=float), ddof=1) / np.sqrt(len(values)))
 
 
-def clustered_standard_error(values: Sequence[float], clusters: Sequence[Hashable]) -> float:
-    """Return the standard error of :func:`clustered_error`."""
-    return clustered_error(values, clusters).error
-
-
 def clustered_error(
     values: Sequence[float], clusters: Sequence[Hashable], weights: Sequence[float] | None = None
 ) -> MeanError:
@@ -78,8 +73,16 @@ def clustered_error(
         return MeanError(math.nan, math.nan, math.nan, number)
     mean, deviations, total = _deviations(values, weights)
     # Several ranks deliver samples in another order than one; fsum rounds once, so that the result is the same.
-    sizes = sorted(math.fsum(weights[index] for index in indices) for indices in members.values())
-    correction, degrees = _correction_and_degrees(np.array(sizes))
+    # Sums of deviations by cluster have the covariance K = L D L' with L = I - a 1', where a are the shares of the
+    # clusters and the diagonal of D their variances d. Traces of K and its square are expanded here, as K has a row for
+    # every cluster. A weight counts as a number of equal samples.
+    sizes = np.array(sorted(math.fsum(weights[index] for index in indices) for indices in members.values()))
+    d, a = sizes * (1 + _WORKING_CORRELATION * (sizes - 1)), sizes / sizes.sum()
+    summed, ad, aa = d.sum(), a @ d, a @ a
+    trace = summed - 2 * ad + summed * aa
+    mixed = 2 * (summed * (a**2 @ d) - 2 * (a @ d**2))
+    square = d @ d + mixed + 2 * ad**2 + 2 * aa * (d @ d) + (summed * aa) ** 2 - 4 * summed * ad * aa
+    correction, degrees = float(summed / trace), float(trace**2 / square)
     sums = (math.fsum(deviations[index] for index in indices) for indices in members.values())
     variance = correction * math.fsum(deviation**2 for deviation in sums) / total**2
     spread = mean * (1 - mean)
@@ -160,22 +163,6 @@ def _deviations(values: Sequence[float], weights: Sequence[float]) -> tuple[floa
     total = math.fsum(weights)
     mean = math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / total
     return mean, [(value - mean) * weight for value, weight in zip(values, weights, strict=True)], total
-
-
-def _correction_and_degrees(sizes: Floats) -> tuple[float, float]:
-    """Return correction of the variance and degrees of freedom from the sizes of at least two clusters.
-
-    Sums of deviations by cluster have the covariance ``K = L D L'`` with ``L = I - a 1'``, where ``a`` are the shares
-    of the clusters and the diagonal of ``D`` their variances ``d``. Traces of K and its square are expanded here, as K
-    has a row for every cluster. A weight counts as a number of equal samples.
-    """
-    d = sizes * (1 + _WORKING_CORRELATION * (sizes - 1))
-    a, total = sizes / sizes.sum(), d.sum()
-    ad, aa = a @ d, a @ a
-    trace = total - 2 * ad + total * aa
-    mixed = 2 * (total * (a**2 @ d) - 2 * (a @ d**2))
-    square = d @ d + mixed + 2 * ad**2 + 2 * aa * (d @ d) + (total * aa) ** 2 - 4 * total * ad * aa
-    return float(total / trace), float(trace**2 / square)
 
 
 def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> list[str]:

@@ -29,6 +29,17 @@ def test_golden_multimedeval_vqa(golden):
         assert (found["closed"], found["correct"]) == (case["closed"], case["correct"]), case
 
 
+def test_closed_and_open_replies_are_right_as_published():
+    for reply, target, is_right in (
+        *((reply, "no", True) for reply in ("no", "not seen", "no, not", "yes or no")),
+        *((reply, "no", False) for reply in ("none", "a")),
+        *((reply, "yes", "yes" in reply) for reply in ("not", "yes", "yes or no")),
+        *((reply, "left lower lung lobe", "lung" in reply) for reply in ("left lower lung", "left lower")),
+    ):
+        facts = extractor_of("multimedeval_vqa_head").extract(reply, Sample({"answer": target})).facts
+        assert (facts["correct"], facts["closed"]) == (is_right, target in ("yes", "no")), reply
+
+
 @each_row(("text", "words"), rows_in("open_text_spelling"))
 def test_spelling(text, words):
     assert stated_words(text) == words.split()

@@ -9,11 +9,11 @@ import pytest
 
 from medtasks.audit.scoring import score_replies, with_interval
 from medtasks.extract.failure import failed_reply
+from medtasks.families import classification
 from medtasks.families.classification import CLASSIFICATION, MULTI_LABEL
 from medtasks.families.family import Reply, Row
 from medtasks.hooks import published
 from medtasks.lmms.filters import ReadWith
-from medtasks.metrics import class_scores
 from medtasks.metrics.class_scores import (
     MULTICLASS_METRICS,
     MULTILABEL_METRICS,
@@ -21,11 +21,10 @@ from medtasks.metrics.class_scores import (
     count_labels,
     multiclass_metrics,
     multilabel_metrics,
-    values_with_errors,
 )
 from medtasks.metrics.metric import forget_computed
-from medtasks.stats.bootstrap import mean_recall_posterior
-from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.stats.bootstrap import mean_recall_posterior, values_with_errors
+from medtasks.stats.standard_error import clustered_error
 
 from ..tables import each_row
 from ..task_families import score_of, task_of, values_of
@@ -65,7 +64,7 @@ def computed(monkeypatch):
         calls.append(arguments)
         return values_with_errors(*arguments)
 
-    monkeypatch.setattr(class_scores, "values_with_errors", counted)
+    monkeypatch.setattr(classification, "values_with_errors", counted)
     return calls
 
 
@@ -102,18 +101,18 @@ def test_values_are_those_of_the_metrics():
     scores, draw = drawn(1), random.Random(1)
     targets, predicted = [score["target"] for score in scores], [score["value"] for score in scores]
     by_name = values(scores)
-    expected = multiclass_metrics(count_classes(targets, predicted, 3).total())
+    expected = multiclass_metrics(count_classes(targets, predicted, 3).sum(axis=0))
     assert {name: by_name[name] for name in MULTICLASS_METRICS} == {name: float(v) for name, v in expected.items()}
     invalid = [float(value is None) for value in predicted]
     assert by_name["invalid_rate"] == sum(invalid) / len(invalid)
     clusters = [score["cluster_id"] for score in scores]
-    assert by_name["invalid_rate_stderr"] == pytest.approx(clustered_standard_error(invalid, clusters))
+    assert by_name["invalid_rate_stderr"] == pytest.approx(clustered_error(invalid, clusters).error)
     assert (by_name["scored_samples"], by_name["failed_samples"]) == (len(scores), 0)
     labels = [[[int(draw.random() < 0.3) for _ in FINDINGS] for _ in "tv"] for _ in range(60)]
     scores = [entry(target, value if n % 9 else None, n) for n, (target, value) in enumerate(labels)]
     targets, predicted = [score["target"] for score in scores], [score["value"] for score in scores]
     by_name = values_of(MULTI_LABEL, scores)
-    expected = multilabel_metrics(count_labels(targets, predicted, len(FINDINGS)).total())
+    expected = multilabel_metrics(count_labels(targets, predicted, len(FINDINGS)).sum(axis=0))
     assert {name: by_name[name] for name in MULTILABEL_METRICS} == {name: float(v) for name, v in expected.items()}
     assert by_name["invalid_rate"] == 7 / 60
     assert (by_name["judge_failed_rate"], by_name["judge_failed_rate_stderr"]) == (0.0, 0.0)

@@ -20,7 +20,7 @@ from medtasks.metrics.metric import mean
 from medtasks.metrics.report_metrics import REPORT_METRICS as REGISTRY
 from medtasks.metrics.report_metrics import ReportScores, metric_info
 from medtasks.runs import logged_samples
-from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.stats.standard_error import clustered_error
 
 from ..task_families import TextMetrics, flat, score_of, values_of
 
@@ -127,7 +127,7 @@ def test_values_and_errors_clustered_by_patient(fakes, family):
     for name, value in found.items():
         key = name.removesuffix("_stderr")
         cases = [float(i["reason"] != "ok") for i in items] if key == "invalid_rate" else [s + len(key) for s in shares]
-        expected = mean(cases) if name == key else clustered_standard_error(cases, clusters)
+        expected = mean(cases) if name == key else clustered_error(cases, clusters).error
         assert value == pytest.approx(expected, abs=1e-12)
     assert 0 < found["invalid_rate"] < 1
 

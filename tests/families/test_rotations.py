@@ -10,7 +10,7 @@ from medtasks.data.variants import rotated
 from medtasks.families.rotations import ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT, rotated_questions
 from medtasks.hooks import published
 from medtasks.metrics.metric import evaluate
-from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.stats.standard_error import clustered_error
 
 from ..tables import each_row
 from ..task_families import score_of, values_of
@@ -129,7 +129,7 @@ def test_against_counting_by_hand_in_any_order(run, rng):
     estimates = evaluate([metric for metric in ROTATED_CHOICE.metrics if metric.name in METRICS], shuffled)
     for metric, rows in values.items():
         mean = sum(value for _, value in rows) / len(rows) if rows else math.nan
-        error = clustered_standard_error([v for _, v in rows], [u for u, _ in rows]) if rows else math.nan
+        error = clustered_error([v for _, v in rows], [u for u, _ in rows]).error if rows else math.nan
         assert (estimates[metric].value, estimates[metric].error) == pytest.approx((mean, error), nan_ok=True)
     assert sum(not question.complete for question in found) == len(asked) - len(whole)
     assert rotated_questions(given_replies) == found

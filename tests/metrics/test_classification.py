@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score, roc_auc_score
 
-from medtasks.metrics.class_scores import (
-    ClassCounts,
-    count_classes,
-    count_labels,
-    multiclass_metrics,
-    multilabel_metrics,
-)
+from medtasks.metrics.class_scores import count_classes, count_labels, multiclass_metrics, multilabel_metrics
 
 from ..tables import each_row
 
@@ -43,11 +37,12 @@ ROWS = st.tuples(FIVE_BITS, FIVE_BITS).flatmap(
 
 
 def of_classes(gold, predicted, classes=CLASSES):
-    return {name: float(v) for name, v in multiclass_metrics(count_classes(gold, predicted, classes).total()).items()}
+    total = count_classes(gold, predicted, classes).sum(axis=0)
+    return {name: float(v) for name, v in multiclass_metrics(total).items()}
 
 
 def of_labels(gold, predicted):
-    total = count_labels(gold, predicted, len(gold[0])).total()
+    total = count_labels(gold, predicted, len(gold[0])).sum(axis=0)
     return {name: float(v) for name, v in multilabel_metrics(total).items()}
 
 
@@ -99,12 +94,12 @@ def test_several_labels_are_scikit_learn_where_definitions_agree(rows):
 
 
 def test_an_invalid_reply_misses_its_class_and_is_no_false_positive():
-    counts = count_classes([0, 0, 1, 1], [0, None, 1, None], 3).total()
-    assert counts.true_positives.tolist() == [1, 1, 0]
-    assert counts.false_positives.tolist() == [0, 0, 0]
-    assert counts.false_negatives.tolist() == [1, 1, 0]
-    assert counts.true_negatives.tolist() == [2, 2, 4]
+    counts = count_classes([0, 0, 1, 1], [0, None, 1, None], 3).sum(axis=0)
+    # TP, FP, FN and TN of each class, and the number of samples
+    assert counts.tolist() == [*(1, 1, 0), *(0, 0, 0), *(1, 1, 0), *(2, 2, 4), 4]
     ours = multiclass_metrics(counts)
+    both = multiclass_metrics(np.stack([counts, 2 * counts]))  # many tables at once
+    assert {name: values.tolist() for name, values in both.items()} == {name: [v, v] for name, v in ours.items()}
     assert ours["balanced_accuracy"] == 0.5
     assert ours["macro_f1"] == pytest.approx(2 / 3)
     assert ours["present_class_auroc"] == 0.75
@@ -112,25 +107,12 @@ def test_an_invalid_reply_misses_its_class_and_is_no_false_positive():
 
 def test_an_invalid_reply_is_wrong_for_every_label():
     gold = [[1, 0, 0], [0, 0, 1]]
-    counts = count_labels(gold, [None, [0, 0, 1]], 3).total()
-    assert counts.true_negatives.tolist() == [1, 1, 0]
-    assert counts.false_negatives.tolist() == [1, 0, 0]
-    assert counts.false_positives.tolist() == [0, 0, 0]
+    counts = count_labels(gold, [None, [0, 0, 1]], 3).sum(axis=0)
+    assert counts.tolist() == [*(0, 0, 1), *(0, 0, 0), *(1, 0, 0), *(1, 1, 0), 2]  # as above
     assert multilabel_metrics(counts)["macro_accuracy"] == pytest.approx((1 + 1 + 1) / 6)
-    never = of_labels(gold, [None, None])
-    assert set(never.values()) == {0.0}
-    assert all(map(math.isnan, multiclass_metrics(count_classes([], [], 3).total()).values()))
-    assert all(map(math.isnan, multilabel_metrics(count_labels([], [], 3).total()).values()))
-
-
-def test_many_tables_at_once():
-    gold, predicted = [0, 1, 2, 2, 0, 1], [0, 2, 2, None, 1, 1]
-    each = count_classes(gold, predicted, 3)
-    halves = np.stack([each.cells[:3].sum(axis=0), each.cells[3:].sum(axis=0)])
-    together = multiclass_metrics(ClassCounts.of_cells(halves))
-    for half, part in enumerate((slice(0, 3), slice(3, 6))):
-        alone = of_classes(gold[part], predicted[part], 3)
-        assert {name: values[half] for name, values in together.items()} == alone
+    assert set(of_labels(gold, [None, None]).values()) == {0.0}
+    assert all(map(math.isnan, multiclass_metrics(count_classes([], [], 3).sum(axis=0)).values()))
+    assert all(map(math.isnan, multilabel_metrics(count_labels([], [], 3).sum(axis=0)).values()))
 
 
 @each_row(

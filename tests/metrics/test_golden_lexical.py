@@ -8,25 +8,18 @@ import pytest
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.meteor import load_wordnet, meteor_score, read_wordnet
-from medtasks.metrics.ngram_metrics import NgramOverlap, overlaps, rouge_scores, unsmoothed_bleu, word_tokens
+from medtasks.metrics.ngram_metrics import NgramOverlap, bleu_from_counts, overlaps, rouge_scores, word_tokens
 from medtasks.metrics.report_metrics import report_metric
 
 from ..tables import each_row
 
 SIDES = ("reference", "hypothesis")
-KEYS = {
-    "bleu_1": ("bleu", "bleu1"),
-    "bleu_2": ("bleu", "bleu2"),
-    "bleu_4": ("bleu", "bleu4"),
-    "radcliq_bleu_2": ("radcliq_bleu", "bleu2_radcliq"),
-    "rouge_1": ("rouge", "rouge.rouge1.f1"),
-    "rouge_2": ("rouge", "rouge.rouge2.f1"),
-    "rouge_l": ("rouge", "rouge.rougeL.f1"),
-    "stemmed_rouge_1": ("rouge_stemmed", "rouge_stem.rouge1.f1"),
-    "stemmed_rouge_2": ("rouge_stemmed", "rouge_stem.rouge2.f1"),
-    "stemmed_rouge_l": ("rouge_stemmed", "rouge_stem.rougeL.f1"),
-    "meteor_without_synonyms": ("meteor_without_synonyms", "meteor.no_synonyms"),
-}
+KEYS = {f"bleu_{order}": ("bleu", f"bleu{order}") for order in (1, 2, 4)}
+KEYS |= {"radcliq_bleu_2": ("radcliq_bleu", "bleu2_radcliq")}
+KEYS |= {"meteor_without_synonyms": ("meteor_without_synonyms", "meteor.no_synonyms")}
+for ending in "12l":
+    KEYS[f"rouge_{ending}"] = ("rouge", f"rouge.rouge{ending.upper()}.f1")
+    KEYS[f"stemmed_rouge_{ending}"] = ("rouge_stemmed", f"rouge_stem.rouge{ending.upper()}.f1")
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +74,8 @@ def test_golden_lexical_corpus_bleu_of_torchmetrics(cases, corpus):
     counts = [overlaps(case["reference"].split(), case["hypothesis"].split(), 4) for case in cases]
     total = [NgramOverlap(*map(sum, zip(*order, strict=True))) for order in zip(*counts, strict=True)]
     assert corpus["pairs"] == len(cases)
-    assert unsmoothed_bleu(total[:1]) == pytest.approx(corpus["bleu1_corpus"], rel=0, abs=1e-6)
-    assert unsmoothed_bleu(total) == pytest.approx(corpus["bleu4_corpus"], rel=0, abs=1e-6)
+    assert bleu_from_counts(total[:1]) == pytest.approx(corpus["bleu1_corpus"], rel=0, abs=1e-6)
+    assert bleu_from_counts(total) == pytest.approx(corpus["bleu4_corpus"], rel=0, abs=1e-6)
 
 
 def meteor_differences(cases, wordnet):

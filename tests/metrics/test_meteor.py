@@ -23,24 +23,18 @@ from medtasks.metrics.report_metrics import report_metric
 from ..tables import each_row
 
 
-class ListedSynonyms:
+def listed_synonyms(synonyms):
     """A list of synonyms by word with the part of a reader that METEOR asks."""
 
-    def __init__(self, synonyms):
-        self._synonyms = synonyms
-
-    def synsets(self, word):
-        names = self._synonyms.get(word, ())
+    def synsets(word):
+        names = synonyms.get(word, ())
         return [SimpleNamespace(lemmas=lambda: [SimpleNamespace(name=lambda name=name: name) for name in names])]
 
+    return SimpleNamespace(synsets=synsets)
 
-SYNONYMS = {
-    "larg": {"large", "big"},
-    "big": {"larg", "big"},
-    "lung": {"x"},
-    "x": {"lung", "no", "y"},
-    "y": {"x", "lung"},
-}
+
+SYNONYMS = {"larg": {"large", "big"}, "big": {"larg", "big"}}
+SYNONYMS |= {"lung": {"x"}, "x": {"lung", "no", "y"}, "y": {"x", "lung"}}
 WORDS = st.lists(
     st.sampled_from(["Large", "larger", "big", "lung", "Lungs", "x", "y", "no", "No", ".", "İ"]), max_size=14
 )
@@ -50,21 +44,16 @@ WORDS = st.lists(
 def test_is_nltk_to_the_bit(reference, hypothesis):
     """Whatever was cached of stems."""
     for listed in ({}, SYNONYMS):
-        wordnet = ListedSynonyms(listed)
+        wordnet = listed_synonyms(listed)
         theirs = nltk_meteor.meteor_score([reference], hypothesis, wordnet=wordnet)
         assert meteor_score(reference, hypothesis, wordnet if listed else None) == theirs
 
 
 # ---- WordNet: a dozen invented senses in the published file formats ----
 
+RAYS = ("Roentgen_ray", "x-ray", "Roentgenogram")
 SENSES = {
-    "noun": [
-        ("lung",),
-        ("nodule", "tubercle"),
-        ("Roentgen_ray", "x-ray", "Roentgenogram"),
-        ("leaf", "leafage"),
-        ("opacity",),
-    ],
+    "noun": [("lung",), ("nodule", "tubercle"), RAYS, ("leaf", "leafage"), ("opacity",)],
     "verb": [("go", "travel"), ("enlarge", "blow_up", "magnify"), ("leave", "exit")],
     "adj": [("large", "big"), ("able(p)", "capable(a)"), ("large", "declamatory")],
     "adv": [("largely", "mostly")],
@@ -90,11 +79,8 @@ def wordnet_files():
         for word, found in sorted(places.items()):
             offsets = " ".join(f"{place:08d}" for place in found)
             index += f"{word} {LETTERS[part]} {len(found)} 0 {len(found)} 0 {offsets}  \n"
-        files |= {
-            f"data.{part}": data.encode(),
-            f"index.{part}": index.encode(),
-            f"{part}.exc": EXCEPTIONS[part].encode(),
-        }
+        files |= {f"data.{part}": data.encode(), f"index.{part}": index.encode()}
+        files |= {f"{part}.exc": EXCEPTIONS[part].encode()}
     return files
 
 
@@ -119,7 +105,7 @@ INFLECTED = ("lungs", "leaves", "leaf", "went", "go", "goes", "larger", "largest
 @pytest.fixture(autouse=True)
 def _no_other_wordnet(monkeypatch):
     monkeypatch.setattr(nltk.data, "path", [])
-    meteor._read.cache_clear()
+    meteor.read_wordnet.cache_clear()
 
 
 @pytest.fixture
@@ -220,7 +206,7 @@ def test_what_is_not_usable_is_refused_and_what_was_there_stays(files, message, 
     assert synonyms(load_wordnet(), "nodule") == {"nodule", "tubercle"}
 
 
-def test_sources_that_are_none(tmp_path):
+def test_sources_that_are_none_and_a_home_that_cannot_be_written(source, tmp_path, monkeypatch):
     text = tmp_path / "notes.txt"
     text.write_text("WordNet")
     for path in (tmp_path / "nowhere", text):
@@ -230,6 +216,9 @@ def test_sources_that_are_none(tmp_path):
         write_wordnet(tmp_path / "both" / f"wordnet-{version}", FILES)
     with pytest.raises(WeightsMissing, match=r"several WordNet databases.*wordnet-3\.0/, wordnet-3\.3/"):
         prepare_wordnet(tmp_path / "both")
+    monkeypatch.setenv("MEDTASKS_HOME", str(text))
+    with pytest.raises(WeightsMissing, match=r"cannot be written to .*set MEDTASKS_HOME"):
+        prepare_wordnet(source)
 
 
 def test_downloaded_by_nltk_if_it_can(monkeypatch):
@@ -248,13 +237,6 @@ def test_downloaded_by_nltk_if_it_can(monkeypatch):
     prepare_wordnet()
     assert synonyms(load_wordnet(), "exit") == {"leave", "exit"}
     assert nltk.data.path == []
-
-
-def test_a_home_that_cannot_be_written(source, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "file"))
-    with pytest.raises(WeightsMissing, match=r"cannot be written to .*set MEDTASKS_HOME"):
-        prepare_wordnet(source)
 
 
 def test_missing_and_damaged_wordnet_and_nltk_are_one_sentence_with_the_command(source, monkeypatch):

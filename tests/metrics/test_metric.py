@@ -31,23 +31,18 @@ VALUE = Metric("value", of=value_of)
 ONE_CLUSTER = {"error": math.nan, "degrees": math.nan, "effective": math.nan}
 
 
-def test_mean_and_error_over_clusters():
+def test_means_and_errors_over_clusters_and_dyads():
     scores = drawn(1)
-    values, clusters = [one["value"] for one in scores], [one["cluster_id"] for one in scores]
+    values, first, second = ([score[name] for score in scores] for name in ("value", "cluster_id", "image"))
     found = VALUE.estimate(scores)
     assert found.value == pytest.approx(sum(values) / 60)
-    assert (found.error, found.degrees) == pytest.approx(error_matrices.clustered(values, clusters))
-    assert found.clusters == len(set(clusters))
-
-
-def test_error_over_dyads():
-    scores = drawn(2)
-    values, first, second = ([one[name] for one in scores] for name in ("value", "cluster_id", "image"))
-    found = Metric("value", of=value_of, clusters=(lambda one: one["cluster_id"], lambda one: one["image"]))
-    estimate = found.estimate(scores)
+    assert (found.error, found.degrees) == pytest.approx(error_matrices.clustered(values, first))
+    assert found.clusters == len(set(first))
+    keys = (lambda score: score["cluster_id"], lambda score: score["image"])
+    found = Metric("value", of=value_of, clusters=keys).estimate(scores)
     expected = error_matrices.dyadic(values, list(zip(first, second, strict=True)))
-    assert (estimate.error, estimate.degrees) == pytest.approx(expected)
-    assert estimate.clusters == len(scores)
+    assert (found.error, found.degrees) == pytest.approx(expected)
+    assert found.clusters == len(scores)
 
 
 def test_which_samples_count_and_as_which_cluster():
@@ -81,18 +76,14 @@ def test_weights_are_those_of_a_ratio():
     assert math.isnan(Metric("value", of=value_of, weights=lambda units: [0.0] * len(units)).estimate(scores).value)
 
 
-def test_a_metric_without_error():
+def test_metrics_without_error_and_counts():
     plain = Metric("value", has_error=False, role=Role.ASIDE, of=value_of)
     assert repr(plain.estimate(scores_of(("a", 1.0), ("b", 0.0)))) == repr(Estimate(0.5))
-    assert [one.is_compared for one in (VALUE, plain)] == [True, False]
+    assert [metric.is_compared for metric in (VALUE, plain)] == [True, False]
     assert not Metric("value", role=Role.ASIDE, of=value_of).is_compared
-
-
-def test_counts():
     number = counting("number", len, selection=lambda scores: scores[1:])
     assert repr(number.estimate(drawn(4))) == repr(Estimate(59))
-    assert (number.has_error, number.is_compared) == (False, False)
-    assert number.values(drawn(4)) == []
+    assert (number.has_error, number.is_compared, number.values(drawn(4))) == (False, False, [])
 
 
 # ---- panels ----

@@ -20,36 +20,22 @@ def test_the_options_are_those_of_the_installed_harness(monkeypatch):
     assert ours == theirs
 
 
-def test_spellings():
+def test_spellings_and_values():
     spelled = ["--limit", "5"], ["--limit=5"], ["--lim", "5"], ["--lim=5"], ["--limit", "-1"], ["--limit", "many"]
     assert [read_options(arguments).number("limit") for arguments in spelled] == [5, 5, 5, 5, -1, None]
     assert read_options(["--limit", "3", "--limit", "-1"]).number("limit") == -1  # the last one counts
-    assert read_options([]).number("offset") is None
     assert read_options(["--model_args", "a=1", "b=2", "--log-samples"]).unknown == ("b=2", "--log-samples")
     options = read_options(["-b", "4", "-c", "cache", "-w", "-x", "-n3", "--process-docs-parallel", "2"])
-    assert options.given == {
-        "batch_size": "4",
-        "use_cache": "cache",
-        "write_out": True,
-        "predict_only": True,
-        "repeats": "3",
-        "process_docs_parallel": "2",
-    }
-    assert options.flag("write_out")
-    assert not options.flag("log_samples")
+    values = {"batch_size": "4", "use_cache": "cache", "write_out": True, "predict_only": True, "repeats": "3"}
+    assert options.given == values | {"process_docs_parallel": "2"}
+    assert (options.flag("write_out"), options.flag("log_samples"), options.number("offset")) == (True, False, None)
     assert read_options(["--process_docs_parallel=2"]).given == {"process_docs_parallel": "2"}
-
-
-@each_row("arguments", [["--limit"], ["--log_s"], ["--write_out=yes"]])
-def test_what_the_harness_refuses(arguments):
-    with pytest.raises(MedTasksError, match=r"lmms-eval does not accept these arguments: .*lmms_eval --help"):
-        read_options(arguments)
-
-
-def test_pairs():
     options = HarnessOptions({"model_args": 'pretrained=a/b=c,h={"x": 1, "y": 2},q=\'1,2\',flag'})
     assert options.pairs("model_args") == {"pretrained": "a/b=c", "h": '{"x": 1, "y": 2}', "q": "'1,2'"}
     assert options.pairs("wandb_args") == {}
+    for arguments in (["--limit"], ["--log_s"], ["--write_out=yes"]):
+        with pytest.raises(MedTasksError, match=r"lmms-eval does not accept these arguments: .*lmms_eval --help"):
+            read_options(arguments)
 
 
 def test_a_config_file(tmp_path):
@@ -66,35 +52,24 @@ def test_a_config_file(tmp_path):
     options = read_options(["--config", str(path)])
     assert options.model_arguments() == {"base_url": "http://x", "azure_openai": True}
     assert read_options([]).model_arguments() == {}
+    for content in ("", "[]", "just text", "a: [", "- 1", "env: [1]\n", None):
+        path.unlink() if content is None else path.write_text(content)
+        with pytest.raises(MedTasksError, match=r"run\.yaml"):
+            read_options(["--config", str(path)])
 
 
-@each_row("content", ["", "[]", "just text", "a: [", "- 1", "env: [1]\n", None])
-def test_a_config_file_that_is_none(tmp_path, content):
-    path = tmp_path / "run.yaml"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(MedTasksError, match=r"run\.yaml"):
-        read_options(["--config", str(path)])
-
-
-@each_row(
-    "given, expected",
-    [
+def test_seeds():
+    for arguments, expected in (
         ([], (0, 1234, 1234, 1234)),
         (["--seed", "7"], (7, 7, 7, 7)),
         (["--seed", "None"], (None,) * 4),
         (["--seed", "1,2,3"], (1, 2, 3, 1234)),
         (["--seed", "0, none ,8,52"], (0, None, 8, 52)),
-    ],
-)
-def test_seeds(given, expected):
-    assert seeds(read_options(given)) == expected
-
-
-@each_row("text", ["1,2", "x", "1,2,3,4,5", "1.5", ""])
-def test_seeds_that_are_none(text):
-    with pytest.raises(MedTasksError, match="--seed"):
-        seeds(read_options([f"--seed={text}"]))
+    ):
+        assert seeds(read_options(arguments)) == expected
+    for text in ("1,2", "x", "1,2,3,4,5", "1.5", ""):
+        with pytest.raises(MedTasksError, match="--seed"):
+            seeds(read_options([f"--seed={text}"]))
 
 
 @each_row(

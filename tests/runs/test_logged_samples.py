@@ -15,7 +15,7 @@ from medtasks.errors import SourceError
 from medtasks.families.family import Row
 from medtasks.hooks import published
 from medtasks.prompts.images import images
-from medtasks.runs.logged_samples import LoggedSample, logged, without_scoring
+from medtasks.runs.logged_samples import logged, without_scoring
 from medtasks.runs.reply_envelope import enveloped
 
 from ..tables import each_row
@@ -82,13 +82,12 @@ FAMILIES = {
     "open": ("open_questions", {"question": "Q zyz", "answer": "zyz"}, "robust_vqa"),
     "class": ("classification", {"options": ["zyz a", "zyz b"], "label": 1}, "robust_class"),
     "labels": ("multilabel", {"options": ["zyz a", "zyz b"], "labels": [1, 0]}, "robust_labels"),
-    "pairs": (
-        "pairs",
-        {"question": "Q zyz", "options": ["zyz a", "zyz b"], "answer": "A", "pair_id": "17", "position": 1}
-        | {"categories": ["cerebral"]},
-        "robust_choice",
-    ),
 }
+FAMILIES["pairs"] = (
+    "pairs",
+    FAMILIES["choice"][1] | {"pair_id": "17", "position": 1, "categories": ["c"]},
+    "robust_choice",
+)
 
 
 @each_row("family", FAMILIES)
@@ -115,22 +114,18 @@ def test_every_family_withholds(tmp_path, monkeypatch, family, reply):
         assert repr(entry["aggregation"](both[0])) == repr(entry["aggregation"](both[1]))
 
 
-def test_ids_are_hashed_and_the_score_stays_one():
+def test_ids_are_hashed_and_a_sample_holds_its_score_once_however_many_metrics():
     score = {"sample": "s5", "pair_id": "17", "image_id": None, "cluster_id": "patient-0", "target": "A", "n": 3}
     found = logged({"dataset": CREDENTIALED}, ["zyz"], ["accuracy", "invalid_rate"], score)
     assert found["accuracy"] is found["invalid_rate"]
     assert found["accuracy"] == score | {"sample": hidden_id("doc", "s5"), "pair_id": hidden_id("pair", "17")}
     assert score["sample"] == "s5"
-
-
-def test_a_sample_holds_its_score_once_however_many_metrics():
     score = {"sample": "s5", "target": "A", "value": "A", "reason": "ok", "reference": PrivateText("effusion")}
     few, many = (logged({}, ["x"], [f"m{n}" for n in range(number)], score) for number in (1, 60))
-    assert [json.dumps(dict.copy(one)) for one in (few, many)] == [json.dumps({"score": few["score"]})] * 2
+    assert [json.dumps(dict.copy(sample)) for sample in (few, many)] == [json.dumps({"score": few["score"]})] * 2
     assert few["score"]["schema_version"] == 2
     assert "effusion" not in json.dumps(few["score"])
     assert [value for _, value in many.items()] == [score] * 60
-    assert isinstance(many, LoggedSample)
 
 
 @each_row(
@@ -160,21 +155,16 @@ def test_likelihoods_say_nothing_and_stay(tmp_path, monkeypatch, results, in_wor
 # ---- messages and results ----
 
 
-def test_a_missing_image_is_not_named(home):
-    write_manifest(home, CREDENTIALED, "credentialed")
+def test_neither_a_missing_image_nor_what_was_left_out_is_named(home, monkeypatch):
+    noted = {"left_out": ("row 3: its image p10/s5.jpg is missing", "row 4: its image p11/s6.jpg is missing")}
+    for name, access in ((CREDENTIALED, "credentialed"), ("mine", "credentialed"), ("mediconfusion", "public")):
+        write_manifest(home, name, access, **noted)
     with pytest.raises(SourceError, match=f"data prepare {CREDENTIALED}") as raised:
         images({**SHARED, "dataset": CREDENTIALED})
     assert "p10" not in str(raised.value)
     assert raised.value.__suppress_context__
-    write_manifest(home, "mediconfusion", "public")
     with pytest.raises(SourceError, match=r"images/p10\.jpg of sample p10/s5 is missing"):
         images({**SHARED, "dataset": "mediconfusion"})
-
-
-def test_results_do_not_say_what_was_left_out(home, monkeypatch):
-    noted = {"left_out": ("row 3: its image p10/s5.jpg is missing", "row 4: its image p11/s6.jpg is missing")}
-    write_manifest(home, CREDENTIALED, "credentialed", **noted)
-    write_manifest(home, "mine", "credentialed", **noted)
     for name in (CREDENTIALED, "mine"):
         facts = provenance(name)
         assert facts["left_out"] == ["2 notes in its manifest.json"]
@@ -182,5 +172,4 @@ def test_results_do_not_say_what_was_left_out(home, monkeypatch):
         assert "/data/private" not in str(facts)
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", "mine")
     assert provenance("mine")["left_out"][0].startswith("row 3")
-    write_manifest(home, "mediconfusion", "public", **noted)
     assert provenance("mediconfusion")["source"] == "/data/private/place"

@@ -25,24 +25,10 @@ from medtasks.runs.run_manifest import (
     read_manifests,
 )
 
-from ..tables import each_row
-
 NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
 
 
-@pytest.fixture
-def sleeper():
-    """Another process and what it says of itself."""
-    code = (
-        "import os; from medtasks.runs.run_manifest import process_of; "
-        "print(process_of(os.getpid()).model_dump_json(), flush=True); input()"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        yield process, RunProcess.model_validate_json(process.stdout.readline())
-        process.kill()
-
-
-def manifest(state=RunState.FINISHED, started=NOON, process=None, **others):
+def manifest(state=RunState.FINISHED, started=NOON, process=None):
     return RunManifest(
         state=state,
         started=started.isoformat(),
@@ -55,7 +41,6 @@ def manifest(state=RunState.FINISHED, started=NOON, process=None, **others):
         versions={"python": "3.11", "vllm": None},
         model=ModelFacts(name="hf", arguments="", unknown="no weights"),
         hardware=Hardware(system="Linux x86_64", cpu="", cores=2, memory=None),
-        **others,
     )
 
 
@@ -77,31 +62,34 @@ def test_read_back(tmp_path):
     assert read_manifests(tmp_path / "nowhere") == []
 
 
-UNKNOWN_FIELD = manifest().model_dump_json()[:-1].encode() + b', "surprise": 1}'
-
-
-@each_row("damage", [b"", b"{", b'{"schema_version": 2}', b"[]", b'{"state": "finished"}', b"\xff\xfe", UNKNOWN_FIELD])
-def test_a_damaged_file_is_named(tmp_path, damage):
+def test_a_damaged_file_is_named(tmp_path):
     manifest().write(manifest_path(tmp_path, NOON))
     later = manifest_path(tmp_path, NOON + timedelta(1))
-    later.write_bytes(damage)
-    with pytest.raises(MedTasksError, match=later.name):
-        read_manifests(tmp_path)
+    unknown_field = manifest().model_dump_json()[:-1].encode() + b', "surprise": 1}'
+    for damage in (b"", b"{", b'{"schema_version": 2}', b"[]", b'{"state": "finished"}', b"\xff\xfe", unknown_field):
+        later.write_bytes(damage)
+        with pytest.raises(MedTasksError, match=later.name):
+            read_manifests(tmp_path)
     assert [path.name for path in manifest_files(tmp_path)][1] == later.name
 
 
-def test_a_run_that_goes_on_and_is_killed(sleeper):
-    process, facts = sleeper
-    going = manifest(RunState.RUNNING, process=facts)
-    assert going.standing == "still running"
-    process.kill()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the list of processes
-    assert is_running(facts) is False
-    process.wait()
-    assert going.standing == "killed"
+def test_a_run_that_goes_on_and_is_killed():
+    code = (
+        "import os; from medtasks.runs.run_manifest import process_of; "
+        "print(process_of(os.getpid()).model_dump_json(), flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        facts = RunProcess.model_validate_json(process.stdout.readline())
+        going = manifest(RunState.RUNNING, process=facts)
+        assert going.standing == "still running"
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the list of processes
+        assert is_running(facts) is False
+        process.wait()
+        assert going.standing == "killed"
 
 
-def test_what_cannot_be_seen_from_here():
+def test_what_cannot_be_seen_from_here(monkeypatch):
     here = process_of(os.getpid())
     assert (is_running(here), is_running(here.model_copy(update={"began": here.began - 1}))) == (True, False)
     gone = here.model_copy(update={"began": 1})
@@ -111,15 +99,12 @@ def test_what_cannot_be_seen_from_here():
     for elsewhere in ({"place": "0123456789abcdef"}, {"place": None}, {"began": None}):
         process = here.model_copy(update=elsewhere)
         assert manifest(RunState.RUNNING, process=process).standing == "killed or still running"
-
-
-def test_a_process_that_is_kept_out_of_sight(monkeypatch):
-    """A machine may show a user only the own processes; one of another user then neither runs nor does not."""
+    # A machine may show a user only the own processes; one of another user then neither runs nor does not.
+    hidden = RunProcess(pid=2**30, began=1, place=here.place)
+    assert is_running(hidden) is False
 
     def refuse(pid, number):
         raise PermissionError
 
-    hidden = RunProcess(pid=2**30, began=1, place=process_of(os.getpid()).place)
-    assert is_running(hidden) is False
     monkeypatch.setattr(process_records.os, "kill", refuse)
     assert is_running(hidden) is None

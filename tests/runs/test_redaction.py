@@ -39,44 +39,24 @@ def test_secrets_of_the_environment_anywhere(monkeypatch):
     assert redacted(redacted(text)) == redacted(text)
 
 
-def test_a_secret_as_an_argument_of_its_own():
+def test_a_secret_as_an_argument_of_its_own_and_the_data_folder(monkeypatch):
     given = ["--api-key", "PLANTED", "--model", "m", "--hf_token", "PLANTED", "--seed", "1", "--key=PLANTED"]
-    assert redacted_arguments(given) == (
-        *("--api-key", "***", "--model", "m", "--hf_token", "***", "--seed", "1", "--key=***"),
-    )
-
-
-def test_the_data_folder(monkeypatch):
+    hidden = ("--api-key", "***", "--model", "m", "--hf_token", "***", "--seed", "1", "--key=***")
+    assert redacted_arguments(given) == hidden
     monkeypatch.setenv("MEDTASKS_HOME", "/clinic/patients")
     assert without_home("/clinic/patients/datasets/x is damaged") == "$MEDTASKS_HOME/datasets/x is damaged"
     assert redacted_arguments(["--output_path", "/clinic/patients/out"]) == ("--output_path", "$MEDTASKS_HOME/out")
 
 
 def test_settings_options_and_names(tmp_path):
-    environment = {
-        "MEDTASKS_HOME": "/clinic/patients",
-        "MEDTASKS_WEIGHTS": str(tmp_path),
-        "MEDTASKS_JUDGE_API_KEY": "PLANTED",
-        "MEDTASKS_JUDGE_MODEL": "gpt-4o",
-        "MEDTASKS_JUDGE_BASE_URL": "http://127.0.0.1:1/v1",
-        "MEDTASKS_LOG_TEXT": "mimic",
-        "HF_TOKEN": "PLANTED",
-    }
-    assert settings(environment) == {
-        "MEDTASKS_HOME": "***",
-        "MEDTASKS_JUDGE_API_KEY": "***",
-        "MEDTASKS_JUDGE_BASE_URL": "http://127.0.0.1:1/v1",
-        "MEDTASKS_JUDGE_MODEL": "gpt-4o",
-        "MEDTASKS_LOG_TEXT": "mimic",
-        "MEDTASKS_WEIGHTS": "***",
-    }
+    public = {"MEDTASKS_JUDGE_MODEL": "gpt-4o", "MEDTASKS_JUDGE_BASE_URL": "http://127.0.0.1:1/v1"}
+    public |= {"MEDTASKS_LOG_TEXT": "mimic"}
+    private = {"MEDTASKS_HOME": "/clinic/patients", "MEDTASKS_WEIGHTS": str(tmp_path)}
+    private |= {"MEDTASKS_JUDGE_API_KEY": "PLANTED"}
+    assert settings(public | private | {"HF_TOKEN": "PLANTED"}) == public | dict.fromkeys(private, "***")
     given = {"limit": 0.5, "log_samples": True, "wandb_args": "api_key=PLANTED,project=x", "hf_token": "PLANTED"}
-    assert redacted_options(given) == {
-        "limit": "0.5",
-        "log_samples": "True",
-        "wandb_args": "api_key=***,project=x",
-        "hf_token": "***",
-    }
+    hidden = {"limit": "0.5", "log_samples": "True", "wandb_args": "api_key=***,project=x", "hf_token": "***"}
+    assert redacted_options(given) == hidden
     secret = ("HF_TOKEN", "api-key", "apiKey", "MEDTASKS_JUDGE_API_KEY", "password", "Authorization")
     plain = ("max_tokens", "tokenizer", "token_counts", "keys", "MEDTASKS_HOME")
     assert [name for name in secret if not is_secret_name(name)] == []

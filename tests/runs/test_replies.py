@@ -33,20 +33,18 @@ def read(tmp_path):
     return run
 
 
-def test_short_form(read):
+def test_short_form_and_samples_of_the_harness(read):
     replies = read({"doc_id": "10002/1", "reply": "A"}, "", {"doc_id": 1, "reply": None}, {"doc_id": "5", "reply": "B"})
     assert replies == {"10002/1": Reply(text="A"), "10001/2": Reply(text=NO_TEXT), "10003/2": Reply(text="B")}
     assert list(replies) == ["10002/1", "10001/2", "10003/2"]
-
-
-def test_samples_of_the_harness(read):
     assert read(TEXT) == {"10002/2": Reply(text="The answer is B")}
     assert read(GREEDY) == {"10001/1": Reply(losses=(3.43, 4.52))}
-    assert read(GREEDY | {"resps": ["(3.43, False)", [4.52, True]]})["10001/1"].greedy == (False, True)
-    assert read(GREEDY | {"resps": ["(3.43, False)", [4.52, True]]}) == {"10001/1": Reply(losses=(3.43, 4.52))}
-    assert read({"doc_id": 0, "filtered_resps": ["A"]}) == {"10001/1": Reply(text="A")}
-    assert read({"doc_id": 0, "resps": "A"}) == {"10001/1": Reply(text="A")}
-    assert read({"doc_id": 0, "resps": [["A"]], "filtered_resps": [{}]}) == {"10001/1": Reply(text="A")}
+    mixed = read(GREEDY | {"resps": ["(3.43, False)", [4.52, True]]})["10001/1"]
+    assert (mixed, mixed.greedy) == (Reply(losses=(3.43, 4.52)), (False, True))
+    for recorded in ({"filtered_resps": ["A"]}, {"resps": "A"}, {"resps": [["A"]], "filtered_resps": [{}]}):
+        assert read({"doc_id": 0, **recorded}) == {"10001/1": Reply(text="A")}
+    losses = read(GREEDY | {"resps": [["[LMMS_EVAL_REQUEST_FAILED]"], ["(4.52, False)"]]})["10001/1"].losses
+    assert (math.isnan(losses[0]), losses[1]) == (True, 4.52)  # a failed forward pass
 
 
 def test_published_ids(read):
@@ -130,12 +128,6 @@ def test_marks_of_failed_and_cut_replies_in_every_form(read, written, reply):
     assert [read(one) for one in forms] == [{"10001/1": reply}] * len(forms)
 
 
-def test_a_failed_forward_pass_is_kept_as_nan(read):
-    losses = read(GREEDY | {"resps": [["[LMMS_EVAL_REQUEST_FAILED]"], ["(4.52, False)"]]})["10001/1"].losses
-    assert math.isnan(losses[0])
-    assert losses[1] == 4.52
-
-
 def test_one_reply_per_filter_must_agree(read):
     assert read(TEXT, TEXT | {"filtered_resps": "else"}) == {"10002/2": Reply(text="The answer is B")}
     with pytest.raises(RepliesError, match=r"replies.jsonl line 3: document 10002/2 has two different replies"):
@@ -145,7 +137,7 @@ def test_one_reply_per_filter_must_agree(read):
 
 
 @each_row("separator", ["\u2028", "\u2029", "\x85"])
-def test_replies_may_hold_what_python_calls_a_line_end(read, tmp_path, separator):
+def test_replies_may_hold_what_python_calls_a_line_end(tmp_path, separator):
     path = tmp_path / "replies.jsonl"
     lines = [f'{{"doc_id": 0, "reply": "A{separator}B"}}', '{"doc_id": 1, "reply": "B"}']
     path.write_text("\r\n".join(lines), encoding="utf-8-sig", newline="")
@@ -178,14 +170,11 @@ def test_malformed_line(read, line, part):
     assert "\n" not in str(caught.value)
 
 
-def test_replies_to_other_data_are_noticed(read):
+def test_replies_to_other_data_and_files_that_cannot_be_read(read, tmp_path):
     asked = {"score": {"sample": "10001/2", "value": "A"}}
     assert read({"doc_id": 1, "resps": ["A"]} | asked)["10001/2"].text == "A"
     with pytest.raises(RepliesError, match=r"answers document '10001/2', but row 0 .* is '10001/1'.*MEDTASKS_HOME"):
         read({"doc_id": 0, "resps": ["A"]} | asked)
-
-
-def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "folder").mkdir()
     for path, contents in (("empty", b""), ("blank", b" \n\n"), ("binary", b"\xff\xfe")):
         (tmp_path / path).write_bytes(contents)
@@ -234,40 +223,28 @@ def read_file(folder, *lines, likelihoods=False, keep=False):
     return read_samples(path, ROWS, likelihoods=likelihoods, keep_scores=keep)
 
 
-def test_replies_and_prompts(tmp_path):
+def test_replies_prompts_and_scores_of_a_samples_file(tmp_path):
     found = read_file(
         tmp_path,
         {"doc_id": 0, "resps": ["A\u2028B"], "filtered_resps": "x", "input": "asked"},
         {"doc_id": 2, "filtered_resps": "equal to resps, so that the harness left these out"},
         {"doc_id": 1, "resps": [None], "filtered_resps": json.dumps({"rule": "robust_choice", "reply": None})},
     )
-    assert found.replies == {
-        "d0": Reply(text="A\u2028B"),
-        "d2": Reply(text="equal to resps, so that the harness left these out"),
-        "d1": Reply(text=NO_TEXT),
-    }
-    assert found.prompts == {"d0": "asked"}
-    assert (list(found.answered), found.damaged) == (["d0", "d2", "d1"], 0)
-    repeated = read_file(tmp_path, {"doc_id": 0, "resps": ["first", "second"]})
-    assert repeated.replies["d0"].text == "first"
+    texts = {"d0": "A\u2028B", "d2": "equal to resps, so that the harness left these out", "d1": NO_TEXT}
+    assert found.replies == {doc_id: Reply(text=text) for doc_id, text in texts.items()}
+    assert (found.prompts, list(found.answered), found.damaged) == ({"d0": "asked"}, ["d0", "d2", "d1"], 0)
+    assert read_file(tmp_path, {"doc_id": 0, "resps": ["first", "second"]}).replies["d0"].text == "first"
     line = {"doc_id": 0, "resps": [["(1.5, False)"], ["(0.5, True)"]]}
     assert read_file(tmp_path, line, likelihoods=True).replies["d0"].losses == (1.5, 0.5)
-
-
-def test_withheld_replies(tmp_path):
     note = "[[medtasks:withheld]] 'x' is credentialed"
-    score = {"sample": hidden_id("doc", "d1"), "rule": "r", "value": "A"}
-    line = {"doc_id": 1, "resps": [note], "input": note, "score": {"schema_version": 2, **score}}
-    found = read_file(tmp_path, line, keep=True)
+    score = {"schema_version": 2, "sample": hidden_id("doc", "d1"), "rule": "r", "value": "A"}
+    withheld = {"doc_id": 1, "resps": [note], "input": note, "score": score}
+    found = read_file(tmp_path, withheld, keep=True)
     assert (found.replies, found.prompts, list(found.answered)) == ({}, {}, ["d1"])
-    assert found.scores == {"r": {"d1": {"schema_version": 2, **score}}}
-    assert read_file(tmp_path, line).scores == {}
-
-
-@each_row("line", [*("{", "[]", "7", '"x"', "null", "{}", '{"doc_id": 0}', '{"doc_id": 0, "resps": [7]}')])
-def test_lines_that_say_nothing_are_torn(line, tmp_path):
-    found = read_file(tmp_path, line, {"doc_id": 1, "resps": ["A"]})
-    assert (found.damaged, list(found.replies)) == (1, ["d1"])
+    assert (found.scores, read_file(tmp_path, withheld).scores) == ({"r": {"d1": score}}, {})
+    for torn in ("{", "[]", "7", '"x"', "null", "{}", '{"doc_id": 0}', '{"doc_id": 0, "resps": [7]}'):
+        found = read_file(tmp_path, torn, {"doc_id": 1, "resps": ["A"]})
+        assert (found.damaged, list(found.replies)) == (1, ["d1"]), torn
 
 
 @given(st.integers(0, 200))
@@ -276,7 +253,7 @@ def test_whatever_is_cut_off_costs_one_line(tmp_path_factory, length):
     lines = [json.dumps({"doc_id": row, "resps": [f"é{row}"], "input": "p" * 20}).encode() for row in range(3)]
     whole = b"\n".join(lines)
     path.write_bytes(whole[: len(whole) - min(length, len(whole))])
-    left = [line for line in path.read_bytes().split(b"\n") if line]
+    present = [line for line in path.read_bytes().split(b"\n") if line]
     found = read_samples(path, ROWS)
-    assert len(found.replies) == sum(line in lines for line in left)
-    assert found.damaged == sum(line not in lines for line in left)
+    assert len(found.replies) == sum(line in lines for line in present)
+    assert found.damaged == sum(line not in lines for line in present)

@@ -118,20 +118,17 @@ def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path):
 def test_samples_without_results(tmp_path):
     path = samples(tmp_path, "one")
     run = read_run(tmp_path)
-    assert (run.model, run.made) == ("", "")
-    assert (run.tasks["one"].scores, run.tasks["one"].samples) == ({}, path)
+    assert (run.model, run.made, run.tasks["one"].scores, run.tasks["one"].samples) == ("", "", {}, path)
     results(tmp_path, "one", stamp="20260302_101500")  # another run of the same task counts
     run = read_run(tmp_path)
-    assert run.tasks["one"].scores
-    assert run.tasks["one"].samples is None
+    assert (bool(run.tasks["one"].scores), run.tasks["one"].samples) == (True, None)
     assert f"{path} has no results next to it and is left out" in run.notes[0]
 
-
-def test_samples_without_results_beside_runs_of_two_models(tmp_path):
-    results(tmp_path / "a", "one", model="a")
-    results(tmp_path / "b", "one", model="b")
-    of_a, of_none = (samples(tmp_path / folder, "two", "20260401_101500") for folder in ("a", "c"))
-    runs = [read_run(tmp_path, model) for model in ("a", "b")]
+    folder = tmp_path / "of two models"
+    results(folder / "a", "one", model="a")
+    results(folder / "b", "one", model="b")
+    of_a, of_none = (samples(folder / name, "two", "20260401_101500") for name in ("a", "c"))
+    runs = [read_run(folder, model) for model in ("a", "b")]
     assert [run.tasks.get("two") and run.tasks["two"].samples for run in runs] == [of_a, None]
     assert all(any(f"{of_none} has no results" in note for note in run.notes) for run in runs)
 
@@ -168,41 +165,34 @@ def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path):
     assert facts(run)["model arguments"] == "base_url=http://h:2/v1,model=org/m"
     assert facts(run)["served model"] == "id org/m, owned_by vllm, build fp_1"
     assert facts(run)["fingerprint of the weights"] == "not known: the weights are on the server (build fp_1)"
+    template = 'chat_template_kwargs={"a":1,"b":2}'
+    for number, (args, served, label) in enumerate(
+        (
+            ("base_url=http://h/v1", "other", "other (vlm_server)"),
+            (f"base_url=http://h/v1,{template}", "m", f"m (vlm_server) {template}"),
+        )
+    ):
+        folder = tmp_path / f"other {number}"
+        results(folder, "one", stamp="1", model="vlm_server", served_model={"id": "m"})
+        results(folder, "one", stamp="2", model="vlm_server", args=args, served_model={"id": served})
+        with pytest.raises(MedTasksError, match=r"several models: 'm \(vlm_server\)'"):
+            read_run(folder)
+        assert read_run(folder, label).model == label
 
 
-TEMPLATE = 'chat_template_kwargs={"a":1,"b":2}'
-
-
-@each_row(
-    "args, served, label",
-    [
-        ("base_url=http://h/v1", "other", "other (vlm_server)"),
-        (f"base_url=http://h/v1,{TEMPLATE}", "m", f"m (vlm_server) {TEMPLATE}"),
-    ],
-)
-def test_another_name_or_template_is_another_served_model(tmp_path, args, served, label):
-    results(tmp_path, "one", stamp="1", model="vlm_server", served_model={"id": "m"})
-    results(tmp_path, "one", stamp="2", model="vlm_server", args=args, served_model={"id": served})
-    with pytest.raises(MedTasksError, match=r"several models: 'm \(vlm_server\)'"):
-        read_run(tmp_path)
-    assert read_run(tmp_path, label).model == label
-
-
-def test_a_manifest_is_of_the_model_that_its_results_files_name(tmp_path):
-    path = results(tmp_path / "sub", "one", args="pretrained=weights,url=http://localhost,hub_token=[REDACTED]")
+def test_models_are_named_by_results_files_without_secrets_and_facts_without_the_environment_s_commit(tmp_path):
+    folder = tmp_path / "sub"
+    path = results(folder / "sub", "one", args="pretrained=weights,url=http://localhost,hub_token=[REDACTED]")
     record = {"outcome": "done", "results": f"sub/{path.name}"}
     model = {"name": "m", "arguments": "pretrained=weights,url=***"}
-    manifest(tmp_path, {}, "finished", tasks={"one": record}, model=model)
-    assert read_run(tmp_path).model == "m pretrained=weights,url=http://localhost,hub_token=***"
-
-
-def test_names_of_models_hide_secrets_and_facts_the_commit_around_the_environment(tmp_path):
-    api = results(tmp_path, "one", model="async_openai", args="base_url=http://h/v1,model=gpt-4o,num_concurrent=4")
-    assert read_run(tmp_path).model == "gpt-4o (async_openai)"
-    api.unlink()
+    manifest(folder, {}, "finished", tasks={"one": record}, model=model)
+    assert read_run(folder).model == "m pretrained=weights,url=http://localhost,hub_token=***"
+    args = "base_url=http://h/v1,model=gpt-4o,num_concurrent=4"
+    results(tmp_path / "api", "one", model="async_openai", args=args)
+    assert read_run(tmp_path / "api").model == "gpt-4o (async_openai)"
     secret = "base_url=http://me:hush-hush@host,apikey=hush-hush"
-    results(tmp_path, "one", args=secret, git_hash="d9eb740", lmms_eval_version="main@d9eb740")
-    run = read_run(tmp_path)
+    results(tmp_path / "key", "one", args=secret, git_hash="d9eb740", lmms_eval_version="main@d9eb740")
+    run = read_run(tmp_path / "key")
     assert "hush" not in f"{run.model} {facts(run)}"
     assert "d9eb740" not in str(facts(run))
 
@@ -236,13 +226,13 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path):
 
 
 def test_answers_in_a_journal_and_replies_that_were_kept_are_mentioned(tmp_path):
-    model = {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"}
-    manifest(tmp_path, {"one": ("failed", "why")}, model=model)
+    model, failed = {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"}, {"one": ("failed", "why")}
+    manifest(tmp_path, failed, model=model)
     assert "journal" in missing_tasks(read_run(tmp_path))["one"]
-    manifest(tmp_path, {"one": ("failed", "why")}, model={**model, "arguments": "pretrained=y,journal=False"})
+    manifest(tmp_path, failed, model={**model, "arguments": "pretrained=y,journal=False"})
     assert "journal" not in missing_tasks(read_run(tmp_path, "pretrained=y"))["one"]
     command = ["medtasks", "run", "--journal"]
-    manifest(tmp_path, {"one": ("failed", "why")}, model={"name": "openai", "arguments": ""}, command=command)
+    manifest(tmp_path, failed, model={"name": "openai", "arguments": ""}, command=command)
     assert "answers in the model's journal" in missing_tasks(read_run(tmp_path, "openai"))["one"]
     kept = replies_folder("one") / "20260301T100500-1.jsonl"
     kept.parent.mkdir(parents=True)

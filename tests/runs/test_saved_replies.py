@@ -36,23 +36,19 @@ def lines(*replies):
     return [{"doc_id": f"d{number}", "reply": reply} for number, reply in enumerate(replies)]
 
 
-def test_replies_are_written_as_they_come(home):
-    names = {save(0, "No effusion.\n\nNormal.")}
+def test_replies_are_written_as_they_come_for_their_owner(home):
+    before = os.umask(0)
+    try:
+        names = {save(0, "No effusion.\n\nNormal.")}
+    finally:
+        os.umask(before)
     assert list(saved(home).values()) == [lines("No effusion.\n\nNormal.")]
     names |= {save(1, "é \u2028 \ud800 <b>"), save(2, "")}
     (name,) = names
     assert saved(home) == {name: lines("No effusion.\n\nNormal.", "é \u2028 \ud800 <b>", "")}
-
-
-def test_files_and_folders_are_for_their_owner(home):
-    before = os.umask(0)
-    try:
-        name = save(0, "reply")
-    finally:
-        os.umask(before)
-    assert (home / "replies" / name).stat().st_mode & 0o777 == 0o600
-    for folder in (home / "replies", home / "replies" / "reports"):
-        assert folder.stat().st_mode & 0o777 == 0o700
+    paths = (home / "replies" / name, home / "replies/reports", home / "replies")
+    modes = [path.stat().st_mode & 0o777 for path in paths]
+    assert modes == [0o600, 0o700, 0o700]
 
 
 def test_another_run_has_another_file_and_another_rule_has_not(home):
@@ -63,21 +59,18 @@ def test_another_run_has_another_file_and_another_rule_has_not(home):
     assert saved(home)[second[0]] == lines("the same", "other")[::-1]
 
 
-def test_the_task_is_the_one_that_is_scored_else_the_dataset(home):
+def test_names_of_folders_and_files(home, monkeypatch):
+    assert save_reply({"dataset": "reports"}, "a") is None  # without an id it could not be found again
+    assert saved(home) == {}
     before = SCORED_TASK.set("reports_indication")
     assert save(0, "a").split("/")[0] == "reports_indication"
     SCORED_TASK.reset(before)
     assert save(0, "a").split("/")[0] == "reports"
     assert save_reply({"doc_id": "d0"}, "a").split("/")[0] == "unknown"
     assert replies_folder("../../odd task").parent == home / "replies"
-
-
-def test_files_of_ranks_and_documents_without_an_id(home, monkeypatch):
-    assert save_reply({"dataset": "reports"}, "a") is None  # it could not be found again
-    assert saved(home) == {}
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", "3")
-    assert save(0, "a").endswith(f"-{os.getpid()}-rank3of4.jsonl")
+    assert save(1, "a", dataset="of_ranks").endswith(f"-{os.getpid()}-rank3of4.jsonl")
 
 
 def test_threads(home):

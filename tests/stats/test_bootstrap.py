@@ -9,12 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from medtasks.stats import bootstrap
-from medtasks.stats.bootstrap import (
-    bootstrap_standard_errors,
-    mean_recall_posterior,
-    sum_by_unit,
-)
-from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.stats.bootstrap import mean_recall_posterior, values_with_errors
+from medtasks.stats.standard_error import clustered_error
 
 from ..tables import each_row
 
@@ -23,51 +19,48 @@ TABLES = st.integers(1, 4).flatmap(
 )
 
 
-def mean_statistic(counts):
-    """Sum over number, from the cells (sum, number)."""
-    return counts[:, :1] / counts[:, 1:]
-
-
-def patients(seed, units=50, classes=3):
-    """Answers about several images per patient, with patients who are easy and patients who are hard."""
-    random = np.random.default_rng(seed)
-    unit = np.repeat(np.arange(units), random.integers(1, 6, units))
-    gold = random.choice(classes, len(unit), p=[0.6, 0.3, 0.1])
-    right = random.random(len(unit)) < random.beta(1, 1, units)[unit]
-    predicted = np.where(right, gold, random.integers(0, classes, len(unit)))
-    return gold, predicted, unit
+def errors_of(table, metrics, resamples=1000, units=None):
+    """The standard errors of metrics, by default of one row per unit."""
+    units = range(len(table)) if units is None else units
+    found = values_with_errors(np.array(table), units, metrics, resamples)
+    return [value for name, value in found.items() if name.endswith("_stderr")]
 
 
 @each_row("seed", range(3))
 def test_of_a_mean_agrees_with_the_clustered_formula(seed):
-    gold, predicted, unit = patients(seed, units=150)
-    values = (gold == predicted).astype(int)
-    contributions = sum_by_unit(np.stack([values, np.ones_like(values)], axis=1), unit.tolist())
-    (error,) = bootstrap_standard_errors(contributions, mean_statistic, resamples=5000)
-    assert error == pytest.approx(clustered_standard_error(values.tolist(), unit.tolist()), rel=0.05)
-    assert error > 1.1 * clustered_standard_error(values.tolist(), range(len(values)))
+    """Answers about several images per patient, with patients who are easy and patients who are hard."""
+    random = np.random.default_rng(seed)
+    unit = np.repeat(np.arange(150), random.integers(1, 6, 150))
+    values = (random.random(len(unit)) < random.beta(1, 1, 150)[unit]).astype(int)
+    table = np.stack([values, np.ones_like(values)], axis=1)
+    (error,) = errors_of(table, lambda sums: {"mean": sums[..., 0] / sums[..., 1]}, 5000, unit.tolist())
+    assert error == pytest.approx(clustered_error(values.tolist(), unit.tolist()).error, rel=0.05)
+    assert error > 1.1 * clustered_error(values.tolist(), range(len(values))).error
 
 
 @given(table=TABLES, shuffle=st.randoms(use_true_random=False))
-def test_the_order_of_units_does_not_matter_to_the_last_digit(table, shuffle):
-    def statistic(counts):
-        return np.sqrt(counts + 1.0)
+def test_the_order_of_units_and_their_parts_do_not_matter_to_the_last_digit(table, shuffle):
+    def metrics(sums):
+        return {"total": np.sqrt(sums.sum(axis=-1) + 1.0)}
 
-    expected = bootstrap_standard_errors(np.array(table), statistic, resamples=50)
+    expected = errors_of(table, metrics, 50)
+    parts = [(unit, row) for unit, total in enumerate(table) for row in (total, (1,) * len(total), (-1,) * len(total))]
     shuffle.shuffle(table)
-    assert bootstrap_standard_errors(np.array(table), statistic, resamples=50).tolist() == expected.tolist()
+    assert errors_of(table, metrics, 50) == expected
+    shuffle.shuffle(parts)
+    assert errors_of([row for _, row in parts], metrics, 50, [f"patient {unit}" for unit, _ in parts]) == expected
 
 
 def test_the_error_is_the_deviation_over_the_draws():
     seen = []
 
-    def statistic(counts):
-        seen.append(counts / 7)
-        return counts / 7
+    def metrics(sums):
+        seen.append(sums / 7)
+        return {"first": sums[..., 0] / 7, "second": sums[..., 1] / 7}
 
-    errors = bootstrap_standard_errors(np.array([[n, n**2] for n in range(9)]), statistic, resamples=5)
-    whole, drawn = seen
-    assert whole.tolist() == [[36 / 7, 204 / 7]]
+    errors = errors_of([[n, n**2] for n in range(9)], metrics, 5)
+    *_, drawn = seen
+    assert all(np.ravel(whole).tolist() == [36 / 7, 204 / 7] for whole in seen[:-1])
     assert drawn.shape == (5, 2)
     assert errors == pytest.approx(drawn.std(axis=0, ddof=1))
 
@@ -76,66 +69,42 @@ def test_draws_without_a_value_are_left_out():
     """Two units of ten have positives; a resample without them has no recall."""
     units = np.array([[1, 1]] + [[0, 1]] + [[0, 0]] * 8)
 
-    def recall(counts):
-        return np.where(counts[:, 1:] > 0, counts[:, :1] / np.maximum(counts[:, 1:], 1), np.nan)
+    def recall(sums):
+        return {"recall": np.where(sums[..., 1] > 0, sums[..., 0] / np.maximum(sums[..., 1], 1), np.nan)}
 
-    (error,) = bootstrap_standard_errors(units, recall, resamples=3000)
+    (error,) = errors_of(units, recall, 3000)
     random = np.random.default_rng(0)
-    drawn = [recall(units[random.integers(0, 10, 10)].sum(axis=0)[None])[0, 0] for _ in range(3000)]
+    drawn = [float(recall(units[random.integers(0, 10, 10)].sum(axis=0))["recall"]) for _ in range(3000)]
     assert 200 < np.isnan(drawn).sum() < 500
     assert error == pytest.approx(np.nanstd(drawn, ddof=1), rel=0.05)
 
 
 def test_equal_units_have_error_zero_and_an_undefined_metric_none():
-    def statistic(counts):
-        return np.stack([counts[:, 0] / 7, np.full(len(counts), np.nan)], axis=-1)
+    def metrics(sums):
+        # The last is undefined for the whole, even where it is defined in resamples.
+        last = np.where(sums[..., 1] == 10, np.nan, sums[..., 1] / 3)
+        return {"equal": sums[..., 0] / 7, "none": np.full(sums.shape[:-1], np.nan), "not of all": last}
 
-    errors = bootstrap_standard_errors(np.array([[1, 2]] * 5), statistic)
-    assert errors.tolist() == [0.0, pytest.approx(math.nan, nan_ok=True)]
-    for units in (0, 1):
-        assert np.isnan(bootstrap_standard_errors(np.ones((units, 3), dtype=int), statistic)).all()
-    undefined = bootstrap_standard_errors(  # for the whole, even where it is defined in resamples
-        np.array([[0], [1], [1], [2]]), lambda counts: np.where(counts == 4, np.nan, counts / 3)
-    )
-    assert np.isnan(undefined).tolist() == [True]
-
-
-@given(rows=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9), st.integers(-3, 3)), max_size=25))
-def test_contributions_are_added_up_by_unit(rows):
-    units = [f"patient {unit}" for unit, *_ in rows]
-    table = np.array([counts for _, *counts in rows], dtype=int).reshape(-1, 2)
-    expected = {unit: [0, 0] for unit in units}
-    for unit, row in zip(units, table.tolist(), strict=True):
-        expected[unit] = [a + b for a, b in zip(expected[unit], row, strict=True)]
-    assert sum_by_unit(table, units).tolist() == list(expected.values())
+    table = [[1, n] for n in range(5)]
+    assert errors_of(table, metrics) == pytest.approx([0.0, math.nan, math.nan], nan_ok=True)
+    assert errors_of(table, metrics, units="ppppp") == pytest.approx([math.nan] * 3, nan_ok=True)
+    assert values_with_errors(np.empty((0, 2)), [], metrics) == {}
 
 
 SHARES, RECALLS = np.array([0.7, 0.15, 0.1, 0.04, 0.01]), np.array([0.9, 0.7, 0.6, 0.5, 0.4])
 
 
-def test_one_class_is_the_interval_of_jeffreys():
-    right = [1.0] * 27 + [0.0] * 13
-    error, low, high = mean_recall_posterior(right, ["a"] * 40, range(40))
+def test_posteriors_are_the_intervals_of_jeffreys_whatever_order_and_names():
+    error, low, high = mean_recall_posterior([1.0] * 27 + [0.0] * 13, ["a"] * 40, range(40))
     exact = beta(27.5, 13.5)
     assert (low, high) == pytest.approx(exact.interval(0.95), abs=0.005)
     assert error == pytest.approx(exact.std(), rel=0.03)
-
-
-def test_error_of_two_classes_is_that_of_independent_recalls():
-    right, targets = [1.0] * 95 + [0.0] * 5 + [1.0, 0.0], [0] * 100 + [1] * 2
-    error = mean_recall_posterior(right, targets, range(102))[0]
+    # The recalls of two classes are independent.
+    error, *_ = mean_recall_posterior([1.0] * 95 + [0.0] * 5 + [1.0, 0.0], [0] * 100 + [1] * 2, range(102))
     assert error == pytest.approx(math.hypot(beta(95.5, 5.5).std(), beta(1.5, 1.5).std()) / 2, rel=0.03)
-
-
-def test_order_and_names_do_not_change_the_posterior():
     right, targets, clusters = [1, 0, 1, 1, 0, 1], [0, 0, 1, 1, 0, 2], [0, 0, 1, 2, 3, 3]
-    found = mean_recall_posterior(right, targets, clusters)
-    order = [4, 2, 5, 0, 3, 1]
-    named = [f"patient {clusters[n]}" for n in order]
-    assert mean_recall_posterior([right[n] for n in order], ["cba"[targets[n]] for n in order], named) == found
-
-
-def test_one_cluster_tells_nothing():
+    rows = [(right[n], "cba"[targets[n]], f"patient {clusters[n]}") for n in (4, 2, 5, 0, 3, 1)]
+    assert mean_recall_posterior(*zip(*rows, strict=True)) == mean_recall_posterior(right, targets, clusters)
     assert all(map(math.isnan, mean_recall_posterior([1.0, 0.0], [0, 1], ["p", "p"])))
 
 

@@ -55,6 +55,12 @@ def test_against_loops(options, sharpness):
     assert found.auroc.low < found.auroc.value < found.auroc.high
     assert found.accuracy.value == np.mean(right)
     assert found.confidence == pytest.approx(np.mean([max(row) for row in probabilities]))
+    # Scores that are no probabilities have discrimination only.
+    of_texts = calibration(probabilities, keys, range(len(keys)), "note", 0, are_probabilities=False)
+    undefined = (of_texts.ece.value, of_texts.brier.value, of_texts.debiased_ece, of_texts.confidence)
+    assert (all(map(math.isnan, undefined)), of_texts.bins) == (True, ())
+    same = ("accuracy", "aurc", "auroc", "coverage")
+    assert [getattr(of_texts, name) for name in same] == [getattr(found, name) for name in same]
 
 
 def test_brier_score_against_scikit_learn_and_of_equal_probabilities():
@@ -84,21 +90,14 @@ def test_bins_have_their_upper_edge():
         assert [one.samples for one in found.bins].index(1) == 15 // options - 1
 
 
-@each_row("key", [0, 1, 2])
-def test_a_tie_counts_as_a_random_choice_among_its_options(key):
-    expected = 0.5 if key < 2 else 0.0
-    assert measured([[0.4, 0.4, 0.2]], [key]).accuracy.value == expected
-    assert measured([[0.1 + 0.2, 0.3, 0.4 - 1e-17]], [key]).accuracy.value == float(key == 2)
-
-
-def test_different_numbers_of_options():
+def test_ties_different_numbers_of_options_and_coverage():
+    for key, expected in ((0, 0.5), (1, 0.5), (2, 0.0)):  # a tie counts as a random choice among its options
+        assert measured([[0.4, 0.4, 0.2]], [key]).accuracy.value == expected
+        assert measured([[0.1 + 0.2, 0.3, 0.4 - 1e-17]], [key]).accuracy.value == float(key == 2)
     found = measured([[0.9, 0.1], [0.5, 0.25, 0.25], [0.2] * 5], [0, 1, 4])
     assert found.accuracy.value == pytest.approx((1 + 0 + 0.2) / 3)
-    squares = (0.01 + 0.01, 0.25 + 0.5625 + 0.0625, 0.64 + 4 * 0.04)
-    assert found.brier.value == pytest.approx(sum(squares) / 3)
-
-
-def test_coverage_runs_down_from_all_and_equal_confidences_enter_together():
+    assert found.brier.value == pytest.approx((0.01 + 0.01 + 0.25 + 0.5625 + 0.0625 + 0.64 + 4 * 0.04) / 3)
+    # Coverage runs down from all, and equal confidences enter together.
     found = measured([[0.9, 0.1], [0.7, 0.3], [0.7, 0.3], [0.6, 0.4]], [0, 0, 1, 1])
     points = [(point.coverage, point.accuracy, point.confidence) for point in found.coverage]
     assert points == [(1.0, 0.5, 0.6), (0.75, pytest.approx(2 / 3), 0.7), (0.25, 1.0, 0.9)]
@@ -118,43 +117,31 @@ def test_a_long_curve_is_thinned_out():
         assert point.confidence == pytest.approx(ordered[round(point.coverage * 3000) - 1])
 
 
-def test_perfect_and_perfectly_wrong():
-    right = measured([[1.0, 0.0]] * 30, [0] * 30)
-    assert (right.accuracy.value, right.ece.value, right.brier.value, right.aurc.value) == (1, 0, 0, 0)
-    assert 0.85 < right.accuracy.low < 0.9
-    assert right.accuracy.high == 1
-    wrong = measured([[1.0, 0.0]] * 30, [1] * 30)
-    assert (wrong.accuracy.value, wrong.ece.value, wrong.brier.value, wrong.aurc.value) == (0, 1, 2, 1)
-    for found in (right, wrong):
-        for measure in (found.ece, found.brier, found.aurc):  # all units agree: nothing is known of the spread
+def test_perfect_wrong_one_unit_and_nothing():
+    right, wrong = (measured([[1.0, 0.0]] * 30, [key] * 30) for key in (0, 1))
+    assert [measure.value for measure in (right.accuracy, right.ece, right.brier, right.aurc)] == [1, 0, 0, 0]
+    assert 0.85 < right.accuracy.low < 0.9 < right.accuracy.high == 1
+    assert [measure.value for measure in (wrong.accuracy, wrong.ece, wrong.brier, wrong.aurc)] == [0, 1, 2, 1]
+    for found in (right, wrong):  # all units agree: nothing is known of the spread
+        for measure in (found.ece, found.brier, found.aurc):
             assert math.isnan(measure.low)
             assert math.isnan(measure.high)
-
-
-def test_one_unit_has_no_interval_and_without_samples_nothing_is_defined():
-    probabilities, keys = model(6, samples=5)
-    found = measured(probabilities, keys, units=["patient"] * 5)
+    found = measured(*model(6, samples=5), units=["patient"] * 5)
     assert (found.samples, math.isnan(found.debiased_ece)) == (5, True)
     for measure in (found.accuracy, found.ece, found.brier, found.aurc):
         assert [math.isnan(number) for number in (measure.value, measure.low, measure.high)] == [False, True, True]
     found = measured([], [], left_out=7)
     assert (found.samples, found.left_out, found.coverage, len(found.bins)) == (0, 7, (), 15)
     assert all(map(math.isnan, (found.accuracy.value, found.ece.low, found.confidence)))
-
-
-@each_row(
-    "probabilities, keys, message",
-    [
-        ([[0.5, 0.6]], [0], "sum to 1"),
-        ([[1.5, -0.5]], [0], "sum to 1"),
-        ([[math.nan, 1.0]], [0], "sum to 1"),
-        ([[0.5, 0.5]], [2], "index of one of 2 options"),
-        ([[0.5, 0.5]], [-1], "index of one of 2 options"),
-    ],
-)
-def test_what_is_no_distribution(probabilities, keys, message):
-    with pytest.raises(ValueError, match=message):
-        measured(probabilities, keys)
+    for row, key, message in (
+        ([0.5, 0.6], 0, "sum to 1"),
+        ([1.5, -0.5], 0, "sum to 1"),
+        ([math.nan, 1.0], 0, "sum to 1"),
+        ([0.5, 0.5], 2, "index of one of 2 options"),
+        ([0.5, 0.5], -1, "index of one of 2 options"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            measured([row], [key])
 
 
 @settings(max_examples=20)
@@ -212,17 +199,6 @@ def test_coverage(monkeypatch, fall, cluster):
         assert debiased == pytest.approx(0.2, abs=0.02)
 
 
-def test_scores_that_are_no_probabilities_have_discrimination_only():
-    probabilities, keys = model(5)
-    of_letters = measured(probabilities, keys)
-    of_texts = calibration(probabilities, keys, range(len(keys)), "note", 0, are_probabilities=False)
-    for undefined in (of_texts.ece.value, of_texts.brier.value, of_texts.debiased_ece, of_texts.confidence):
-        assert math.isnan(undefined)
-    assert of_texts.bins == ()
-    same = ("accuracy", "aurc", "auroc", "coverage")
-    assert [getattr(of_texts, name) for name in same] == [getattr(of_letters, name) for name in same]
-
-
 def drawn_scores(seed, number=80, digits=1):
     chance = np.random.default_rng(seed)
     positive = (chance.random(number) < 0.3).astype(float)
@@ -261,32 +237,26 @@ def test_against_scikit_learn_and_loops(seed, digits):
         assert found.low < found.value < found.high
 
 
-def test_a_share_counts_on_both_sides():
-    scores = [0.9, 0.7, 0.7, 0.4, 0.2]
-    halves = roc_area(scores, [1, 0.5, 0.5, 1, 0], range(5))
-    doubled = [(s, p, w) for s, p in zip(scores, [1, 0.5, 0.5, 1, 0], strict=True) for p, w in ((1, p), (0, 1 - p))]
+def test_shares_order_and_names_and_what_is_not_defined():
+    halves = roc_area([0.9, 0.7, 0.7, 0.4, 0.2], [1, 0.5, 0.5, 1, 0], range(5))
+    doubled = [
+        (s, p, w)
+        for s, share in ((0.9, 1), (0.7, 0.5), (0.7, 0.5), (0.4, 1), (0.2, 0))
+        for p, w in ((1, share), (0, 1 - share))
+    ]
     value, target, weight = zip(*doubled, strict=True)
     assert halves.value == pytest.approx(roc_auc_score(target, value, sample_weight=weight))
-
-
-def test_order_and_names_of_clusters_change_nothing():
     scores, positive = drawn_scores(3)
     clusters = [n // 3 for n in range(80)]
     order = np.random.default_rng(1).permutation(80)
-    mixed = roc_area(
-        [scores[n] for n in order], [positive[n] for n in order], [f"patient {clusters[n]}" for n in order]
-    )
+    mixed = roc_area(*zip(*((scores[n], positive[n], f"patient {clusters[n]}") for n in order), strict=True))
     found = roc_area(scores, positive, clusters)
     assert mixed.value == found.value
     assert (mixed.error, mixed.low, mixed.high) == pytest.approx((found.error, found.low, found.high), rel=1e-12)
-
-
-def test_what_is_not_defined_and_a_perfect_ranking():
     assert math.isnan(roc_area([0.1, 0.2], [1, 1], [0, 1]).value)
     assert math.isnan(roc_area([], [], []).value)
-    one = roc_area([0.1, 0.2, 0.3], [0, 0, 1], range(3))
-    assert one.value == 1
-    assert math.isnan(one.error)
+    single = roc_area([0.1, 0.2, 0.3], [0, 0, 1], range(3))
+    assert (single.value, math.isnan(single.error)) == (1, True)
     found = roc_area([0.1, 0.2, 0.3, 0.8, 0.9], [0, 0, 0, 1, 1], range(5))
     assert (found.value, found.high) == (1, 1)
     assert found.low < 0.5  # two positives show little

@@ -11,8 +11,6 @@ from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.family import Reply, Row
 from medtasks.families.paired_choice import PAIRED_CHOICE
 
-from ..tables import each_row
-
 CLOSE = {"rel": 1e-9, "abs": 1e-12}
 LETTERS = {
     "set": {0.0: "BA", 1.0: "AB"},
@@ -64,15 +62,6 @@ def test_pairs_that_share_images(golden):
             check_dyadic(case, "set_accuracy", LETTERS["set"])
             check_dyadic(case, "confusion", LETTERS["confusion"])
         check_dyadic(case, "individual_accuracy", LETTERS["halves"])
-
-
-@each_row("pairs", [[("a", "b"), ("b", "c")], [("a", "b"), ("a", "c"), ("a", "d")], [("a", "b")] * 3])
-@each_row("name", ["set_accuracy", "confusion", "individual_accuracy"])
-def test_nothing_is_defined_where_every_pair_shares_an_image_with_every_other(pairs, name):
-    values = [1.0, 0.0, 1.0][: len(pairs)]
-    estimate, shown = printed(PAIRED_CHOICE, name, scores_of_pairs(pairs, values, LETTERS["set"]))
-    assert math.isfinite(estimate.value)
-    assert all(map(math.isnan, (estimate.error, shown.error, shown.low, shown.high)))
 
 
 def scores_of_clusters(clusters, values):

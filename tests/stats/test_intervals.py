@@ -68,32 +68,30 @@ def test_is_wilsons_interval_with_students_quantile(right, units):
     assert ends == pytest.approx((max(0, middle - half), min(1, middle + half)), abs=2e-4)
 
 
-def test_normal_quantile_where_the_units_are_not_known():
+def test_normal_quantile_without_known_units_and_students_interval_of_other_scores():
     known = scipy.stats.binomtest(30, 100).proportion_ci(0.95, "wilson")
     assert interval(0.3, math.sqrt(0.3 * 0.7 / 100), None, share=True) == pytest.approx((known.low, known.high))
     assert interval(5.0, 1.0, None, share=False) == pytest.approx((5 - 1.95996, 5 + 1.95996), abs=1e-4)
-
-
-def test_students_interval_of_other_scores():
     values = [3.0, 5.5, 4.0, 7.5, 6.0]
     expected = scipy.stats.t.interval(0.95, 4, np.mean(values), scipy.stats.sem(values))
     assert interval(float(np.mean(values)), mean_standard_error(values), 4, share=False) == pytest.approx(expected)
 
 
-@each_row("share", [True, False])
-@each_row(
-    "value, error, units",
-    [
-        (math.nan, 0.1, 9),
-        (0.5, math.nan, 9),
+def test_nothing_is_said_without_value_error_or_two_units_nor_of_what_is_no_share():
+    nan = math.nan
+    for value, error, units in (
+        (nan, 0.1, 9),
+        (0.5, nan, 9),
         (0.5, math.inf, 9),
-        (0.5, 0.1, math.nan),
+        (0.5, 0.1, nan),
         (0.5, 0.1, 0),
-        (math.nan, math.nan, None),
-    ],
-)
-def test_nothing_is_said_without_value_error_or_two_units(value, error, units, share):
-    assert all(map(math.isnan, interval(value, error, units, share)))
+        (nan, nan, None),
+    ):
+        for share in (True, False):
+            assert all(map(math.isnan, interval(value, error, units, share)))
+    for value, error in ((1.2, 0.1), (-0.1, 0.1), (0.5, -0.1)):
+        with pytest.raises(ValueError, match="expected a share between 0 and 1"):
+            interval(value, error, 10, share=True)
 
 
 def test_all_units_agree():
@@ -105,12 +103,6 @@ def test_all_units_agree():
     assert all(map(math.isnan, interval(3.0, 0.0, 39, share=False, effective=40)))
     low, high = interval(0.5, 1e-17, 175, share=True, effective=176)  # always A: one answer of each pair is right
     assert (low, high) == pytest.approx((0.427, 0.573), abs=0.002)
-
-
-@each_row("value, error", [(1.2, 0.1), (-0.1, 0.1), (0.5, -0.1)])
-def test_what_is_no_share(value, error):
-    with pytest.raises(ValueError, match="expected a share between 0 and 1"):
-        interval(value, error, 10, share=True)
 
 
 @given(st.floats(0, 1), st.floats(0, 0.6), st.none() | st.integers(2, 10_000))

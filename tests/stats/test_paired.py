@@ -42,13 +42,15 @@ def test_mcnemar_is_the_sum_of_binomial_probabilities(lost, gained):
     assert mcnemar(lost, gained) == pytest.approx(min(1.0, 2 * tail))
 
 
-def test_few_units_are_enumerated():
+def test_few_units_are_enumerated_and_p_is_never_zero():
     differences = [0.3, -0.1, 0.2, 0.5, 0.0, -0.4, 0.6]
     units = ["a", "a", "b", "c", "c", "d", "e"]
     totals = [0.3 - 0.1, 0.2, 0.5, -0.4, 0.6]
     sums = [abs(np.dot(signs, totals)) for signs in itertools.product((-1, 1), repeat=5)]
     assert sign_flip_test(differences, units) == sum(s >= abs(sum(totals)) - 1e-9 for s in sums) / 32
     assert sign_flip_test(differences, units) == sign_flip_test(differences, units, seed=1)
+    assert sign_flip_test([0.5] * 300, range(300)) == 1 / (DRAWS + 1)
+    assert sign_flip_test([0.1, 0.2, -0.3], "abc") == 1.0  # sums that tie but for rounding count as ties
 
 
 def test_many_units_against_scipy():
@@ -71,11 +73,6 @@ def test_many_tests_can_pass_together():
     assert result.detectable == pytest.approx(quantiles.sum() * np.std(values[1], ddof=1) / math.sqrt(40))
     (alone,) = corrected(several[:1])
     assert alone == (several[0][0], several[0][0].p)
-
-
-def test_p_is_never_zero_and_sums_that_tie_but_for_rounding_count_as_ties():
-    assert sign_flip_test([0.5] * 300, range(300)) == 1 / (DRAWS + 1)
-    assert sign_flip_test([0.1, 0.2, -0.3], "abc") == 1.0
 
 
 def test_interval_holds_what_the_test_does_not_reject():
@@ -156,12 +153,8 @@ def test_pairs_that_share_images_have_a_dyadic_t_test():
     assert (found.low, found.high) == pytest.approx(ends)
     quantiles = scipy.stats.t.ppf([0.975, 0.8], degrees)
     assert found.detectable == pytest.approx(quantiles.sum() * error)
-
-
-def test_pairs_that_share_no_image_are_compared_as_independent_ones():
-    first, second = [0.0, 1.0, 1.0, 0.0] * 10, [1.0, 1.0, 0.0, 1.0] * 10
-    apart = [Dyad(f"p{n}", f"i{n}", f"j{n}") for n in range(40)]
-    assert compare_paired(first, second, apart) == compare_paired(first, second, [one.name for one in apart])
+    apart = [Dyad(f"p{n}", f"i{n}", f"j{n}") for n in range(40)]  # no image is shared
+    assert compare_paired(first, second, apart) == compare_paired(first, second, [dyad.name for dyad in apart])
 
 
 def test_dyads_without_a_spread():

@@ -81,7 +81,8 @@ def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = Ma
     """
     sections = [section(recorded, repeats.get(recorded.name, {})) for recorded in run.tasks.values()]
     by_name = {part.report.name: part for part in sections}
-    of_same_model = set(published_of(run.published_as))
+    recipe = run.manifests[-1].recipe if run.manifests else None
+    of_same_model = set(published_of(recipe.published_as if recipe else {}))
     reports = []
     for part in sections:
         marked = (

@@ -13,10 +13,11 @@ from typing import Any
 
 from medtasks.audit.error_classes import WrongAnswer
 from medtasks.data.images.decoding import Decoding
+from medtasks.extract.extractor_registry import Reason
 from medtasks.families.family import ReadAnswer
 from medtasks.metrics.metric import Declaration
 from medtasks.metrics.pairs import PairCounts
-from medtasks.runs.sample_counts import SampleCounts, counts_of, counts_of_reasons
+from medtasks.runs.sample_counts import SampleCounts, counts_of
 from medtasks.stats.calibration import Calibration
 from medtasks.stats.paired import PairedResult, PairedValues
 
@@ -89,7 +90,10 @@ class RuleScores:
     def counts(self) -> SampleCounts:
         """Samples that are in the scores and in none; from reasons of replies where no metric counts them."""
         recorded = counts_of({f"{score.metric},": score.value for score in self.scores})
-        return counts_of_reasons(self.reasons) if recorded is None else recorded
+        if recorded is not None:
+            return recorded
+        failed, unjudged = self.reasons.get(Reason.ADAPTER_FAILED, 0), self.reasons.get(Reason.JUDGE_FAILED, 0)
+        return SampleCounts(sum(self.reasons.values()) - failed - unjudged, failed, unjudged)
 
     def group_score(self, column: str, name: str, metric: str) -> Score | None:
         """Return one metric of one group."""

@@ -18,7 +18,7 @@ from medtasks.extract.published.multimedeval import NUMBERS, clean_head
 from medtasks.extract.reading.negation import Stance, clauses, stance
 from medtasks.extract.reading.option_names import ORDINALS, words
 from medtasks.extract.reading.reply_text import answered_text, own_words, without_thoughts
-from medtasks.metrics.ngram_metrics import TokenOverlap, bleu1, closed_correct, is_closed, open_correct, token_overlap
+from medtasks.metrics.ngram_metrics import CLOSED, OPEN_RECALL, References, TokenOverlap, token_overlap
 
 DENIED = "not:"
 
@@ -121,7 +121,7 @@ def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
     """Score as ``VQA.evaluate`` of MultiMedEval at d9ac283; a reply without words is ``empty`` and scores 0."""
     # Replies are not stripped: outer blanks decide whether some marks join or part words.
     target = clean_head(sample.document["answer"].strip())
-    closed = is_closed(target)
+    closed = target in CLOSED
     if failure_cause(reply) is not None:
         return _invalid(Reason.ADAPTER_FAILED, closed=closed)
     cleaned = clean_head(reply or "")
@@ -129,7 +129,9 @@ def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
     if not tokens:
         return _invalid(Reason.EMPTY, closed=closed)
     overlap = token_overlap(tokens, set(target.split()))
-    correct = closed_correct(tokens, target) if closed else open_correct(overlap.recall)
+    # For "no", "not" is right, too; a reply with both "yes" and "no" is right whatever the target.
+    accepted = {"no", "not"} if target == "no" else {target}
+    correct = bool(tokens & accepted) if closed else overlap.recall >= OPEN_RECALL
     return _compared(cleaned, target, overlap, closed=closed, correct=correct)
 
 
@@ -150,7 +152,7 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     nothing of "pneumonia". Right is three quarters of the target's words, as for the reference. Refusals are invalid.
     """
     words = target_words(sample.document["answer"])
-    if is_closed(" ".join(words)):
+    if " ".join(words) in CLOSED:
         answer = yes_no(reply, sample.question)
         if answer.value is None:
             return _invalid(answer.reason, closed=True)
@@ -163,11 +165,11 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     if not spoken:
         return _invalid(Reason.EMPTY, closed=False)
     overlap = token_overlap(set(spoken), set(words))
-    return _compared(" ".join(spoken), " ".join(words), overlap, closed=False, correct=open_correct(overlap.recall))
+    return _compared(" ".join(spoken), " ".join(words), overlap, closed=False, correct=overlap.recall >= OPEN_RECALL)
 
 
 def _compared(text: str, target: str, overlap: TokenOverlap, *, closed: bool, correct: bool) -> Answer:
-    shares = {"bleu_1": bleu1(text, target), "token_f1": overlap.f1, "token_recall": overlap.recall}
+    shares = {"bleu_1": References([target]).scores(text)[0], "token_f1": overlap.f1, "token_recall": overlap.recall}
     return Answer.ok(text, closed=closed, correct=correct, **shares)
 
 

@@ -5,9 +5,10 @@ and the baseline version 0.3.13 of the ``bert-score`` package.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key, weights_path
 from medtasks.metrics.neural import text_encoders
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores
+from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
 if TYPE_CHECKING:
     import torch
@@ -53,11 +54,6 @@ class TokenMatches:
     hypothesis_ids: NDArray[np.int32]  # shape (n,)
     reference_best: NDArray[np.float32]  # shape (m,)
     hypothesis_best: NDArray[np.float32]  # shape (n,)
-
-    @property
-    def empty(self) -> bool:
-        """Whether one side has no token but [CLS] and [SEP]."""
-        return min(len(self.reference_ids), len(self.hypothesis_ids)) <= _SPECIAL_TOKENS
 
     def to_bytes(self) -> bytes:
         """Return the pair as bytes for a cache."""
@@ -117,8 +113,9 @@ def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertSco
 
     scores = []
     for pair in matches:
-        precision = 0.0 if pair.empty else weighted_mean(pair.hypothesis_best, pair.hypothesis_ids)
-        recall = 0.0 if pair.empty else weighted_mean(pair.reference_best, pair.reference_ids)
+        is_empty = min(len(pair.reference_ids), len(pair.hypothesis_ids)) <= _SPECIAL_TOKENS
+        precision = 0.0 if is_empty else weighted_mean(pair.hypothesis_best, pair.hypothesis_ids)
+        recall = 0.0 if is_empty else weighted_mean(pair.reference_best, pair.reference_ids)
         total = precision + recall
         f1 = 2 * precision * recall / total if total != 0 else 0.0
         scores.append((precision, recall, 0.0 if math.isnan(f1) else f1))
@@ -130,22 +127,6 @@ def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertSco
             *(idf, undefined, len(matches), idf),
         )
     return BertScores(*zip(*scores, strict=True)) if scores else BertScores((), (), ())
-
-
-def encoder_digest(folder: Path) -> str:
-    """Return a fingerprint of an encoder's files in a folder of the Hub's layout."""
-    weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
-    # Without a vocabulary transformers silently builds a tokenizer without words.
-    vocabulary = any(all((folder / name).is_file() for name in names) for names in _VOCABULARIES)
-    if not (weights and vocabulary and (folder / "config.json").is_file()):
-        raise WeightsMissing(
-            f"{folder} lacks part of an encoder: config.json, a vocabulary (vocab.json and merges.txt, vocab.txt or "
-            "tokenizer.json) and model.safetensors must be there"
-        )
-    return " ".join(
-        f"{file.name}={text_encoders.weights_digest([file])}"
-        for file in text_encoders.present(folder, _TEXT_FILES) + weights
-    )
 
 
 class ContextualEncoder:
@@ -277,7 +258,17 @@ class BertScore:
         if not references:
             return []
         folder = weights_path(self.encoder, self.settings.named_weights.get(self.encoder))
-        model = f"bertscore {_VERSION}, layer {self.layer}, {self.settings.dtype}, {encoder_digest(folder)}"
+        weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+        # Without a vocabulary transformers silently builds a tokenizer without words.
+        vocabulary = any(all((folder / name).is_file() for name in names) for names in _VOCABULARIES)
+        if not (weights and vocabulary and (folder / "config.json").is_file()):
+            raise WeightsMissing(
+                f"{folder} lacks part of an encoder: config.json, a vocabulary (vocab.json and merges.txt, vocab.txt "
+                "or tokenizer.json) and model.safetensors must be there"
+            )
+        files = text_encoders.present(folder, _TEXT_FILES) + weights
+        digest = " ".join(f"{file.name}={text_encoders.weights_digest([file])}" for file in files)
+        model = f"bertscore {_VERSION}, layer {self.layer}, {self.settings.dtype}, {digest}"
 
         def match(new: Sequence[tuple[str, str]]) -> Iterator[tuple[int, TokenMatches]]:
             return match_pairs(ContextualEncoder(folder, self.layer, self.settings), new, self.settings)
@@ -290,42 +281,30 @@ class BertScore:
         return [matches[pair] for pair in pairs]
 
 
-def _metric(
-    scorer: BertScore, idf: Idf, values: Callable[[BertScores], Mapping[str, Sequence[float]]], **stated: str
-) -> ReportMetric:
-    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        scores = scorer.score(references=references, hypotheses=hypotheses, idf=idf)
-        model = {"encoder": scorer.encoder, "layer": str(scorer.layer), "idf": str(idf)}
-        return mean_scores(values(scores), {**model, **stated, "dtype": scorer.settings.dtype})
-
-    return score
-
-
-def bertscore(settings: ModelSettings, *, idf: Idf = Idf.NONE) -> ReportMetric:
-    """Return the BERTScore of RadCliQ: F1 of distilroberta-base, layer 5, no idf, raw and rescaled."""
+def bertscore(
+    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str], *, idf: Idf = Idf.NONE
+) -> ReportScores:
+    """Score the BERTScore of RadCliQ: F1 of distilroberta-base, layer 5, by default without idf, raw and rescaled."""
+    scorer = BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings)
+    raw = scorer.score(references=references, hypotheses=hypotheses, idf=idf).f1
+    rescaled = [(score - BASELINE_F1) / (1.0 - BASELINE_F1) for score in raw]  # the 0 of an empty text becomes negative
     key = "bertscore_f1" if idf is Idf.NONE else "idf_bertscore_f1"
-
-    def values(raw: BertScores) -> dict[str, list[float]]:
-        rescaled = [(score - BASELINE_F1) / (1.0 - BASELINE_F1) for score in raw.f1]
-        return {key: list(raw.f1), f"rescaled_{key}": rescaled}  # the 0 of an empty text becomes negative
-
-    return _metric(BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings), idf, values, baseline_f1=str(BASELINE_F1))
+    model = {"encoder": RADCLIQ_ENCODER, "layer": str(RADCLIQ_LAYER), "idf": str(idf), "baseline_f1": str(BASELINE_F1)}
+    return mean_scores({key: list(raw), f"rescaled_{key}": rescaled}, {**model, "dtype": settings.dtype})
 
 
-def bertscore_multimedeval(settings: ModelSettings) -> ReportMetric:
-    """Return MultiMedEval's BERTScore: the same with idf over the hypotheses; it reports the raw one."""
-    return bertscore(settings, idf=Idf.HYPOTHESES)
+# The same with idf over the hypotheses; MultiMedEval reports the raw one.
+bertscore_multimedeval = partial(bertscore, idf=Idf.HYPOTHESES)
 
 
-def medheval_bertscore(settings: ModelSettings) -> ReportMetric:
-    """Return MedHEval's BERTScore: roberta-large, layer 17, neither rescaled nor weighted.
+def medheval_bertscore(settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+    """Score MedHEval's BERTScore: roberta-large, layer 17, neither rescaled nor weighted.
 
     Source: ``code/evaluation/open_ended_evaluation/generation_metrics.py`` of https://github.com/Aofei-Chang/MedHEval
     at 7f7d980, which prints it times 100.
     """
-    return _metric(
-        BertScore(MEDHEVAL_ENCODER, MEDHEVAL_LAYER, settings),
-        Idf.NONE,
-        lambda raw: {f"roberta_large_{name}": values for name, values in raw._asdict().items()},
-        rescaled="no",
-    )
+    scorer = BertScore(MEDHEVAL_ENCODER, MEDHEVAL_LAYER, settings)
+    raw = scorer.score(references=references, hypotheses=hypotheses, idf=Idf.NONE)
+    model = {"encoder": MEDHEVAL_ENCODER, "layer": str(MEDHEVAL_LAYER), "idf": str(Idf.NONE), "rescaled": "no"}
+    samples = {f"roberta_large_{name}": values for name, values in raw._asdict().items()}
+    return mean_scores(samples, {**model, "dtype": settings.dtype})

@@ -1,7 +1,8 @@
 """CheXbert's readings of texts, 14 findings and one vector each, cached on disk, and metrics of both."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 from medtasks.metrics.chest_findings import CONDITIONS, Uncertain, label_scores
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.metric_checkpoints import find_chexbert
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores
+from medtasks.metrics.neural.text_encoders import present, weights_digest
+from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
 _VERSION = 1  # raised when the same text and weights would give another reading
 
@@ -20,16 +22,6 @@ class Reading:
 
     classes: tuple[int, ...]
     vector: NDArray[np.float32]
-
-    def to_bytes(self) -> bytes:
-        """Return one byte per class, then the vector."""
-        return bytes(self.classes) + self.vector.astype("<f4").tobytes()
-
-    @classmethod
-    def from_bytes(cls, value: bytes) -> "Reading":
-        """Read the result of :meth:`to_bytes`."""
-        count = len(CONDITIONS)
-        return cls(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count))
 
 
 def prepare(text: str) -> str:
@@ -53,7 +45,9 @@ class Chexbert:
         An empty text is read as a report without words, a long one up to 512 tokens, [CLS] and [SEP] included.
         """
         files = find_chexbert(self.settings)
-        cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {files.fingerprint} {self.settings.dtype}")
+        read_files = present(files.encoder, ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json"))
+        digest = weights_digest([files.weights, *read_files])
+        cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {digest} {self.settings.dtype}")
 
         def read(new: Sequence[str]) -> Iterator[tuple[int, Reading]]:
             from medtasks.metrics.neural.chexbert_network import read_texts  # needs torch, which a full cache does not
@@ -62,44 +56,47 @@ class Chexbert:
 
         prepared = [prepare(text) for text in texts]
         keys = {text: text_key(text) for text in prepared}
-        readings = cache.complete(keys, read, encode=Reading.to_bytes, decode=Reading.from_bytes)
+        count = len(CONDITIONS)  # of bytes, one per class, in front of the vector
+        readings = cache.complete(
+            keys,
+            read,
+            encode=lambda reading: bytes(reading.classes) + reading.vector.astype("<f4").tobytes(),
+            decode=lambda value: Reading(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count)),
+        )
         return [readings[text] for text in prepared]
 
 
-def _metric(
-    settings: ModelSettings, score: Callable[[Sequence[Reading], Sequence[Reading]], ReportScores]
-) -> ReportMetric:
-    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        readings = Chexbert(settings)([*references, *hypotheses]) if references else []
-        scores = score(readings[: len(references)], readings[len(references) :])
-        return replace(scores, settings={**scores.settings, "model": "chexbert", "dtype": settings.dtype})
-
-    return score_pairs
+def _sides(
+    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+) -> tuple[list[Reading], list[Reading]]:
+    readings = Chexbert(settings)([*references, *hypotheses]) if references else []
+    return readings[: len(references)], readings[len(references) :]
 
 
-def chexbert(settings: ModelSettings) -> ReportMetric:
-    """Return the cosine of the two [CLS] vectors, -1 to 1, as in CXR-Report-Metric and MultiMedEval."""
-
-    def cosine(*readings: Reading) -> float:
-        first, second = (reading.vector.astype(np.float64) for reading in readings)
-        raw = float(first @ second) / max(float(np.linalg.norm(first) * np.linalg.norm(second)), 1e-12)
-        return min(1.0, max(-1.0, raw))
-
-    return _metric(settings, lambda *sides: mean_scores({"chexbert_similarity": list(map(cosine, *sides))}, {}))
+def chexbert(settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+    """Score the cosine of the two [CLS] vectors, -1 to 1, as in CXR-Report-Metric and MultiMedEval."""
+    cosines = []
+    for pair in zip(*_sides(settings, references, hypotheses), strict=True):
+        first, second = (reading.vector.astype(np.float64) for reading in pair)
+        cosine = float(first @ second) / max(float(np.linalg.norm(first) * np.linalg.norm(second)), 1e-12)
+        cosines.append(min(1.0, max(-1.0, cosine)))
+    return mean_scores({"chexbert_similarity": cosines}, {"model": "chexbert", "dtype": settings.dtype})
 
 
 def f1_chexbert(
-    settings: ModelSettings, *, uncertain: Uncertain = "positive", prefix: str = "chexbert"
-) -> ReportMetric:
-    """Return F1 of CheXbert's labels with uncertain as positive on both sides, as F1CheXbert counts."""
+    settings: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    *,
+    uncertain: Uncertain = "positive",
+    prefix: str = "chexbert",
+) -> ReportScores:
+    """Score F1 of CheXbert's labels, by default with uncertain as positive on both sides, as F1CheXbert counts."""
+    sides = _sides(settings, references, hypotheses)
+    gold, predicted = ([reading.classes for reading in side] for side in sides)
+    scores = label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
+    return replace(scores, settings={**scores.settings, "model": "chexbert", "dtype": settings.dtype})
 
-    def score(*sides: Sequence[Reading]) -> ReportScores:
-        gold, predicted = ([reading.classes for reading in side] for side in sides)
-        return label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
 
-    return _metric(settings, score)
-
-
-def f1_chexbert_certain(settings: ModelSettings) -> ReportMetric:
-    """Return the same with uncertain as negative, as MultiMedEval's classification and part of the literature."""
-    return f1_chexbert(settings, uncertain="negative", prefix="chexbert_certain")
+# The same with uncertain as negative, as MultiMedEval's classification and part of the literature.
+f1_chexbert_certain = partial(f1_chexbert, uncertain="negative", prefix="chexbert_certain")

@@ -1,9 +1,11 @@
 """CheXbert's network, a BERT encoder whose [CLS] vector feeds 14 linear outputs, and batches of texts.
 
-Source: ``src/models/bert_labeler.py`` of https://github.com/stanfordmlgroup/CheXbert.
+Source: ``src/models/bert_labeler.py`` of https://github.com/stanfordmlgroup/CheXbert, whose ``run_bert.py`` writes the
+checkpoint: the network (438 MB) and the optimiser's state, which is not used.
 """
 
 import json
+import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 from transformers import BertConfig, BertModel, BertTokenizer
 
+from medtasks.errors import WeightsMissing
 from medtasks.metrics.chest_findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import text_encoders
-from medtasks.metrics.neural.metric_checkpoints import CHEXBERT, CHEXBERT_ENCODER, ChexbertFiles, read_chexbert
+from medtasks.metrics.neural.metric_checkpoints import CHEXBERT, CHEXBERT_ENCODER, ChexbertFiles
 
 # Classes of each output: all of Finding, and only blank and positive for No Finding.
 CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
@@ -59,7 +62,22 @@ def read_config(files: ChexbertFiles) -> Any:
 
 def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     """Build the network and fill it, in float32; WeightsMissing for a checkpoint that is damaged or does not fit."""
-    state = {key: tensor for key, tensor in read_chexbert(files.weights).items() if not key.startswith(_UNUSED)}
+    again = f"remove it and run 'medtasks weights fetch {CHEXBERT}'"
+    damage = f"{files.weights} is damaged, incomplete or no plain torch checkpoint"
+    with text_encoders.explained(lambda kind, _: f"{damage} ({kind}); {again}"):
+        # mapped into memory; torch's format before zip takes 1.3 GB for a moment
+        is_zip = zipfile.is_zipfile(files.weights)
+        stored = torch.load(files.weights, map_location="cpu", mmap=is_zip, weights_only=True)
+    state = stored.get("model_state_dict") if isinstance(stored, dict) else None
+    foreign = f"{files.weights} is no checkpoint of CheXbert: it has no"
+    if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
+        raise WeightsMissing(f"{foreign} 'model_state_dict' of tensors; {again}")
+    state = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
+    # Keys of this checkpoint, and of no other with the same encoder.
+    for key in ("bert.embeddings.word_embeddings.weight", f"linear_heads.{len(CONDITIONS) - 1}.weight"):
+        if key not in state:
+            raise WeightsMissing(f"{foreign} '{key}'; {again}")
+    state = {key: tensor for key, tensor in state.items() if not key.startswith(_UNUSED)}
     fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     problem = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
     with text_encoders.explained(lambda _, reason: f"{problem}: {reason}; remove both and run {fetches}"):

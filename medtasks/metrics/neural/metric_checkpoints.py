@@ -1,13 +1,11 @@
 """CheXbert's checkpoint and RadGraph's archives as published, packed or unpacked, and the files of their encoders.
 
-Weights are read without running anything they contain. Besides CheXbert's network (438 MB) its checkpoint, written by
-``run_bert.py`` of https://github.com/stanfordmlgroup/CheXbert, holds the optimiser's state, which is not used.
+Weights are read without running anything they contain.
 """
 
 import io
 import json
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,9 +13,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.chest_findings import CONDITIONS
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, complete_in, packed_files, weights_path
-from medtasks.metrics.neural.text_encoders import explained, present, weights_digest
+from medtasks.metrics.neural.text_encoders import explained, present
 
 if TYPE_CHECKING:
     import torch
@@ -33,12 +30,6 @@ class ChexbertFiles:
 
     weights: Path
     encoder: Path
-
-    @property
-    def fingerprint(self) -> str:
-        """A digest of the bytes of weights, configuration and vocabulary."""
-        files = present(self.encoder, (_CONFIG, _VOCABULARY, "tokenizer.json", "tokenizer_config.json"))
-        return weights_digest([self.weights, *files])
 
 
 def find_chexbert(settings: ModelSettings) -> ChexbertFiles:
@@ -65,25 +56,6 @@ def find_chexbert(settings: ModelSettings) -> ChexbertFiles:
                 f"folder that holds {_CONFIG} and {_VOCABULARY}"
             )
     return ChexbertFiles(weights, encoder)
-
-
-def read_chexbert(path: Path) -> "dict[str, torch.Tensor]":
-    """Read the network's tensors by name without the prefix ``module.``; raises WeightsMissing for other files."""
-    import torch
-
-    again = "remove it and run 'medtasks weights fetch chexbert'"
-    with explained(lambda kind, _: f"{path} is damaged, incomplete or no plain torch checkpoint ({kind}); {again}"):
-        # mapped into memory; torch's format before zip takes 1.3 GB for a moment
-        stored = torch.load(path, map_location="cpu", mmap=zipfile.is_zipfile(path), weights_only=True)
-    state = stored.get("model_state_dict") if isinstance(stored, dict) else None
-    if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
-        raise WeightsMissing(f"{path} is no checkpoint of CheXbert: it has no 'model_state_dict' of tensors; {again}")
-    named = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
-    # Keys of this checkpoint, and of no other with the same encoder.
-    for key in ("bert.embeddings.word_embeddings.weight", f"linear_heads.{len(CONDITIONS) - 1}.weight"):
-        if key not in named:
-            raise WeightsMissing(f"{path} is no checkpoint of CheXbert: it has no '{key}'; {again}")
-    return named
 
 
 ModelType = Literal["radgraph", "radgraph-xl"]
@@ -179,22 +151,20 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
         sizes = int(indexer["max_length"]), int(reader["max_span_width"])
         spans_per_word = float(model["modules"]["relation"]["spans_per_word"])
     chosen = settings.named_weights.get(_ENCODER[model_type])
-    encoder = weights_path(_ENCODER[model_type], chosen) if chosen else _encoder_folder(path, name)
+    if chosen:
+        return Archive(path, model_type, weights_path(_ENCODER[model_type], chosen), *sizes, spans_per_word)
+    around = (path, path.parent) if path.is_dir() else (path.parent,)
+    folders = [folder / part for folder in around for part in (name, Path(name).name)]
+    # An encoder may bear the name of the model, whose folder has a config.json as well.
+    encoder = next((folder for folder in folders if folder != path and (folder / _CONFIG).is_file()), None)
+    if encoder is None and name.lower() in _HUB_NAMES:
+        encoder = weights_path(_HUB_NAMES[name.lower()])
+    if encoder is None:
+        raise WeightsMissing(
+            f"{path} uses the encoder '{name}', which is not on this machine; put its {_CONFIG} and vocabulary into "
+            f"{path.parent / Path(name).name}"
+        )
     return Archive(path, model_type, encoder, *sizes, spans_per_word)
-
-
-def _encoder_folder(archive: Path, name: str) -> Path:
-    around = (archive, archive.parent) if archive.is_dir() else (archive.parent,)
-    for folder in (folder / part for folder in around for part in (name, Path(name).name)):
-        # An encoder may bear the name of the model, whose folder has a config.json as well.
-        if folder != archive and (folder / _CONFIG).is_file():
-            return folder
-    if name.lower() in _HUB_NAMES:
-        return weights_path(_HUB_NAMES[name.lower()])
-    raise WeightsMissing(
-        f"{archive} uses the encoder '{name}', which is not on this machine; put its {_CONFIG} and vocabulary into "
-        f"{archive.parent / Path(name).name}"
-    )
 
 
 def _reading(path: Path, model_type: ModelType) -> AbstractContextManager[None]:

@@ -9,10 +9,11 @@ Values of the two versions are not comparable, and neither are values of one ver
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from medtasks.metrics.model_settings import ModelSettings, weights_path
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores, report_metric
+from medtasks.metrics.report_metrics import ReportScores, mean_scores, report_metric
 
 
 class RadCliQInputs(NamedTuple):
@@ -75,40 +76,31 @@ MULTIMEDEVAL = {
 
 def radcliq_v1(
     settings: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
     *,
     key: str = "radcliq_v1",
     model: RadCliQModel = RADCLIQ_V1,
     sources: Mapping[str, str] = CXR_REPORT_METRIC,
-) -> ReportMetric:
-    """Return RadCliQ, by default v1 from the inputs of CXR-Report-Metric."""
-
-    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        for name in ("radgraph", "chexbert", "distilroberta-base"):  # missing weights raise before any model runs
-            weights_path(name, settings.named_weights.get(name))
-        stated, columns = {"orientation": "lower is better"}, []
-        for name, (source, source_key) in zip(RadCliQInputs._fields, sources.items(), strict=True):
-            # CXR-Report-Metric's BERTScore sees runs of spaces as one.
-            reference_texts, hypothesis_texts = (
-                [re.sub(" +", " ", text) if source == "bertscore" else text for text in side]
-                for side in (references, hypotheses)
-            )
-            scores = report_metric(source, settings)(references=reference_texts, hypotheses=hypothesis_texts)
-            stated |= {name: source_key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
-            columns.append(scores.samples[source_key])
-        values = [model.score(row) for row in zip(*columns, strict=True)]
-        return mean_scores({key: values}, stated)
-
-    return score
+) -> ReportScores:
+    """Score RadCliQ, by default v1 from the inputs of CXR-Report-Metric."""
+    for name in ("radgraph", "chexbert", "distilroberta-base"):  # missing weights raise before any model runs
+        weights_path(name, settings.named_weights.get(name))
+    stated, columns = {"orientation": "lower is better"}, []
+    for name, (source, source_key) in zip(RadCliQInputs._fields, sources.items(), strict=True):
+        # CXR-Report-Metric's BERTScore sees runs of spaces as one.
+        reference_texts, hypothesis_texts = (
+            [re.sub(" +", " ", text) if source == "bertscore" else text for text in side]
+            for side in (references, hypotheses)
+        )
+        scores = report_metric(source, settings)(references=reference_texts, hypotheses=hypothesis_texts)
+        stated |= {name: source_key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
+        columns.append(scores.samples[source_key])
+    values = [model.score(row) for row in zip(*columns, strict=True)]
+    return mean_scores({key: values}, stated)
 
 
-def radcliq_v0(settings: ModelSettings) -> ReportMetric:
-    """Return RadCliQ v0 from the inputs of CXR-Report-Metric."""
-    return radcliq_v1(settings, key="radcliq_v0", model=RADCLIQ_V0)
-
-
-def radcliq_v1_multimedeval(settings: ModelSettings) -> ReportMetric:
-    """Return MultiMedEval's RadCliQ: v1 from inputs of its own; only the mean over a whole set is its number.
-
-    Its BERTScore weighs tokens by their frequency in the hypotheses of the call: a pair's score depends on the others.
-    """
-    return radcliq_v1(settings, key="radcliq_v1_multimedeval", sources=MULTIMEDEVAL)
+radcliq_v0 = partial(radcliq_v1, key="radcliq_v0", model=RADCLIQ_V0)
+# MultiMedEval's has inputs of its own, and only the mean over a whole set is its number: BERTScore weighs tokens by
+# their frequency in the hypotheses of the call, so that a pair's score depends on the others.
+radcliq_v1_multimedeval = partial(radcliq_v1, key="radcliq_v1_multimedeval", sources=MULTIMEDEVAL)

@@ -8,8 +8,9 @@ first and last word; and its ``relations``, each ``[label, number of the other e
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import regex  # type: ignore[import-untyped]  # it has no types
@@ -18,7 +19,7 @@ from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.metric_checkpoints import ModelType, open_archive
 from medtasks.metrics.neural.text_encoders import weights_digest
 from medtasks.metrics.ngram_metrics import overlap_f1
-from medtasks.metrics.report_metrics import ReportMetric, ReportScores, mean_scores
+from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
 _VERSION = 1  # of the code, to be raised when annotations change
 
@@ -33,25 +34,20 @@ _PARTED_RUNS = ((").", ") ."), ("%.", "% ."), (".'", ". '"), ("%,", "% ,"), ("%)
 Annotation = dict[str, Any]
 
 
-def split_v1(text: str) -> list[str]:
-    """Split at white space and around each of ``/ , : . ! ? ( )``.
+def words_of(text: str, model_type: ModelType) -> list[str]:
+    """Split a report into words, as ``preprocess_reports`` of the ``radgraph`` package, version 0.1.18.
 
-    Source of this and the next: ``preprocess_reports`` of the ``radgraph`` package, version 0.1.18.
+    For the first version at white space and around each of ``/ , : . ! ? ( )``; for XL into runs of letters and digits
+    and runs of other characters, some of which are split further.
     """
-    return _SEPARATORS.sub(r" \1 ", text).split()
-
-
-def split_xl(text: str) -> list[str]:
-    """Split into runs of letters and digits and runs of other characters, some of which are split further."""
+    if model_type == "radgraph":
+        return _SEPARATORS.sub(r" \1 ", text).split()
     for escape, replacement in _WRITTEN_ESCAPES:
         text = text.replace(escape, replacement)
     joined = " ".join(_RUNS.findall(" ".join(text.split())))
     for run, parts in _PARTED_RUNS:
         joined = joined.replace(run, parts)
     return joined.split()
-
-
-SPLIT: Mapping[ModelType, Callable[[str], list[str]]] = {"radgraph": split_v1, "radgraph-xl": split_xl}
 
 
 @dataclass(frozen=True)
@@ -67,9 +63,10 @@ class RadGraph:
         The empty text is read as the word ``None``, as in the package; white space, on which the package fails, has no
         entities.
         """
-        reports = [tuple(SPLIT[self.model_type](text or "None")) for text in texts]
+        reports = [tuple(words_of(text or "None", self.model_type)) for text in texts]
         keys = {words: text_key(" ".join(words)) for words in reports if words}
-        annotated: dict[tuple[str, ...], Annotation] = {(): _annotation((), {})}
+        source = {"data_source": None, "data_split": "inference"}
+        annotated: dict[tuple[str, ...], Annotation] = {(): {"text": "", "entities": {}, **source}}
         if keys:
             archive = open_archive(self.model_type, self.settings)
             model = f"radgraph {_VERSION} {self.model_type} {self.settings.dtype} {weights_digest(archive.files)}"
@@ -78,17 +75,14 @@ class RadGraph:
                 from medtasks.metrics.neural import radgraph_network  # needs torch, which a full cache does not
 
                 read = radgraph_network.Annotator(archive, self.settings).entities(new)
-                return ((position, _annotation(new[position], entities)) for position, entities in read)
+                joined = [" ".join(words) for words in new]
+                return ((at, {"text": joined[at], "entities": entities, **source}) for at, entities in read)
 
             cache = TextCache(self.settings.cache, model)
             annotated |= cache.complete(
                 keys, annotate, encode=lambda report: json.dumps(report).encode(), decode=json.loads
             )
         return [annotated[words] for words in reports]
-
-
-def _annotation(words: Sequence[str], entities: Mapping[str, Any]) -> Annotation:
-    return {"text": " ".join(words), "entities": entities, "data_source": None, "data_split": "inference"}
 
 
 def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
@@ -110,12 +104,12 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
             for number, entity in report["entities"].items()
         }
         related = [
-            (words, label, relation, *entities[other][:2])
+            (words, label, relation, *entities[target][:2])
             for words, label, relations in entities.values()
-            for relation, other in relations
+            for relation, target in relations
         ]
         alone = {(words, label) for words, label, relations in entities.values() if not relations}
-        lowered = {(words.lower(), label, relation, other.lower()) for words, label, relation, other, _ in related}
+        lowered = {(words.lower(), label, relation, target.lower()) for words, label, relation, target, _ in related}
         sets.append(
             {
                 "simple": {(words, label) for words, label, _ in entities.values()},
@@ -132,32 +126,28 @@ _LEVELS = ("simple", "partial", "complete")
 
 
 def radgraph(
-    settings: ModelSettings, *, model_type: ModelType = "radgraph", names: Sequence[str] = _LEVELS
-) -> ReportMetric:
-    """Return RadGraph F1, by default with the first RadGraph, from :func:`rewards`.
+    settings: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    *,
+    model_type: ModelType = "radgraph",
+    names: Sequence[str] = _LEVELS,
+) -> ReportScores:
+    """Score RadGraph F1, by default with the first RadGraph, from :func:`rewards`.
 
     A pair with an empty text, or one without entities, scores 0.
     """
-
-    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        pairs = list(zip(references, hypotheses, strict=True))
-        scored = [position for position, pair in enumerate(pairs) if all(pair)]
-        annotated = RadGraph(model_type, settings).annotate([text for position in scored for text in pairs[position]])
-        rows = [dict.fromkeys(names, 0.0) for _ in pairs]
-        for position, first, second in zip(scored, annotated[::2], annotated[1::2], strict=True):
-            rows[position] = rewards(first, second)
-        samples = {f"{model_type.replace('-', '_')}_{name}": [row[name] for row in rows] for name in names}
-        stated = {"case_sensitive": "yes"} if names == _LEVELS else {}
-        return mean_scores(samples, {"model": model_type, "dtype": settings.dtype, **stated})
-
-    return score
+    pairs = list(zip(references, hypotheses, strict=True))
+    scored = [position for position, pair in enumerate(pairs) if all(pair)]
+    annotated = RadGraph(model_type, settings).annotate([text for position in scored for text in pairs[position]])
+    rows = [dict.fromkeys(names, 0.0) for _ in pairs]
+    for position, first, second in zip(scored, annotated[::2], annotated[1::2], strict=True):
+        rows[position] = rewards(first, second)
+    samples = {f"{model_type.replace('-', '_')}_{name}": [row[name] for row in rows] for name in names}
+    stated = {"case_sensitive": "yes"} if names == _LEVELS else {}
+    return mean_scores(samples, {"model": model_type, "dtype": settings.dtype, **stated})
 
 
-def radgraph_xl(settings: ModelSettings) -> ReportMetric:
-    """Return RadGraph F1 with RadGraph-XL, whose labels and words differ, so that scores are not comparable."""
-    return radgraph(settings, model_type="radgraph-xl")
-
-
-def radgraph_combined(settings: ModelSettings) -> ReportMetric:
-    """Return CXR-Report-Metric's scores, for RadCliQ; an empty reference, which it cannot score, scores 0."""
-    return radgraph(settings, names=("combined", "entity_f1", "relation_f1"))
+radgraph_xl = partial(radgraph, model_type="radgraph-xl")  # whose labels and words differ: scores are not comparable
+# CXR-Report-Metric's scores, for RadCliQ; an empty reference, which it cannot score, scores 0.
+radgraph_combined = partial(radgraph, names=("combined", "entity_f1", "relation_f1"))

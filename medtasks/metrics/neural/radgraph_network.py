@@ -142,7 +142,14 @@ class SpanNetwork:
         best, label = self._entity.scores(self._first_layer(self._entity, words, first, last)).max(dim=1)
         mentions = self._mention.scores(self._first_layer(self._mention, words, first, last))[:, 0]
         is_entity = best > 0  # "no entity" scores 0
-        best_spans = self._best_spans(mentions, lengths, owner) & is_entity
+        # The best spans of each report may have relations. Their number is computed in float32 like the package: in
+        # float64 some products round up to another integer.
+        limits = (lengths.float() * self._per_word).ceil().long().tolist()
+        best_spans, at = torch.zeros_like(mentions, dtype=torch.bool), 0
+        for count, limit in zip(torch.bincount(owner, minlength=len(lengths)).tolist(), limits, strict=True):
+            best_spans[mentions[at : at + count].topk(max(1, min(count, limit))).indices + at] = True
+            at += count
+        best_spans &= is_entity
         chosen = best_spans.nonzero()[:, 0]
         vectors = torch.cat([words[first[chosen]], words[last[chosen]], self._widths[(last - first)[chosen]]], dim=1)
         is_entity, chosen, label = is_entity.cpu(), chosen.cpu(), label.cpu()
@@ -151,36 +158,23 @@ class SpanNetwork:
         # All pairs of candidates of one report, either way round and each with itself, shape (pairs, 2).
         none = torch.empty(0, 2, dtype=torch.long)
         pairs = torch.cat([none, *(torch.cartesian_prod(spans, spans) for spans in numbers)])
-        related = self._relations(vectors, mentions[best_spans], pairs)
+        first_part, second_part, both = torch.split(self._relation.weight, vectors.shape[1], dim=1)
+        as_first, as_second = linear(vectors, first_part, self._relation.bias), linear(vectors, second_part)
+        ranks, relations = mentions[best_spans], list[tuple[int, int, int]]()
+        for source, target in (part.T for part in torch.split(pairs.to(self._device), _PAIRS_AT_ONCE)):
+            products = linear(vectors[source] * vectors[target], both)
+            scores = self._relation.scores(as_first[source] + as_second[target] + products)
+            best, kind = (scores + (ranks[source] + ranks[target])[:, None]).max(dim=1)
+            rows = torch.stack([source, target, kind])[:, best > 0].T.tolist()  # 0 is "no relation"
+            relations += [(number[a], number[b], relation) for a, b, relation in rows]
         entities = torch.stack([owner, starts, ends, label])[:, is_entity].T.tolist()
-        return self._written(reports, entities, [(number[a], number[b], kind) for a, b, kind in related])
+        return self._written(reports, entities, relations)
 
     def _first_layer(self, perceptron: _Perceptron, words: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
         sizes = [words.shape[1], words.shape[1], self._widths.shape[1]]
         first, last, width = torch.split(perceptron.weight, sizes, dim=1)
         widths = linear(self._widths, width, perceptron.bias)
         return linear(words, first)[starts] + linear(words, last)[ends] + widths[ends - starts]
-
-    def _best_spans(self, mentions: Tensor, lengths: Tensor, owner: Tensor) -> Tensor:
-        """Return a mask of the best spans of each report, shape (spans,)."""
-        chosen = torch.zeros_like(mentions, dtype=torch.bool)
-        # In float32 like the package: in float64 some products round up to another integer.
-        numbers = (lengths.float() * self._per_word).ceil().long().tolist()
-        at = 0
-        for count, number in zip(torch.bincount(owner, minlength=len(lengths)).tolist(), numbers, strict=True):
-            chosen[mentions[at : at + count].topk(max(1, min(count, number))).indices + at] = True
-            at += count
-        return chosen
-
-    def _relations(self, vectors: Tensor, mentions: Tensor, pairs: Tensor) -> Iterator[tuple[int, int, int]]:
-        """Yield ``(one span, the other, label)`` of every relation, in the order of pairs, shape (pairs, 2)."""
-        first, second, product = torch.split(self._relation.weight, vectors.shape[1], dim=1)
-        as_first, as_second = linear(vectors, first, self._relation.bias), linear(vectors, second)
-        for source, target in (part.T for part in torch.split(pairs.to(self._device), _PAIRS_AT_ONCE)):
-            products = linear(vectors[source] * vectors[target], product)
-            scores = self._relation.scores(as_first[source] + as_second[target] + products)
-            best, label = (scores + (mentions[source] + mentions[target])[:, None]).max(dim=1)
-            yield from map(tuple, torch.stack([source, target, label])[:, best > 0].T.tolist())  # 0 is "no relation"
 
     def _written(
         self, reports: Sequence[Sequence[str]], rows: Sequence[Sequence[int]], relations: Sequence[tuple[int, int, int]]

@@ -4,9 +4,9 @@ import json
 import random
 import shutil
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -33,27 +33,12 @@ TEXTS = [
 TEXTS = [*TEXTS, TEXTS[3]]
 
 
-@dataclass(frozen=True)
-class Model:
-    """One of the models."""
-
-    settings: ModelSettings  # runs it in miniature on the CPU, without a cache
-    read: Callable  # returns for each item what must be equal, and numbers, which another batch rounds in another way
-    items: list  # texts, or pairs of texts
-    network: tuple[type, str]  # class and method that a batch goes through; the first argument is as long as the batch
-    title: str  # on the progress bar
-
-
 def by_chexbert(settings, texts):
     return [(reading.classes, reading.vector) for reading in Chexbert(settings)(texts)]
 
 
-def by_radgraph(settings, texts, model_type="radgraph"):
-    return [(json.dumps(annotation), np.zeros(0)) for annotation in RadGraph(model_type, settings).annotate(texts)]
-
-
-def by_radgraph_xl(settings, texts):
-    return by_radgraph(settings, texts, "radgraph-xl")
+def by_radgraph(settings, texts):
+    return [(json.dumps(annotation), np.zeros(0)) for annotation in RadGraph("radgraph", settings).annotate(texts)]
 
 
 def by_bertscore(settings, pairs):
@@ -65,10 +50,12 @@ def by_bertscore(settings, pairs):
     ]
 
 
+# By model: fixture with a folder in miniature; function that returns for each text, or pair of texts, what must be
+# equal, and numbers, which another batch rounds in another way; class and method that a batch goes through, whose first
+# argument is as long as the batch; title on the progress bar.
 MODELS = {
     "chexbert": ("tiny", by_chexbert, (ChexbertNetwork, "forward"), "CheXbert"),
     "radgraph": ("v1", by_radgraph, (WordEncoder, "vectors"), "RadGraph"),
-    "radgraph-xl": ("xl", by_radgraph_xl, (WordEncoder, "vectors"), "RadGraph"),
     "bertscore": ("roberta", by_bertscore, (ContextualEncoder, "vectors"), "BERTScore"),
 }
 
@@ -79,7 +66,7 @@ def model(request):
     weights: Path = request.getfixturevalue(folder)
     items = list(zip(TEXTS, TEXTS[::-1], strict=True)) if request.param == "bertscore" else TEXTS
     settings = ModelSettings(named_weights=named(request.param, weights), device="cpu", cache=None, progress=False)
-    return Model(settings, read, items, network, title)
+    return SimpleNamespace(settings=settings, read=read, items=items, network=network, title=title)
 
 
 def named(model, weights):
@@ -88,7 +75,7 @@ def named(model, weights):
 
 @pytest.fixture
 def watch(model, monkeypatch):
-    """Return a function that has every batch's size seen, before the network runs on it, by what it is given."""
+    """Return a function that shows every batch's size to another, before the network runs on the batch."""
     owner, method = model.network
     original = getattr(owner, method)
 
@@ -225,18 +212,14 @@ def test_layers_have_caches_of_their_own(roberta, tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_bfloat16_is_close(model):
+def test_bfloat16_is_close_and_float32_holds_in_a_process_that_allows_less(model):
     exact, rough = (model.read(replace(model.settings, dtype=dtype), model.items) for dtype in ("float32", "bfloat16"))
     distances = [np.abs(a - b).max() for (_, a), (_, b) in zip(exact, rough, strict=True) if len(a)]
     assert not distances or 0 < max(distances) < 0.2
-
-
-def test_float32_holds_in_a_process_that_allows_less(model):
-    wanted = model.read(model.settings, model.items)
     torch.set_float32_matmul_precision("medium")
     try:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=model.title == "RadGraph"):
-            assert_same(model.read(model.settings, model.items), wanted, tolerance=0)
+            assert_same(model.read(model.settings, model.items), exact, tolerance=0)
     finally:
         torch.set_float32_matmul_precision("highest")
 

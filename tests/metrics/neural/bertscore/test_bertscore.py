@@ -1,5 +1,6 @@
 """BERTScore: its encoder, and scores against the package, in windows, and from matched tokens."""
 
+import csv
 import json
 import math
 import random
@@ -13,7 +14,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.cross_check import package_baseline, package_bertscore
+from medtasks.metrics.cross_check import package_bertscore
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import bertscore as encoder_module
 from medtasks.metrics.neural.bertscore import (
@@ -26,7 +27,6 @@ from medtasks.metrics.neural.bertscore import (
     bert_scores,
     bertscore,
     bertscore_multimedeval,
-    encoder_digest,
     medheval_bertscore,
 )
 
@@ -45,17 +45,14 @@ def encoder(folder, layer=2, **options):
     return ContextualEncoder(folder, layer, ModelSettings(device="cpu", **options))
 
 
-def test_the_first_word_is_read_like_any_other(roberta):
-    vocabulary = json.loads((roberta / "vocab.json").read_text())
-    first, later = encoder(roberta).token_ids(["heart", "a heart"])
+def test_the_first_word_is_read_like_any_other_and_white_space_at_the_ends_is_dropped(roberta):
+    vocabulary, read = json.loads((roberta / "vocab.json").read_text()), encoder(roberta).token_ids
+    first, later = read(["heart", "a heart"])
     assert first[1:-1] == later[3:-1]
     assert first[1] == vocabulary["Ġ"]
-    assert encoder(roberta).token_ids(["a \ud83d"]) == encoder(roberta).token_ids(["a ?"])
-
-
-def test_white_space_at_the_ends_is_dropped_and_inside_kept(roberta):
-    one, same, other, *empty = encoder(roberta).token_ids(["a b", "\n a b\u00a0", "a  b", "", " \t"])
-    assert one == same != other
+    assert read(["a \ud83d"]) == read(["a ?"])
+    spaced, same, other, *empty = read(["a b", "\n a b\u00a0", "a  b", "", " \t"])
+    assert spaced == same != other
     assert [len(ids) for ids in empty] == [2, 2]
 
 
@@ -74,7 +71,10 @@ def test_a_stated_length_goes_before_the_positions(copy, capfd):
     assert capfd.readouterr() == ("", "")  # nothing is printed
 
 
-def test_weights_that_lack_a_tensor_are_refused(copy):
+def test_what_is_no_such_encoder_is_refused(copy):
+    for layer in (0, 4):
+        with pytest.raises(WeightsMissing, match=f"has 3 layers, layer {layer} is required"):
+            encoder(copy, layer)
     state = load_file(copy / "model.safetensors")
     (gone,) = [key for key in state if key.endswith("layer.1.output.dense.weight")]
     del state[gone]
@@ -82,12 +82,6 @@ def test_weights_that_lack_a_tensor_are_refused(copy):
     with pytest.raises(WeightsMissing, match=r"lack 1 tensors of the encoder, first encoder\.layer\.1\.output\.dense"):
         encoder(copy)
     assert encoder(copy, layer=1)
-
-
-def test_what_is_no_such_encoder_is_refused(copy):
-    for layer in (0, 4):
-        with pytest.raises(WeightsMissing, match=f"has 3 layers, layer {layer} is required"):
-            encoder(copy, layer)
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps(config | {"model_type": "xlm-roberta"}))
     with pytest.raises(WeightsMissing, match="it is a 'xlm-roberta'"):
@@ -96,18 +90,15 @@ def test_what_is_no_such_encoder_is_refused(copy):
     (copy / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(WeightsMissing, match=r"cannot be read as an encoder"):
         encoder(copy)
+    (copy / "tokenizer.json").unlink(missing_ok=True)
+    for name in ("config.json", "vocab.json", "merges.txt", "model.safetensors"):  # refused before loading
+        (copy / name).rename(copy / "elsewhere")
+        with pytest.raises(WeightsMissing, match="lacks part of an encoder"):
+            metric(copy).matches(["a"], ["b"])
+        (copy / "elsewhere").rename(copy / name)
 
 
-@each_row("gone", ["config.json", "vocab.json", "merges.txt", "model.safetensors"])
-def test_a_folder_that_lacks_a_file_is_refused_before_loading(copy, gone):
-    if gone in ("vocab.json", "merges.txt"):
-        (copy / "tokenizer.json").unlink(missing_ok=True)
-    (copy / gone).unlink()
-    with pytest.raises(WeightsMissing, match="lacks part of an encoder"):
-        encoder_digest(copy)
-
-
-ENCODER = "distilroberta-base"
+ENCODER, SIDES = "distilroberta-base", {"references": "reference", "hypotheses": "hypothesis"}
 WORDS = (
     *("no", "pleural", "effusion", "the", "heart", "is", "large", "normal", "mild", ",", ".", "left"),
     *("résumé", "肺", "___", "\u00a0", "\n", "</s>", "Edema", ""),
@@ -136,10 +127,7 @@ def score(folder, idf="none", **options):
 def test_golden_bertscore(golden, idf):
     folder = golden / "metrics" / "bertscore"
     pairs = json.loads((folder / "expected.json").read_text())["pairs"]
-    texts = {
-        side: [pair[side[:-1] if side == "references" else "hypothesis"] for pair in pairs]
-        for side in ("references", "hypotheses")
-    }
+    texts = {name: [pair[side] for pair in pairs] for name, side in SIDES.items()}
     key = "no_idf" if idf == "none" else f"idf_{idf}"
     raw = metric(folder / ENCODER, layer=5).score(**texts, idf=idf)
     assert pairs
@@ -153,24 +141,19 @@ def test_golden_bertscore_means_and_tokens(golden):
     references = [pair["reference"] for pair in expected["pairs"]]
     hypotheses = [pair["hypothesis"] for pair in expected["pairs"]]
     settings = ModelSettings(named_weights={ENCODER: folder / ENCODER}, cache=None, progress=False)
-    for factory, key, names in (
+    for compute, key, names in (
         (bertscore, "no_idf", ("bertscore_f1", "rescaled_bertscore_f1")),
         (bertscore_multimedeval, "idf_hypotheses", ("idf_bertscore_f1", "rescaled_idf_bertscore_f1")),
     ):
-        totals = factory(settings)(references=references, hypotheses=hypotheses).totals
+        totals = compute(settings, references, hypotheses).totals
         wanted = dict(zip(names, (expected["mean"][key][2], expected["mean"][f"{key}_rescaled"][2]), strict=True))
         assert totals == pytest.approx(wanted, abs=1e-5)
-    rough = bertscore_multimedeval(replace(settings, dtype="bfloat16"))(references=[], hypotheses=[])
-    assert rough.settings == {
-        "encoder": ENCODER,
-        "layer": "5",
-        "idf": "hypotheses",
-        "baseline_f1": "0.8473319",
-        "dtype": "bfloat16",
-    }
+    rough = bertscore_multimedeval(replace(settings, dtype="bfloat16"), [], [])
+    stated = {"encoder": ENCODER, "layer": "5", "idf": "hypotheses", "baseline_f1": "0.8473319", "dtype": "bfloat16"}
+    assert rough.settings == stated
     table = files("bert_score") / "rescale_baseline" / "en" / f"{ENCODER}.tsv"
     for text in (table.read_text(), (folder / "baseline.tsv").read_text()):
-        assert package_baseline(text, 5)[2] == BASELINE_F1
+        assert [float(row["F"]) for row in csv.DictReader(text.splitlines()) if row["LAYER"] == "5"] == [BASELINE_F1]
     for matches, pair in zip(
         BertScore(ENCODER, 5, settings).matches(references, hypotheses), expected["pairs"], strict=True
     ):
@@ -225,7 +208,7 @@ def test_medhevals_is_neither_rescaled_nor_weighted_and_of_what_the_package_take
         return BertScores((0.5, 0.7), (0.25, 0.75), (1 / 3, 0.72))
 
     monkeypatch.setattr(BertScore, "score", score)
-    scores = medheval_bertscore(ModelSettings())(references=["a", "b"], hypotheses=["c", "d"])
+    scores = medheval_bertscore(ModelSettings(), ["a", "b"], ["c", "d"])
     assert scores.totals == pytest.approx(
         {"roberta_large_precision": 0.6, "roberta_large_recall": 0.5, "roberta_large_f1": (1 / 3 + 0.72) / 2}
     )
@@ -244,12 +227,9 @@ def pair(reference, hypothesis, reference_best=(), hypothesis_best=()):
     return TokenMatches(reference_ids, hypothesis_ids, reference_values, hypothesis_values)
 
 
-def test_an_empty_side_scores_zero():
+def test_an_empty_side_scores_zero_and_one_text_alone_has_no_idf_and_a_warning(warnings):
     scores = bert_scores([pair([], [5], [], [0.0]), pair([5], [], [0.0]), pair([], [])])
     assert set(scores.precision + scores.recall + scores.f1) == {0}
-
-
-def test_one_text_alone_has_no_idf_and_a_warning_says_so(warnings):
     scores = bert_scores([pair([5], [5], [1.0], [1.0])], Idf.REFERENCES)
     assert math.isnan(scores.precision[0])
     assert math.isnan(scores.recall[0])

@@ -91,62 +91,64 @@ class Touching:
         return Path.touch, (self.path,)
 
 
-def malicious(path):
-    path.write_bytes(pickle.dumps({"model_state_dict": Touching(path.with_name("touched"))}, protocol=2))
+def changed(change, zipped=True):
+    return lambda own: saved(own, change, zipped)
+
+
+def stored(content):
+    return lambda own: torch.save(content, own / "chexbert.pth")
+
+
+def written(name, content):
+    return lambda own: (own / name).write_text(content)
+
+
+def malicious(own):
+    (own / "chexbert.pth").write_bytes(pickle.dumps({"model_state_dict": Touching(own / "touched")}, protocol=2))
+
+
+CONFIG, HEADS = "bert-base-uncased/config.json", "module.linear_heads"
 
 
 @each_row(
     "damage, message",
     [
-        (cut, "chexbert.pth is damaged, incomplete or no plain torch checkpoint"),
-        (lambda path: path.write_bytes(b""), "is damaged, incomplete or no plain torch checkpoint"),
-        (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1"), "is damaged"),
+        (lambda own: cut(own / "chexbert.pth"), "is damaged, incomplete or no plain torch checkpoint"),
+        (lambda own: cut(changed(dict, zipped=False)(own) / "chexbert.pth"), "is damaged, incomplete or no plain"),
+        (written("chexbert.pth", ""), "is damaged, incomplete or no plain torch checkpoint"),
+        (written("chexbert.pth", "version https://git-lfs.github.com/spec/v1"), "is damaged"),
         (malicious, "is damaged, incomplete or no plain torch checkpoint"),
-        (lambda path: torch.save({"weight": torch.ones(2)}, path), "it has no 'model_state_dict' of tensors"),
-        (lambda path: torch.save([torch.ones(2)], path), "it has no 'model_state_dict' of tensors"),
-        (lambda path: torch.save({"model_state_dict": {"a": 1}}, path), "it has no 'model_state_dict' of tensors"),
+        (stored({"weight": torch.ones(2)}), "it has no 'model_state_dict' of tensors"),
+        (stored([torch.ones(2)]), "it has no 'model_state_dict' of tensors"),
+        (stored({"model_state_dict": {"a": 1}}), "it has no 'model_state_dict' of tensors"),
+        (stored({"model_state_dict": {"module.roberta.weight": torch.ones(2)}}), "has no 'bert.embeddings.word_embedd"),
+        (changed(lambda state: state.pop(f"{HEADS}.4.bias")), "Missing.*linear_heads.4.bias"),
+        (changed(lambda state: state.update({f"{HEADS}.14.weight": torch.ones(4, 24)})), "Unexpected.*heads.14.weight"),
+        (changed(lambda state: state.update({f"{HEADS}.13.bias": torch.ones(4)})), "size mismatch for linear_heads.13"),
+        (changed(lambda state: state.update({f"{HEADS}.0.bias": torch.full((4,), torch.nan)})), "that are not finite"),
+        *((written(CONFIG, text), "is damaged or not the configuration of a BERT") for text in ("{", "[]")),
+        (written(CONFIG, '{"model_type": "roberta"}'), "is damaged or not the configuration of a BERT encoder"),
+        (written(CONFIG, '{"model_type": "bert", "hidden_size": "wide"}'), "is damaged or not"),
+        (written(CONFIG, '{"model_type": "bert", "vocab_size": 70}'), "vocabulary in .* has 82 entries"),
+        (written(CONFIG, '{"model_type": "bert", "vocab_size": 82}'), "does not fit CheXbert's network"),
         (
-            lambda path: torch.save({"model_state_dict": {"module.roberta.weight": torch.ones(2)}}, path),
-            "is no checkpoint of CheXbert: it has no 'bert.embeddings.word_embeddings.weight'",
+            written("bert-base-uncased/vocab.txt", "\n".join([*tiny_chexbert.VOCABULARY, "more"])),
+            "has 83 entries, its config.json 82",
         ),
+        (written("bert-base-uncased/tokenizer.json", "{"), "the vocabulary in .* is damaged"),
     ],
 )
-@each_row("zipped", [False, True])
-def test_a_damaged_or_foreign_checkpoint_is_one_sentence(tmp_path, damage, message, zipped):
-    folder = tiny_chexbert.write_chexbert(tmp_path / "files", zipped=zipped)
-    damage(folder / "chexbert.pth")
-    with pytest.raises(WeightsMissing) as caught:
-        classes(settings(folder))
-    assert message in str(caught.value)
-    assert "'medtasks weights fetch chexbert'" in str(caught.value)
+def test_what_is_damaged_foreign_or_does_not_fit_is_told(tiny, tmp_path, damage, message):
+    own = shutil.copytree(tiny, tmp_path / "own")
+    damage(own)
+    with pytest.raises(WeightsMissing, match=message) as caught:
+        classes(settings(own))
+    assert "'medtasks weights fetch " in str(caught.value)
+    assert not (own / "touched").exists()
     assert "\n" not in str(caught.value)
-    assert {path.name for path in folder.iterdir()} == {"chexbert.pth", "bert-base-uncased"}
 
 
-def without(key):
-    return lambda state: state.pop(key)
-
-
-def changed(key, tensor):
-    return lambda state: state.update({key: tensor})
-
-
-@each_row(
-    "change, message",
-    [
-        (without("module.linear_heads.4.bias"), "Missing.*linear_heads.4.bias"),
-        (without("module.bert.encoder.layer.1.output.dense.weight"), "Missing.*layer.1.output.dense.weight"),
-        (changed("module.linear_heads.14.weight", torch.ones(4, 24)), "Unexpected.*linear_heads.14.weight"),
-        (changed("module.linear_heads.13.bias", torch.ones(4)), "size mismatch for linear_heads.13.bias"),
-        (changed("module.linear_heads.0.bias", torch.full((4,), torch.nan)), "holds values that are not finite"),
-    ],
-)
-def test_a_checkpoint_that_does_not_fit_is_named_by_its_first_tensor(own, change, message):
-    with pytest.raises(WeightsMissing, match=message):
-        classes(settings(saved(own, change)))
-
-
-def test_pooler_and_old_buffers_play_no_part(own):
+def test_pooler_and_old_buffers_play_no_part_and_parameters_are_in_float32(own):
     wanted = classes(settings(own))
 
     def older(state):
@@ -155,13 +157,7 @@ def test_pooler_and_old_buffers_play_no_part(own):
         state["module.bert.embeddings.position_ids"] = torch.arange(512)[None]
 
     assert classes(settings(saved(own, older, zipped=False))) == wanted  # also in the older format
-
-
-def test_every_parameter_is_filled_in_float32(own):
-    def halved(state):
-        for key in state:
-            state[key] = state[key].half()
-
+    halved = lambda state: state.update({key: tensor.half() for key, tensor in state.items()})  # noqa: E731
     files = find_chexbert(settings(saved(own, halved)))
     network = load_network(files, read_config(files))
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
@@ -169,31 +165,10 @@ def test_every_parameter_is_filled_in_float32(own):
     assert not network.training
 
 
-@each_row(
-    "file, content, message",
-    [
-        *(
-            ("config.json", content, "is damaged or not the configuration of a BERT encoder")
-            for content in ("{", "[]", '{"model_type": "roberta"}')
-        ),
-        ("config.json", '{"model_type": "bert", "hidden_size": "wide"}', "is damaged or not"),
-        ("config.json", '{"model_type": "bert", "vocab_size": 70}', "vocabulary in .* has 82 entries"),
-        ("config.json", '{"model_type": "bert", "vocab_size": 82}', "does not fit CheXbert's network"),
-        ("vocab.txt", "\n".join([*tiny_chexbert.VOCABULARY, "more"]), "has 83 entries, its config.json 82"),
-        ("tokenizer.json", "{", "the vocabulary in .* is damaged"),
-    ],
-)
-def test_a_configuration_or_vocabulary_that_does_not_fit(own, file, content, message):
-    assert len(tiny_chexbert.VOCABULARY) == 82
-    (own / "bert-base-uncased" / file).write_text(content)
-    with pytest.raises(WeightsMissing, match=message):
-        classes(settings(own))
-
-
 def test_a_vocabulary_cut_short_is_told(own, warnings):
     classes(settings(own))
     assert warnings == []
     (own / "bert-base-uncased" / "vocab.txt").write_text("\n".join(tiny_chexbert.VOCABULARY[:60]))
     classes(settings(own))
-    assert len(warnings) == 1
-    assert "has 60 entries, its config.json 82; if it was cut short" in warnings[0]
+    (warning,) = warnings
+    assert "has 60 entries, its config.json 82; if it was cut short" in warning

@@ -1,21 +1,12 @@
 """CheXbert on odd texts, and its metrics: the published example, and scikit-learn as a second opinion."""
 
-import random
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from medtasks.metrics.chest_findings import (
-    AVERAGES,
-    CONDITIONS,
-    FIVE_CONDITIONS,
-    f1_averages,
-    f1_of_reports,
-    label_scores,
-)
+from medtasks.metrics.chest_findings import CONDITIONS, FIVE_CONDITIONS, label_scores
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert import Chexbert, prepare
 
@@ -41,27 +32,16 @@ def test_white_space_parts_words_and_half_characters_are_left_out(settings):
     assert np.array_equal(whole.vector, half.vector)
 
 
-TEXTS = ["No edema.", "Small left effusion.", "", "heart 9", "the lungs, clear"]
-
-
-def test_the_references_example():
-    key = [[1, 0, 0, 1, 0], [0, 1, 0, 0, 1], [0, 0, 0, 0, 0]]
-    guess = [[1, 0, 0, 0, 0], [0, 1, 1, 0, 1], [0, 0, 0, 0, 1]]
-    found = f1_averages(key, guess)
-    assert found == pytest.approx({"micro": 2 / 3, "macro": 8 / 15, "weighted": 2 / 3, "samples": 0.4888889}, abs=1e-6)
-    assert f1_of_reports(key, guess) == pytest.approx([2 / 3, 4 / 5, 0])
-
-
-@given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 6), st.floats(0, 1))
-def test_averages_are_scikit_learns(seed, reports, labels, rate):
-    draw = random.Random(seed)
-    key, guess = ([[int(draw.random() < rate) for _ in range(labels)] for _ in range(reports)] for _ in "kg")
-    if labels == 1:  # scikit-learn takes one column for something else
-        key, guess = ([[*row, 0] for row in side] for side in (key, guess))
-    found = f1_averages(key, guess)
-    for average in AVERAGES:
-        wanted = f1_score(np.array(key), np.array(guess), average=average, zero_division=0)
-        assert found[average] == pytest.approx(wanted, abs=1e-12), average
+@given(st.lists(st.tuples(*[st.tuples(*[st.integers(0, 3)] * 14)] * 2), min_size=1, max_size=8))
+def test_averages_are_scikit_learns(pairs):
+    gold, predicted = zip(*pairs, strict=True)
+    totals = label_scores(gold, predicted, uncertain="negative", prefix="x").totals
+    five = [CONDITIONS.index(name) for name in FIVE_CONDITIONS]
+    for size, columns in (("14", list(range(14))), ("5", five)):
+        sides = [(np.array(side) == 1)[:, columns] for side in (gold, predicted)]
+        for average in ("micro", "macro", "weighted", "samples"):
+            wanted = f1_score(*sides, average=average, zero_division=0)
+            assert totals[f"x_{size}_{average}_f1"] == pytest.approx(wanted, abs=1e-12), average
 
 
 @given(st.lists(st.tuples(*[st.tuples(*[st.integers(0, 3)] * 14)] * 2), min_size=1, max_size=6))

@@ -133,31 +133,23 @@ def random_state(model_type: str, labels: Sequence[str], size: Size, config: Ber
 def archive_config(encoder: str, size: Size) -> dict[str, Any]:
     """Return an archive's config.json."""
     bert = {"type": "pretrained_transformer_mismatched", "model_name": encoder, "max_length": size.max_length}
-    modules = {
-        "ner": {},
-        "relation": {"spans_per_word": 0.5},
-        "coref": {"spans_per_word": 0.3, "max_antecedents": 100, "coref_prop": 0},
-        "events": {
-            "trigger_spans_per_word": 0.3,
-            "argument_spans_per_word": 0.8,
-            "loss_weights": {"trigger": 0.2, "arguments": 1.0},
-        },
+    events: dict[str, Any] = {"trigger_spans_per_word": 0.3, "argument_spans_per_word": 0.8}
+    events["loss_weights"] = {"trigger": 0.2, "arguments": 1.0}
+    coreferences = {"spans_per_word": 0.3, "max_antecedents": 100, "coref_prop": 0}
+    model = {
+        "type": "dygie",
+        "embedder": {"token_embedders": {"bert": bert}},
+        "initializer": {"regexes": []},
+        "module_initializer": {"regexes": []},
+        "feature_size": size.feature,
+        "feedforward_params": {"num_layers": 2, "hidden_dims": size.feedforward, "dropout": 0.4},
+        "loss_weights": {"ner": 0.2, "relation": 1.0, "coref": 0.0, "events": 0.0},
+        "max_span_width": size.width,
+        "target_task": "relation",
+        "modules": {"ner": {}, "relation": {"spans_per_word": 0.5}, "coref": coreferences, "events": events},
     }
-    return {
-        "dataset_reader": {"type": "dygie", "max_span_width": size.width, "token_indexers": {"bert": bert}},
-        "model": {
-            "type": "dygie",
-            "embedder": {"token_embedders": {"bert": bert}},
-            "initializer": {"regexes": []},
-            "module_initializer": {"regexes": []},
-            "feature_size": size.feature,
-            "feedforward_params": {"num_layers": 2, "hidden_dims": size.feedforward, "dropout": 0.4},
-            "loss_weights": {"ner": 0.2, "relation": 1.0, "coref": 0.0, "events": 0.0},
-            "max_span_width": size.width,
-            "target_task": "relation",
-            "modules": modules,
-        },
-    }
+    reader = {"type": "dygie", "max_span_width": size.width, "token_indexers": {"bert": bert}}
+    return {"dataset_reader": reader, "model": model}
 
 
 def write_archive(folder: Path, model_type: str, size: Size | None = None, *, encoder: str = "encoder") -> Path:

@@ -39,7 +39,7 @@ def test_golden_radgraph_annotations(given, expected, batch_size):
 def test_golden_radgraph_f1(given, expected):
     pairs = expected["pairs"]
     references, hypotheses = ([pair[side] for pair in pairs] for side in ("reference", "hypothesis"))
-    scores = radgraph(given)(references=references, hypotheses=hypotheses)
+    scores = radgraph(given, references, hypotheses)
     for level in ("simple", "partial", "complete"):
         assert scores.samples[f"radgraph_{level}"] == pytest.approx([pair[level] for pair in pairs], abs=1e-6)
         assert scores.totals[f"radgraph_{level}"] == pytest.approx(expected["mean"][level], abs=1e-6)
@@ -48,7 +48,7 @@ def test_golden_radgraph_f1(given, expected):
 def test_golden_radgraph_combined(given, expected):
     pairs = expected["pairs"]
     references, hypotheses = ([pair[side] for pair in pairs] for side in ("reference", "hypothesis"))
-    scores = radgraph_combined(given)(references=references, hypotheses=hypotheses)
+    scores = radgraph_combined(given, references, hypotheses)
     unscored = {"entity_f1": 0.0, "relation_f1": 0.0, "combined": 0.0}  # the reference has null: it cannot score them
     for name in unscored:
         wanted = [(pair["cxr_report_metric"] or unscored)[name] for pair in pairs]
