@@ -208,5 +208,5 @@ class Handler(QuietHandler):
         if self.path == CHAT and method == "POST":
             value = _stripped(value, body)
         is_text = isinstance(value, str)
-        data = value.encode() if is_text else json.dumps(value).encode()
+        data = str(value).encode() if is_text else json.dumps(value).encode()
         self.reply(status, data, Content_Type="text/plain" if is_text else "application/json")
