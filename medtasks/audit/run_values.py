@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import TypeVar
 
 import numpy as np
@@ -298,7 +299,10 @@ def text_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> TextAgreement | 
         return None
     words = {sample: (a.split(), b.split()) for sample, (a, b) in texts.items()}
     different = {sample: (" ".join(a), " ".join(b)) for sample, (a, b) in words.items() if a != b}
-    common = {sample: (_common(*texts[sample]), _common(*words[sample])) for sample in different}
+    common = {  # characters and words that both begin with
+        sample: tuple(len(commonprefix(parts[sample])) for parts in (texts, words))  # noqa: RUF071  # no paths
+        for sample in different
+    }
     equal = sum(a == b for a, b in texts.values())
     return TextAgreement(
         samples=len(texts),
@@ -311,12 +315,6 @@ def text_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> TextAgreement | 
         at_first_word=sum(number == 0 for _, number in common.values()),
         differing=tuple(sorted(common, key=lambda sample: common[sample])),
     )
-
-
-def _common(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return the number of characters or words that two texts both begin with."""
-    unequal = (index for index, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
-    return next(unequal, min(len(first), len(second)))
 
 
 def _quantiles(values: Sequence[float]) -> dict[str, float] | None:

@@ -41,10 +41,10 @@ from medtasks.curate.review.reviews import (
     current,
     is_yes_no,
     read_reviews,
-    right_option,
 )
 from medtasks.curate.study import StudyKind, checked_name, read_images, read_pairs, read_study
 from medtasks.data.catalogue import MEDICONFUSION, Access
+from medtasks.data.samples import option_index
 from medtasks.errors import MedTasksError
 
 app = typer.Typer(help="Build a benchmark of your own from your images and reports.", no_args_is_help=True)
@@ -156,7 +156,7 @@ def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
     rows = [("type", "drafts", "yes", "no", "letters of other options")]
     for kind_of_error in sorted({draft.hallucination or "" for draft in drafts.values()}):
         chosen = [draft for draft in drafts.values() if (draft.hallucination or "") == kind_of_error]
-        words = Counter(right_option(draft) for draft in chosen if is_yes_no(draft))
+        words = Counter(draft.options[option_index(draft.answers[0])] for draft in chosen if is_yes_no(draft))
         letters = Counter(draft.answers[0] for draft in chosen if draft.options and not is_yes_no(draft))
         others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
         rows.append((kind_of_error or "all", str(len(chosen)), str(words["Yes"]), str(words["No"]), others))

@@ -59,7 +59,8 @@ from medtasks.data.sources.medheval_gold import YES_NO
 from medtasks.data.sources.medheval_sets import BINARY, COMPONENTS, MULTI_CHOICE
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
-from medtasks.tasks.own_tasks import group_copy, refuse_taken, task_copy, write_task_file
+from medtasks.tasks.own_tasks import refuse_taken, task_copy, write_task_file
+from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import SETTINGS
 
 _COMMAND, _OPTION = "medtasks curate publish", "--as"
@@ -162,8 +163,10 @@ def publish_study(
         write_task_file(task, {**config, "metadata": metadata, SETTINGS: settings}, _COMMAND)
     for group, model in groups.items():
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
-        copy = group_copy(model, group, [chosen + ending for ending in form.grouped], description)
-        write_task_file(group, copy, _COMMAND)
+        config = task_config(model)
+        members = [chosen + ending for ending in form.grouped]
+        metadata = {**config["metadata"], "description": description}
+        write_task_file(group, {**config, "group": group, "task": members, "metadata": metadata}, _COMMAND)
     return manifest, list(tasks), list(groups), sheet
 
 

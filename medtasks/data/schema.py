@@ -141,14 +141,6 @@ def image_digests(document: Mapping[str, Any]) -> dict[str, str]:
     return dict(zip(document["image_files"], document["image_sha256"], strict=True))
 
 
-def image_columns(columns: Columns, digests: Sequence[tuple[str, str]]) -> Document:
-    """Return the columns of a document about its images: file and SHA-256 of each, in order."""
-    if "image_file" in columns:
-        ((file, sha256),) = digests
-        return {"image_file": file, "image_sha256": sha256}
-    return {"image_files": [file for file, _ in digests], "image_sha256": [sha256 for _, sha256 in digests]}
-
-
 def image_key(file: str) -> str:
     """Return the name an image file has in fingerprints: its own, without folder and ending."""
     return PurePosixPath(file).stem

@@ -80,10 +80,6 @@ def level_of(sample: Sample) -> str | None:
     return next((level for level in LEVELS if level in words), None)
 
 
-def _right_at(level: str, score: Score) -> float | None:
-    return is_right(score) if score["level"] == level else None
-
-
 def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
     """Return accuracies in which every question counts once, as in the benchmark: means over questions, not groups."""
     accuracy: Metric[Score] = Metric("accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right)
@@ -94,7 +90,7 @@ def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
             name=f"acc_{level}_level",
             role=Role.PART,
             description=f"Accuracy at the {level} level.",
-            of=partial(_right_at, level),
+            of=partial(lambda level, score: is_right(score) if score["level"] == level else None, level),
         )
         for level in LEVELS
     )
@@ -213,11 +209,16 @@ def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]
         (len(sample.options), target) for sample in samples for target in sample.document["answers"]
     )
 
-    def mean_list(sample: Sample, indices: Sequence[int]) -> Meant:
-        return Meant((", ".join(map(letter, indices)),), tuple(value(sample, indices)), whole=True)
-
-    every = tuple(mean_list(sample, range(len(sample.options))) for sample in samples)
-    single = tuple(mean_list(sample, [option_index(frequent[len(sample.options)])]) for sample in samples)
+    every, single = (
+        tuple(
+            Meant((", ".join(map(letter, indices)),), tuple(value(sample, indices)), whole=True)
+            for sample, indices in zip(samples, listed, strict=True)
+        )
+        for listed in (
+            [range(len(sample.options)) for sample in samples],
+            [[option_index(frequent[len(sample.options)])] for sample in samples],
+        )
+    )
     describes = "Lists the one letter that is most often right of the questions with as many options."
     return [
         Strategy("all options", "Lists every option of every question.", every),

@@ -110,7 +110,7 @@ def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
         if not isinstance(counts[aspect], dict) or set(counts[aspect]) != {"recall_number", "wrong_number"}:
             return None
         pair = [counts[aspect]["recall_number"], counts[aspect]["wrong_number"]]
-        if not all(_is_count(number, most) for number in pair):
+        if not all(type(number) is int and 0 <= number <= most for number in pair):  # True is no number here
             return None
         by_aspect[aspect] = pair
     return by_aspect
@@ -119,11 +119,7 @@ def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
 def parse_number(text: str, most: int) -> int | None:
     """Read a whole number from 0 to ``most`` from the judge's reply; ``None`` for any other form."""
     number = _of_model_1(text)
-    return number if _is_count(number, most) else None
-
-
-def _is_count(number: Any, most: int) -> bool:
-    return type(number) is int and 0 <= number <= most  # True is no number here
+    return number if type(number) is int and 0 <= number <= most else None
 
 
 def _of_model_1(text: str) -> Any:

@@ -9,7 +9,7 @@ Each file is complete: one that included ours would make every task of the harne
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -141,13 +141,6 @@ def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str
     config = task_config(model)
     metadata = own_metadata(config["metadata"], dataset, description=description)
     return {**config, **own_keys(name, dataset, []), "metadata": metadata}
-
-
-def group_copy(model: str, name: str, members: Sequence[str], description: str) -> dict[str, Any]:
-    """Return the configuration of a group that aggregates its members as another one does."""
-    config = task_config(model)
-    metadata = {**config["metadata"], "description": description}
-    return {**config, "group": name, "task": list(members), "metadata": metadata}
 
 
 def own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:

@@ -129,14 +129,13 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
     members: dict[str, list[str]] = {}
     names = [name.encode() for name in naming]
 
-    def yaml_files(folder: Path) -> Iterator[Path]:
-        if not folder.is_dir():
-            yield folder
-        for root, below, files in os.walk(folder):
+    files: list[Path] = []
+    for folder in folders:
+        files += [] if folder.is_dir() else [folder]
+        for root, below, names_here in os.walk(folder):
             below[:] = sorted(name for name in below if name not in ("__pycache__", ".ipynb_checkpoints"))
-            yield from (Path(root, name) for name in sorted(files) if name.endswith(".yaml"))
-
-    for path in (path for folder in folders for path in yaml_files(folder)):
+            files += [Path(root, name) for name in sorted(names_here) if name.endswith(".yaml")]
+    for path in files:
         try:
             if names and not any(name in path.read_bytes() for name in names):
                 continue

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from medtasks.curate.drafts import Draft
 from medtasks.curate.study import REVIEWS, Record, Study, StudyImage
+from medtasks.data.samples import option_index
 from medtasks.data.sources.medheval_gold import YES_NO
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.net.journal import digest_of
@@ -320,7 +321,9 @@ def balanced(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:
     Of the more frequent answer, the smallest digests of ids are taken: rewording a question changes nothing, and one
     more draft changes at most one other.
     """
-    answers = {item: right_option(draft) for item, draft in drafts.items() if is_yes_no(draft)}
+    answers = {
+        item: draft.options[option_index(draft.answers[0])] for item, draft in drafts.items() if is_yes_no(draft)
+    }
     by_answer = {word: [item for item, answer in answers.items() if answer == word] for word in YES_NO}
     size = min(map(len, by_answer.values()))
     even = {item for items in by_answer.values() for item in sorted(items, key=digest_of)[:size]}
@@ -331,8 +334,3 @@ def balanced(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:
 def is_yes_no(draft: Draft) -> bool:
     """Return whether a draft is answered by yes or no, in either order of the options."""
     return sorted(draft.options) == sorted(YES_NO)
-
-
-def right_option(draft: Draft) -> str:
-    """Return the text of the option that is the answer for the first image."""
-    return draft.options[ord(draft.answers[0]) - ord("A")]

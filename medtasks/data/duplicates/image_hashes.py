@@ -62,7 +62,7 @@ _ROWS, _BLOCK = 8, 4096  # hashes compared with all others at once, and between 
 def sketches(image: Image.Image) -> list[Sketch]:
     """Return 64 x 64 grey versions of an image and of its part inside a plain border; none if it is flat."""
     grey = image.convert("L")
-    whole = _sketch(grey)
+    whole = np.asarray(grey.resize((SIDE, SIDE), Image.Resampling.LANCZOS))
     if int(whole.max()) - int(whole.min()) <= _FLAT:
         return []
     pixels = np.asarray(grey)
@@ -72,11 +72,7 @@ def sketches(image: Image.Image) -> list[Sketch]:
     box = (left, top, right, bottom)
     if box == (0, 0, width, height) or right - left < _CORE * width or bottom - top < _CORE * height:
         return [whole]
-    return [whole, _sketch(grey.crop(box))]
-
-
-def _sketch(grey: Image.Image) -> Sketch:
-    return np.asarray(grey.resize((SIDE, SIDE), Image.Resampling.LANCZOS))
+    return [whole, np.asarray(grey.crop(box).resize((SIDE, SIDE), Image.Resampling.LANCZOS))]
 
 
 def _plain_lines(lines: npt.NDArray[np.uint8]) -> int:

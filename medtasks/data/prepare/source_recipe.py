@@ -23,7 +23,7 @@ from medtasks.data.document_store import SCRATCH, Documents, publish, work_folde
 from medtasks.data.images.decoding import REFERENCE, Decoding, ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
 from medtasks.data.prepare.source_files import SourceRow, SourceTable, hub_table
-from medtasks.data.schema import Columns, Document, arrow_schema, image_columns, image_digests, image_key
+from medtasks.data.schema import Columns, Document, arrow_schema, image_digests, image_key
 from medtasks.errors import SourceError
 
 _NAMED = 3
@@ -179,8 +179,13 @@ def _gather(
         if doc_id in places:
             raise SourceError(f"{row.place} has the id '{doc_id}' of {places[doc_id]}; ids must be unique")
         places[doc_id] = row.place
-        files = image_columns(recipe.columns, [(image.file, image.sha256) for image in row.images])
-        documents.append({**row.document, "dataset": info.name, **files})
+        files, digests = [image.file for image in row.images], [image.sha256 for image in row.images]
+        if "image_file" in recipe.columns:
+            (file,), (digest,) = files, digests
+            columns: Document = {"image_file": file, "image_sha256": digest}
+        else:
+            columns = {"image_files": files, "image_sha256": digests}
+        documents.append({**row.document, "dataset": info.name, **columns})
     return documents, causes, [f"{count} not in the evaluated set: {cause}" for cause, count in outside.items()]
 
 

@@ -19,7 +19,7 @@ Grades: of options 1, 2, ... a number is its own position. If the options are nu
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -72,14 +72,6 @@ def numbers_at(text: str, start: int = 0) -> tuple[list[int], int]:
     """Return the numbers that begin at ``start``, with "or" and "and" between them, and where they end."""
     match = _AT_START.match(text, start)
     return (_digits(match[1]), match.end()) if match else ([], start)
-
-
-def numbers_called(text: str) -> list[Mention[int]]:
-    """Return the options called by number: "option 2", "the second option", else "(2)"."""
-    mentions = [Mention(value, *match.span(1)) for match in _CALLED.finditer(text) for value in _digits(match[1])]
-    for pattern, spelled in _SPELLED:
-        mentions += [Mention(spelled.index(match[1].casefold()), *match.span(1)) for match in pattern.finditer(text)]
-    return mentions or [Mention(int(match[1]), *match.span(1)) for match in re.finditer(r"\((\d{1,2})\)", text)]
 
 
 def grades_called(text: str) -> list[Mention[int]]:
@@ -276,13 +268,11 @@ def class_choices(options: tuple[str, ...]) -> ClassChoices:
         bracketed = {text for text in inside if text.isupper() and text.isalpha()}
         acronyms.append(bracketed | {alias for alias in also_called if alias.isupper()})
     whole = {name: index for index, name in enumerate(full) if name and full.count(name) == 1}
-    return ClassChoices(options, (), _unique(aliases) | whole, _unique(acronyms), full)
-
-
-def _unique(names: Sequence[Set[Name]]) -> dict[Name, int]:
-    # only names that one class alone has
-    counts = Counter(name for names_of_class in names for name in names_of_class)
-    return {name: index for index, its_names in enumerate(names) for name in its_names if counts[name] == 1}
+    unique: list[dict[Name, int]] = []  # only names that one class alone has
+    for names in (aliases, acronyms):
+        counts = Counter(name for names_of_class in names for name in names_of_class)
+        unique.append({name: index for index, own in enumerate(names) for name in own if counts[name] == 1})
+    return ClassChoices(options, (), unique[0] | whole, unique[1], full)
 
 
 def _stems(text: str) -> tuple[str, ...]:
@@ -318,7 +308,14 @@ def robust_class(reply: str, sample: Sample) -> Answer:
         return Answer.invalid(Reason.REFUSED)
     if not options:
         for clause in clauses(text):
-            called = [(classes.position(number.what), number) for number in numbers_called(clause)]
+            # "option 2", "the second option", else "(2)"
+            numbers = [Mention(value, *name.span(1)) for name in _CALLED.finditer(clause) for value in _digits(name[1])]
+            for pattern, spelled in _SPELLED:
+                named = pattern.finditer(clause)
+                numbers += [Mention(spelled.index(name[1].casefold()), *name.span(1)) for name in named]
+            in_brackets = re.finditer(r"\((\d{1,2})\)", clause)
+            numbers = numbers or [Mention(int(name[1]), *name.span(1)) for name in in_brackets]
+            called = [(classes.position(number.what), number) for number in numbers]
             if classes.grades:
                 clause = _NEGATIVE.sub(lambda match: " " * len(match[0]), clause)
                 called += [(classes.grade(number.what), number) for number in grades_called(clause)]

@@ -247,7 +247,7 @@ def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
 def mmmu_pro(reply: str, sample: Sample) -> Answer:
     """Read a reply as MMMU-Pro's authors do."""
     _, declares, declared = reply.rpartition("Answer:")
-    named = [name for name in _option_letters(sample.options) if declares and name in declared]
+    named = [name for name in map(letter, range(len(sample.options))) if declares and name in declared]
     forms = (("({})", "({})"), ("{} ", " {} "), ("{}.", " {} "))  # of several letters with a dot, the first is taken
     option = named[0] if len(named) == 1 else _last_option(reply, sample.options, forms)
     return _option_or_draw(option, reply, sample)
@@ -277,7 +277,7 @@ def _last_option(text: str, options: Sequence[str], forms: Sequence[tuple[str, s
     """Return the last letter in the first form (to find it, and its last position) that occurs, else the last text."""
     for mark in ",.!?;:'":
         text = text.strip(mark)
-    text, letters = f" {text} ", _option_letters(options)
+    text, letters = f" {text} ", [letter(index) for index in range(len(options))]
     for form, position in forms:
         if named := [name for name in letters if form.format(name) in text]:
             return max(named, key=lambda name: text.rfind(position.format(name)))
@@ -286,10 +286,6 @@ def _last_option(text: str, options: Sequence[str], forms: Sequence[tuple[str, s
         if max(positions, default=-1) >= 0:
             return letters[positions.index(max(positions))]
     return None
-
-
-def _option_letters(options: Sequence[str]) -> list[str]:
-    return [letter(index) for index in range(len(options))]
 
 
 def is_open_right(gold: str, answers: Iterable[Prediction]) -> bool:

@@ -139,8 +139,15 @@ class SpanNetwork:
         inside = ends < lengths.cumsum(0)[owners][:, None]
         starts, ends = starts[inside], ends[inside]
         owner, first, last = owners[starts], starts.to(self._device), ends.to(self._device)
-        best, label = self._entity.scores(self._first_layer(self._entity, words, first, last)).max(dim=1)
-        mentions = self._mention.scores(self._first_layer(self._mention, words, first, last))[:, 0]
+        scores = []
+        for perceptron in (self._entity, self._mention):
+            sizes = [words.shape[1], words.shape[1], self._widths.shape[1]]
+            of_first, of_last, of_width = torch.split(perceptron.weight, sizes, dim=1)
+            widths = linear(self._widths, of_width, perceptron.bias)
+            layer = linear(words, of_first)[first] + linear(words, of_last)[last] + widths[last - first]
+            scores.append(perceptron.scores(layer))
+        best, label = scores[0].max(dim=1)
+        mentions = scores[1][:, 0]
         is_entity = best > 0  # "no entity" scores 0
         # The best spans of each report may have relations. Their number is computed in float32 like the package: in
         # float64 some products round up to another integer.
@@ -169,12 +176,6 @@ class SpanNetwork:
             relations += [(number[a], number[b], relation) for a, b, relation in rows]
         entities = torch.stack([owner, starts, ends, label])[:, is_entity].T.tolist()
         return self._written(reports, entities, relations)
-
-    def _first_layer(self, perceptron: _Perceptron, words: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-        sizes = [words.shape[1], words.shape[1], self._widths.shape[1]]
-        first, last, width = torch.split(perceptron.weight, sizes, dim=1)
-        widths = linear(self._widths, width, perceptron.bias)
-        return linear(words, first)[starts] + linear(words, last)[ends] + widths[ends - starts]
 
     def _written(
         self, reports: Sequence[Sequence[str]], rows: Sequence[Sequence[int]], relations: Sequence[tuple[int, int, int]]

@@ -179,7 +179,6 @@ class _DiffVqa(TableReader):
 
 _STRETCHED = "DICOM scaled from its least to its largest value"
 _ALLOCATED_BITS = 16
-_ANNOTATIONS = "finding_annotations.csv"
 _GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
 _GRADES = "12345"
 PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
@@ -207,8 +206,9 @@ def read_dicom(path: Path) -> Image.Image:
     return Image.fromarray(grey.astype(np.uint8))
 
 
-def _annotations(source: Path) -> SourceFile:
-    return source_files.physionet_file(source, "vindr-mammo", "1.0.0", (_ANNOTATIONS,))
+_annotations = functools.partial(
+    source_files.physionet_file, project="vindr-mammo", version="1.0.0", names=("finding_annotations.csv",)
+)
 
 
 class _VinDrMammo(TableReader):
@@ -279,7 +279,7 @@ class _CbisDdsm(TableReader):
 _NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
 _MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
 _DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
-_VINDR_LAYOUT = f"{_ANNOTATIONS} and the folder images with <study_id>/<image_id>.dicom"
+_VINDR_LAYOUT = "finding_annotations.csv and the folder images with <study_id>/<image_id>.dicom"
 _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 RECIPES: Mapping[str, SourceRecipe] = {
