@@ -168,7 +168,6 @@ def bare_task(name: str) -> TaskReport:
 
 
 def likelihood_task() -> TaskReport:
-    """Four questions answered by likelihood, with calibration."""
     bins = tuple(
         Bin(n / 10, (n + 1) / 10, n * n, n / 10 + 0.05 if n else NAN, min(1, 0.2 + 0.07 * n) if n else NAN)
         for n in range(10)
@@ -299,7 +298,6 @@ def report_of(*tasks: TaskReport, **others: Any) -> RunReport:
 
 
 def full_report(folder: Path | None = None) -> RunReport:
-    """A report with something in every section."""
     compared = ComparedScore(
         "mediconfusion", "reference", "set_accuracy", 352, 176, 0.125, 0.2, 0.075, 0.01, 0.14, "exact McNemar",
         0.0123, 0.0246, 0.08,

@@ -1,4 +1,4 @@
-"""What a page holds, as a reader and a browser find it."""
+"""Elements and text of a page."""
 
 from html.parser import HTMLParser
 

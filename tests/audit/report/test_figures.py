@@ -7,6 +7,7 @@ import matplotlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.collections import PathCollection
 from PIL import Image
 
 from medtasks.audit.report import figure_style
@@ -187,6 +188,8 @@ def test_the_summary_has_all_shares_and_names_what_it_leaves_out():
     assert labels[3] == "gmai_mmbench_val\naccuracy\nPARTIAL RUN"
     assert len(labels) == 4
     points = sorted(line.get_xdata()[0] for line in axes.lines if len(line.get_xdata()) == 1)
+    baselines = [marks.get_offsets()[:, 0].tolist() for marks in axes.collections if isinstance(marks, PathCollection)]
+    assert baselines == [[0, 0.25], [0, 0.25], [], [0.3]]
     assert points == pytest.approx(sorted([0.31, 0.33, 0.38, 0.125, 0.225, 0.125, 0.127]))
     assert "Not shown, because their main metric is no share: made_up_reports, no_share." in drawing.describes
     assert "summary" not in drawings(other)

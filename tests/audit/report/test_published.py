@@ -21,7 +21,6 @@ ROWS = {file: list(csv.DictReader((FOLDER / file).read_text(encoding="utf-8").sp
 
 @pytest.fixture(scope="module")
 def everything():
-    """All published scores of each task."""
     return {task: list(published_scores(task)) for task in task_files()}
 
 

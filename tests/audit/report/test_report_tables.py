@@ -21,7 +21,6 @@ DOCUMENT = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{documen
 
 
 def markdown_tables(text):
-    """Rows of every table, its headings first."""
     blocks = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
     lines = [[re.split(r"(?<!\\)\|", line)[1:-1] for line in block.splitlines()] for block in blocks]
     return [[[cell.strip() for cell in line] for line in table] for table in lines]

@@ -100,7 +100,6 @@ def check_commands(chooser, documents):
 
 @pytest.fixture
 def gmai(tmp_path, monkeypatch):
-    """A drawn GMAI-MMBench, prepared, with its page."""
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     rows = [
         {name: text.replace("early glaucoma", KEYWORD) for name, text in row.items()} for row in tiny_gmai.rows(150, 3)
