@@ -237,13 +237,7 @@ class OpenQuestions(TaskFamily):
     extractor = "robust_vqa"
     metrics: Sequence[AnyMetric] = (
         *(
-            Metric(
-                name,
-                selection=counts.answered,
-                role=role,
-                description=description,
-                of=_field(field, closed),
-            )
+            Metric(name, selection=counts.answered, role=role, description=description, of=_field(field, closed))
             for name, role, field, closed, description in (
                 ("bleu_1", Role.PART, "bleu_1", None, "BLEU-1 of the reply, mean over questions."),
                 ("token_f1", Role.PART, "token_f1", None, "F1 of the words shared with the target."),
