@@ -94,7 +94,7 @@ def test_two_processes_ask_a_shard_as_one(sample_home, monkeypatch, tmp_path):
     """One of them has no row of ``shouting``: what it asks to keep step with the other is in no score."""
     monkeypatch.setenv("MEDTASKS_HOME", str(shutil.copytree(sample_home, tmp_path / "home")))
     put_drop_in(own_tasks_folder(), sample_home)
-    monkeypatch.setenv(SHARD_VARIABLE, "4/16")
+    monkeypatch.setenv(SHARD_VARIABLE, "6/16")
     tasks = ["shouting", "mediconfusion_gd"]
     whole = evaluate(tasks, batch_size=1)
     one = whole["results"]
