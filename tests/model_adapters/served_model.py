@@ -179,6 +179,7 @@ class Settings:
     tokenizes: bool = True  # whether there are /tokenize and /detokenize
     ignores: frozenset[str] = frozenset()  # fields of requests, as routers and older servers do
     default_penalty: float = 1.0  # of the model's generation_config.json, for tokens that stand in the prompt
+    most_images: int = 999
     build: str | None = None  # what vLLM calls system_fingerprint
     listed: Sequence[str] | None = None  # names of models, by default its own
     # Called before an answer, True where it has answered by itself; and with an answer that it may change.
@@ -320,6 +321,8 @@ class Handler(QuietHandler):
         if self.path in (CHAT, GENERATE) and body.get("model") != settings.name:
             return 404, _error(404, "The model does not exist.", "model")
         if self.path == CHAT:
+            if json.dumps(body["messages"]).count('"image_url": {') > settings.most_images:
+                return 400, _error(400, f"At most {settings.most_images} image(s) may be provided in one prompt.")
             if len(server.model.prompt(body).positions) >= settings.max_model_len:
                 return 400, _error(400, f"This model's maximum context length is {settings.max_model_len} tokens.")
             return 200, server.chat(body)
