@@ -200,8 +200,8 @@ def compare_task(
             )
     for path in (file for of_run in files.values() for file in of_run):
         for samples in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
-            results = results_next_to(samples, warn_once)
-            fingerprint = results.fingerprint(task.name) if results else None
+            results_file = results_next_to(samples, warn_once)
+            fingerprint = results_file.fingerprint(task.name) if results_file else None
             if fingerprint not in (None, data["fingerprint"]):
                 raise RepliesError(
                     f"{samples} was made on data with fingerprint {fingerprint}, but the prepared dataset has "

@@ -19,7 +19,7 @@ Grades: of options 1, 2, ... a number is its own position. If the options are nu
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -268,11 +268,13 @@ def class_choices(options: tuple[str, ...]) -> ClassChoices:
         bracketed = {text for text in inside if text.isupper() and text.isalpha()}
         acronyms.append(bracketed | {alias for alias in also_called if alias.isupper()})
     whole = {name: index for index, name in enumerate(full) if name and full.count(name) == 1}
-    unique: list[dict[Name, int]] = []  # only names that one class alone has
-    for names in (aliases, acronyms):
-        counts = Counter(name for names_of_class in names for name in names_of_class)
-        unique.append({name: index for index, own in enumerate(names) for name in own if counts[name] == 1})
-    return ClassChoices(options, (), unique[0] | whole, unique[1], full)
+    return ClassChoices(options, (), _unique(aliases) | whole, _unique(acronyms), full)
+
+
+def _unique(names: Sequence[Set[Name]]) -> dict[Name, int]:
+    # only names that one class alone has
+    counts = Counter(name for names_of_class in names for name in names_of_class)
+    return {name: index for index, its_names in enumerate(names) for name in its_names if counts[name] == 1}
 
 
 def _stems(text: str) -> tuple[str, ...]:

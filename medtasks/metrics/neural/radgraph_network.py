@@ -139,15 +139,15 @@ class SpanNetwork:
         inside = ends < lengths.cumsum(0)[owners][:, None]
         starts, ends = starts[inside], ends[inside]
         owner, first, last = owners[starts], starts.to(self._device), ends.to(self._device)
-        scores = []
+        span_scores = []
         for perceptron in (self._entity, self._mention):
             sizes = [words.shape[1], words.shape[1], self._widths.shape[1]]
             of_first, of_last, of_width = torch.split(perceptron.weight, sizes, dim=1)
             widths = linear(self._widths, of_width, perceptron.bias)
             layer = linear(words, of_first)[first] + linear(words, of_last)[last] + widths[last - first]
-            scores.append(perceptron.scores(layer))
-        best, label = scores[0].max(dim=1)
-        mentions = scores[1][:, 0]
+            span_scores.append(perceptron.scores(layer))
+        best, label = span_scores[0].max(dim=1)
+        mentions = span_scores[1][:, 0]
         is_entity = best > 0  # "no entity" scores 0
         # The best spans of each report may have relations. Their number is computed in float32 like the package: in
         # float64 some products round up to another integer.
