@@ -127,7 +127,6 @@ def test_folders_of_runs_need_no_task(medtasks, fails, sample, tmp_path):
 
 
 def test_models_and_rules_are_chosen(medtasks, fails, sample, tmp_path):
-    """Two models in one folder can be compared, and are named where their numbers are."""
     runs = tmp_path / "runs"
     runs.mkdir()
     for seed, name in enumerate(("good", "bad")):
@@ -145,7 +144,6 @@ def test_models_and_rules_are_chosen(medtasks, fails, sample, tmp_path):
 
 @pytest.fixture
 def runs(tmp_path):
-    """Two runs of two tasks, one of them with other prompts."""
     with own_tasks(tmp_path / "own") as right:
         for name, lead, asked in (("a", 1.0, "Question"), ("b", 1.01, "Image")):
             write_replies(tmp_path / name, "letters", right, asked)
