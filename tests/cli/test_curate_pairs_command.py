@@ -121,6 +121,9 @@ def test_a_list_of_the_user_is_not_taken_for_the_studys(medtasks, fails, folder)
     (folder / "killed").mkdir()
     for name in ("images.jsonl", "pairs.jsonl.1.2.part"):
         (folder / "killed" / name).write_text("{")
+    (folder / "killed" / "notes.txt").touch()
+    fails(command, "needs a folder of its own")
+    (folder / "killed" / "notes.txt").unlink()
     assert "Keys of list.jsonl that are not used: ?[2J" in medtasks(*command).out  # no orders to a terminal
 
 

@@ -26,7 +26,6 @@ from .conftest import rows_of
 
 @pytest.fixture
 def study(tmp_path):
-    """A reviewed study of three pairs."""
     review(detailed_study(tmp_path / "study"))
     return tmp_path / "study"
 

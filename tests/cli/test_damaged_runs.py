@@ -16,7 +16,6 @@ TASK = "mediconfusion"
 
 @pytest.fixture
 def commands(sample, tmp_path):
-    """A run, and the commands that read it."""
     run, other = write_run(tmp_path / "a", [TASK], 0.6, 1), write_run(tmp_path / "b", [TASK], 0.8, 2)
     arguments = {"score": ["score", TASK, run], "compare": ["compare", run, other]}
     return run, arguments | {"report": ["report", run, "--json", tmp_path / "report.json"]}

@@ -163,7 +163,6 @@ def test_a_difference_is_told_by_the_exit_code(fails, files, tmp_path, monkeypat
 
 @each_row("theirs, differs", [([0.5, math.nan], False), ([math.nan, math.nan], True)])
 def test_a_number_on_one_side_alone_differs(monkeypatch, theirs, differs):
-    """Where neither side has one, they agree."""
     monkeypatch.setattr(cross_check, "ORACLES", {"corpus_bleu": ("sacrebleu", lambda *_: [theirs])})
     key, *_ = REPORT_METRICS["corpus_bleu"].keys
     ours = ReportScores({key: [0.5, math.nan]}, {key: 0.5})

@@ -188,7 +188,6 @@ HOOK = "medtasks.hooks.choice.process_results"
     ],
 )
 def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, words):
-    """By each of the commands that are asked before a model answers."""
     folder = own_folder(tmp_path)
     (folder / "mine.py").write_text("KEYS = ['key']\ndef target(doc):\n    return doc['key']\n")
     (folder / "wrong.py").write_text("x\n")

@@ -161,7 +161,6 @@ def test_what_is_refused_does_not_start(fails, tmp_path, launcher, arguments, se
 
 
 def test_a_shard(medtasks, fails, tmp_path, launcher, monkeypatch):
-    """The harness learns it from the environment, and so may this command."""
     script = tmp_path / "harness.py"
     script.write_text(script.read_text() + '\n(output / "shard").write_text(os.environ["MEDTASKS_SHARD"])\n')
     arguments = ["run", "--tasks", "one", *launcher, "--output_path"]
@@ -200,7 +199,6 @@ def test_a_journal_is_asked_for_by_a_variable_where_there_can_be_one(medtasks, f
 
 
 def test_the_error_of_the_harness_is_the_last_line(fails, tmp_path):
-    """It is in a file whose name the harness gets, and names no secret and no place of data."""
     error = "no model in the folder $MEDTASKS_HOME/x, api_key=PLANTED"
     code = "import os; from medtasks.lmms.harness_process import end_after; "
     code += f"end_after(ValueError(os.path.expandvars({error!r})), debug=False)"

@@ -96,7 +96,6 @@ def test_samples_of_the_harness(medtasks, sample, write, tmp_path):
 
 
 def test_of_a_run_s_folder_the_newest_replies_to_the_task_count(medtasks, fails, sample, tmp_path, warnings):
-    """Also after --only-failed, which leaves a second samples file; those of other tasks are not read."""
     run = write_run(tmp_path / "run", ("mediconfusion", "mediconfusion_blind"), 0.5, 1)
     again = write_run(tmp_path / "again", ("mediconfusion",), 1, 2)
     for file in again.iterdir():
@@ -121,7 +120,6 @@ def test_of_a_run_s_folder_the_newest_replies_to_the_task_count(medtasks, fails,
 
 
 def test_published_ids_and_an_answer_field(medtasks, multimedeval_home, monkeypatch, write, tmp_path, warnings):
-    """A reply without the field has no answer and counts; one that was not given does not."""
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
     texts = ['{"why": "B, C or D", "answer_choice": "yes"}', '{"answer_choice": "no', "It is maybe, so (C).", None]
     lines = write(*({"id": number, "gold": "A", "reply": text} for number, text in enumerate(texts)))

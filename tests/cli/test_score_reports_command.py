@@ -39,7 +39,6 @@ def prepared(monkeypatch):
 
 @pytest.fixture
 def ranks(write):
-    """Two files of one run, of two replies each."""
     replies = [{"doc_id": row, "reply": reply} for row, reply in enumerate(("one", "", "two words", "and three words"))]
     return [write(*replies[rank::2], name=f"rank{rank}.jsonl") for rank in range(2)]
 

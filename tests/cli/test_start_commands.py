@@ -248,7 +248,6 @@ def test_a_server_alone_and_no_backend_at_all(medtasks):
 
 @pytest.fixture
 def launched(tmp_path):
-    """A stand-in for the harness that writes down what it is told."""
     own_tasks_folder().mkdir()
     (own_tasks_folder() / "one.yaml").write_text("task: one\ngeneration_kwargs: {until: []}\n")
     code = "import json, sys; json.dump(sys.argv, open(sys.argv[1], 'w'))"

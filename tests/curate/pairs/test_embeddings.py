@@ -36,7 +36,6 @@ class Eye:
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    """The file of embeddings of this test."""
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     return tmp_path / "home/embeddings/d1.sqlite"
 
@@ -50,7 +49,6 @@ def files(tmp_path, store):
 
 
 def kept(store):
-    """The vectors on disk by digest."""
     with closing(sqlite3.connect(store)) as connection:
         return dict(connection.execute("SELECT * FROM images"))
 

@@ -237,7 +237,6 @@ def test_a_review_ends_in_order_and_leaves_only_the_reviewers_file(tmp_path, end
 
 
 def test_connections_of_strangers_do_not_keep_the_reviewer_out(tmp_path):
-    """Attack with more idle connections than the server may have files, and go on working."""
     pairs_study(tmp_path)
     process, address = start_review(tmp_path, files=128)
     port = int(address.split(":")[2].split("/")[0])
