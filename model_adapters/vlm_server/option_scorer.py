@@ -304,8 +304,11 @@ class OptionScorer:
                 f"{self._server} gives no likelihoods: {error}. Servers and routers ignore fields that they do not "
                 f"know; ask vLLM 0.10.2 or later, not by way of sglang-router, or run the model with --model hf_vlm"
             ) from None
+        scored = {telling: self._recorded(context, telling, first)}
+        outcomes = await self._scored_whole(prompt, context, options, scored)
+        # Only now other questions go on: they know the ids of its options, and need not ask for them.
         self._tail, self._proven = context.ids[-_MERGED:], True
-        return await self._scored_whole(prompt, context, options, {telling: self._recorded(context, telling, first)})
+        return outcomes
 
     # ---- one request per option ----
 
