@@ -188,12 +188,12 @@ def with_included(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     merged |= config
     arguments = mapping_in(merged, "dataset_kwargs")
     if merged.get("dataset_path") in LOCAL_LOADERS and "data_files" in arguments:
-
-        def next_to_file(name: Any) -> Any:  # others stay relative to the working folder
-            is_next = isinstance(name, str) and (path.parent / name).is_file()
-            return str(path.parent.absolute() / name) if is_next else name
-
-        merged["dataset_kwargs"] = {**arguments, "data_files": _changed(arguments["data_files"], next_to_file)}
+        folder = path.parent.absolute()  # names of files elsewhere stay relative to the working folder
+        files = _changed(
+            arguments["data_files"],
+            lambda name: str(folder / name) if isinstance(name, str) and (folder / name).is_file() else name,
+        )
+        merged["dataset_kwargs"] = {**arguments, "data_files": files}
     return merged
 
 

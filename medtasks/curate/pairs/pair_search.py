@@ -9,7 +9,7 @@ fourth.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,8 @@ class Space:
     def __init__(self, vectors: Floats) -> None:
         self.vectors: npt.NDArray[np.float32] = vectors.astype(np.float32)
         self.lengths = np.empty(len(vectors), np.float64)
-        for part in _slices(len(vectors)):
+        for start in range(0, len(vectors), _CHUNK):
+            part = slice(start, start + _CHUNK)
             self.lengths[part] = np.linalg.norm(vectors[part].astype(np.float64), axis=1)
 
     def block(self, start: int, size: int) -> npt.NDArray[np.float32]:
@@ -68,15 +69,12 @@ class Space:
     def cosines(self, first: Numbers, second: Numbers, kind: type = np.float32) -> Floats:
         """Return the similarities of pairs, computed in float32 or float64."""
         cosines: Floats = np.empty(len(first), kind)
-        for part in _slices(len(first)):
+        for start in range(0, len(first), _CHUNK):
+            part = slice(start, start + _CHUNK)
             left, right = first[part], second[part]
             products = np.einsum("nd,nd->n", self.vectors[left].astype(kind), self.vectors[right].astype(kind))
             cosines[part] = products / (self.lengths[left] * self.lengths[right])
         return cosines
-
-
-def _slices(count: int) -> Iterator[slice]:
-    return (slice(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK))
 
 
 @dataclass(frozen=True)
