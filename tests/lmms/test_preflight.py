@@ -144,7 +144,7 @@ OF_EVERY_KIND = "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_
         ("medii*", TINY, ["no task 'medii\\*'"], []),
         ("kept,both,OWN/kept.yaml", f"{TINY} --include_path OWN", [], []),
         ("kepd", f"{TINY} --include_path OWN", ["did you mean 'kept'\\?$"], []),
-        *((name, TINY, [], []) for name in (OF_EVERY_KIND, "medi*", "*_blind", "mmb*", "mmbench,mme", "ocr?ench")),
+        (f"{OF_EVERY_KIND},medi*,*_blind,mmb*,mmbench,mme,ocr?ench", TINY, [], []),
         (
             "mediconfusion,mediconfusion_gd",
             "--config OWN/configs/shares.yml",
