@@ -19,8 +19,7 @@ from ..local_server import LocalServer, QuietHandler
 CHAT, GENERATE, TOKENIZE = "/v1/chat/completions", "/inference/v1/generate", "/tokenize"
 SPECIAL = ("<|image|>", "<|start|>", "<|end|>")
 IMAGE_ID = 256
-POSITIONS = 5
-"""Of an image."""
+POSITIONS = 5  # of an image
 _FIRST_MERGED = 260
 
 Body = dict[str, Any]

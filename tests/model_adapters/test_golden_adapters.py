@@ -29,8 +29,7 @@ VARIANTS = {
     "radfm": {"": {}},
 }
 MAKERS = {"llava_med": llava_med_toy.adapter, "med_flamingo": adapter_from, "radfm": radfm_toy.adapter}
-MARKERS = {"med_flamingo": 3}
-"""Logits of ours that the official code does not have: of markers that cannot be said."""
+MARKERS = {"med_flamingo": 3}  # logits of ours that the official code does not have
 
 
 @functools.cache

@@ -210,8 +210,7 @@ def test_names_come_from_the_column_alone(bench):
 # ---- prefixes kept for the run ----
 
 
-EXAMPLES = 1 + 2 * IMAGE_TOKENS
-"""Where the last of three images starts in the tiny model's prompts, which put all images first."""
+EXAMPLES = 1 + 2 * IMAGE_TOKENS  # where the last of three images starts in the tiny model's prompts
 
 
 def visual(doc):
