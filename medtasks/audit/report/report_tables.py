@@ -34,11 +34,7 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     rows = [cells(name_cell(name), why) for name, why in report.missing.items()]
     caption = "Tasks that were asked for and have no results."
     missing = Table(label("missing"), caption, "lp", cells("Task", "Why"), rows)
-    times = {"model": report.model, "run": wording.moment(report.run_at), "report": wording.moment(report.created)}
-    facts = {**{name: value for name, value in times.items() if value}, **report.facts}
-    rows = [cells(name, value) for name, value in facts.items()]
-    about_run = Table(label("run"), "What is recorded about the run.", "lp", cells("Fact", "Value"), rows)
-    sections.append(("Run", [missing, about_run]))
+    sections.append(("Run", [missing, facts_table(report)]))
     filled = [(heading, [table for table in tables if table.rows]) for heading, tables in sections]
     return [(heading, tables) for heading, tables in filled if tables]
 
@@ -120,3 +116,11 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
     smallest = "the smallest true difference found with 80 % power at the level that the correction leaves."
     notes = (INTERVALS, holm, f"Detectable: {smallest}", *other.notes)
     return Table(label("comparison", str(position)), caption, "lllrrrrlrrlr", headings, rows, warnings, notes)
+
+
+def facts_table(report: RunReport) -> Table:
+    """Return the recorded facts about a run."""
+    times = {"model": report.model, "run": wording.moment(report.run_at), "report": wording.moment(report.created)}
+    facts = {**{name: value for name, value in times.items() if value}, **report.facts}
+    rows = [cells(name, value) for name, value in facts.items()]
+    return Table(label("run"), "What is recorded about the run.", "lp", cells("Fact", "Value"), rows)
