@@ -19,7 +19,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents, publish, work_folder
 from medtasks.data.images.decoding import ImageStore
-from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, arrow_schema
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.runs.replies import read_replies
@@ -92,7 +92,7 @@ def publish_planted(name, columns):
             pixels_sha256="0",
             left_out=(f"row 9: its image p10/{CANARY}.jpg is missing",),
         )
-        publish(work, manifest, rows, columns)
+        publish(work, manifest, rows, arrow_schema(columns))
 
 
 Evaluate = Callable[..., CompletedProcess[str]]

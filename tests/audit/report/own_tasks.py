@@ -10,7 +10,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import publish, work_folder
 from medtasks.data.images.decoding import ImageStore
-from medtasks.data.schema import Columns
+from medtasks.data.schema import Columns, arrow_schema
 from medtasks.home import own_tasks_folder
 
 
@@ -27,7 +27,7 @@ def publish_own(name: str, columns: Columns, rows: list[dict[str, Any]], access:
         facts: dict[str, Any] = dict.fromkeys(("source", "revision", "text_sha256", "pixels_sha256"), "made up")
         number = len(rows)
         manifest = Manifest(name=name, access=access, sample=False, complete=True, rows=number, images=number, **facts)
-        publish(work, manifest, documents, columns)
+        publish(work, manifest, documents, arrow_schema(columns))
 
 
 def write_task(name: str, hook: str, rules: Mapping[str, str], metrics: str = "METRIC_LIST", **more: Any) -> None:
