@@ -31,7 +31,7 @@ class Judge:
 
 
 JUDGED = {  # task, module that asks, how, what the judge says of right and wrong replies, and the first row's score
-    "medheval_knowledge_open": (free_texts, "scoring_judge", '{"model_1": 1}', '{"model_1": 0}', "knowledge_rate"),
+    "medheval_knowledge_open": (free_texts, "judge_if_there", '{"model_1": 1}', '{"model_1": 0}', "knowledge_rate"),
     "gmai_mmbench_val_judged": (choice, "judge_for", "A", "B", "accuracy"),
     "mediconfusion_ff": (paired_choice, "judge_for", "A: 9\nB: 1\nSo", "A: 1\nB: 9\nSo", "individual_accuracy"),
     "medevalkit_vqa_rad_judged": (kit_questions, "judge_for", "<judge>0</judge>", "<judge>1</judge>", "accuracy"),
