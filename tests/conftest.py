@@ -42,13 +42,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's backgro
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Files whose tests read the same run of all tasks.
+OF_ONE_RUN = ("lmms/test_every_task.py", "lmms/test_judged_tasks.py", "lmms/test_sanity_runs.py")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Run the tests of a file in one process, in the order of the files, so that each fixture is built once."""
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
+    class Files(LoadFileScheduling):  # type: ignore[misc]  # untyped
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return OF_ONE_RUN[0] if file.endswith(OF_ONE_RUN) else file
+
     config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log)
+    return Files(config, log)
 
 
 def pytest_collection_finish() -> None:

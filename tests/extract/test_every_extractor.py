@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from medtasks.audit.error_classes import error_class
@@ -47,6 +47,7 @@ def sample_of(rule, options, target="yes", question=""):
 
 
 @EVERY
+@settings(max_examples=40)  # of each rule, and others in each run
 @given(data=st.data())
 def test_any_reply_is_read_without_an_error(name, data):
     rule = extractor_of(name)
