@@ -5,11 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from loguru import logger
 
-from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName, forget_warnings, near_match, unknown_name, warn_once
-from medtasks.families.family import Reply, Row
-from medtasks.families.paired_choice import PAIRED_CHOICE
-from medtasks.hooks import pairs
 from medtasks.tasks.task_files import task_file, task_files
 
 MANY = [f"task_{number:02}" for number in range(40)]
@@ -61,11 +57,3 @@ def test_a_sentence_is_given_once(records):
     warn_once('the judge said {"score": 1} {0}')
     assert records[-1]["message"] == 'the judge said {"score": 1} {0}'  # braces are text, and the caller is named
     assert records[-1]["function"] == "test_a_sentence_is_given_once"
-
-
-def test_the_same_of_two_filters_is_said_once(records):
-    document = {"doc_id": "1/1", "pair_id": "1", "position": 1, "image_id": "i", "answer": "A", "categories": ["C"]}
-    for rule in ("mediconfusion_reference", "robust_choice"):
-        sample = Sample({**document, "options": ["x", "y"]})
-        pairs.set_accuracy([PAIRED_CHOICE.score(sample, Reply(text="A"), Row(rule))])
-    assert ["1 pairs lack" in str(record["message"]) for record in records] == [True]

@@ -210,14 +210,6 @@ def test_malformed_questions_are_named(tmp_path, refuses, contents, parts):
         mediconfusion.read_pairs(path)
 
 
-def test_golden_mediconfusion_files_agree(test_data):
-    folder = test_data / "mediconfusion"
-    pairs = mediconfusion.read_pairs(folder / "dataset.json")
-    images = {image.image_id for pair in pairs for image in pair.images}
-    links = json.loads((folder / "image_dict.json").read_text(encoding="utf-8"))
-    assert images == {str(link["local"]) for link in links.values()}
-
-
 STEPS = {"save": (datasets.DatasetDict, "save_to_disk"), "manifest": (Manifest, "write"), "rename": (Path, "rename")}
 HALF = b"\xff\xd8 half an image"
 add_file, rename = ImageStore.add_file, Path.rename

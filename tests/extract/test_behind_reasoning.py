@@ -8,7 +8,7 @@ from medtasks.families.family import Reply, Row
 from medtasks.families.kit_questions import FAMILY, OPEN_QUESTIONS
 from medtasks.families.paired_choice import PAIRED_CHOICE
 
-from ..tables import each_row
+from ..tables import each_row, rows_in
 
 CHOICE = {"doc_id": "1", "image_id": "i", "options": ["liver", "spleen", "heart"], "answer": "B"}
 PAIR = {**CHOICE, "pair_id": "p", "position": 1, "categories": []}
@@ -22,30 +22,7 @@ FAMILIES = [
     (OPEN_QUESTIONS, OPEN, "robust_vqa", "spleen", "liver"),
     (FAMILY, OPEN, "robust_kit_vqa", "spleen", "liver"),
 ]
-SAID = {
-    "<think>{wrong}, says one.</think>{right}": "ok",
-    "<think>{wrong}\n\n</think>\n\nThe answer is {right}.": "ok",
-    "The template wrote the tag. {wrong}!</think>{right}": "ok",
-    "<think>a<think>{wrong}</think>{wrong}</think>{right}": "ok",  # nested
-    "<think>\n<think>{wrong}</think>{right}": "ok",  # the template's and the model's own
-    "<think></think>{right}": "ok",
-    "<unused94>thought\n{wrong}?<unused95>{right}": "ok",
-    "<think>\\boxed{{{wrong}}}</think>\\boxed{{{right}}}": "ok",
-    "Not \\boxed{{{wrong}}} but $\\boxed{{\\text{{{right}}}}}$": "ok",
-    "I think {wrong}? No. \\boxed{{{right}}}": "ok",
-    '<think>Put it in "\\boxed{{}}"</think>\\boxed{{{right}}} in one "\\boxed{{}}"': "ok",
-    "<think>{wrong}</think><answer>{right}</answer>": "ok",
-    "<think><answer>{wrong}</answer></think>\n<answer>\\boxed{{{right}}}</answer> not {wrong}": "ok",
-    "<THINK>{wrong}</THINK><answer>{right}": "ok",
-    "<answer>{wrong}</answer> No. <answer>{right}</answer>\n<answer></answer>": "ok",
-    "<think>The answer is {right}.": "truncated",
-    "<think>{right} \\boxed{{{right}}} <answer>{right}</answer>": "truncated",
-    "<think>a</think>then <think>The answer is {right}": "truncated",
-    "<think>a<think>b</think>The answer is {right}": "truncated",  # the outer one goes on
-    "<think>{right}</think>": "empty",
-    "<think>{right}</think>\n<answer></answer>": "empty",
-    "<think></think>": "empty",
-}
+SAID = {template: reason for reason, template in rows_in("behind_reasoning")}  # "ok", or why there is no answer
 
 
 @each_row(("family", "document", "rule", "right", "wrong"), FAMILIES)

@@ -1,42 +1,240 @@
-"""Our tables of options, keys and models are those of the installed lmms-eval; few rooms import it."""
+"""Everything that this package relies on in lmms-eval beside its command line's results, a sentence each.
+
+A new version of the harness fails here first; ``upstream/`` has patches that would make some of it superfluous.
+"""
 
 import dataclasses
+import inspect
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
-from lmms_eval import __main__ as command_line
-from lmms_eval.api.task import TaskConfig
+from lmms_eval import evaluator, tasks, utils
+from lmms_eval.api import instance, task
+from lmms_eval.api.filter import FilterEnsemble
 
-from medtasks.lmms.server_journal import CHAT_CLIENTS
 from medtasks.runs.harness_options import FLAGS, VALUED
 from medtasks.tasks.documents import KEYS
 
-from .model_sources import model_sources
+from ..tables import each_row
 
 ROOM = Path(__file__).parents[2] / "medtasks"
+POINTS = {}
 
 
-def test_models_that_ask_by_an_openai_client_are_known():
+def point(check):
+    """Register a check of the sentence in its docstring."""
+    POINTS[" ".join(check.__doc__.split())] = check
+    return check
+
+
+def parameters(function):
+    return list(inspect.signature(function).parameters)
+
+
+@point
+def models():
+    """Importing lmms_eval.models calls the entry points 'lmms_eval.models', which give ModelManifest(model_id,
+    simple_class_path); the registry names the class path of a model."""
+    from lmms_eval.models import MODEL_REGISTRY_V2
+
+    found = MODEL_REGISTRY_V2.resolve("medtasks_tiny", False)
+    assert found.class_path == "medtasks.model_adapters.tiny.MedTasksTiny"
+    assert {"medtasks_tiny", "openai_compatible"} <= set(MODEL_REGISTRY_V2.list_model_names())
+
+
+@point
+def import_of_tasks():
+    """Python's finders import lmms_eval.tasks, after or before the models, so that its TaskManager can be
+    wrapped."""
+    assert tasks.TaskManager.initialize_tasks.__wrapped__
+    assert tasks.TaskManager.match_tasks.__wrapped__
+
+
+@point
+def index_of_tasks():
+    """TaskManager.initialize_tasks(include_path, include_defaults) returns entries with type, yaml_path and task
+    by name, and match_tasks(task_list) chooses among them by pattern."""
+    original = tasks.TaskManager.initialize_tasks.__wrapped__
+    assert parameters(original) == ["self", "include_path", "include_defaults"]
+    manager = tasks.TaskManager(include_defaults=False)
+    entries = manager._get_task_and_group(str(ROOM.parent / "tasks_yaml"))
+    assert entries["mediconfusion_gd"].keys() == {"type", "yaml_path"}
+    assert entries["gmai_mmbench"] == {"type": "tag", "task": entries["gmai_mmbench"]["task"], "yaml_path": -1}
+    assert parameters(manager.match_tasks) == ["task_list"]
+
+
+@point
+def documents():
+    """ConfigurableTask.download(dataset_kwargs) loads the documents into dataset and dataset_no_image, by split,
+    while config holds what the task's file says; the harness retries it and hides its errors."""
+    original = task.ConfigurableTask.download.__wrapped__
+    source = inspect.getsource(original)
+    assert "self.dataset = " in source
+    assert "self.dataset_no_image" in source
+    assert hasattr(original, "retry")
+
+
+@point
+def evaluation():
+    """simple_evaluate calls the module's evaluate(lm, task_dict, limit, offset, cache_requests, ...), which
+    returns results, configs, n-samples and groups by task on the first rank."""
+    original = evaluator.evaluate
+    while hasattr(original, "__wrapped__"):
+        original = original.__wrapped__
+    assert {"lm", "task_dict", "limit", "offset", "cache_requests", "verbosity"} <= set(parameters(original))
+    assert "results = evaluate(\n" in inspect.getsource(evaluator.simple_evaluate)
+    source = inspect.getsource(original)
+    assert all(f'"{key}"' in source for key in ("results", "configs", "n-samples", "groups"))
+
+
+@point
+def predictions_only():
+    """--predict_only leaves a task the one metric 'bypass' and no process_results, before evaluate is called."""
+    made = object.__new__(task.ConfigurableTask)
+    made._config = SimpleNamespace(process_results=print, metric_list=[])
+    made.override_metric(metric_name="bypass")
+    assert made._config.metric_list == [{"metric": "bypass"}]
+    assert made._config.process_results is None
+
+
+@point
+def scoring():
+    """For each sample and filter task.process_results(doc, replies) is called, in several threads; the metrics
+    are the items() of what it returns, and the logged sample is updated with it as a whole."""
+
+    class Returned(dict):
+        def items(self):  # as medtasks.runs.logged_samples.LoggedSample
+            return {"metric": 1}.items()
+
+    made = SimpleNamespace(
+        process_results=lambda doc, replies: Returned({"target": "withheld", "score": replies}),
+        config=SimpleNamespace(repeats=1),
+        doc_to_target=lambda doc: "clear",
+    )
+    request = SimpleNamespace(filtered_resps={"f": "A"}, raw_filtered_resps={}, resps=["A"], args=(), token_counts=[])
+    request.doc = {"question": "?"}
+    done = evaluator._process_document_results(
+        (0, request.doc, [request]), task=made, filter_key="f", reasoning_tags=None, log_samples=True
+    )
+    assert dict(done.metrics.items()) == {"metric": 1}
+    assert (done.logged_sample["target"], done.logged_sample["score"]) == ("withheld", ["A"])
+    assert done.logged_sample.keys() >= {"doc_id", "doc", "arguments", "resps", "filtered_resps", "token_counts"}
+    assert "metric" not in done.logged_sample
+
+
+@point
+def calls_of_models():
+    """A model's generate_until and loglikelihood are looked up on the object and get Instances with task_name,
+    doc_id, idx, args and repeats; a reply is a text, a GenerationResult or a pair of a text and token counts."""
+    fields = {field.name for field in dataclasses.fields(instance.Instance)}
+    assert {"task_name", "doc_id", "idx", "arguments", "repeats", "metadata"} <= fields
+    assert "getattr(lm, reqtype)(cloned_reqs)" in inspect.getsource(evaluator)
+    assert instance.unwrap_generation_output(instance.GenerationResult("B"))[0] == "B"
+    assert instance.unwrap_generation_output(("B", {}))[0] == "B"
+
+
+@point
+def failures():
+    """The models named in harness_models.toml give an empty text, or a known one, after an exception."""
+    from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS
+
+    from .model_sources import model_sources
+
+    known = {f"{file.parent.name}.{file.stem}" for file, _ in model_sources()}
+    assert known >= EMPTY_AFTER_ERRORS | set(ERROR_TEXTS)  # which these are: test_models.py
+
+
+@point
+def clients():
+    """The harness's models for servers with OpenAI's interface ask by self.client.chat.completions.create."""
+    from medtasks.lmms.server_journal import CHAT_CLIENTS
+
+    from .model_sources import model_sources
+
     texts = {file.stem: file.read_text() for file, _ in model_sources() if file.parent.name in ("chat", "simple")}
     asking = {name for name, text in texts.items() if "self.client.chat.completions.create(" in text}
     assert asking | {"litellm"} == CHAT_CLIENTS
     assert "self.client = _LiteLLMClientShim(" in texts["litellm"]
 
 
-def test_options_of_the_command_line(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["lmms_eval"])
-    parser, _ = command_line.parse_eval_args()
+@point
+def requests():
+    """Task.build_all_requests(limit, offset, rank, world_size, ...) puts requests into _instances; one whose
+    metadata have __padding_only__ keeps ranks in step, and its reply counts nowhere."""
+    assert {"limit", "offset", "rank", "world_size", "cache_requests"} <= set(parameters(task.Task.build_all_requests))
+    assert "self._instances = " in inspect.getsource(task.Task.build_all_requests)
+    made = instance.Instance("generate_until", ("",), 0, {"task": "t", "doc_id": 0, "repeats": 1})
+    assert evaluator._clone_padding_request(made).metadata["__padding_only__"] is True
+
+
+@point
+def filters():
+    """A filter's apply(resps, docs) sees all replies of a rank before any is scored, and gives one result each;
+    likelihoods come to it as text, and generated replies are stripped after it."""
+    seen = SimpleNamespace(apply=lambda resps, docs: [reply[0] for reply in resps])
+    made = [SimpleNamespace(resps=[text], filtered_resps={}) for text in "AB"]
+    FilterEnsemble("robust", [seen]).apply(made, None)
+    assert [sample.filtered_resps for sample in made] == [{"robust": "A"}, {"robust": "B"}]
+    assert instance.unwrap_generation_output((1.5, False))[0] == "(1.5, False)"
+    assert "res.strip()" in inspect.getsource(task.ConfigurableTask.process_results)
+
+
+@point
+def tables():
+    """Tables sort the rows of a task by their keys; a group's aggregation gets values, sizes and weight_by_size,
+    and the same list of sizes gives its standard error afterwards."""
+    from lmms_eval import evaluator_utils
+
+    assert "sorted(" in inspect.getsource(utils.make_table)  # what comes of it: test_evaluation.py
+    source = inspect.getsource(evaluator_utils.consolidate_group_results)
+    call = re.compile(r"aggregate_fn\(\s*metrics,\s*sizes,\s*metric_config\[\"weight_by_size\"\],\s*\)")
+    assert call.search(source)
+    assert "pooled_sample_stderr(stderrs, sizes)" in source
+
+
+@point
+def command_line():
+    """lmms_eval.__main__.cli_evaluate reads the command line and hands its arguments to cli_evaluate_single of
+    the same module, whose error it prints; the options are those in harness_options."""
+    from lmms_eval import __main__ as main
+
+    source = inspect.getsource(main.cli_evaluate)
+    assert "results, samples = cli_evaluate_single(args)" in source
+    assert "traceback.print_exc()" in source
+    before, sys.argv = sys.argv, ["lmms_eval"]
+    try:
+        parser, _ = main.parse_eval_args()
+    finally:
+        sys.argv = before
     actions = [action for action in parser._actions if action.dest != "help"]
     for names, is_flag in ((VALUED, False), (FLAGS, True)):
         theirs = {frozenset(action.option_strings) for action in actions if (action.nargs == 0) is is_flag}
         assert theirs == {frozenset(name.split(",")) for name in names}
 
 
-def test_keys_of_task_files():
-    known = {field.name for field in dataclasses.fields(TaskConfig)}
+@point
+def task_files(tmp_path=None):
+    """A task file is YAML with include, of which its own keys win, !function module.name, taken from a file
+    beside it first, and relative data_files beside it; its keys are those of TaskConfig."""
+    known = {field.name for field in dataclasses.fields(task.TaskConfig)}
     assert KEYS - {"include", "class", "metadata"} <= known | {"include", "class"}
     assert known <= KEYS
+    loader = inspect.getsource(utils.load_yaml_config)
+    assert all(word in loader for word in ('"include"', "import_function", "reverse()"))
+
+
+@each_row("sentence", POINTS)
+def test_what_we_rely_on(sentence):
+    try:
+        POINTS[sentence]()
+    except Exception as error:
+        raise AssertionError(f"this version of lmms-eval is different from what medtasks needs: {sentence}") from error
+
+
+def test_there_are_few():
+    assert len(POINTS) <= 15
 
 
 def test_only_these_rooms_import_the_harness():

@@ -1,9 +1,7 @@
 """The page in a real browser, opened from disk as a reader opens it."""
 
-import base64
 import json
 import shutil
-import subprocess
 from dataclasses import replace
 from urllib.parse import quote, urlencode
 
@@ -382,39 +380,6 @@ def test_many_questions_are_drawn_a_few_at_a_time(reader, folder):
     assert reader.errors() == []
 
 
-def printed(reader, folder):
-    """The text of the page as it is printed."""
-    options = {"preferCSSPageSize": True, "printBackground": True}
-    pdf = base64.b64decode(reader.browser.execute_cdp_cmd("Page.printToPDF", options)["data"])
-    assert pdf.startswith(b"%PDF")
-    if shutil.which("pdftotext") is None:
-        pytest.skip("pdftotext is not installed: apt-get install poppler-utils")
-    (folder / "printed.pdf").write_bytes(pdf)
-    command = ["pdftotext", "-layout", str(folder / "printed.pdf"), "-"]
-    return " ".join(subprocess.run(command, capture_output=True, check=True, text=True).stdout.split())
-
-
-def test_the_page_prints_its_tables_on_a4_or_one_question(reader, full, pairs, tmp_path):
-    text = printed(reader.open(full), tmp_path)
-    for part in ("Made-up model on", "Both answered A", "lmms_eval --model", "Misprint for 35.80"):
-        assert part in text
-    assert "Clear filters" not in text
-    assert "Made-up question" not in text
-    size = subprocess.run(["pdfinfo", str(tmp_path / "printed.pdf")], capture_output=True, text=True, check=True).stdout
-    assert "(A4)" in size
-    assert not reader.run("document.querySelector('#facts details').open")
-    reader.open(pairs, "#id=p3")  # the selected question alone
-    reader.run("window.print = () => {}")
-    (button,) = [one for one in reader.all(".detail .plain") if one.text == "Print this"]
-    button.click()
-    text = printed(reader, tmp_path)
-    assert "Made-up question 3" in text
-    assert "**A**" in text
-    assert "Made-up question 2" not in text
-    assert "Summary" not in text
-    assert not reader.run("document.body.classList.contains('print-item')")
-
-
 def test_each_task_is_shown_under_its_own_main_reading_with_its_files_and_columns(reader, folder, report):
     first = report.tasks[0]
     names = {"reference": "strict", "robust": "careful"}
@@ -436,13 +401,3 @@ def test_each_task_is_shown_under_its_own_main_reading_with_its_files_and_column
     reader.choose("task", "all tasks")
     reader.type("left.dcm")
     assert reader.tally.startswith("12 of 24 questions")
-
-
-def test_small_screens_fold_the_filters_and_bring_the_question_into_view(reader, pairs):
-    reader.open(pairs, "#audit", size=NARROW)
-    assert not reader.one("#rule").is_displayed()
-    reader.one("#unfold").click()
-    assert reader.one("#rule").is_displayed()
-    reader.all(".row")[1].click()
-    assert "p2" in reader.at
-    assert 0 <= reader.run("document.getElementById('detail').getBoundingClientRect().top") < 400

@@ -240,19 +240,6 @@ def test_what_is_one_product_of_values_is_one_command(chooser, tmp_path):
     assert "nothing to choose" in chooser.one("#why").text
 
 
-def test_a_whole_branch_and_a_part_of_another(chooser, tmp_path):
-    one_command = [{"department": ("A", "B"), "modality": ("CT",)}]
-    two_commands = [{"department": ("A",)}, {"department": ("B",), "modality": ("CT",)}]
-    for others, expected in (([], one_command), ([("A", None)], two_commands)):
-        groups = [("A", "CT"), ("B", "CT"), ("B", "MR"), ("C", "CT"), *others]
-        documents = [{"doc_id": str(n), "department": one, "modality": two} for n, (one, two) in enumerate(groups)]
-        chooser.open(written(tmp_path / "tree.html", documents))
-        chooser.tick("A")
-        chooser.tick("B", "CT")
-        assert [criteria_of(command) for command, _ in chooser.commands()[0]] == expected
-        assert len(check_commands(chooser, documents)) == 2 + len(others)
-
-
 def test_pairs_and_values_in_lists(chooser, tmp_path):
     rng = random.Random(2)
     areas = ("Cardiac", "Cerebral", "Spinal", "Vascular", "Pulmonary")

@@ -15,8 +15,9 @@ from medtasks.data.sources.multimedeval.report_sets import (
     summary_of,
 )
 
-from ...tables import each_row
+from ...tables import each_row, tables_of
 
+TABLES = tables_of(__file__)
 HEADERS = ["FINDINGS", "IMPRESSION", "INDICATION", "CHEST, PA AND LATERAL", "FINDNGS", "NDICATION", "XX", " - "]
 PIECES = st.sampled_from(["\n", "\n ", "\n \n", " ", "Clear.", "é", "12:30 AM", *(f"\n {name}:" for name in HEADERS)])
 REPORTS = st.lists(PIECES, max_size=20).map("".join)
@@ -41,25 +42,7 @@ def test_golden_multimedeval_sections_of_mimic_cxr(golden):
             assert first.get("indication", "") == case["indication"]
 
 
-@each_row(
-    "header, name",
-    [
-        ("CONCLUSION", "impression"),
-        ("NDICATION", "impression"),
-        ("IDICATION", "indication"),
-        ("FINDINGS AND IMPRESSION", "impression"),
-        ("IMPRESSION/FINDINGS", "impression"),
-        ("PERTINENT HISTORY", "history"),
-        ("FINDINGS, HISTORY", "findings"),
-        ("CHEST, TWO VIEWS", "findings"),
-        ("FRONTAL SEMI-UPRIGHT", "findings"),
-        ("LEFT RIBS", "findings"),
-        ("PFI", "history"),
-        (" EXAM ", "examination"),
-        ("RECOMMENDATION(S)", "recommendations"),
-        ("TECHNIQUES", "techniques"),
-    ],
-)
+@each_row("header, name", TABLES["names"])
 def test_names(header, name):
     assert parts(f"x\n {header}: text")[1] == (name, "text")
 
