@@ -14,6 +14,7 @@ import pytest
 from loguru import logger
 
 from medtasks.errors import forget_warnings
+from medtasks.prompts.images import OPENED
 from medtasks.tasks.task_files import include
 
 from .waiting import PATIENCE
@@ -62,6 +63,7 @@ def run_here(command: Sequence[str], folder: Path, **variables: str) -> subproce
         patch.chdir(folder)
         patch.setattr(subprocess, "Popen", HarnessHere)
         forget_warnings()
+        OPENED.clear()
         include(())
         logger.remove()
         logger.add(err)
