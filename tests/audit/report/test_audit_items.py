@@ -238,6 +238,8 @@ def test_no_word_of_a_credentialed_record(name, columns, hook, rule, logged_in_c
     write_run(tmp_path, {name: said})
     assert any(CANARY in path.read_text() for path in tmp_path.iterdir()) == logged_in_clear
     monkeypatch.delenv("MEDTASKS_LOG_TEXT", raising=False)
+    for path in tmp_path.glob("*_samples_secret_choice.jsonl"):  # as of a family that logs the words it read
+        path.write_text(path.read_text().replace('"value": "B"', f'"value": "{CANARY}"'))
     report = collect_run(read_run(tmp_path))
     (task,) = report.tasks
     assert CANARY not in repr(report)
@@ -252,7 +254,7 @@ def test_no_word_of_a_credentialed_record(name, columns, hook, rule, logged_in_c
         right = [item.answers["robust"].right for item in task.items]
         score = next(one for one in task.rules[0].scores if one.metric == "accuracy")
         assert score.value == right.count(True) / 8
-        assert {item.answers["robust"].value for item in task.items} <= {"A", "B", None}
+        assert {item.answers["robust"].value for item in task.items} == {"A", "", None}
 
     replies = tmp_path / "replies.jsonl"
     replies.write_text("".join(json.dumps({"doc_id": one["doc_id"], "reply": CANARY}) + "\n" for one in documents))
