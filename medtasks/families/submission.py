@@ -36,9 +36,9 @@ _CELL = 32_767  # characters, more do not fit into one
 
 
 def submission_rows(scores: Scores, ending: str) -> float:
-    """Write a file below ``$MEDTASKS_HOME/submissions``, apart for a variant, and return its rows; NaN if it fails.
+    """Write a submission file below ``$MEDTASKS_HOME/submissions``, and return its number of rows; NaN if it fails.
 
-    It has the answers by id as JSON, or is a spreadsheet of questions with their predictions; both in order.
+    It is JSON with the answers by id, or a spreadsheet of questions and predictions. A variant has a folder of its own.
     """
     from openpyxl import Workbook
     from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE

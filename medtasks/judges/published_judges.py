@@ -75,7 +75,7 @@ def match_reply(
 
 
 def _settled(answer: Answer, text: str, options: Sequence[str]) -> bool:
-    """Return whether the reference goes no further: an option was found, or the text counts as Z."""
+    """Return whether the reference asks no judge: it found an option, or takes the text for Z."""
     words = spoken_words(text)
     named = any(letter(index) in words for index in range(len(options)))
     counts_as_z = NO_OPTION in words and not named and NO_REPLY not in text

@@ -28,7 +28,7 @@ class Encoded:
 
     @property
     def image_keys(self) -> tuple[str, ...]:
-        """One digest per image, of its content; a tensor is read once as long as it lives unchanged."""
+        """Digest of each image's content; they are computed once for a tensor that does not change."""
         pixels = self.pixels
         if pixels is None:
             return ()

@@ -138,7 +138,7 @@ def _decoded_as(source: Source, raw: str) -> Any:
 
 
 def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -> tuple[Range, str]:
-    """Return the values that are black and white by the file's own words, and the conversion's name.
+    """Return the values that are black and white by the file's metadata, and the conversion's name.
 
     ``depths`` are a PNG file's significant bits by channel; ``ends`` are the least and the largest value.
     """

@@ -117,7 +117,7 @@ def normalised(text: str) -> str:
 
 
 def option_said(text: str, options: Sequence[str]) -> int | None:
-    """Return the index of the only option that a sentence affirms, which holds the words of at most one; else None."""
+    """Return the index of the only option that a text affirms, by letter, text or words; None for several or none."""
     letter = _SAID_LETTER.match(text.strip())
     if letter and letter[0].isascii():
         index = option_index((letter[1] or letter[2]).upper())
