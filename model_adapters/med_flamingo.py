@@ -24,7 +24,7 @@ from medtasks.errors import MedTasksError
 
 from .base.adapter import MedicalAdapter
 from .base.arguments import AdapterArguments, CheckpointArguments, argument
-from .base.batching import Encoded, PaddedBatch, Spans
+from .base.batching import KV_CACHE, Encoded, PaddedBatch, Spans
 from .base.checkpoints import (
     HUB_ID,
     CheckpointError,
@@ -133,7 +133,6 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
-        past_key_values: Any = None,
         logits_to_keep: int | torch.Tensor = 0,
         media: torch.Tensor | None = None,
         text_time: torch.Tensor | None = None,
@@ -147,7 +146,8 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
         """
         times = torch.zeros_like(input_ids)
         if text_time is not None:
-            start = past_key_values.get_seq_length() if past_key_values is not None else 0
+            cached = kwargs.get(KV_CACHE)
+            start = cached.get_seq_length() if cached is not None else 0
             end = start + input_ids.shape[1]
             # A reply looks at the last image, or at none.
             last = text_time[:, -1:] if self.mode == "preceding" else torch.zeros_like(text_time[:, -1:])
@@ -163,7 +163,6 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
                 input_ids=input_ids,
                 attention_mask=attention_mask,
                 position_ids=position_ids,
-                past_key_values=past_key_values,
                 logits_to_keep=logits_to_keep,
                 **kwargs,
             )

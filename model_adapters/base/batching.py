@@ -11,12 +11,15 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.weak import WeakIdKeyDictionary
 from transformers import GenerationConfig, StoppingCriteria
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from medtasks.errors import MedTasksError
 
 Value = TypeVar("Value")
 Spans = Sequence[tuple[int, int]]
 """Per image of a prompt, in order, the columns that depend on it: (first, after the last)."""
+KV_CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
+"""Name of the cached keys and values in arguments and outputs of models: transformers 5.24 renamed it."""
 
 
 @dataclass(frozen=True)

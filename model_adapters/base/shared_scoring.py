@@ -17,6 +17,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from .batching import (
+    KV_CACHE,
     BoundedCache,
     Continuation,
     Encoded,
@@ -134,7 +135,7 @@ def read_prefixes(cuts: Sequence[Cuts], model: CausalModel, cache: PrefixCache) 
                 suffix, whole = suffixes_of([cut], [prefix], model, end)
                 inputs, prefill.layers = model.model_inputs(suffix, whole), side_by_side([prefix]).layers
             with contextlib.suppress(_PrefixReadError):
-                model.language_model(**inputs, past_key_values=prefill, logits_to_keep=1, use_cache=True)
+                model.language_model(**inputs, **{KV_CACHE: prefill}, logits_to_keep=1, use_cache=True)
             shift = prefix.shift if prefix else int(model.position_shift(whole))
             prefix = by_words[cut.words[:end]] = CachedPrefix(end, shift, prefill.layers)
             size = sum(layer.keys.nbytes + layer.values.nbytes for layer in prefix.layers)
@@ -235,7 +236,7 @@ def score_by_question(
     if cuts:
         prefixes = read_prefixes(list(cuts.values()), model, cache)
         suffix, whole = suffixes_of(list(cuts.values()), prefixes, model)
-        inputs = model.model_inputs(suffix, whole) | {"past_key_values": side_by_side(prefixes)}
+        inputs = model.model_inputs(suffix, whole) | {KV_CACHE: side_by_side(prefixes)}
         output = model.language_model(**inputs, logits_to_keep=1, use_cache=True)
         scores |= zip(cuts, _score_options([options[at] for at in cuts], whole, output, model), strict=True)
     pairs = (zip(group, scores[at], strict=True) for at, group in enumerate(questions.places))
@@ -263,7 +264,7 @@ def _score_options(
     if longer.any():
         ids, owners = ids[longer], owners[longer]
         # The indices are on the CPU: a model with a device map lies on several devices.
-        output.past_key_values.batch_select_indices(owners)
+        output[KV_CACHE].batch_select_indices(owners)
         prompts = [contexts.prompts[row] for row in owners.tolist()]
         contexts = PaddedBatch(
             contexts.ids[owners], contexts.attention_mask[owners], contexts.position_ids[owners], prompts
@@ -274,8 +275,8 @@ def _score_options(
         mask = torch.cat([contexts.attention_mask, real], dim=-1)
         positions = contexts.position_ids[:, -1:] + 1 + steps.to(model.device)
         batch = PaddedBatch(ids[:, :-1], mask, positions, [Encoded((), None)] * len(ids))
-        inputs = model.model_inputs(batch, contexts)
-        logits = model.language_model(**inputs, past_key_values=output.past_key_values, use_cache=True).logits
+        inputs = model.model_inputs(batch, contexts) | {KV_CACHE: output[KV_CACHE]}
+        logits = model.language_model(**inputs, use_cache=True).logits
         losses[longer, 1:], hits[longer, 1:] = token_losses(logits, ids[:, 1:])
     scores = (likelihood(losses[row, :size], hits[row, :size]) for row, size in enumerate(lengths.tolist()))
     return [[next(scores) for _ in question] for question in questions]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from medtasks.model_adapters.base import checkpoints
+from medtasks.model_adapters.base.batching import KV_CACHE
 from medtasks.model_adapters.base.checkpoints import check_device_map, place
 
 from medtasks.errors import AdapterArgumentError
@@ -51,7 +52,7 @@ def test_a_map_cuts_no_layer_and_changes_no_answer(build, name, gpus):
     layers = getattr(language.model, "language_model", language.model).layers
     blocks = getattr(language, "gated_cross_attn_layers", {}).values()
     for part in (language, *layers, *blocks):
-        assert part._hf_hook.skip_keys == ["past_key_values"], "keys and values stay where their layer is"
+        assert part._hf_hook.skip_keys == [KV_CACHE], "keys and values stay where their layer is"
     assert answers(name, model) == expected
     gpus.free = size // 4
     with pytest.raises(AdapterArgumentError, match=f"{name}: device_map='auto' finds 0.0 GiB free on 2 GPU"):

@@ -7,7 +7,7 @@ import datasets
 import pytest
 import torch
 from medtasks.model_adapters.base import shared_scoring
-from medtasks.model_adapters.base.batching import BoundedCache, Encoded, content_key
+from medtasks.model_adapters.base.batching import KV_CACHE, BoundedCache, Encoded, content_key
 from medtasks.model_adapters.base.requests import plan_streams, read_requests
 from medtasks.model_adapters.base.shared_scoring import cut_places, words_of
 from medtasks.model_adapters.tiny import IMAGE_TOKENS, MedTasksTiny
@@ -94,7 +94,7 @@ class Passes:
         shape = (given["inputs_embeds"] if ids is None else ids).shape
         self.rows.append(shape[0])
         self.columns.append(shape[1])
-        self.cached.append(given.get("past_key_values") is not None)
+        self.cached.append(given.get(KV_CACHE) is not None)
         output = self._inner(**given)
         self.logits.append(tuple(output.logits.shape))
         return output
