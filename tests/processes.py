@@ -1,8 +1,10 @@
 """Commands of ours and of the harness: in this process, or in one of their own."""
 
 import contextlib
+import gc
 import importlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from loguru import logger
 
 from medtasks.errors import forget_warnings
 from medtasks.prompts.images import OPENED
-from medtasks.tasks.task_files import include
+from medtasks.tasks import task_files, task_index
 
 from .waiting import PATIENCE
 
@@ -36,17 +38,29 @@ _indexed: dict[str, Any] = {}
 
 @contextlib.contextmanager
 def harness_indexed_once() -> Iterator[pytest.MonkeyPatch]:
-    """Let the harness read its own thousands of task files once in this process, and those of others each time."""
+    """Let the harness read its own thousands of task files, and ours, once in this process; others' each time."""
     from lmms_eval import tasks
 
     read, own = tasks.TaskManager._get_task_and_group, f"{Path(tasks.__file__).parent}/"
+    write = task_files.index_entries
 
     def indexed(manager: Any, folder: str) -> dict[str, Any]:
         if folder != own or own not in _indexed:
             _indexed[folder] = read(manager, folder)
         return dict(_indexed[folder])
 
+    def entries(index: dict[str, Any], *, sanity: bool = True) -> dict[str, Any]:
+        if any(task_index.tasks_folder() not in task.path.parents for task in task_files.task_files().values()):
+            return write(index, sanity=sanity)
+        key = json.dumps([sanity, *index])
+        if key not in _indexed:
+            _indexed[key] = write(index, sanity=sanity)
+            gc.collect()
+            gc.freeze()  # the harness collects garbage after each run, among all that is imported by now
+        return dict(_indexed[key])
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task_files, "index_entries", entries)
         patch.setattr(tasks.TaskManager, "_get_task_and_group", indexed)
         yield patch
 
@@ -64,13 +78,13 @@ def run_here(command: Sequence[str], folder: Path, **variables: str) -> subproce
         patch.setattr(subprocess, "Popen", HarnessHere)
         forget_warnings()
         OPENED.clear()
-        include(())
+        task_files.include(())
         logger.remove()
         logger.add(err)
         try:
             code = _code_of(_function(command, patch))
         finally:
-            include(())
+            task_files.include(())
             logger.remove()
             logger.add(sys.__stderr__ or sys.stderr)
     return subprocess.CompletedProcess(list(command), code, out.getvalue(), err.getvalue())
