@@ -74,6 +74,7 @@ def run_here(command: Sequence[str], folder: Path, **variables: str) -> subproce
     out, err = io.StringIO(), io.StringIO()
     with harness_indexed_once() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         _set_variables(patch, {**_ALWAYS, **variables})
+        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # was read from its variable before
         patch.chdir(folder)
         patch.setattr(subprocess, "Popen", HarnessHere)
         forget_warnings()

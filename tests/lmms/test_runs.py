@@ -1,7 +1,6 @@
-"""Whole runs of the harness, in this process and on two, of shards, and of groups."""
+"""Whole runs of the harness, of shards, and of groups."""
 
 import math
-import shutil
 from types import ModuleType
 
 import pytest
@@ -9,13 +8,11 @@ from lmms_eval.api.metrics import pooled_sample_stderr
 
 from medtasks.data.shards import SHARD_VARIABLE
 from medtasks.errors import DatasetNotPrepared, MedTasksError
-from medtasks.home import own_tasks_folder
 from medtasks.hooks import best_highest, best_lowest
 from medtasks.lmms.evaluation import guard_evaluation
 
 from ..tables import each_row
-from .conftest import put_drop_in
-from .whole_runs import answering, evaluate, on_two
+from .whole_runs import answering, evaluate
 
 
 def constant(reply, *losses):
@@ -87,21 +84,6 @@ def test_users_yaml_runs_beside_ours_and_a_general_task(sample, drop_in):
 def test_unprepared_dataset_is_one_sentence():
     with pytest.raises(DatasetNotPrepared, match=r"not prepared in .*; run 'medtasks data prepare mediconfusion'"):
         evaluate(["mediconfusion"])
-
-
-@pytest.mark.slow
-def test_two_processes_ask_a_shard_as_one(sample_home, monkeypatch, tmp_path):
-    """One of them has no row of ``shouting``: what it asks to keep step with the other is in no score."""
-    monkeypatch.setenv("MEDTASKS_HOME", str(shutil.copytree(sample_home, tmp_path / "home")))
-    put_drop_in(own_tasks_folder(), sample_home)
-    monkeypatch.setenv(SHARD_VARIABLE, "6/16")
-    tasks = ["shouting", "mediconfusion_gd"]
-    whole = evaluate(tasks, batch_size=1)
-    one = whole["results"]
-    assert {task: whole["n-samples"][task]["effective"] for task in tasks} == {"shouting": 1, "mediconfusion_gd": 2}
-    assert one["mediconfusion_gd"]["scored_samples,reference"] == 2
-    two = on_two(tmp_path, tasks, batch_size=1)
-    assert two == {task: {key: repr(value) for key, value in row.items()} for task, row in one.items()}
 
 
 @each_row(

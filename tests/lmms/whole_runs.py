@@ -21,16 +21,19 @@ TINY = {"model_args": "journal=false", "batch_size": 8, "device": "cpu"}
 
 EVALUATE = (
     """
-import json, sys
+import json, os, sys
 import torch
 torch.set_num_threads(1)
 import lmms_eval.models
 from lmms_eval.evaluator import simple_evaluate
-tasks, options = map(json.loads, sys.argv[1:3])
-results = simple_evaluate(model="medtasks_tiny", tasks=tasks, **options)
+runs = []
+for tasks, options, variables in json.loads(sys.argv[1]):
+    os.environ.update(variables)
+    results = simple_evaluate(model="medtasks_tiny", tasks=tasks, **options)
+    rows = {} if results is None else results["results"]
+    runs.append({task: {key: repr(value) for key, value in row.items()} for task, row in rows.items()})
 if results is not None:
-    values = {task: {key: repr(value) for key, value in row.items()} for task, row in results["results"].items()}
-    json.dump(values, open(sys.argv[3], "w"))
+    json.dump(runs, open(sys.argv[2], "w"))
 """
     + LEAVE
 )
@@ -83,11 +86,16 @@ def evaluate(
         return dict(simple_evaluate(model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}))
 
 
-def on_two(folder: Path, tasks: Sequence[str], **options: Any) -> dict[str, dict[str, str]]:
-    """Return the results of the tiny model on two processes, each value as ``repr`` gives it."""
+Run = tuple[Sequence[str], Mapping[str, Any], Mapping[str, str]]
+"""Tasks, options and environment variables."""
+
+
+def on_two(folder: Path, *runs: Run) -> list[dict[str, dict[str, str]]]:
+    """Return the results of runs of the tiny model on two processes, each value as ``repr`` gives it."""
     out = folder / "two.json"
-    on_two_processes(EVALUATE, folder, json.dumps(list(tasks)), json.dumps({**TINY, **options}), str(out))
-    values: dict[str, dict[str, str]] = json.loads(out.read_text())
+    jobs = [(list(tasks), {**TINY, **options}, variables) for tasks, options, variables in runs]
+    on_two_processes(EVALUATE, folder, json.dumps(jobs), str(out))
+    values: list[dict[str, dict[str, str]]] = json.loads(out.read_text())
     return values
 
 

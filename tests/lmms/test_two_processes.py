@@ -1,27 +1,30 @@
-"""Whole runs of GMAI-MMBench's tasks on files in miniature: submissions, two processes, and a judge."""
+"""Runs on two processes score as those on one: tasks of GMAI-MMBench, and a shard."""
+
+import shutil
 
 import pytest
 from openpyxl import load_workbook
 
 from medtasks.data.document_store import load_documents
+from medtasks.data.shards import SHARD_VARIABLE
+from medtasks.home import own_tasks_folder
 
 from .. import tiny_gmai
+from .conftest import put_drop_in
 from .whole_runs import evaluate, on_two, values
 
 pytestmark = pytest.mark.slow
 
 VAL, TEST, MCLS = (f"gmai_mmbench_{part}" for part in ("val", "test", "mcls"))
 TASKS = [VAL, f"{VAL}_ll", TEST, MCLS]
+OF_SHARD = ["shouting", "mediconfusion_gd"]
 OPTIONS = {"gen_kwargs": "max_new_tokens=4", "log_samples": True}
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+def test_two_processes_score_like_one_and_each_run_writes_one_submission(sample_home, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(shutil.copytree(sample_home, tmp_path / "home")))
     tiny_gmai.prepare_all(tmp_path / "source", tiny_gmai.rows(60), several=9, seed=50, unkeyed=1)
-
-
-def test_two_processes_score_like_one_and_each_run_writes_one_submission(tmp_path):
+    put_drop_in(own_tasks_folder(), sample_home)
     submissions = tmp_path / "home" / "submissions" / TEST
     results = evaluate(TASKS, **OPTIONS)
     one = results["results"]
@@ -35,7 +38,9 @@ def test_two_processes_score_like_one_and_each_run_writes_one_submission(tmp_pat
     assert {value for (metric, _), value in scores.items() if metric == "submission_rows"} == {11}
     assert not [metric for metric, _ in scores if "acc" in metric]
 
-    two = on_two(tmp_path, TASKS, **OPTIONS)
+    # One of the processes has no row of ``shouting``: what it asks to keep step with the other is in no score.
+    shard = {SHARD_VARIABLE: "6/16"}
+    two, two_of_shard = on_two(tmp_path, (TASKS, OPTIONS, {}), (OF_SHARD, {"batch_size": 1}, shard))
     assert set(one) == set(two) == set(TASKS)
     for task in TASKS:
         assert one[task].keys() == two[task].keys()
@@ -46,3 +51,12 @@ def test_two_processes_score_like_one_and_each_run_writes_one_submission(tmp_pat
             else:
                 assert two[task][metric] == repr(value), (task, metric)
     assert len(list(submissions.iterdir())) == 2
+
+    monkeypatch.setenv(SHARD_VARIABLE, shard[SHARD_VARIABLE])
+    whole = evaluate(OF_SHARD, batch_size=1)
+    counts = {task: whole["n-samples"][task]["effective"] for task in OF_SHARD}
+    assert counts == {"shouting": 1, "mediconfusion_gd": 2}
+    assert whole["results"]["mediconfusion_gd"]["scored_samples,reference"] == 2
+    assert two_of_shard == {
+        task: {key: repr(value) for key, value in row.items()} for task, row in whole["results"].items()
+    }
