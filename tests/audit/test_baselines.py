@@ -226,26 +226,25 @@ def test_the_most_frequent_closed_answer_is_that_of_each_kind_of_question(medhev
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["medheval_visual_mm", "medheval_visual_mm_ll"])
-def test_golden_closed_questions_of_medheval(test_data, task):
+def test_golden_closed_questions_of_medheval(test_data):
     folder = test_data / "medheval"
     if not folder.is_dir():
         pytest.skip(f"no published files in {folder}")
     prepare("medheval_visual_mm", Options(folder))
     documents = load_documents("medheval_visual_mm")
-    made = by_name(task, documents)
-    assert not any(map(no_score, made.values()))
-    reply = Reply(losses=(1.0, 2.0)) if task.endswith("_ll") else Reply(text="")
-    scored = score_replies(task_file(task), documents, {document["doc_id"]: reply for document in documents})
     same = {"always yes": "always_yes", "always no": "always_no", "random answer": "random_choice"}
-    for rule, recorded in scored.items():
-        accuracies = {name: baseline.scores[rule]["accuracy"] for name, baseline in made.items()}
-        for name, metric in same.items():
-            assert accuracies[name] == pytest.approx(recorded.estimates[metric].value)
-        assert max(accuracies, key=accuracies.get) == "most frequent answer"
-    if "reference" in scored:
-        published = [made[name].scores["reference"]["accuracy"] for name in ("always yes", "always no")]
-        assert published == pytest.approx([0.3614, 0.4664], abs=5e-5)
+    for task, reply in (("medheval_visual_mm", Reply(text="")), ("medheval_visual_mm_ll", Reply(losses=(1.0, 2.0)))):
+        made = by_name(task, documents)
+        assert not any(map(no_score, made.values()))
+        scored = score_replies(task_file(task), documents, {document["doc_id"]: reply for document in documents})
+        for rule, recorded in scored.items():
+            accuracies = {name: baseline.scores[rule]["accuracy"] for name, baseline in made.items()}
+            for name, metric in same.items():
+                assert accuracies[name] == pytest.approx(recorded.estimates[metric].value)
+            assert max(accuracies, key=accuracies.get) == "most frequent answer"
+        if "reference" in scored:
+            published = [made[name].scores["reference"]["accuracy"] for name in ("always yes", "always no")]
+            assert published == pytest.approx([0.3614, 0.4664], abs=5e-5)
 
 
 def test_rotated_questions_keep_no_letter_right(sample):

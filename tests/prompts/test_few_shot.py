@@ -9,10 +9,10 @@ from medtasks.errors import DatasetNotPrepared, SourceError
 from medtasks.prompts import few_shot
 from medtasks.prompts import template as multimedeval_prompts
 from medtasks.prompts.few_shot import images, messages, prompt
-from medtasks.tasks.task_files import task_config
 
 from .. import tiny_multimedeval
 from ..tables import each_row
+from .test_template import settings
 
 
 @pytest.fixture
@@ -21,19 +21,13 @@ def home(multimedeval_home, monkeypatch):
     return multimedeval_home
 
 
-def settings(name, family="default"):
-    families = task_config(f"multimedeval_{name}")["lmms_eval_specific_kwargs"]
-    return families.get(family, families["default"])
-
-
 def documents(name):
     return load_documents(f"multimedeval_{name}")
 
 
 def plain(message):
-    return message["role"], "".join(
-        part.get("text", f"[{part.get('url') and part['url'].width}]") for part in message["content"]
-    )
+    parts = (part["text"] if "text" in part else f"[{part['url'].width}]" for part in message["content"])
+    return message["role"], "".join(parts)
 
 
 def test_marks_of_a_simple_model(home):
@@ -53,9 +47,8 @@ def test_marks_of_a_simple_model(home):
     answers = ["contradiction", "neutral", "entailment", "contradiction", "neutral"]
     assert [block.rpartition(" ")[2] for block in blocks] == [f"{answer}." for answer in answers]
     assert question == multimedeval_prompts.prompt(entailed, settings("mednli"))
-    assert prompt(doc, settings("vqa_rad", "med_flamingo")).startswith(
-        f"<image> What is 4? CT<|endofchunk|>{closed}<image> What is 5? yes<|endofchunk|><image> What is 6?"
-    )
+    examples = f"<image> What is 4? CT<|endofchunk|>{closed}<image> What is 5? yes<|endofchunk|><image> What is 6?"
+    assert prompt(doc, settings("vqa_rad", "med_flamingo")).startswith(examples)
 
 
 @each_row("name, per_row", [("diff_vqa", 2), ("octmnist", 1), ("medqa", 0)])

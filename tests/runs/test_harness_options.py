@@ -13,11 +13,9 @@ def test_the_options_are_those_of_the_installed_harness(monkeypatch):
 
     monkeypatch.setattr("sys.argv", ["lmms_eval"])
     parser, _ = parse_eval_args()
-    theirs = {
-        frozenset(action.option_strings): action.nargs == 0 for action in parser._actions if action.dest != "help"
-    }
-    ours = {frozenset(action.option_strings): action.nargs == 0 for action in _parser()._actions}
-    assert ours == theirs
+    actions = [action for action in parser._actions if action.dest != "help"]
+    theirs = {frozenset(action.option_strings): action.nargs == 0 for action in actions}
+    assert {frozenset(action.option_strings): action.nargs == 0 for action in _parser()._actions} == theirs
 
 
 def test_spellings_and_values():

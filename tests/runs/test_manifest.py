@@ -1,8 +1,6 @@
-"""The manifest of a run: written whole, read back, and truthful about whether the run still goes on."""
+"""Manifest of a run, whether the run still goes on, and how many samples are in no score."""
 
 import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -24,6 +22,7 @@ from medtasks.runs.run_manifest import (
     process_of,
     read_manifests,
 )
+from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of
 
 NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
 
@@ -73,22 +72,6 @@ def test_a_damaged_file_is_named(tmp_path):
     assert [path.name for path in manifest_files(tmp_path)][1] == later.name
 
 
-def test_a_run_that_goes_on_and_is_killed():
-    code = (
-        "import os; from medtasks.runs.run_manifest import process_of; "
-        "print(process_of(os.getpid()).model_dump_json(), flush=True); input()"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        facts = RunProcess.model_validate_json(process.stdout.readline())
-        going = manifest(RunState.RUNNING, process=facts)
-        assert going.standing == "still running"
-        process.kill()
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the list of processes
-        assert is_running(facts) is False
-        process.wait()
-        assert going.standing == "killed"
-
-
 def test_what_cannot_be_seen_from_here(monkeypatch):
     here = process_of(os.getpid())
     assert (is_running(here), is_running(here.model_copy(update={"began": here.began - 1}))) == (True, False)
@@ -108,3 +91,39 @@ def test_what_cannot_be_seen_from_here(monkeypatch):
 
     monkeypatch.setattr(process_records.os, "kill", refuse)
     assert is_running(hidden) is None
+
+
+def test_the_filter_that_lost_most_counts():
+    row = {
+        "alias": "ours",
+        "accuracy,reference": 0.5,
+        **{f"{name}_samples,reference": value for name, value in (("scored", 8.0), ("failed", 1), ("unjudged", 3))},
+        **{f"{name}_samples,robust": value for name, value in (("scored", 11), ("failed", 1))},
+        "failed_samples_stderr,reference": "N/A",
+    }
+    assert counts_of(row) == SampleCounts(scored=8, failed=1, unjudged=3)
+    assert counts_of(row).lost == 4
+    assert counts_of({"accuracy,none": 0.5}) is None
+    assert counts_of({"scored_samples,none": 5}) is None
+    assert counts_of({"scored_samples,none": float("nan"), "failed_samples,none": 0}) is None
+
+
+def test_limits():
+    for limit, counts, is_allowed in (
+        ("1%", SampleCounts(99, 1), True),
+        ("1%", SampleCounts(98, 2), False),
+        ("1%", SampleCounts(197, 2, 1), False),
+        ("1%", SampleCounts(0, 0), True),
+        ("0", SampleCounts(1000, 1), False),
+        ("2", SampleCounts(1, 1, 1), True),
+        ("2", SampleCounts(1, 1, 2), False),
+        ("0.5 %", SampleCounts(199, 1), True),
+        ("100%", SampleCounts(0, 9), True),
+    ):
+        assert FailureLimit.parse(limit).allows(counts) is is_allowed, limit
+    for text in ("", "%", "x", "-1", "1.5", "101%", "nan", "nan%", "inf%", "1%%"):
+        with pytest.raises(MedTasksError, match="neither a number of samples"):
+            FailureLimit.parse(text)
+    assert str(SampleCounts(5, 1)) == "1 failed of 6 samples"
+    assert str(SampleCounts(5, 1, 2)) == "1 failed and 2 unjudged of 8 samples"
+    assert [str(FailureLimit.parse(text)) for text in ("2.5%", "7")] == ["2.5%", "7"]

@@ -106,9 +106,9 @@ def drawn(random, units, size, share, alike, true):
 )
 def test_few_models_that_differ_by_the_margin_are_called_equivalent(units, size, share, alike, true):
     random = np.random.default_rng(7)
-    runs = 250
+    runs = 120
     called = sum(equivalence(*drawn(random, units, size, share, alike, true), 0.01).shown for _ in range(runs))
-    # 5 %, or 8 % where flips are few, and what 250 runs may be off
+    # 5 %, or 8 % where flips are few, and what 120 runs may be off
     assert called <= scipy.stats.binom.ppf(0.999, runs, 0.08)
 
 

@@ -138,8 +138,6 @@ def test_the_same_question_is_rejected_the_second_time_and_components_are_kept()
     texts = ("What is edema?", "what is  Edema", "What is air?")
     twice = [{"question": text, "answer": "Fluid"} for text in texts]
     assert [draft.reason for draft in drafted(*twice)] == ["", "the same question of the same image", ""]
-    full, empty = (
-        read(ReportQuestion, {**LISTED, "Structured_Answer": components})[0] for components in (STRUCTURED, EMPTY)
-    )
+    full, empty = (read(ReportQuestion, {**LISTED, "Structured_Answer": of})[0] for of in (STRUCTURED, EMPTY))
     assert (full.outcome, full.options, full.answers) == (DraftOutcome.DRAFTED, (), (LISTED["answer"],))
     assert (empty.outcome, empty.reason) == (DraftOutcome.REJECTED, "it names no component")
