@@ -82,7 +82,12 @@ def test_one_metric_of_three_runs_and_identical_ones(medtasks, run_of, tmp_path)
     assert {tuple(test[name] for name in numbers) for test in found["comparisons"]} == {(0, 1, 1, None)}
 
 
-def test_what_cannot_be_compared(fails, run_of, tmp_path):
+def test_what_cannot_be_compared(fails, run_of, runs, tmp_path):
+    a, b = runs
+    fails(["parity", a], "expected two runs, but got 1")
+    fails(["parity", a, b, "--margin", "5"], "the margin 5 is no fraction between 0 and 1")
+    fails(["compare", a, b, a, "--equivalence", "0.01"], "expected two runs, but got 3")
+    fails(["parity", "letters", a, b], "the runs gave different prompts", "run both with the same data, task file")
     first = run_of("first", rows=range(10))
     fails(["compare", "mediconfusion", first], "expected 2 to 26 runs to compare, but got 1")
     fails(["compare", "mediconfusion", first, first, "--json", tmp_path], f"cannot write {tmp_path}")
@@ -192,14 +197,6 @@ def test_lines_and_json(medtasks, runs, tmp_path):
     assert score["equivalence"]["shown"] is True
     assert rows_of(ran.out)["p, equivalence"] == [f"{score['equivalence']['p']:.4f}"]
     assert medtasks("parity", *runs, "--require", "not-different").code == 1  # of one task nothing is known
-
-
-def test_which_two_runs_cannot_be_compared(fails, runs):
-    a, b = runs
-    fails(["parity", a], "expected two runs, but got 1")
-    fails(["parity", a, b, "--margin", "5"], "the margin 5 is no fraction between 0 and 1")
-    fails(["compare", a, b, a, "--equivalence", "0.01"], "expected two runs, but got 3")
-    fails(["parity", "letters", a, b], "the runs gave different prompts", "run both with the same data, task file")
 
 
 def test_scores_that_are_no_means_are_named_together(medtasks, write):

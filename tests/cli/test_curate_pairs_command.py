@@ -15,7 +15,7 @@ from medtasks.curate.study import read_images, read_pairs, read_study
 from medtasks.data.catalogue import Access
 from medtasks.home import HOME_VARIABLE
 
-from ..curate.made_up_pairs import DraftingLLM, write_study
+from ..curate.reviewed_study import DraftingLLM, captioned_study
 from ..processes import run_fresh, start_fresh
 from ..waiting import PATIENCE, wait_until
 
@@ -178,7 +178,7 @@ def llm(endpoint):
 @pytest.fixture
 def study(tmp_path):
     folder = tmp_path / "study"
-    write_study(folder, 6, access=Access.CREDENTIALED)
+    captioned_study(folder, 6, access=Access.CREDENTIALED)
     return folder
 
 
@@ -253,7 +253,7 @@ def test_nothing_is_asked_twice_after_ctrl_c(medtasks, study, llm, tmp_path):
 
 def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks, fails, tmp_path, llm):
     folder = tmp_path / "study"
-    write_study(folder, 102)
+    captioned_study(folder, 102)
     fails(["curate", "patterns", folder], "no pair of 'our_pairs' has a question")
     assert medtasks("curate", "draft", folder, "--no-categories").code == 0
     ran = medtasks("curate", "patterns", folder)

@@ -39,7 +39,7 @@ def state(ran):
     return line.split()[1]
 
 
-def test_list(medtasks, home):
+def test_list_and_show(medtasks, fails, home):
     ran = medtasks("data", "list")
     assert (ran.code, ran.err) == (0, "")
     first, *lines = ran.out.splitlines()
@@ -49,9 +49,6 @@ def test_list(medtasks, home):
     assert lines[-1] == f"Data folder: {home}"
     assert medtasks("data", "where").out == f"{home}\n"
     assert not home.exists()
-
-
-def test_show(medtasks, fails):
     ran = medtasks("data", "show", "mediconfusion")
     assert ran.out.splitlines() == [
         "mediconfusion: MediConfusion, 176 confusing pairs of radiology images, one two-option question per pair",
@@ -100,7 +97,7 @@ def test_verify(medtasks, fails, home, final):
     fails(["data", "verify", "mediconfusion"], "are damaged", "data prepare mediconfusion")
 
 
-def test_sample(medtasks, fails, tmp_path, monkeypatch, home, final):
+def test_sample(medtasks, tmp_path, monkeypatch, home):
     folder = tmp_path / "try it"
     ran = medtasks("data", "sample", folder)
     assert ran.code == 0

@@ -19,8 +19,7 @@ from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
 from ...tables import each_row, tables_of
-from .harness_output import texts, write_run
-from .own_tasks import publish_own, write_task
+from .harness_output import publish_own, texts, write_run, write_task
 
 CANARY = "zyzzyva"
 

@@ -23,8 +23,7 @@ from medtasks.stats.paired import holm
 from medtasks.tasks.task_files import task_file, task_files
 
 from ...tables import each_row
-from .harness_output import STAMP, texts, write_run
-from .own_tasks import publish_own, write_task
+from .harness_output import STAMP, publish_own, texts, write_run, write_task
 
 WAYS = ("A", "B", "The answer is (B)", "I cannot tell", "", "both A and B")
 

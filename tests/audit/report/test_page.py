@@ -216,7 +216,7 @@ def test_options_that_an_answer_names(answer, options, expected):
     assert named_options(answer, options) == expected
 
 
-def test_a_section_opens_with_what_is_in_no_score(tmp_path):
+def test_a_section_opens_with_what_is_in_no_score_and_what_has_no_better_direction_has_no_arrow(tmp_path):
     task = made_up.bare_task("made_up_pairs")
     rule = replace(task.rules[0], reasons={"ok": 2, "judge_failed": 3, "adapter_failed": 1})
     lost = replace(task, rules=(rule,))
@@ -228,11 +228,7 @@ def test_a_section_opens_with_what_is_in_no_score(tmp_path):
     assert "medtasks score made_up_pairs SAMPLES_FILE" in page
     assert "--only-failed" in page
     assert "in no score here" not in Structure(written(made_up.report_of(task), tmp_path)).text
-
-
-def test_what_has_no_better_direction_has_no_arrow(tmp_path):
     shares = (made_up.share("yes_rate", 0.5, higher_is_better=None), made_up.share("accuracy", 0.5))
-    task = made_up.bare_task("made_up_pairs")
     task = replace(task, rules=(replace(task.rules[0], scores=shares),))
     text = Structure(written(made_up.report_of(task), tmp_path)).text
     assert "↑ higher is better" in text.partition("yes_rate 50.0%")[2]

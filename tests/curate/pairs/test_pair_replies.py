@@ -23,7 +23,7 @@ from ...growth import assert_linear
 from ...held_lock import held
 from ...scripted_server import Endpoint, serving
 from ...tables import each_row, tables_of
-from ..made_up_pairs import DRAFT, DraftingLLM, caption, write_study
+from ..reviewed_study import DRAFT, DraftingLLM, caption, captioned_study
 
 TABLES = tables_of(__file__)
 
@@ -91,7 +91,7 @@ def folder(tmp_path):
 
 
 def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
-    study, llm = write_study(folder), DraftingLLM(server)
+    study, llm = captioned_study(folder), DraftingLLM(server)
     assert draft_pairs(folder, open_llm(study)) == Counter({DraftOutcome.DRAFTED: 6})
     found = read_drafts(folder)
     assert list(found) == [f"p{n}" for n in range(6)]  # in the order of the pairs, whichever reply came first
@@ -111,7 +111,7 @@ def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
 
 
 def test_which_image_has_option_a_is_balanced_and_stays(server, folder):
-    study = write_study(folder, 60)
+    study = captioned_study(folder, 60)
     DraftingLLM(server)
     draft_pairs(folder, open_llm(study))
     first = [draft.answers[0] for draft in read_drafts(folder).values()]
@@ -123,7 +123,7 @@ def test_which_image_has_option_a_is_balanced_and_stays(server, folder):
 
 def test_captions_that_are_short_or_give_orders_are_not_sent(server, folder):
     rows = TABLES["captions_that_are_short_or_give_orders_are_not_sent"]
-    study = write_study(folder, len(rows), texts={f"b{n}": text for n, (text, _) in enumerate(rows)})
+    study = captioned_study(folder, len(rows), texts={f"b{n}": text for n, (text, _) in enumerate(rows)})
     server.choose = lambda body: server.reply(GOOD)
     draft_pairs(folder, open_llm(study))
     assert [line.reason for line in read_drafted(folder).values()] == [why for _, why in rows]
@@ -134,7 +134,7 @@ def test_every_outcome_is_counted_with_its_reason(server, folder, monkeypatch):
         "b0": "Too short.",
         "b1": caption("b1", "right", "\nQuestion: Is all well?\nOption1: Yes\nOption2: No\nImage1: Yes\nImage2: No"),
     }
-    study = write_study(folder, 8, texts=texts)
+    study = captioned_study(folder, 8, texts=texts)
     llm = DraftingLLM(
         server,
         {
@@ -172,7 +172,7 @@ def test_every_outcome_is_counted_with_its_reason(server, folder, monkeypatch):
 
 
 def test_each_image_is_asked_for_its_category_once(server, folder):
-    study, llm = write_study(folder, 3), DraftingLLM(server)
+    study, llm = captioned_study(folder, 3), DraftingLLM(server)
     said = {"b1": "Vascular, Pulmonary.", "b2": "Hard to say"}
     llm.said = {f"Caption: {caption(image, 'right')}": [server.reply(text)] for image, text in said.items()}
     draft_pairs(folder, open_llm(study))
