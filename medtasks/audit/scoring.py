@@ -161,10 +161,10 @@ def rule_scores(
     if few:
         worth = f"{min(few.values()):.1f} patients, images or pairs of equal size"
         sentences = (f"Few clusters: the samples are worth {worth}, so that intervals of {', '.join(few)} are rough.",)
-    whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=sentences)
+    remarks = tuple(filter(None, (metric.remark(metric.selection(scores)) for metric in metrics if metric.remark)))
+    whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=sentences, remarks=remarks)
     if not task.family.paired:
-        remarks = [metric.remark(metric.selection(scores)) for metric in metrics if metric.remark]
-        return replace(whole, groups=by_group(task, columns, scores), remarks=tuple(filter(None, remarks)))
+        return replace(whole, groups=by_group(task, columns, scores))
 
     answers = paired_answers(task.metrics[0].selection(scores))
     counts, pairs = count(answers), complete_pairs(answers)

@@ -42,10 +42,11 @@ class PrivateText:
     included, gets a digest. It is no ``str``, so nothing shows it by accident.
     """
 
-    __slots__ = ("text",)
+    __slots__ = ("dataset", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, dataset: str | None = None) -> None:
         self.text = text
+        self.dataset = dataset  # whose access level decides where the text may go
 
     def __repr__(self) -> str:
         return f"withheld (sha256 {digest(self.text)})"

@@ -203,6 +203,7 @@ class TextCache(SqliteCache):
         return values
 
 
+TEXTS_OF_FILES = "report_files"  # name in place of a dataset's; as no dataset has it, they count as credentialed
 DEVICE_VARIABLE = "MEDTASKS_METRICS_DEVICE"
 
 
@@ -216,6 +217,8 @@ class ModelSettings:
     batch_size: int | None = None  # texts per pass; None: the metric's default
     cache: Path | None = field(default_factory=lambda: home() / "metrics")  # folder of results; None: no cache
     progress: bool = True  # whether to show a progress bar
+    # Datasets of the texts, None for a user's own documents: a metric that asks a judge is refused credentialed ones.
+    datasets: frozenset[str | None] = frozenset({TEXTS_OF_FILES})
 
     def __post_init__(self) -> None:
         for name in self.named_weights:

@@ -23,6 +23,7 @@ from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.variants import BLANK
 from medtasks.errors import MedTasksError, SourceError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
+from medtasks.families.counts import judges_of
 from medtasks.families.family import FENCED, NO_OPTION, ReadAnswer, Reply, without_its_reasoning
 from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import CorpusMetric, Estimate, undeclared
@@ -97,7 +98,8 @@ def scores_by_id(
 
 def without_metrics(rule: str, by_id: Mapping[str, SampleScore]) -> Computed:
     """Count replies by reason, and compute nothing else."""
-    return Computed(by_id, RuleScores("", rule, "", (), count_reasons(by_id.values())))
+    judges = tuple(filter(None, (judges_of(list(by_id.values())),)))
+    return Computed(by_id, RuleScores("", rule, "", (), count_reasons(by_id.values()), remarks=judges))
 
 
 def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:

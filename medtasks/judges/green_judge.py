@@ -1,0 +1,184 @@
+"""GREEN: a judge counts the errors of a report and its matched findings, from which a score follows.
+
+The prompt is the published one to the letter. ``reference`` reads a judge's reply as published: an empty, refused or
+cut reply scores 0, and a count in another form is no error. ``strict`` takes a reply that states everything once, and
+fails all others; nothing matched and nothing wrong has no score. Both read the same first reply. A request without a
+reply is in neither. The published object is changed by replies without lettered lines, so that its later calls read no
+errors; every reply is read here as by a new object.
+
+Source: https://github.com/Stanford-AIMI/GREEN at d72c195 (``make_prompt``, ``clean_responses``, ``parse_error_counts``
+and ``compute_green``).
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from medtasks.home import packaged_facts
+from medtasks.judges.fence import addresses_judge
+from medtasks.judges.judge_client import Judge, judge_for
+from medtasks.metrics.metric import mean
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.report_metrics import GREEN_ERRORS, ReportScores
+
+_TEMPLATE: str = packaged_facts(__package__, "prompts")["green"]["user"]
+_PROMPT_VERSION = 1
+_MOST_WORDS = 300  # of each report
+_SIGNIFICANT, _INSIGNIFICANT = "[Clinically Significant Errors]:", "[Clinically Insignificant Errors]:"
+_MATCHED = "[Matched Findings]:"
+_SECTION = re.compile(r"\s*(.*?)(?:\n\s*\n|\Z)", re.DOTALL)  # up to the next blank line
+_LETTERED, _NUMBERED = re.compile(r"\([a-f]\) .*"), re.compile(r"\([1-6]\) .*")
+_COUNT = re.compile(r"(?<=: )\b\d{1,4000}\b(?=\.)")  # longer numbers are an error in Python
+_MATCHED_COUNT = re.compile(r"\d{1,4000}(?=\.)")
+_STATED = re.compile(r"^\s*(\d{1,4})\.(?!\d)", re.MULTILINE)
+_STATED_LINE = re.compile(r"^\s*(?:[-*•] *)?\(([a-f1-6])\) [^:\n]*:[ \t]+(\d{1,4})\.(?!\d)", re.MULTILINE)
+_LABELLED_LINE = re.compile(r"^\s*(?:[-*•] *)?\(([a-f1-6])\)", re.MULTILINE)
+_NOTHING = re.compile(
+    r"(?:No|None)(?: (?:clinically|significant|insignificant|matched|errors?|findings?|were|was|found|noted|identified))*"
+    r"\.?\s*"
+)
+# The weights continue behind an empty turn of their own and an end-of-sequence token.
+_RAW = "<|user|>\n{}</s>\n<|assistant|>\n</s>\n<|assistant|>\n"
+_GREEN_MODEL = re.compile(r"(?:.*/)?GREEN-.*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class GreenCounts:
+    """Numbers that a judge's reply states."""
+
+    significant: tuple[int, ...]  # by category, in the order of GREEN_ERRORS
+    insignificant: tuple[int, ...] | None  # None for a section that is missing
+    matched: int  # findings
+
+    @property
+    def published_score(self) -> float:
+        """Share of matched findings among these and the significant errors; 0 for nothing at all."""
+        return self.matched / (self.matched + sum(self.significant)) if self.matched else 0.0
+
+    @property
+    def score(self) -> float:
+        """The same, NaN where nothing is matched and nothing wrong."""
+        return self.published_score if self.matched or any(self.significant) else math.nan
+
+
+def green_prompt(reference: str, candidate: str) -> str:
+    """Return the user message for one pair of reports."""
+    texts = {"{reference}": reference, "{candidate}": candidate}
+    words = {place: " ".join(text.split()[:_MOST_WORDS]) for place, text in texts.items()}
+    return re.sub(r"\{(?:reference|candidate)\}", lambda place: words[place[0]], _TEMPLATE)
+
+
+def raw_prompt(prompt: str) -> str:
+    """Return the string that the published code tokenises, without the end-of-sequence token that it appends."""
+    return _RAW.format(prompt)
+
+
+def cleaned(reply: str) -> str:
+    """Return a reply without its explanation's heading and the tokenizer's marks, as published."""
+    reply = reply.rpartition("<|assistant|>")[2].rpartition("[Explanation]:")[2]
+    return reply.replace("</s>", "").replace("<unk>", "")
+
+
+def published_counts(reply: str) -> GreenCounts:
+    """Read a reply as published; whatever cannot be read counts as 0."""
+    text = cleaned(reply)
+
+    def section(heading: str) -> str:
+        _, there, rest = text.partition(heading)
+        match = _SECTION.match(rest) if there else None
+        return match[1] if match and not match[1].startswith("No") else ""
+
+    def errors(heading: str) -> tuple[int, ...]:
+        content = section(heading)
+        lines = sorted(_LETTERED.findall(content) or _NUMBERED.findall(content))
+        counts = [0] * len(GREEN_ERRORS)
+        for line in lines:
+            if count := _COUNT.search(line):  # of two lines with one letter the later in this order
+                counts["abcdef".find(line[1]) if line[1].isalpha() else int(line[1]) - 1] = int(count[0])
+        return tuple(counts)
+
+    matched = _MATCHED_COUNT.match(section(_MATCHED))
+    return GreenCounts(errors(_SIGNIFICANT), errors(_INSIGNIFICANT), int(matched[0]) if matched else 0)
+
+
+def strict_counts(reply: str) -> GreenCounts | None:
+    """Read a reply that states every count once, or several times alike; None for any other."""
+    text = cleaned(reply)
+
+    def sections(heading: str) -> list[str]:
+        parts = text.split(heading)[1:]
+        return [match[1] for part in parts if (match := _SECTION.match(part))]
+
+    def errors(content: str) -> tuple[int, ...] | None:
+        if _NOTHING.fullmatch(content):
+            return (0,) * len(GREEN_ERRORS)
+        labels, stated = _LABELLED_LINE.findall(content), dict(_STATED_LINE.findall(content))
+        for names in ("abcdef", "123456"):
+            if sorted(labels) == list(names) == sorted(stated):
+                return tuple(int(stated[name]) for name in names)
+        return None
+
+    def matched(content: str) -> int | None:
+        counts = _STATED.findall(content)  # several are the numbers of a list
+        return int(counts[0]) if len(counts) == 1 else 0 if _NOTHING.fullmatch(content) else None
+
+    significant = {errors(content) for content in sections(_SIGNIFICANT)}
+    insignificant = {errors(content) for content in sections(_INSIGNIFICANT)}
+    findings = {matched(content) for content in sections(_MATCHED)}
+    if len(significant) != 1 or len(findings) != 1 or len(insignificant) > 1 or None in insignificant:
+        return None
+    of_errors, of_findings = significant.pop(), findings.pop()
+    if of_errors is None or of_findings is None:
+        return None
+    return GreenCounts(of_errors, insignificant.pop() if insignificant else None, of_findings)
+
+
+def green_reply(judge: Judge, reference: str, candidate: str) -> str | None:
+    """Return the judge's first reply about one pair of reports, whatever its form; None without one."""
+    prompt = green_prompt(reference, candidate)
+    if is_green_model(judge.settings.model):
+        return judge.ask("", f"{raw_prompt(prompt)}</s>", str, prompt_version=_PROMPT_VERSION, is_raw=True).value
+    return judge.ask("", prompt, str, prompt_version=_PROMPT_VERSION).value
+
+
+def is_green_model(name: str) -> bool:
+    """Return whether a served model is one of GREEN's, by its published name (``StanfordAIMI/GREEN-RadLlama2-7b``)."""
+    return _GREEN_MODEL.fullmatch(name) is not None
+
+
+def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+    """Score pairs by the judge of ``MEDTASKS_JUDGE_*``; values that a reply does not state are NaN.
+
+    Raises JudgeNotConfigured, and JudgeRefused where it may not see the texts of one of the datasets.
+    """
+    judges = [judge_for(dataset) for dataset in sorted(settings.datasets, key=str)]
+    judge, pairs = judges[0], list(zip(references, hypotheses, strict=True))
+    distinct = list(dict.fromkeys(pairs))
+    with ThreadPoolExecutor(judge.settings.concurrency) as threads:
+        replies = dict(zip(distinct, threads.map(lambda pair: green_reply(judge, *pair), distinct), strict=True))
+    samples: dict[str, list[float]] = {}
+    for pair in pairs:
+        reply = replies[pair]
+        counts = None if reply is None else strict_counts(reply)
+        values = {
+            "green_strict": math.nan if counts is None else counts.score,
+            "green_reference": math.nan if reply is None else published_counts(reply).published_score,
+            "green_matched": math.nan if counts is None else float(counts.matched),
+        }
+        for prefix, of_prefix in (
+            ("green", counts and counts.significant),
+            ("green_minor", counts and counts.insignificant),
+        ):
+            for place, name in enumerate(GREEN_ERRORS):
+                values[f"{prefix}_{name}"] = float(of_prefix[place]) if of_prefix else math.nan
+        values["green_failed"] = float(counts is None)
+        values["green_undefined"] = float(counts is not None and math.isnan(counts.score))
+        values["green_injections"] = float(addresses_judge(pair[1]))
+        for key, value in values.items():
+            samples.setdefault(key, []).append(value)
+    totals = {key: mean([value for value in values if not math.isnan(value)]) for key, values in samples.items()}
+    totals |= {key: math.fsum(samples[key]) for key in ("green_failed", "green_undefined", "green_injections")}
+    form = "raw string of GREEN's code" if is_green_model(judge.settings.model) else "chat message, no GREEN model"
+    return ReportScores(samples, totals, {"judge": judge.label, "prompt": f"v{_PROMPT_VERSION}, {form}"})
