@@ -67,7 +67,7 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
     failures: dict[str, str] = {}
     settings: dict[str, Mapping[str, str]] = {}
     for name in names if rows else ():
-        keys = metric_info(name).all_keys
+        keys = (*metric_info(name).keys, *metric_info(name).further)
         by_key = dict.fromkeys(keys, Estimate(math.nan))
         try:
             scores = _scores(name, rows)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from medtasks.home import packaged_facts
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.judge_client import Judge, judge_for
+from medtasks.judges.judge_client import Judge, JudgeVerdict, judge_for
 from medtasks.metrics.metric import mean
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import GREEN_ERRORS, ReportScores
@@ -32,15 +32,14 @@ _SECTION = re.compile(r"\s*(.*?)(?:\n\s*\n|\Z)", re.DOTALL)  # up to the next bl
 _LETTERED, _NUMBERED = re.compile(r"\([a-f]\) .*"), re.compile(r"\([1-6]\) .*")
 _COUNT = re.compile(r"(?<=: )\b\d{1,4000}\b(?=\.)")  # longer numbers are an error in Python
 _MATCHED_COUNT = re.compile(r"\d{1,4000}(?=\.)")
-_STATED = re.compile(r"^\s*(\d{1,4})\.(?!\d)", re.MULTILINE)
+_FINDINGS = re.compile(r"^\s*(\d{1,4})\.(?!\d)", re.MULTILINE)
 _STATED_LINE = re.compile(r"^\s*(?:[-*•] *)?\(([a-f1-6])\) [^:\n]*:[ \t]+(\d{1,4})\.(?!\d)", re.MULTILINE)
 _LABELLED_LINE = re.compile(r"^\s*(?:[-*•] *)?\(([a-f1-6])\)", re.MULTILINE)
 _NOTHING = re.compile(
-    r"(?:No|None)(?: (?:clinically|significant|insignificant|matched|errors?|findings?|were|was|found|noted|identified))*"
-    r"\.?\s*"
+    r"(?:No|None)(?: (?:clinically|(?:in)?significant|matched|errors?|findings?|were|was|found|noted))*\.?\s*"
 )
-# The weights continue behind an empty turn of their own and an end-of-sequence token.
-_RAW = "<|user|>\n{}</s>\n<|assistant|>\n</s>\n<|assistant|>\n"
+# What the published code tokenises, which appends an end-of-sequence token: an empty turn comes before the reply.
+RAW_PROMPT = "<|user|>\n{}</s>\n<|assistant|>\n</s>\n<|assistant|>\n"
 _GREEN_MODEL = re.compile(r"(?:.*/)?GREEN-.*", re.IGNORECASE)
 
 
@@ -52,15 +51,15 @@ class GreenCounts:
     insignificant: tuple[int, ...] | None  # None for a section that is missing
     matched: int  # findings
 
-    @property
-    def published_score(self) -> float:
-        """Share of matched findings among these and the significant errors; 0 for nothing at all."""
-        return self.matched / (self.matched + sum(self.significant)) if self.matched else 0.0
+    def score(self, *, as_published: bool) -> float:
+        """Return the share of matched findings among these and the significant errors.
 
-    @property
-    def score(self) -> float:
-        """The same, NaN where nothing is matched and nothing wrong."""
-        return self.published_score if self.matched or any(self.significant) else math.nan
+        Where nothing is matched and nothing wrong, it is 0 as published, and else NaN.
+        """
+        total = self.matched + sum(self.significant)
+        if total:
+            return self.matched / total
+        return 0.0 if as_published else math.nan
 
 
 def green_prompt(reference: str, candidate: str) -> str:
@@ -68,11 +67,6 @@ def green_prompt(reference: str, candidate: str) -> str:
     texts = {"{reference}": reference, "{candidate}": candidate}
     words = {place: " ".join(text.split()[:_MOST_WORDS]) for place, text in texts.items()}
     return re.sub(r"\{(?:reference|candidate)\}", lambda place: words[place[0]], _TEMPLATE)
-
-
-def raw_prompt(prompt: str) -> str:
-    """Return the string that the published code tokenises, without the end-of-sequence token that it appends."""
-    return _RAW.format(prompt)
 
 
 def cleaned(reply: str) -> str:
@@ -83,69 +77,53 @@ def cleaned(reply: str) -> str:
 
 def published_counts(reply: str) -> GreenCounts:
     """Read a reply as published; whatever cannot be read counts as 0."""
-    text = cleaned(reply)
-
-    def section(heading: str) -> str:
-        _, there, rest = text.partition(heading)
-        match = _SECTION.match(rest) if there else None
-        return match[1] if match and not match[1].startswith("No") else ""
-
-    def errors(heading: str) -> tuple[int, ...]:
-        content = section(heading)
-        lines = sorted(_LETTERED.findall(content) or _NUMBERED.findall(content))
+    text, contents = cleaned(reply), dict[str, str]()
+    for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
+        section = _SECTION.match(text.partition(heading)[2])
+        contents[heading] = section[1] if section and not section[1].startswith("No") else ""
+    errors = []
+    for heading in (_SIGNIFICANT, _INSIGNIFICANT):
         counts = [0] * len(GREEN_ERRORS)
-        for line in lines:
+        lines = _LETTERED.findall(contents[heading]) or _NUMBERED.findall(contents[heading])
+        for line in sorted(lines):
             if count := _COUNT.search(line):  # of two lines with one letter the later in this order
                 counts["abcdef".find(line[1]) if line[1].isalpha() else int(line[1]) - 1] = int(count[0])
-        return tuple(counts)
-
-    matched = _MATCHED_COUNT.match(section(_MATCHED))
-    return GreenCounts(errors(_SIGNIFICANT), errors(_INSIGNIFICANT), int(matched[0]) if matched else 0)
+        errors.append(tuple(counts))
+    matched = _MATCHED_COUNT.match(contents[_MATCHED])
+    return GreenCounts(errors[0], errors[1], int(matched[0]) if matched else 0)
 
 
 def strict_counts(reply: str) -> GreenCounts | None:
     """Read a reply that states every count once, or several times alike; None for any other."""
     text = cleaned(reply)
-
-    def sections(heading: str) -> list[str]:
-        parts = text.split(heading)[1:]
-        return [match[1] for part in parts if (match := _SECTION.match(part))]
-
-    def errors(content: str) -> tuple[int, ...] | None:
-        if _NOTHING.fullmatch(content):
-            return (0,) * len(GREEN_ERRORS)
-        labels, stated = _LABELLED_LINE.findall(content), dict(_STATED_LINE.findall(content))
-        for names in ("abcdef", "123456"):
-            if sorted(labels) == list(names) == sorted(stated):
-                return tuple(int(stated[name]) for name in names)
+    readings: dict[str, set[tuple[int, ...] | None]] = {}  # different ones by heading
+    for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
+        readings[heading] = set()
+        for part in text.split(heading)[1:]:
+            section = _SECTION.match(part)
+            content = section[1] if section else ""
+            counts: tuple[int, ...] | None = None
+            labels, stated = sorted(_LABELLED_LINE.findall(content)), dict(_STATED_LINE.findall(content))
+            findings = _FINDINGS.findall(content)  # several are the numbers of a list
+            if _NOTHING.fullmatch(content):
+                counts = (0,) if heading == _MATCHED else (0,) * len(GREEN_ERRORS)
+            elif heading == _MATCHED:
+                counts = (int(findings[0]),) if len(findings) == 1 else None
+            elif labels in (list("abcdef"), list("123456")) and sorted(stated) == labels:
+                counts = tuple(int(stated[label]) for label in labels)
+            readings[heading].add(counts)
+    if any(len(counts) > 1 or None in counts for counts in readings.values()):
         return None
-
-    def matched(content: str) -> int | None:
-        counts = _STATED.findall(content)  # several are the numbers of a list
-        return int(counts[0]) if len(counts) == 1 else 0 if _NOTHING.fullmatch(content) else None
-
-    significant = {errors(content) for content in sections(_SIGNIFICANT)}
-    insignificant = {errors(content) for content in sections(_INSIGNIFICANT)}
-    findings = {matched(content) for content in sections(_MATCHED)}
-    if len(significant) != 1 or len(findings) != 1 or len(insignificant) > 1 or None in insignificant:
-        return None
-    of_errors, of_findings = significant.pop(), findings.pop()
-    if of_errors is None or of_findings is None:
-        return None
-    return GreenCounts(of_errors, insignificant.pop() if insignificant else None, of_findings)
+    significant, insignificant, matched = (next(iter(counts), None) for counts in readings.values())
+    return None if significant is None or matched is None else GreenCounts(significant, insignificant, matched[0])
 
 
-def green_reply(judge: Judge, reference: str, candidate: str) -> str | None:
-    """Return the judge's first reply about one pair of reports, whatever its form; None without one."""
+def green_verdict(judge: Judge, reference: str, candidate: str) -> JudgeVerdict[str]:
+    """Return the judge's first reply about one pair of reports, whatever its form."""
     prompt = green_prompt(reference, candidate)
-    if is_green_model(judge.settings.model):
-        return judge.ask("", f"{raw_prompt(prompt)}</s>", str, prompt_version=_PROMPT_VERSION, is_raw=True).value
-    return judge.ask("", prompt, str, prompt_version=_PROMPT_VERSION).value
-
-
-def is_green_model(name: str) -> bool:
-    """Return whether a served model is one of GREEN's, by its published name (``StanfordAIMI/GREEN-RadLlama2-7b``)."""
-    return _GREEN_MODEL.fullmatch(name) is not None
+    if _GREEN_MODEL.fullmatch(judge.settings.model):
+        return judge.ask("", f"{RAW_PROMPT.format(prompt)}</s>", str, prompt_version=_PROMPT_VERSION, is_raw=True)
+    return judge.ask("", prompt, str, prompt_version=_PROMPT_VERSION)
 
 
 def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
@@ -157,14 +135,14 @@ def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequen
     judge, pairs = judges[0], list(zip(references, hypotheses, strict=True))
     distinct = list(dict.fromkeys(pairs))
     with ThreadPoolExecutor(judge.settings.concurrency) as threads:
-        replies = dict(zip(distinct, threads.map(lambda pair: green_reply(judge, *pair), distinct), strict=True))
+        verdicts = dict(zip(distinct, threads.map(lambda pair: green_verdict(judge, *pair), distinct), strict=True))
     samples: dict[str, list[float]] = {}
     for pair in pairs:
-        reply = replies[pair]
+        reply = verdicts[pair].value
         counts = None if reply is None else strict_counts(reply)
         values = {
-            "green_strict": math.nan if counts is None else counts.score,
-            "green_reference": math.nan if reply is None else published_counts(reply).published_score,
+            "green_strict": math.nan if counts is None else counts.score(as_published=False),
+            "green_reference": math.nan if reply is None else published_counts(reply).score(as_published=True),
             "green_matched": math.nan if counts is None else float(counts.matched),
         }
         for prefix, of_prefix in (
@@ -174,11 +152,13 @@ def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequen
             for place, name in enumerate(GREEN_ERRORS):
                 values[f"{prefix}_{name}"] = float(of_prefix[place]) if of_prefix else math.nan
         values["green_failed"] = float(counts is None)
-        values["green_undefined"] = float(counts is not None and math.isnan(counts.score))
+        values["green_undefined"] = float(counts is not None and math.isnan(counts.score(as_published=False)))
         values["green_injections"] = float(addresses_judge(pair[1]))
         for key, value in values.items():
             samples.setdefault(key, []).append(value)
     totals = {key: mean([value for value in values if not math.isnan(value)]) for key, values in samples.items()}
     totals |= {key: math.fsum(samples[key]) for key in ("green_failed", "green_undefined", "green_injections")}
-    form = "raw string of GREEN's code" if is_green_model(judge.settings.model) else "chat message, no GREEN model"
+    form = (
+        "raw string of GREEN's code" if _GREEN_MODEL.fullmatch(judge.settings.model) else "chat message, no GREEN model"
+    )
     return ReportScores(samples, totals, {"judge": judge.label, "prompt": f"v{_PROMPT_VERSION}, {form}"})

@@ -270,8 +270,9 @@ class Judge:
     ) -> JudgeVerdict[T]:
         """Return the judge's verdict, from disk if the same question was answered before; never raises.
 
-        An empty system message is not sent. A raw ``user`` is a string to complete, without the server's chat template. ``parse`` returns ``None`` for a reply that breaks the format, and must not
-        raise; only a reply that parses is stored. ``prompt_version`` is raised when stored verdicts must not be reused.
+        An empty system message is not sent. A raw ``user`` is a string to complete, without the server's chat template.
+        ``parse`` returns ``None`` for a reply that breaks the format, and must not raise; only a reply that parses is
+        stored. ``prompt_version`` is raised when stored verdicts must not be reused.
         """
         chosen, system, user = self.settings, _sendable(system), _sendable(user)
         # Another endpoint may serve another model under the same name.
@@ -331,8 +332,8 @@ class Judge:
     def label(self) -> str:
         """Model, temperature and the result of ``medtasks judge check``, as scores show them."""
         results = self.checks.get([self.check_key])
-        checked = next((result.decode() for result in results.values()), "not checked by 'medtasks judge check'")
-        return f"{self.settings.label}, {checked}"
+        checks = [str(json.loads(result)["sentence"]) for result in results.values()]
+        return ", ".join([self.settings.label, *(checks or ["not checked by 'medtasks judge check'"])])
 
     def _count(self) -> None:
         """Count a request before it is sent; NotSent if it exceeds the limit."""

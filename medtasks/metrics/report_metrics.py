@@ -53,11 +53,6 @@ class MetricInfo:
     further: Mapping[str, tuple[Scale, bool]] = field(default_factory=dict, hash=False)
 
     @property
-    def all_keys(self) -> tuple[str, ...]:
-        """Keys of its scores and of the numbers next to them."""
-        return (*self.keys, *self.further)
-
-    @property
     def sentence(self) -> str:
         """Its description as a sentence."""
         return f"{self.description[0].upper()}{self.description[1:]}."
@@ -182,7 +177,7 @@ def metric_info(name: str) -> MetricInfo:
 def keys_of(name: str) -> tuple[str, ...]:
     """Return the keys of a metric, or the name itself if it is a key."""
     info = metric_info(name)
-    return info.all_keys if info.name == name else (name,)
+    return (*info.keys, *info.further) if info.name == name else (name,)
 
 
 def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from medtasks.judges.green_judge import cleaned, green_prompt, published_counts, raw_prompt, strict_counts
+from medtasks.judges.green_judge import RAW_PROMPT, cleaned, green_prompt, published_counts, strict_counts
 
 
 def records(golden, name):
@@ -19,7 +19,7 @@ def test_golden_green_prompts(golden):
     for case in records(golden, "prompts.jsonl"):
         prompt = green_prompt(case["reference"], case["candidate"])
         assert prompt == case["prompt"]
-        assert raw_prompt(prompt) == case["rendered"]
+        assert RAW_PROMPT.format(prompt) == case["rendered"]
 
 
 def test_golden_green_cleaned_replies(golden):
@@ -37,7 +37,7 @@ def test_golden_green_reference_reads_as_published(golden):
             case["matched"],
         ), case["kind"]
         assert [*counts.significant, counts.matched] == case["row"]
-        assert counts.published_score == pytest.approx(case["score"], rel=1e-9)
+        assert counts.score(as_published=True) == pytest.approx(case["score"], rel=1e-9)
 
 
 def test_golden_green_strict_invents_nothing(golden):
@@ -50,7 +50,7 @@ def test_golden_green_strict_invents_nothing(golden):
         assert (list(counts.significant), counts.matched) == (careful["significant"], careful["matched"]), case["kind"]
         insignificant = careful["insignificant"]
         assert counts.insignificant == (None if insignificant is None else tuple(insignificant)), case["kind"]
-        assert counts.score == pytest.approx(
+        assert counts.score(as_published=False) == pytest.approx(
             math.nan if careful["score"] is None else careful["score"], rel=1e-9, nan_ok=True
         )
 
@@ -62,4 +62,6 @@ def test_golden_green_first_call_of_each_corpus(golden):
         scores = call.get("scores", call.get("scores_before"))
         if scores is None or not call["replies"]:
             continue  # a reply that is None stops the published code
-        assert [published_counts(reply).published_score for reply in call["replies"]] == pytest.approx(scores, rel=1e-9)
+        assert [published_counts(reply).score(as_published=True) for reply in call["replies"]] == pytest.approx(
+            scores, rel=1e-9
+        )
