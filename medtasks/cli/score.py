@@ -210,7 +210,7 @@ def check(json_file: JsonFile = None) -> None:
     Cases are pairs of reports with a planted error, short answers, and answers that address the judge. The exit code is
     1 if a case gets no reply.
     """
-    judge = judge_for(None)
+    judge = judge_for(None, "there is no judge to check")
     shares = check_judge(judge)
     rows = [
         (name.replace("_", " "), f"{share.right} of {share.cases}", estimate(value, share.low, share.high, True))

@@ -131,7 +131,7 @@ def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequen
 
     Raises JudgeNotConfigured, and JudgeRefused where it may not see the texts of one of the datasets.
     """
-    judges = [judge_for(dataset) for dataset in sorted(settings.datasets, key=str)]
+    judges = [judge_for(dataset, "green needs an LLM judge") for dataset in sorted(settings.datasets, key=str)]
     judge, pairs = judges[0], list(zip(references, hypotheses, strict=True))
     distinct = list(dict.fromkeys(pairs))
     with ThreadPoolExecutor(judge.settings.concurrency) as threads:

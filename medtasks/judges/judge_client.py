@@ -328,7 +328,7 @@ class Judge:
         warn_once(self._role.no_reply.format(BAD_FORMAT))
         return JudgeVerdict(None, BAD_FORMAT, False, text)
 
-    @functools.cached_property
+    @property
     def label(self) -> str:
         """Model, temperature and the result of ``medtasks judge check``, as scores show them."""
         results = self.checks.get([self.check_key])
@@ -344,13 +344,13 @@ class Judge:
         self._sent += 1
 
 
-def judge_for(dataset: str | None) -> Judge:
-    """Return the judge that the environment configures, cleared for one dataset.
+def judge_for(dataset: str | None, what: str = "this task needs an LLM judge") -> Judge:
+    """Return the judge that the environment configures, cleared for one dataset; ``what`` begins errors.
 
     Equal settings give the same judge, so that its limits hold over all tasks and threads of a process. Errors are
     those of :func:`settings_from_environment` and :func:`check_access`.
     """
-    settings = settings_from_environment()
+    settings = settings_from_environment(what=what)
     check_access(settings, str(access_of(dataset)), str(dataset))
     with _building:
         return _judge(settings, default_cache_folder())
