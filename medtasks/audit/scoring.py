@@ -91,6 +91,7 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     with_error = [score for score in rule.scores if score.has_error or (lists_all and score.metric not in COUNTS)]
     errors = {score.metric: score.error for score in with_error}
     head = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
+    head |= {"remarks": rule.remarks} if rule.remarks else {}
     if rule.categories:
         injections = rule.estimates.get("possible_injection")
         categories = {

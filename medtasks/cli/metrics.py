@@ -28,6 +28,7 @@ from medtasks.metrics.metric import Scale
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, fetch, weights_path
 from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, keys_of, metric_info, report_metric
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
+from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
 
 weights_app = typer.Typer(help="List and fetch the weights of metrics that are models.", no_args_is_help=True)
 _ALL = "all"
@@ -124,6 +125,10 @@ def _score(
     for name, result in scores.items():
         if "judge" in result.settings:
             say(f"Judge of {name}: {result.settings['judge']}.")
+        unread = int(result.totals.get(GREEN_FAILED, 0))
+        counts = SampleCounts(len(pairs.references) - unread, 0, unread)
+        if not FailureLimit.parse(DEFAULT_LIMIT).allows(counts):
+            failures[name] = f"{counts}, which is more than {DEFAULT_LIMIT}; the values are over the others"
     rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
     if rough:
         say(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.")

@@ -31,7 +31,7 @@ from medtasks.judges.judge_check import check_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.run import Source, replies_to
-from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
+from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
 from medtasks.tasks.documents import private_datasets, task_documents, task_provenance
 from medtasks.tasks.task_files import scored_task
 
@@ -116,11 +116,13 @@ def _print_scores(
         out.print(f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'.")
     problems: list[str] = []
     worst = max((rule.counts for rule in rules.values()), key=lambda counts: counts.lost, default=SampleCounts(0, 0))
+    counts = [rule.estimates[GREEN_FAILED].value for rule in rules.values() if GREEN_FAILED in rule.estimates]
+    score_name = "score of their judge" if any(counts) and not worst.failed else "score"  # others need no judge
     if worst.lost:
-        out.print(f"In no score: {worst}.")
+        out.print(f"In no {score_name}: {worst}.")
     if not limit.allows(worst):
         retry = "; judge them again with this command once the judge answers" if worst.unjudged else ""
-        problems = [f"{worst}, which is more than --max-failed {limit}, and they are in no score{retry}"]
+        problems = [f"{worst}, which is more than --max-failed {limit}, and they are in no {score_name}{retry}"]
     failures = {name: cause for rule in rules.values() for name, cause in rule.failures.items()}
     if fetch := fetch_command(failures):
         missing = f"weights are missing; run: {fetch}"

@@ -175,9 +175,12 @@ def metric_info(name: str) -> MetricInfo:
 
 
 def keys_of(name: str) -> tuple[str, ...]:
-    """Return the keys of a metric, or the name itself if it is a key."""
+    """Return the keys of a metric, or the name itself if it is a key, with its number of failures if it counts them."""
     info = metric_info(name)
-    return (*info.keys, *info.further) if info.name == name else (name,)
+    if info.name == name:
+        return (*info.keys, *info.further)
+    failed = f"{info.name}_failed"
+    return tuple(dict.fromkeys((name, failed))) if failed in info.further else (name,)
 
 
 def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:

@@ -8,6 +8,9 @@ from typing import Any
 from medtasks.errors import MedTasksError
 
 DEFAULT_LIMIT = "1%"
+GREEN_FAILED = (
+    "green_failed"  # count of reports whose errors a judge did not state; other metrics of theirs may have values
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
         counted = metric in ("scored_samples", "failed_samples", "unjudged_samples")
         if counted and isinstance(value, int | float) and math.isfinite(value):
             by_filter.setdefault(name, {})[metric.removesuffix("_samples")] = int(value)
-        elif metric == "green_failed" and isinstance(value, int | float) and math.isfinite(value):
+        elif metric == GREEN_FAILED and isinstance(value, int | float) and math.isfinite(value):
             unread[name] = int(value)
     for name, number in unread.items():
         numbers = by_filter.get(name, {})

@@ -39,11 +39,13 @@ def test_reports_without_a_verdict_count_as_unjudged(medtasks, fails, endpoint, 
     assert "Judge of green: m, temperature 0, not checked" in " ".join(ran.out.split())
     summary = json.loads(written.read_text())["rules"]["reference"]
     assert summary["metrics"]["green_failed"] == 2
+    assert summary["remarks"] == ["Judge of green: m, temperature 0, not checked by 'medtasks judge check'."]
     assert summary["settings"]["green"]["prompt"] == "v1, chat message, no GREEN model"
     asked = endpoint.count
     ran = medtasks("score", TASK, reports, "--metric", "green_strict", "--max-failed", "50%")
     assert "unjudged" not in ran.err
     assert endpoint.count == asked + 1  # the reply that the judge owes
+    assert "2 unjudged of 4 samples" in medtasks("score", TASK, reports, "--metric", "green_strict").err
     endpoint.choose = lambda _: endpoint.status(400)
     fails(["judge", "check"], "80 of 80 cases of the check got no reply, so that it has no result")
 
@@ -56,6 +58,10 @@ def test_files_without_a_task(medtasks, endpoint, write):
     assert rows_of(ran.out)["green_strict"] == ["75.0%", "higher"]
     assert rows_of(ran.out)["green_failed"] == ["0", "lower"]
     assert "Judge of green: m, temperature 0" in ran.out
+    endpoint.script = [endpoint.reply("No.")]
+    ran = medtasks("metrics", "--refs", files[1], "--hyps", files[1], "--metric", "green_strict")
+    assert (ran.code, rows_of(ran.out)["green_strict"][0]) == (1, "n/a")
+    assert "green: 1 unjudged of 1 samples, which is more than 1%" in ran.err
     endpoint.script = [endpoint.reply("<judge>0</judge>")]
     ran = medtasks("judge", "check", "--json", files[0].with_name("check.json"))
     assert ran.code == 0
