@@ -8,9 +8,7 @@ from typing import Any
 from medtasks.errors import MedTasksError
 
 DEFAULT_LIMIT = "1%"
-GREEN_FAILED = (
-    "green_failed"  # count of reports whose errors a judge did not state; other metrics of theirs may have values
-)
+GREEN_FAILED = "green_failed"  # count of reports whose errors a judge did not state; only their GREEN is lost
 
 
 @dataclass(frozen=True)

