@@ -5,11 +5,11 @@ import json
 import pytest
 
 from .. import tiny_multimedeval
+from ..judges.test_green_judge import assessment
 from .conftest import rows_of
 
 TASK = "multimedeval_mimic_cxr_report"
-LINES = "\n".join(f"({label}) Type: {int(label == 'c')}." for label in "abcdef")
-WHOLE = f"[Clinically Significant Errors]:\n{LINES}\n\n[Matched Findings]:\n3. Some."
+WHOLE = assessment(3, location=1)
 
 
 @pytest.fixture

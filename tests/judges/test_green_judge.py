@@ -23,15 +23,12 @@ CASES = Path(medtasks.judges.__file__).with_name("check_cases.jsonl")
 
 def assessment(matched=2, **errors):
     """A reply in GREEN's form with a number of errors of each category named."""
-    nothing = dict.fromkeys(GREEN_ERRORS, 0)
-    first, second = (
-        "\n".join(
-            f"({label}) Some type: {number}. Some." for label, number in zip("abcdef", counts.values(), strict=True)
-        )
-        for counts in (nothing | errors, nothing)
-    )
-    sections = f"[Clinically Significant Errors]:\n{first}\n\n[Clinically Insignificant Errors]:\n{second}"
-    return f"[Explanation]:\nSeen.\n\n{sections}\n\n[Matched Findings]:\n{matched}. Some."
+    sections = []
+    for heading, numbers in (("Significant", errors), ("Insignificant", {})):
+        counts = [(label, numbers.get(name, 0)) for label, name in zip("abcdef", GREEN_ERRORS, strict=True)]
+        lines = "\n".join(f"({label}) Some type: {number}. Some." for label, number in counts)
+        sections.append(f"[Clinically {heading} Errors]:\n{lines}")
+    return "\n\n".join(["[Explanation]:\nSeen.", *sections, f"[Matched Findings]:\n{matched}. Some."])
 
 
 @pytest.fixture
@@ -81,7 +78,6 @@ def test_a_judge_that_fails_in_every_way(named):
     assert (totals["green_failed"], totals["green_undefined"], totals["green_strict"]) == (7, 1, 0.75)
     assert totals["green_location"] == pytest.approx(2 / 3)
     assert totals["green_matched"] == 2
-    assert result.settings["judge"] == "m, temperature 0, not checked by 'medtasks judge check'"
     assert set(result.samples) == set(keys_of("green"))
     asked = named.count
     again = report_metric("green")(references=["Effusion."] * len(steps), hypotheses=list(steps))
@@ -109,7 +105,6 @@ def test_errors_of_means_are_clustered_over_the_reports_that_were_read(named):
     assert (strict.value, strict.clusters) == (pytest.approx(2.3 / 3), 2)
     assert strict.error > 0
     assert estimates["green_failed"].value == 1
-    assert math.isnan(estimates["green_failed"].error)
     (remark,) = {metric.remark(clustered) for metric in text_metrics(keys_of("green")) if metric.remark}
     assert remark == "Judge of green: m, temperature 0, not checked by 'medtasks judge check'."
 
