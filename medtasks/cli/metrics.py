@@ -66,7 +66,7 @@ def metrics(
             missing = [name for name in (*info.weights, *([WORDNET] if info.wordnet else ())) if weights_trouble(name)]
             lacking.update(dict.fromkeys(missing))
             keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
-            is_missing = missing or (info.room == "judges" and not is_configured())
+            is_missing = missing or (info.asks_judge and not is_configured())
             better, is_ready = _BETTER[info.higher_is_better], "no" if is_missing else "yes"
             rows.append((info.name, better, is_ready, f"{info.description}{keys}"))
         say_columns(rows)

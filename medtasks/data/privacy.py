@@ -8,6 +8,7 @@ from medtasks.data.dataset_manifest import manifest_of
 from medtasks.errors import MedTasksError
 from medtasks.home import dataset_folder
 
+UNKNOWN_TEXTS = "report_files"  # name in place of a dataset's; as no dataset has it, the texts count as credentialed
 LOG_TEXT_VARIABLE = "MEDTASKS_LOG_TEXT"
 
 
@@ -44,9 +45,9 @@ class PrivateText:
 
     __slots__ = ("dataset", "text")
 
-    def __init__(self, text: str, dataset: str | None = None) -> None:
+    def __init__(self, text: str, dataset: str | None = UNKNOWN_TEXTS) -> None:
         self.text = text
-        self.dataset = dataset  # whose access level decides where the text may go
+        self.dataset = dataset  # whose access level decides where the text may go; None for a user's own documents
 
     def __repr__(self) -> str:
         return f"withheld (sha256 {digest(self.text)})"

@@ -33,7 +33,7 @@ def text_metrics(
     keys = tuple(keys)
     names = tuple(dict.fromkeys(metric_info(key).name for key in keys))
     panel = Panel(text_row(reply), partial(compare_texts, names), lambda row: (row[0], row[1].text, row[2].text))
-    judged = [key for key in keys if metric_info(key).room == "judges"]
+    judged = [key for key in keys if metric_info(key).asks_judge]
 
     def named_judge(scores: Scores) -> str:
         settings = panel.of(answered(scores)).settings.get(metric_info(judged[0]).name, {})
@@ -117,7 +117,7 @@ def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = F
 
 def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:
     references, hypotheses = [row[1].text for row in rows], [row[2].text for row in rows]
-    if metric_info(name).room != "judges":
+    if not metric_info(name).asks_judge:
         return report_metric(name)(references=references, hypotheses=hypotheses)
     datasets = frozenset(text.dataset for row in rows for text in row[1:3] if isinstance(text, PrivateText))
     settings = replace(ModelSettings.from_environment(), datasets=datasets)

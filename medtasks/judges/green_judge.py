@@ -21,7 +21,7 @@ from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import Judge, JudgeVerdict, judge_for
 from medtasks.metrics.metric import mean
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import GREEN_ERRORS, ReportScores
+from medtasks.metrics.report_metrics import GREEN_ERRORS, ReportScores, keys_of
 
 _TEMPLATE: str = packaged_facts(__package__, "prompts")["green"]["user"]
 _PROMPT_VERSION = 1
@@ -136,7 +136,7 @@ def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequen
     distinct = list(dict.fromkeys(pairs))
     with ThreadPoolExecutor(judge.settings.concurrency) as threads:
         verdicts = dict(zip(distinct, threads.map(lambda pair: green_verdict(judge, *pair), distinct), strict=True))
-    samples: dict[str, list[float]] = {}
+    samples: dict[str, list[float]] = {key: [] for key in keys_of("green")}
     for pair in pairs:
         reply = verdicts[pair].value
         counts = None if reply is None else strict_counts(reply)
@@ -155,7 +155,7 @@ def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequen
         values["green_undefined"] = float(counts is not None and math.isnan(counts.score(as_published=False)))
         values["green_injections"] = float(addresses_judge(pair[1]))
         for key, value in values.items():
-            samples.setdefault(key, []).append(value)
+            samples[key].append(value)
     totals = {key: mean([value for value in values if not math.isnan(value)]) for key, values in samples.items()}
     totals |= {key: math.fsum(samples[key]) for key in ("green_failed", "green_undefined", "green_injections")}
     form = (

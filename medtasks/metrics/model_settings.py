@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, TypeVar
 
+from medtasks.data.privacy import UNKNOWN_TEXTS
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
 from medtasks.home import home, packaged_facts
 from medtasks.net.disk_cache import SqliteCache
@@ -203,7 +204,6 @@ class TextCache(SqliteCache):
         return values
 
 
-TEXTS_OF_FILES = "report_files"  # name in place of a dataset's; as no dataset has it, they count as credentialed
 DEVICE_VARIABLE = "MEDTASKS_METRICS_DEVICE"
 
 
@@ -218,7 +218,7 @@ class ModelSettings:
     cache: Path | None = field(default_factory=lambda: home() / "metrics")  # folder of results; None: no cache
     progress: bool = True  # whether to show a progress bar
     # Datasets of the texts, None for a user's own documents: a metric that asks a judge is refused credentialed ones.
-    datasets: frozenset[str | None] = frozenset({TEXTS_OF_FILES})
+    datasets: frozenset[str | None] = frozenset({UNKNOWN_TEXTS})
 
     def __post_init__(self) -> None:
         for name in self.named_weights:

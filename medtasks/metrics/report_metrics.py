@@ -53,6 +53,11 @@ class MetricInfo:
     further: Mapping[str, tuple[Scale, bool]] = field(default_factory=dict, hash=False)
 
     @property
+    def asks_judge(self) -> bool:
+        """Whether it asks the judge of the environment."""
+        return self.room == "judges"
+
+    @property
     def sentence(self) -> str:
         """Its description as a sentence."""
         return f"{self.description[0].upper()}{self.description[1:]}."

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import medtasks.judges
+from medtasks.data.privacy import PrivateText
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError
 from medtasks.families.text_metrics import compare_texts, text_metrics
 from medtasks.judges.green_judge import RAW_PROMPT, green_prompt, published_counts, strict_counts
@@ -83,6 +84,7 @@ def test_a_judge_that_fails_in_every_way(named):
     again = report_metric("green")(references=["Effusion."] * len(steps), hypotheses=list(steps))
     assert named.count == asked + 1  # only the request that got no reply
     assert str(again) == str(result)
+    assert set(report_metric("green")(references=[], hypotheses=[]).samples) == set(result.samples)
 
 
 def test_a_served_green_model_gets_the_raw_string(named, monkeypatch):
@@ -118,6 +120,7 @@ def test_credentialed_reports_and_files_stay_on_this_machine(named, monkeypatch)
     result = compare_texts(["green"], [row])
     assert "'multimedeval_mimic_cxr_report' is credentialed" in result.failures["green"]
     assert all(math.isnan(estimate.value) for estimate in result.estimates.values())
+    assert PrivateText("of a family that names no dataset").dataset == "report_files"
     for name in ("BASE_URL", "MODEL"):
         monkeypatch.delenv(f"MEDTASKS_JUDGE_{name}")
     with pytest.raises(JudgeNotConfigured, match="green needs an LLM judge"):

@@ -90,7 +90,7 @@ def weights_trouble(name: str) -> MedTasksError | None:
 
 def judge(scope: Scope) -> Iterator[CheckResult]:
     """Check the judge that the environment names, if a task asks one; only its list of models is requested."""
-    keys = {key for info in REPORT_METRICS.values() if info.room == "judges" for key in (*info.keys, *info.further)}
+    keys = {key for info in REPORT_METRICS.values() if info.asks_judge for key in (*info.keys, *info.further)}
     asking = [
         task
         for task in scope.tasks

@@ -285,7 +285,7 @@ def _read_replies(reading: TaskReading) -> None:
             computed[name] = Computed(by_id, report)
             continue
         computed[name] = without_metrics(rule, by_id)
-        if isinstance(main, CorpusMetric) and not metric_info(main.name).weights:
+        if isinstance(main, CorpusMetric) and not (metric_info(main.name).weights or metric_info(main.name).asks_judge):
             reading.values[name] = {str(score["sample"]): value for score, value in text_values(main, scores)}
     reading.computed = computed
 
