@@ -149,7 +149,7 @@ class JudgedChoice(GroupedChoice):
             **({} if failed else {"value": answer.value}),  # the reply is neither right nor wrong
             "reason": answer.reason,
             "asked": asked,
-            "judge": judge.settings.label,
+            "judge": judge.label,
             "possible_injection": addresses_judge(text),
             "rule": rule,
         }

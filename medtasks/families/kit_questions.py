@@ -217,7 +217,7 @@ class JudgedKitQuestions(KitQuestions):
         return {
             **fields,
             "asked": asks,
-            "judge": judge.settings.label,
+            "judge": judge.label,
             "possible_injection": addresses_judge(answer.facts["judged"]),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
             "rule": rule,

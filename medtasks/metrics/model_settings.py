@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, TypeVar
 
+from medtasks.data.privacy import UNKNOWN_TEXTS
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
 from medtasks.home import home, packaged_facts
 from medtasks.net.disk_cache import SqliteCache
@@ -216,6 +217,8 @@ class ModelSettings:
     batch_size: int | None = None  # texts per pass; None: the metric's default
     cache: Path | None = field(default_factory=lambda: home() / "metrics")  # folder of results; None: no cache
     progress: bool = True  # whether to show a progress bar
+    # Datasets of the texts, None for a user's own documents: a metric that asks a judge is refused credentialed ones.
+    datasets: frozenset[str | None] = frozenset({UNKNOWN_TEXTS})
 
     def __post_init__(self) -> None:
         for name in self.named_weights:

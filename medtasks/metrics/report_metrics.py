@@ -1,8 +1,11 @@
-"""The metrics of report texts: each is an entry here, and a function of its name in the module that the entry names."""
+"""The metrics of report texts: each is an entry here, and a function of its name in the module that the entry names.
+
+The module of a metric that asks a judge is in a later room; it is imported when the metric is built.
+"""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
@@ -40,11 +43,19 @@ class MetricInfo:
     name: str
     description: str
     keys: tuple[str, ...]  # of its scores
-    module: str  # in medtasks.metrics, with a function of this name: (ModelSettings, references, hypotheses)
+    module: str  # in the room, with a function of this name: (ModelSettings, references, hypotheses)
     weights: tuple[str, ...] = ()  # required entries of medtasks.metrics.model_settings.WEIGHTS
     wordnet: bool = False  # whether it needs WordNet
     higher_is_better: bool = True
     scale: Scale = Scale.SHARE
+    room: str = "metrics"  # "judges" for a metric that asks the judge of the environment
+    # Scale of further keys and whether higher is better, where they differ from the metric's own.
+    further: Mapping[str, tuple[Scale, bool]] = field(default_factory=dict, hash=False)
+
+    @property
+    def asks_judge(self) -> bool:
+        """Whether it asks the judge of the environment."""
+        return self.room == "judges"
 
     @property
     def sentence(self) -> str:
@@ -62,6 +73,10 @@ _LABEL_SCORES = (
     *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")),
     "5_accuracy",
 )
+
+
+# GREEN's categories (a) to (f), as its keys name them.
+GREEN_ERRORS = ("false_finding", "missing_finding", "location", "severity", "false_comparison", "missing_comparison")
 
 
 def _keys(prefix: str, *endings: str) -> tuple[str, ...]:
@@ -131,9 +146,30 @@ _ENTRIES = (
             ("radcliq_v1_multimedeval", "RadCliQ v1 from MultiMedEval's inputs"),
         )
     ),
+    MetricInfo(
+        "green",
+        "errors and matched findings that a judge counts with GREEN's prompt, strict and as published",
+        _keys("green", "strict", "reference"),
+        "green_judge",
+        room="judges",
+        further={
+            "green_matched": (Scale.RAW, True),
+            **dict.fromkeys(_keys("green", *GREEN_ERRORS), (Scale.RAW, False)),
+            **dict.fromkeys(_keys("green_minor", *GREEN_ERRORS), (Scale.RAW, False)),
+            **dict.fromkeys(_keys("green", "undefined", "injections", "failed"), (Scale.COUNT, False)),
+        },
+    ),
 )
 REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType({info.name: info for info in _ENTRIES})
-_KNOWN = {**{key: info for info in _ENTRIES for key in info.keys}, **REPORT_METRICS}
+_KNOWN = {
+    **{key: info for info in _ENTRIES for key in info.keys},
+    **{
+        key: replace(info, scale=scale, higher_is_better=higher)
+        for info in _ENTRIES
+        for key, (scale, higher) in info.further.items()
+    },
+    **REPORT_METRICS,
+}
 
 
 def metric_info(name: str) -> MetricInfo:
@@ -144,16 +180,19 @@ def metric_info(name: str) -> MetricInfo:
 
 
 def keys_of(name: str) -> tuple[str, ...]:
-    """Return the keys of a metric, or the name itself if it is a key."""
+    """Return the keys of a metric, or the name itself if it is a key, with its number of failures if it counts them."""
     info = metric_info(name)
-    return info.keys if info.name == name else (name,)
+    if info.name == name:
+        return (*info.keys, *info.further)
+    failed = f"{info.name}_failed"
+    return tuple(dict.fromkeys((name, failed))) if failed in info.further else (name,)
 
 
 def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:
     """Build one metric by name, by default with settings of the environment; it loads nothing until it scores."""
     info = metric_info(name)
     compute: Callable[[ModelSettings, Sequence[str], Sequence[str]], ReportScores]
-    compute = getattr(importlib.import_module(f"medtasks.metrics.{info.module}"), info.name)
+    compute = getattr(importlib.import_module(f"medtasks.{info.room}.{info.module}"), info.name)
     settings = settings or ModelSettings.from_environment()
 
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
