@@ -136,7 +136,7 @@ class KitQuestions(TaskFamily):
     name = "closed and open questions"
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
     kind = AnswerKind.KIT_QUESTION
-    asked_for = AskedFor.PHRASE
+    asked_for: ClassVar[AskedFor | None] = AskedFor.PHRASE
     extractor = "robust_kit_vqa"
     metrics: Sequence[AnyMetric] = (*_METRICS, *counts.SAMPLE_COUNTS)
 
@@ -149,6 +149,7 @@ class KitQuestions(TaskFamily):
             "exact_match": None if facts["closed"] else float(facts["correct"]),
             **(facts["measures"] or dict.fromkeys(MEASURES)),
             "stops": facts["stops"],
+            **({"fallback": facts["fallback"]} if "fallback" in facts else {}),
         }
 
     def settled(self, scores: Scores) -> Scores:
@@ -228,8 +229,8 @@ class JudgedKitQuestions(KitQuestions):
 
 _AS_MEANT = (
     "MedEvalKit at 9b12e3b asks only the last question of each image and then stops (KeyError, base_dataset.py:36): "
-    "the row 'reference' is its reading of replies to every question. "
-    'There a constant "no" scores 87.9 % on the published test set, and perfect replies 98.1 %.'
+    "the row 'reference' is its reading of replies to every question. With it a constant \"no\" scores 87.9 % on the "
+    "published test set, and perfect replies 98.1 %."
 )
 
 
@@ -237,12 +238,7 @@ class RadReStruct(KitQuestions):
     """Single-choice questions, asked as yes/no, and multiple-choice ones; only the first published answer is right."""
 
     name = "single- and multiple-choice questions"
-    columns: ClassVar[Mapping[str, Column]] = {
-        "question": Column.TEXT,
-        "options": Column.OPTIONS,
-        "answer": Column.TEXT,
-        "answer_type": Column.TEXT,
-    }
+    columns: ClassVar[Mapping[str, Column]] = {**KitQuestions.columns, "options": Column.OPTIONS}
     asked_for = None  # a question's type decides
     extractor = "medevalkit_radrestruct_fixed"
     metrics: Sequence[AnyMetric] = (
@@ -251,28 +247,16 @@ class RadReStruct(KitQuestions):
             remark=lambda scores: _AS_MEANT if scores and protocol_of(scores[0]["rule"]).published else "",
         ),
         *(
-            Metric(
-                f"acc_{kind}_choice",
-                selection=_numbered(counts.answered),
-                description=f"Share of {kind}-choice questions answered rightly.",
-                of=_field("right", closed),
+            Metric(name, selection=_numbered(counts.answered), description=description, of=_field("right", closed))
+            for name, closed, description in (
+                ("acc_single_choice", True, "Share of single-choice questions answered rightly."),
+                ("acc_multiple_choice", False, "Share of all other questions answered rightly."),
             )
-            for kind, closed in (("single", True), ("multiple", False))
         ),
         replace(FALLBACK_RATE, selection=_numbered(counts.answered)),
         replace(counts.INVALID_RATE, selection=_numbered(counts.answered)),
         *counts.SAMPLE_COUNTS,
     )
-
-    def _fields(self, sample: Sample, answer: Answer) -> Score:
-        facts = answer.facts
-        fallback = {"fallback": facts["fallback"]} if "fallback" in facts else {}
-        correct = {"correct": facts["correct"], "right": float(facts["correct"])}
-        return {"closed": facts["closed"], **correct, **fallback, "stops": facts["stops"]}
-
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
-        """Mean words: yes and no to every question, and what is most often right."""
-        return answer_strategies(samples, lambda target: target.strip().lower())
 
 
 # ---- open questions: overlap with the target, and accuracy of closed and open ones ----

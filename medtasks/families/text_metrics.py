@@ -49,13 +49,8 @@ def text_metrics(
 
 def text_row(reply: str) -> Callable[[Mapping[str, Any]], TextRow]:
     """Return the function from a score to its row; a field of replies may have references in another form."""
-    reference = f"{reply}_reference"
-    return lambda score: (
-        score["cluster_id"],
-        score[reference] if reference in score else score["reference"],
-        score[reply],
-        score.get("saved"),
-    )
+    own = f"{reply}_reference"
+    return lambda score: (score["cluster_id"], score.get(own, score["reference"]), score[reply], score.get("saved"))
 
 
 def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:

@@ -54,35 +54,30 @@ def compared(reply: str, gold: str) -> TextComparison:
             )
     rouge, steps = _rouge(reply, gold)
     shared = token_overlap(words, gold_words)
-    values = (*_bleu(reply, gold), *rouge, shared.precision, shared.recall, overlap_f1(words, gold_words))
+    # Empty words between blanks count, too, but not in reports.
+    bleu = _bleu(*(text.replace(".", " .").split(" ") for text in (reply, gold)))
+    values = (*bleu, *rouge, shared.precision, shared.recall, overlap_f1(words, gold_words))
     return TextComparison(dict(zip(MEASURES, values, strict=True)), _TOO_LONG if steps > _MOST_STEPS else None)
 
 
-def medevalkit_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-    """Score BLEU-1 to BLEU-4 of reports; an empty hypothesis scores 0, as the published means count it."""
+def medevalkit_lexical(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+    """Score BLEU-1 to BLEU-4 and ROUGE of reports; an empty hypothesis scores 0, as the published means count it."""
+    names = [*(f"bleu_{order}" for order in range(1, 5)), *(f"rouge_{kind}" for kind in "12l")]
     rows = [
-        _bleu(hypothesis.lower(), reference.lower()) if hypothesis else [0.0] * 4
+        (*_bleu(_report_words(hypothesis), _report_words(reference)), *_rouge(hypothesis.lower(), reference.lower())[0])
+        if hypothesis
+        else [0.0] * len(names)
         for reference, hypothesis in zip(references, hypotheses, strict=True)
     ]
-    samples = {f"medevalkit_bleu_{order}": [row[order - 1] for row in rows] for order in range(1, 5)}
-    return mean_scores(samples, {"words": _WORDS, "smoothing": "none", "average": "mean over reports"})
-
-
-def medevalkit_rouge(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-    """Score ROUGE-1, ROUGE-2 and ROUGE-L of reports; a text without words scores 0."""
-    pairs = zip(references, hypotheses, strict=True)
-    rows = [_rouge(hypothesis.lower(), reference.lower())[0] for reference, hypothesis in pairs]
-    samples = {f"medevalkit_rouge_{kind}": [row[at] for row in rows] for at, kind in enumerate("12l")}
-    return mean_scores(
-        samples, {"words": "between blanks and full stops, lower case", "value": "F1 of sets of n-grams"}
-    )
+    samples = {f"medevalkit_{name}": [row[at] for row in rows] for at, name in enumerate(names)}
+    return mean_scores(samples, {"words": _WORDS, "BLEU": "not smoothed", "ROUGE": "F1 of sets of n-grams"})
 
 
 def medevalkit_meteor(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
     """Score METEOR of reports with WordNet, on the words of their BLEU; an empty hypothesis scores 0."""
     wordnet = load_wordnet()
     values = [
-        meteor_score(_words(reference.lower()), _words(hypothesis.lower()), wordnet) if hypothesis else 0.0
+        meteor_score(_report_words(reference), _report_words(hypothesis), wordnet) if hypothesis else 0.0
         for reference, hypothesis in zip(references, hypotheses, strict=True)
     ]
     version = f"WordNet {wordnet.get_version() or 'of unknown version'}"
@@ -95,16 +90,17 @@ def rouge_stop(reply: str, gold: str) -> str | None:
         return "the reply has no words for ROUGE"
     if len(reply.split()) + len(gold.split()) <= _MOST_STEPS:  # there are at most as many steps
         return None
-    return _TOO_LONG if _rouge(reply.lower(), gold.lower())[1] > _MOST_STEPS else None
+    _, steps = _rouge(reply.lower(), gold.lower())
+    return _TOO_LONG if steps > _MOST_STEPS else None
 
 
-def _words(text: str) -> list[str]:
-    return text.replace(".", " .").split(" ")  # empty words between blanks count, too
+def _report_words(text: str) -> list[str]:
+    return [word for word in text.lower().replace(".", " .").split(" ") if word]
 
 
-def _bleu(reply: str, gold: str) -> list[float]:
-    """Return BLEU-1 to BLEU-4 of texts in lower case."""
-    counts = overlaps(_words(gold), _words(reply), 4)
+def _bleu(words: Sequence[str], gold_words: Sequence[str]) -> list[float]:
+    """Return BLEU-1 to BLEU-4 of the words of two texts."""
+    counts = overlaps(gold_words, words, 4)
     least = [sys.float_info.min * max(1, count.hypothesis) for count in counts if not count.matches]
     return [bleu_from_counts(counts[:order], least) for order in range(1, 5)]
 

@@ -78,10 +78,10 @@ _ENTRIES = (
         "medheval_bleu", "mean of sentence BLEU-4, smoothed by method 4, as MedHEval", ("method4_bleu",), _NGRAMS
     ),
     MetricInfo(
-        "medevalkit_bleu", "mean of sentence BLEU as MedEvalKit computes it", _keys("medevalkit_bleu", *"1234"), _KIT
-    ),
-    MetricInfo(
-        "medevalkit_rouge", "ROUGE F1 of sets of n-grams, as MedEvalKit", _keys("medevalkit_rouge", *"12l"), _KIT
+        "medevalkit_lexical",
+        "sentence BLEU and ROUGE F1 of sets of n-grams, as MedEvalKit",
+        _keys("medevalkit", *(f"bleu_{order}" for order in "1234"), *(f"rouge_{kind}" for kind in "12l")),
+        _KIT,
     ),
     MetricInfo(
         "medevalkit_meteor", "METEOR on MedEvalKit's words, with WordNet", ("medevalkit_meteor",), _KIT, wordnet=True

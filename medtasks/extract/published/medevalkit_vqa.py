@@ -1,6 +1,6 @@
 r"""MedEvalKit's rules for short answers to visual questions, closed and open, a careful one, and those for reports.
 
-A question is closed by its column ``answer_type`` (SLAKE), else if its answer is "yes" or "no".
+A question is closed by its column ``answer_type`` (SLAKE, Rad-ReStruct), else if its answer is "yes" or "no".
 
 Source: ``cal_metrics`` in ``VQA_RAD.py``, ``PATH_VQA.py`` and ``SLAKE.py`` below ``utils`` of
 https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b and, for the release, at 1de51eb; ``Radrestruct.py``
@@ -41,7 +41,7 @@ def is_closed_question(document: Mapping[str, Any]) -> bool:
     answer_type = document.get("answer_type")
     if answer_type is None:
         return str(document["answer"]).strip().lower() in ("yes", "no")
-    return str(answer_type).strip().upper() != "OPEN"
+    return str(answer_type).strip().upper() not in ("OPEN", "MULTI_CHOICE", "FIXED_CHOICE")
 
 
 def _answer(text: str, sample: Sample, **facts: Any) -> Answer:
@@ -109,9 +109,6 @@ def medevalkit_vqa_release(reply: str | None, sample: Sample) -> Answer:
     return _answer(text, sample, judged=text, gold=gold, correct=text == gold)
 
 
-SINGLE_CHOICE = "single_choice"  # of Rad-ReStruct's types of answers; all others are asked with their options
-
-
 @extractor("medevalkit_radrestruct_fixed", AnswerKind.KIT_QUESTION, "the same, also for a set of one kind of questions")
 @extractor("medevalkit_radrestruct", AnswerKind.KIT_QUESTION, "MedEvalKit at 9b12e3b, Rad-ReStruct, as it is meant")
 def medevalkit_radrestruct(reply: str | None, sample: Sample) -> Answer:
@@ -124,7 +121,7 @@ def medevalkit_radrestruct(reply: str | None, sample: Sample) -> Answer:
         return _without(Reason.ADAPTER_FAILED, sample)
     box, gold = boxed(reply or ""), str(sample.document["answer"])
     text = (tagged(reply, "answer") if box == NO_BOX else box).lower().strip()
-    closed = sample.document.get("answer_type", SINGLE_CHOICE) == SINGLE_CHOICE
+    closed = is_closed_question(sample.document)
     facts: dict[str, Any] = {"closed": closed, "measures": None, "stops": None, "judged": text, "gold": gold}
     if closed:
         joined = parsed_reply(text).replace("\n", "").replace(".", "")
@@ -132,10 +129,8 @@ def medevalkit_radrestruct(reply: str | None, sample: Sample) -> Answer:
         return _answer(text, sample, **facts, correct=correct)
     columns = {"options": sample.options, "option_lines": sample.options, "gold": gold, "answer": None}
     answer = kit_answer(text, Sample(columns), tags=False, release=False, fixed=False)
-    if answer.value is None:
-        return Answer.invalid(answer.reason, **facts, correct=False)
-    right = answer.facts["target"] == answer.value
-    return Answer.ok(answer.value, **facts, correct=right, fallback=answer.facts["fallback"])
+    correct = answer.value is not None and answer.value == answer.facts["target"]
+    return Answer(answer.value, answer.reason, {**facts, "correct": correct, "fallback": answer.facts.get("fallback")})
 
 
 # ---- reports ----
@@ -145,13 +140,11 @@ def _report(reply: str | None, sample: Sample, *, published: bool) -> Answer:
     """Return the reply as a report; invalid without any character but full stops and white space."""
     answer = report_text(reply, sample)
     if answer.reason is Reason.ADAPTER_FAILED:
-        return Answer.invalid(answer.reason, text="", stops=None)
+        return answer
     text = answer.value or reply or ""
     # An empty reply is skipped and stops nothing, unless there is no other.
-    stops = rouge_stop(text, str(sample.document.get("report", ""))) if published and text else None
-    if not text.replace(".", " ").strip():
-        return Answer.invalid(Reason.EMPTY, text=text, stops=stops)
-    return Answer.ok(text, text=text, stops=stops)
+    facts = {"text": text, "stops": rouge_stop(text, sample.document.get("report", "")) if published and text else None}
+    return Answer.ok(text, **facts) if text.replace(".", " ").strip() else Answer.invalid(Reason.EMPTY, **facts)
 
 
 for _name, _published, _summary in (
