@@ -64,7 +64,7 @@ def medevalkit_lexical(_: ModelSettings, references: Sequence[str], hypotheses: 
     """Score BLEU-1 to BLEU-4 and ROUGE of reports; an empty hypothesis scores 0, as the published means count it."""
     names = [*(f"bleu_{order}" for order in range(1, 5)), *(f"rouge_{kind}" for kind in "12l")]
     rows = [
-        (*_bleu(_report_words(hypothesis), _report_words(reference)), *_rouge(hypothesis.lower(), reference.lower())[0])
+        (*_bleu(report_words(hypothesis), report_words(reference)), *_rouge(hypothesis.lower(), reference.lower())[0])
         if hypothesis
         else [0.0] * len(names)
         for reference, hypothesis in zip(references, hypotheses, strict=True)
@@ -77,7 +77,7 @@ def medevalkit_meteor(_: ModelSettings, references: Sequence[str], hypotheses: S
     """Score METEOR of reports with WordNet, on the words of their BLEU; an empty hypothesis scores 0."""
     wordnet = load_wordnet()
     values = [
-        meteor_score(_report_words(reference), _report_words(hypothesis), wordnet) if hypothesis else 0.0
+        meteor_score(report_words(reference), report_words(hypothesis), wordnet) if hypothesis else 0.0
         for reference, hypothesis in zip(references, hypotheses, strict=True)
     ]
     version = f"WordNet {wordnet.get_version() or 'of unknown version'}"
@@ -94,7 +94,8 @@ def rouge_stop(reply: str, gold: str) -> str | None:
     return _TOO_LONG if steps > _MOST_STEPS else None
 
 
-def _report_words(text: str) -> list[str]:
+def report_words(text: str) -> list[str]:
+    """Return the words of a report in lower case; a line break is part of a word."""
     return [word for word in text.lower().replace(".", " .").split(" ") if word]
 
 
