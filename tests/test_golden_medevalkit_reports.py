@@ -7,15 +7,15 @@ import math
 import os
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from PIL import Image
 
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
-from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.errors import WeightsMissing
 from medtasks.families.kit_questions import RAD_RESTRUCT
 from medtasks.families.kit_reports import FAMILY
 from medtasks.metrics import medevalkit_texts
@@ -67,15 +67,16 @@ def sets(home, monkeypatch):
     return {name: load_documents(dataset) for name, dataset in SOURCES.items()}
 
 
-def documents(samples, folder: Path, monkeypatch):
-    """Return the documents that preparing makes of studies; studies of which both texts are blank have none."""
-    monkeypatch.setenv("MEDTASKS_HOME", str(folder / "home"))
-    studies = [{**sample, "id": number, "image": "image.png"} for number, sample in enumerate(samples)]
-    (folder / "images").mkdir()
-    Image.new("RGB", (4, 4)).save(folder / "images" / "image.png")
-    (folder / "test.json").write_text(json.dumps(studies))
-    prepare(NAME("iu_xray"), Options(folder, allow_incomplete=True))
-    return {int(document["doc_id"]): document for document in load_documents(NAME("iu_xray"))}
+def report(study):
+    """Return the text that is compared; that of prepared documents is tested below."""
+    return f"Findings: {study['findings']} Impression: {study['impression']}."
+
+
+def scored(samples, rule):
+    """Return the scores of recorded studies."""
+    texts = [{"doc_id": str(number), "image_id": None, "report": report(study)} for number, study in enumerate(samples)]
+    replies = [study["response"] if isinstance(study["response"], str) else None for study in samples]
+    return [score_of(FAMILY, text, reply, rule) for text, reply in zip(texts, replies, strict=True)]
 
 
 def test_golden_medevalkit_reports_loaded(cases, sets):
@@ -88,7 +89,7 @@ def test_golden_medevalkit_reports_loaded(cases, sets):
         settings = resolved(task_config(SOURCES[case["set"]])["lmms_eval_specific_kwargs"])["default"]
         for sample in case["samples"]:
             document = by_id[sample["id"]]
-            assert document["report"] == f"Findings: {sample['findings']} Impression: {sample['impression']}."
+            assert document["report"] == report(sample)
             (turn,) = messages(document, settings)
             shown = [part.get("text", "image") for part in turn["content"]]
             labels = [[f"<image_{at + 1}>: "] if "images" in sample["message_keys"] else [] for at in range(9)]
@@ -97,27 +98,20 @@ def test_golden_medevalkit_reports_loaded(cases, sets):
             assert shown.count("image") == sample["images"]
 
 
-def test_golden_medevalkit_reports_csv(golden, tmp_path, monkeypatch):
+def test_golden_medevalkit_reports_csv(golden):
     case = json.loads((golden / "reports" / "medevalkit_reports" / "csv.json").read_text(encoding="utf-8"))
-    texts = documents(case["samples"], tmp_path, monkeypatch)
-    columns = {"ground_truth.csv": [], "predictions.csv": []}
-    for number, sample in enumerate(case["samples"]):
-        score = score_of(FAMILY, texts[number], sample["response"], "medevalkit_report")
-        columns["ground_truth.csv"].append(score["reference"].text)
-        columns["predictions.csv"].append(score["reply"].text)
-    for name, reports in columns.items():
-        assert [row["report"] for row in csv.DictReader(io.StringIO(case[name], newline=""))] == reports
+    scores = scored(case["samples"], "medevalkit_report")
+    for name, field in (("ground_truth.csv", "reference"), ("predictions.csv", "reply")):
+        rows = csv.DictReader(io.StringIO(case[name], newline=""))
+        assert [row["report"] for row in rows] == [score[field].text for score in scores]
 
 
-def corpora(cases, folder, monkeypatch):
-    """Yield each recorded run with its scores under both rules; without those that lack a field."""
+@pytest.fixture
+def corpora(cases):
+    """Each recorded run with its scores under both rules; without those that lack a field, which have no documents."""
     runs = [case for case in cases("corpora") if case.get("error") != "KeyError"]
-    texts = documents([sample for case in runs for sample in case["samples"]], folder, monkeypatch)
-    numbers = iter(range(len(texts)))
-    for case in runs:
-        studies = [(texts[next(numbers)], sample["response"]) for sample in case["samples"]]
-        rules = ("medevalkit_report", "medevalkit_report_fixed")
-        yield case, *([score_of(FAMILY, document, reply, rule) for document, reply in studies] for rule in rules)
+    rules = ("medevalkit_report", "medevalkit_report_fixed")
+    return [(case, *(scored(case["samples"], rule) for rule in rules)) for case in runs]
 
 
 def assert_means(case, published, fixed, names):
@@ -131,9 +125,8 @@ def assert_means(case, published, fixed, names):
         assert mended[ours] == pytest.approx(expected, rel=1e-9, abs=1e-12, nan_ok=True), (case["samples"], name)
 
 
-def test_golden_medevalkit_reports_corpora(cases, tmp_path, monkeypatch):
-    monkeypatch.setattr(medevalkit_texts, "load_wordnet", lambda: (_ for _ in ()).throw(MedTasksError("not here")))
-    for case, published, fixed in corpora(cases, tmp_path, monkeypatch):
+def test_golden_medevalkit_reports_corpora(corpora):
+    for case, published, fixed in corpora:
         if "error" in case:
             found, mended = values_of(FAMILY, published), values_of(FAMILY, fixed)
             failed = sum(not isinstance(sample["response"], str) for sample in case["samples"])
@@ -152,14 +145,14 @@ def test_golden_medevalkit_reports_corpora(cases, tmp_path, monkeypatch):
         assert compared[-1]["lowered"].text == compared[-1]["reply"].text.lower()
 
 
-def test_golden_medevalkit_reports_meteor(cases, tmp_path, monkeypatch):
+def test_golden_medevalkit_reports_meteor(corpora, monkeypatch):
     folder = os.environ.get("MEDTASKS_WORDNET")
     try:
         wordnet = read_wordnet(Path(folder)) if folder else load_wordnet()
     except WeightsMissing as error:
         pytest.skip(f"{error}; MEDTASKS_WORDNET can name another folder or archive")
     monkeypatch.setattr(medevalkit_texts, "load_wordnet", lambda: wordnet)
-    for case, published, fixed in corpora(cases, tmp_path, monkeypatch):
+    for case, published, fixed in corpora:
         if "error" not in case:
             assert_means(case, published, fixed, {"meteor": "medevalkit_meteor"})
 
@@ -217,6 +210,8 @@ def test_credentialed_sets_are_marked(name):
 
 def test_one_run_of_the_four_tasks_is_scored_compared_and_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    wordnet = SimpleNamespace(synsets=lambda word: (), get_version=lambda: "without words")
+    monkeypatch.setattr(medevalkit_texts, "load_wordnet", lambda: wordnet)
     for name in SOURCES.values():
         prepare(name, Options(put_source(name, tmp_path / "sources"), allow_incomplete=True))
 
