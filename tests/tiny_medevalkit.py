@@ -154,37 +154,21 @@ def slake(folder: Path) -> None:
 
 
 def chest_reports(folder: Path) -> None:
-    """Three studies with one to three images, the last one blank; one without an impression."""
-    texts = (("Clear lungs.", "Normal."), ("A nodule.", ""), (" ", "\n"))
-    studies = [
-        {
-            "id": f"s{number}",
-            "findings": findings,
-            "impression": impression,
-            "image": [f"s{number}_{at}.png" for at in range(number + 1)],
-        }
-        for number, (findings, impression) in enumerate(texts)
-    ]
-    _put_studies(folder, studies)
+    """Three studies with one to three images: one without an impression, and one without any text."""
+    studies = []
+    for number, (findings, impression) in enumerate((("Clear lungs.", "Normal."), ("A nodule.", ""), (" ", "\n"))):
+        names = [f"s{number}_{at}.png" for at in range(number + 1)]
+        studies.append({"id": number, "findings": findings, "impression": impression, "image": names})
+        for name in names:
+            put(folder / "images" / name, picture(number))
+    put(folder / "test.json", json.dumps(studies))
 
 
 def chexpert_plus(folder: Path) -> None:
-    """Two studies, each with the name of its image."""
-    texts = (("Clear lungs.", "Normal."), ("", "A nodule."))
-    _put_studies(
-        folder,
-        [
-            {"id": number, "findings": findings, "impression": impression, "image": f"p{number}.png"}
-            for number, (findings, impression) in enumerate(texts)
-        ],
-    )
-
-
-def _put_studies(folder: Path, studies: Sequence[Mapping[str, Any]]) -> None:
-    put(folder / "test.json", json.dumps(studies))
-    for study in studies:
-        for name in [study["image"]] if isinstance(study["image"], str) else study["image"]:
-            put(folder / "images" / name, picture(len(name)))
+    """The same with one image each, by its name."""
+    chest_reports(folder)
+    studies = json.loads((folder / "test.json").read_text())
+    put(folder / "test.json", json.dumps([{**study, "image": study["image"][0]} for study in studies]))
 
 
 def radrestruct(folder: Path) -> None:

@@ -1,12 +1,11 @@
 """Sets on chest X-rays as MedEvalKit spreads them: reports, and Rad-ReStruct's questions.
 
 - MIMIC-CXR, CheXpert Plus and IU X-ray: ``test.json``, a list of studies with ``id``, ``image``, ``findings`` and
-  ``impression``, and the folder ``images``. A study of which both texts are blank is not evaluated. The report is the
-  text that the published script compares, with the raw parts in it.
+  ``impression``, and the folder ``images``. A study of which both texts are blank is not evaluated. The report is that
+  of the published script.
 - Rad-ReStruct: a file of questions per report in ``test_qa_pairs``, the names of its frontal images in
   ``id_to_img_mapping_frontal_reports.json``, and the folder ``imgs``. Every question is asked about every frontal image
-  of its report. The questions before it, which the benchmark's authors show, are not asked along. Pellegrini et al.,
-  MICCAI 2023.
+  of its report, without the questions before it, which the authors show. Pellegrini et al., MICCAI 2023.
 
 Which studies are of one patient is not said, so the study is the cluster. Source: ``MIMIC_CXR``, ``CheXpert_Plus``,
 ``IU_XRAY`` and ``Radrestruct`` below ``utils`` of https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b.
