@@ -64,7 +64,7 @@ class MetricInfo:
 
 
 # Modules of metrics, and the weights that they need.
-_NGRAMS = "ngram_metrics"
+_NGRAMS, _KIT = "ngram_metrics", "medevalkit_texts"
 _BERTSCORE = ("neural.bertscore", ("distilroberta-base",))
 _CHEXBERT = ("neural.chexbert", ("chexbert", "bert-base-uncased"))
 _RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
@@ -91,6 +91,15 @@ _ENTRIES = (
     ),
     MetricInfo(
         "medheval_bleu", "mean of sentence BLEU-4, smoothed by method 4, as MedHEval", ("method4_bleu",), _NGRAMS
+    ),
+    MetricInfo(
+        "medevalkit_lexical",
+        "sentence BLEU and ROUGE F1 of sets of n-grams, as MedEvalKit",
+        _keys("medevalkit", *(f"bleu_{order}" for order in "1234"), *(f"rouge_{kind}" for kind in "12l")),
+        _KIT,
+    ),
+    MetricInfo(
+        "medevalkit_meteor", "METEOR on MedEvalKit's words, with WordNet", ("medevalkit_meteor",), _KIT, wordnet=True
     ),
     MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", _keys("rouge", "1", "2", "l"), _NGRAMS),
     MetricInfo("rouge_stemmed", "ROUGE F1 with Porter's stemmer", _keys("stemmed_rouge", "1", "2", "l"), _NGRAMS),
