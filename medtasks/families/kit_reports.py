@@ -76,7 +76,7 @@ class KitReports(Reports):
         reference, reply = sample.document["report"], answer.facts.get("text", answer.value) or ""
         texts = {"reference": reference, "reply": reply}
         texts |= {"lowered_reference": reference.lower(), "lowered": reply.lower()}
-        return {name: PrivateText(text) for name, text in texts.items()}
+        return {name: PrivateText(text, sample.dataset) for name, text in texts.items()}
 
 
 FAMILY = KitReports()
