@@ -14,28 +14,28 @@ Both are 10 times the mean, over n-grams of 1 to 4 words, of the cosine of two v
 each, so that a line end other than a line feed inside a caption shifts all later captions by one pair.
 """
 
-import hashlib
-import io
 import math
 import pickle
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from medtasks.data.dataset_manifest import git_blob
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.model_settings import ModelSettings, weights_path
+from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_path
 from medtasks.metrics.ptb_tokens import line_tokens
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
 COCO = "coco-val"  # among the weights
-COCO_BLOB = "7d770c3064ab325e0e1ea650b2850fe168d531ca"  # git's SHA-1 of the published file
 _ORDERS = 4
 _LONGEST_FILE = 1 << 29  # bytes
 _LINE_END = re.compile(r"[\r\x0b\x0c\u2028\u2029]")  # a line feed becomes a blank before
+_INITIAL = re.compile(r"(?<![A-Za-z])[A-Za-z]\.\s*$")  # before which word it stands decides about its full stop
 _ALLOWED = {
     *(("builtins", name) for name in ("float", "int")),
     *(("__builtin__", name) for name in ("float", "int")),
@@ -88,9 +88,9 @@ def cider_values(
             documents = np.unique(owner[comparison] * size + gram[in_reference]) % size
             documents_with = np.bincount(documents, minlength=size).astype(float)
         else:
-            spans = (words[start : start + order].tolist() for start in starts[examples])
-            known = (tuple(names[word] for word in span) for span in spans)
-            documents_with = np.array([frequencies.counts.get(ngram, 0.0) for ngram in known] or [0.0], dtype=float)
+            columns = ((names[word] for word in words[starts[examples] + shift].tolist()) for shift in range(order))
+            counts_of = (frequencies.counts.get(ngram, 0.0) for ngram in zip(*columns, strict=True))
+            documents_with = np.fromiter(counts_of, dtype=float, count=len(grams)) if len(grams) else np.zeros(1)
         weights = counts * (log_documents - np.log(np.maximum(1.0, documents_with)))[gram]
         norms = np.sqrt(np.bincount(texts_with, weights**2, minlength=len(texts)))
         same_gram = owner[comparison] * size + gram[in_reference]  # in the hypothesis
@@ -114,8 +114,8 @@ def caption_words(texts: Sequence[str], *, as_published: bool = False) -> list[l
     if not as_published:
         return [" ".join(line_tokens(_LINE_END.sub(" ", caption))).split() for caption in captions]
     lines = [line for caption in captions for line in _LINE_END.split(caption)][: len(captions) + 1]
-    following = [line[:16] if caption[-1:] == "." else "" for caption, line in zip(lines, [*lines[1:], ""], strict=True)]
-    words = [line_tokens(*pair) for pair in zip(lines, following, strict=True)]
+    pairs = zip_longest(lines, lines[1:], fillvalue="")
+    words = [line_tokens(line, after[:16] if _INITIAL.search(line) else "") for line, after in pairs]
     return [" ".join(tokens).split() for tokens in words[: len(captions)]]  # no-break spaces part words
 
 
@@ -128,9 +128,9 @@ class _Unpickler(pickle.Unpickler):
 
 @lru_cache(maxsize=2)
 def _read(path: Path, _size: int, _modified: int) -> DocumentFrequencies:
-    content = path.read_bytes()
     try:
-        table = _Unpickler(io.BytesIO(content), encoding="iso-8859-1").load()
+        with path.open("rb") as file:
+            table = _Unpickler(file, encoding="iso-8859-1").load()
         counts, log_documents = table["df"], float(table["ref_len"])
         if not (math.isfinite(log_documents) and log_documents > 0 and isinstance(counts, dict) and counts):
             raise ValueError("'ref_len' is no logarithm of a number of documents, or 'df' is empty")
@@ -144,8 +144,7 @@ def _read(path: Path, _size: int, _modified: int) -> DocumentFrequencies:
             f"{path} cannot be read as document frequencies ({error or type(error).__name__}); fetch it again with "
             f"'medtasks weights fetch {COCO}', or give the file with --weights {COCO}=FILE"
         ) from error
-    blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-    return DocumentFrequencies(log_documents, dict(counts), blob)
+    return DocumentFrequencies(log_documents, dict(counts), git_blob(path))
 
 
 def read_frequencies(path: Path) -> DocumentFrequencies:
@@ -160,19 +159,20 @@ def _score(
     name: str, settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
 ) -> ReportScores:
     is_coco = name == "cider_coco"
-    frequencies = read_frequencies(weights_path(COCO, settings.named_weights.get(COCO))) if is_coco else None
-    samples = {}
-    for key, as_published in ((name, False), (f"{name}_reference", True)):
-        words = [
-            caption_words([text.lower() for text in side] if is_coco else side, as_published=as_published)
-            for side in (hypotheses, references)
-        ]
-        samples[key] = cider_values(*words, range(len(references)), frequencies, clipped=not is_coco)
+    frequencies = None
+    if is_coco and references:
+        frequencies = read_frequencies(weights_path(COCO, settings.named_weights.get(COCO)))
+    sides = [[text.lower() for text in side] if is_coco else side for side in (hypotheses, references)]
+    careful, published = ([caption_words(side, as_published=shifted) for side in sides] for shifted in (False, True))
+    compute = partial(cider_values, owners=range(len(references)), frequencies=frequencies, clipped=not is_coco)
+    samples = {name: compute(*careful)}
+    samples[f"{name}_reference"] = samples[name] if published == careful else compute(*published)
     if frequencies is None:
         source = f"the {len(references)} references scored; every value changes when pairs are added"
     else:
-        published = "as published" if frequencies.blob == COCO_BLOB else f"not the published {COCO_BLOB}"
-        source = f"COCO captions, file with git blob {frequencies.blob}, {published}"
+        expected = WEIGHTS[COCO].git_blob
+        as_said = "the published one" if frequencies.blob == expected else f"not the published one, {expected}"
+        source = f"file with git blob {frequencies.blob}, {as_said}"
     facts = {
         "words": "Stanford PTBTokenizer 3.4.1, lower case, punctuation dropped",
         "document frequencies": source,

@@ -75,7 +75,7 @@ _PATTERNS = [
         r"[0-9]{3,4}[\- \u00a0]?[0-9]{3,5}|(?:(?:\+\+?)?[0-9]{2,4}\.)?[0-9]{2,4}\.[0-9]{3,4}\.[0-9]{3,5}",
         # Abbreviations and initials
         rf"((?:ca|figs?|prop|nos?|sect?s?|arts?|paras?|bldg|pp|op|p|art)\.){_BLANK}?\d",
-        rf"([A-Za-z])\.{_OPENER}|({_LETTERS}\.){_OPENER}",
+        rf"([A-Za-z])\.{_OPENER}",
         rf"(?:{_TITLES}|{_LETTERS})\.",
         rf"(?:{_ABBREVIATIONS})\.",
         rf"({_LETTERS}){_BLANK}",
@@ -91,7 +91,7 @@ _PATTERNS = [
     )
 ]
 # Most words of reports need no search for the longest match.
-_COMMON = regex.compile(r"([A-Za-z]{2,}|a(?= ))(?:[.,;:](?= [A-Za-z]|$)|(?= |$))")
+_COMMON = regex.compile(r"([A-Za-z]{2,}|a(?= ))(?:[.,;:](?= [A-Za-z]|$)|(?= |$)) *")
 _SPECIAL = regex.compile(
     rf"(?:can|go|le|gi|wa)(?:not|nna|tta|mme)|{_TITLES}|{_ABBREVIATIONS}|ca|figs?|prop|nos?|sect?s?|arts?|paras?|"
     r"pp|op|pro|anti",
@@ -112,6 +112,12 @@ def _patterns_from(character: str) -> tuple[Any, ...]:
     return tuple(pattern for pattern in _PATTERNS if pattern.match(character, partial=True))
 
 
+@lru_cache(maxsize=1 << 16)
+def _ordinary(word: str) -> str:
+    """Return a word of ASCII letters in lower case, or nothing if it may be split or keep a full stop."""
+    return "" if _SPECIAL.fullmatch(word) else word.lower()
+
+
 @lru_cache(maxsize=1 << 14)
 def line_tokens(line: str, next_line: str = "") -> tuple[str, ...]:
     """Return the words of a text without line ends, in lower case and without punctuation.
@@ -124,8 +130,8 @@ def line_tokens(line: str, next_line: str = "") -> tuple[str, ...]:
     words, position = [], 0
     while position < len(line):
         common = _COMMON.match(line, position)
-        if common and not _SPECIAL.fullmatch(common[1]):
-            words.append(common[1].lower())
+        if common and (lowered := _ordinary(common[1])):
+            words.append(lowered)
             position = common.end()
             continue
         end, longest = position, position
