@@ -112,7 +112,7 @@ def caption_words(texts: Sequence[str], *, as_published: bool = False) -> list[l
     """Return the words of captions; ``as_published`` with the shift that line ends inside a caption cause."""
     captions = [text.replace("\n", " ") for text in texts]
     if not as_published:
-        return [" ".join(line_tokens(_LINE_END.sub(" ", caption))).split() for caption in captions]
+        return [" ".join(line_tokens(_LINE_END.sub(" ", caption), "")).split() for caption in captions]
     lines = [line for caption in captions for line in _LINE_END.split(caption)][: len(captions) + 1]
     pairs = zip_longest(lines, lines[1:], fillvalue="")
     words = [line_tokens(line, after[:16] if _INITIAL.search(line) else "") for line, after in pairs]
@@ -135,11 +135,15 @@ def _read(path: Path, _size: int, _modified: int) -> DocumentFrequencies:
         if not (math.isfinite(log_documents) and log_documents > 0 and isinstance(counts, dict) and counts):
             raise ValueError("'ref_len' is no logarithm of a number of documents, or 'df' is empty")
         numbers = np.fromiter(counts.values(), dtype=float, count=len(counts))
-        if not (np.isfinite(numbers).all() and (numbers >= 0).all() and log_documents >= math.log(max(numbers.max(), 1)) - 1e-9):
+        if not (
+            np.isfinite(numbers).all()
+            and (numbers >= 0).all()
+            and log_documents >= math.log(max(numbers.max(), 1)) - 1e-9
+        ):
             raise ValueError("some of its counts are negative, infinite or larger than the number of documents")
         if not all(isinstance(ngram, tuple) and ngram and isinstance(ngram[0], str) for ngram in counts):
             raise ValueError("its n-grams are not tuples of words")
-    except Exception as error:  # noqa: BLE001  # a damaged pickle raises errors of any kind
+    except Exception as error:  # a damaged pickle raises errors of any kind
         raise WeightsMissing(
             f"{path} cannot be read as document frequencies ({error or type(error).__name__}); fetch it again with "
             f"'medtasks weights fetch {COCO}', or give the file with --weights {COCO}=FILE"
@@ -148,16 +152,14 @@ def _read(path: Path, _size: int, _modified: int) -> DocumentFrequencies:
 
 
 def read_frequencies(path: Path) -> DocumentFrequencies:
-    """Read a pickle ``{"ref_len", "df"}`` without running anything that it names; WeightsMissing if it is another file."""
+    """Read a pickle ``{"ref_len", "df"}`` without running what it names, or raise WeightsMissing."""
     state = path.stat()
     if state.st_size > _LONGEST_FILE:
         raise WeightsMissing(f"{path} has {state.st_size:,} bytes, too many for document frequencies; check the file")
     return _read(path, state.st_size, state.st_mtime_ns)
 
 
-def _score(
-    name: str, settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
-) -> ReportScores:
+def _score(name: str, settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
     is_coco = name == "cider_coco"
     frequencies = None
     if is_coco and references:

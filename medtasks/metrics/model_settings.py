@@ -28,7 +28,9 @@ Value = TypeVar("Value")
 
 WEIGHTS_VARIABLE = "MEDTASKS_WEIGHTS"
 _HUB = "https://huggingface.co"
-_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.p)(?<!\.gz)(?<!\.safetensors)")  # owner/name, and no file
+_REPOSITORY = re.compile(
+    r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.p)(?<!\.gz)(?<!\.safetensors)"
+)  # owner/name, and no file
 
 
 @dataclass(frozen=True)

@@ -97,13 +97,17 @@ _SPECIAL = regex.compile(
     r"pp|op|pro|anti",
     regex.IGNORECASE,
 )
-_DROPPED = regex.compile(r"[\p{C}\p{Z}\p{Nl}\u0800-\u1fff\u2e00-\u3000\u3003-\ufeff\ufff0-\uffff]")
+_DROPPED = regex.compile(r"\ufffd+|[\p{C}\p{Z}\p{Nl}\u0800-\u1fff\u2e00-\u3000\u3003-\ufeff\ufff0-\uffff]")
 _RARE = regex.compile(r"[\U00010000-\U0010ffff]")
-_PUNCTUATION = regex.compile("[\"'`‘’‛“”‹›«»\x91-\x94]{1,2}|[.?!,:;]|-{1,4}|[–—―\x96\x97]|&(?:md|mdash|ndash);|\\.[. \u00a0]+|…")
+_PUNCTUATION = regex.compile(
+    "[\"'`‘’‛“”‹›«»\x91-\x94]{1,2}|[.?!,:;]|-{1,4}|[–—―\x96\x97]|&(?:md|mdash|ndash);|\\.[. \u00a0]+|…"
+)
 _SPELLING = {"¼": "1/4", "½": "1/2", "¾": "3/4", "⅓": "1/3", "⅔": "2/3", "¢": "cents", "£": "#"}
 _SPELLING |= {**dict.fromkeys("¤₠€\x80", "$"), "&amp;": "&", "&lt;": "<", "&gt;": ">"}
 _SPELLING |= {"{": "-lcb-", "}": "-rcb-", "[": "-lsb-", "]": "-rsb-"}
-_WITHIN = str.maketrans({"(": "-lrb-", ")": "-rrb-", "’": "'", " ": "\u00a0", **dict.fromkeys("\u00ad\u058a\u2010\u2011", "")})
+_WITHIN = str.maketrans(
+    {"(": "-lrb-", ")": "-rrb-", "’": "'", " ": "\u00a0", **dict.fromkeys("\u00ad\u058a\u2010\u2011", "")}
+)
 
 
 @lru_cache(maxsize=1 << 10)
@@ -119,7 +123,7 @@ def _ordinary(word: str) -> str:
 
 
 @lru_cache(maxsize=1 << 14)
-def line_tokens(line: str, next_line: str = "") -> tuple[str, ...]:
+def line_tokens(line: str, next_line: str) -> tuple[str, ...]:
     """Return the words of a text without line ends, in lower case and without punctuation.
 
     The published code tokenizes all captions in one text, a line each. There, whether an initial at the end of a line
@@ -142,8 +146,8 @@ def line_tokens(line: str, next_line: str = "") -> tuple[str, ...]:
                 end = match.end(match.lastindex or 0)
         if end == position:
             end += 1
-            if _DROPPED.match(line, position):
-                position = end
+            if dropped := _DROPPED.match(line, position):
+                position = dropped.end()
                 continue
         token = line[position:end]
         position = end
