@@ -53,13 +53,13 @@ _PATTERNS = [
         _WORD,
         rf"[ldj]{_APOSTROPHE}|o{_QUOTE}o|[a-hj-xz]{_QUOTE}{_LETTER}{{2,}}",
         rf"{_LETTER}+[aeiouy]{_QUOTE}(?:[aeiou]|(?-i:[A-Z])){_LETTER}*",
-        rf"{_APOSTROPHE}(?:n{_APOSTROPHE}?(?!\p{{L}})|em|[2-9]0s|till?|cause)|cont'd\.?|(?:ol|somethin){_APOSTROPHE}",
+        rf"{_APOSTROPHE}(?:n{_APOSTROPHE}|n(?!\p{{L}})|em|[2-9]0s|till?|cause)|cont'd\.?|(?:ol|somethin){_APOSTROPHE}",
         rf"(?:{_ENDING}|n{_QUOTE}t)(?![A-Za-z])",
         # Addresses and names of files
         r"https?://[^\s\"<>|(){}\[\]]+[^\s\"'<>|.!?(){},;:&\[\]\-]",
         r"(?:www\.(?:[^\s\"<>|.!?(){},]+\.)+[a-zA-Z]{2,4}|(?:[^\s\"`'<>|.!?(){},\-_$]+\.)+(?:com|net|org|edu))"
         r"(?:/[^\s\"<>|()]+[^\s\"<>|.!?(){},\-])?",
-        r"<?[a-zA-Z0-9][^\s\"<>|()\u00a0{}]*@(?:[^\s\"<>|(){}.\u00a0]+\.)*[^\s\"<>|(){}\[\].,;:\u00a0]+>?",
+        r"<?[a-zA-Z0-9][^\s\"<>|()\u00a0{}]*@(?:[^\s\"<>|(){}.\u00a0]+\.)*[^\s\"<>|(){}\[\].\u00a0]+>?",
         r"[@#][a-zA-Z_]\w*",
         r"[\p{L}\d]+(?:\.[\p{L}\d]+)*\.(?:bmp|docx?|gif|gz|html?|jpe?g|pdf|png|py|tar|txt|xml|zip)(?![\p{L}\d])",
         # Numbers, dates and codes
@@ -82,7 +82,7 @@ _PATTERNS = [
         rf"((?:{_WORD}|{_HYPHENATED}|\d+)\.)[,;:]",
         # Marks
         r"[<>]?[:;=][\-o*']?[()DPdpO\\{@|\[\]](?![A-Za-z0-9])",
-        r"\.\.\.+|\.[ \u00a0](?:\.[ \u00a0])+\.|-+|@+|#+|_+|\\?\*+|[?!]+|&(?:amp|lt|gt|MD|mdash|ndash);",
+        r"\.\.\.+|\.[ \u00a0](?:\.[ \u00a0])+\.|-+|@+|#+|_+|\\?\*+|[?!]+|<<|>>|&(?:amp|lt|gt|MD|mdash|ndash);",
         "[`'‘’]'|\"|(?:[‘-‟‹›«»`\x91-\x94]|'(?!'))[‘-‟‹›«»`\x91-\x94]?",
         # Words with hyphens
         _HYPHENATED,
