@@ -28,14 +28,15 @@ import numpy as np
 from medtasks.data.dataset_manifest import git_blob
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_path
-from medtasks.metrics.ptb_tokens import line_tokens
+from medtasks.metrics.ptb_tokens import BEFORE_NUMBER, line_tokens
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
 COCO = "coco-val"  # among the weights
 _ORDERS = 4
 _LONGEST_FILE = 1 << 29  # bytes
 _LINE_END = re.compile(r"[\r\x0b\x0c\u2028\u2029]")  # a line feed becomes a blank before
-_INITIAL = re.compile(r"(?<![A-Za-z])[A-Za-z]\.\s*$")  # before which word it stands decides about its full stop
+# A last word whose full stop depends on the next word.
+_ENDING = re.compile(rf"(?<![A-Za-z])(?:[A-Za-z]|{BEFORE_NUMBER})\.\s*$", re.IGNORECASE)
 _ALLOWED = {
     *(("builtins", name) for name in ("float", "int")),
     *(("__builtin__", name) for name in ("float", "int")),
@@ -115,7 +116,7 @@ def caption_words(texts: Sequence[str], *, as_published: bool = False) -> list[l
         return [" ".join(line_tokens(_LINE_END.sub(" ", caption), "")).split() for caption in captions]
     lines = [line for caption in captions for line in _LINE_END.split(caption)][: len(captions) + 1]
     pairs = zip_longest(lines, lines[1:], fillvalue="")
-    words = [line_tokens(line, after[:16] if _INITIAL.search(line) else "") for line, after in pairs]
+    words = [line_tokens(line, after[:16] if _ENDING.search(line) else "") for line, after in pairs]
     return [" ".join(tokens).split() for tokens in words[: len(captions)]]  # no-break spaces part words
 
 

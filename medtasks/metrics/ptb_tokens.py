@@ -32,6 +32,7 @@ _ABBREVIATIONS = (
     "bhd|assn|univ|intl|sys|tel|est|ext|sq|jr|bros|ed\\.d|ph\\.d|esq|etc|al|seq|bldg|rt|"
     "(?-i:Az|Ark|Del|Ill|La|Mass|Miss|Ore|Pa|Tex|Wash)"
 )
+BEFORE_NUMBER = "ca|figs?|prop|nos?|sect?s?|arts?|paras?|pp|op|p"  # abbreviations before a number only
 _OPENERS = (  # words after which an initial's full stop ends a sentence before
     "About|According|Additionally|After|An?|As|At|But|Did|During|Earlier|He|Her|Here|How|However|If|In|It|Last|Many|"
     "More|Mr\\.|Ms\\.|Now|Once|One|Other|Our|She|Since|So|Some|Such|That|The|Their|Then|There|These|They|This|We|When|"
@@ -74,7 +75,7 @@ _PATTERNS = [
         r"(?:\([0-9]{2,3}\)[ \u00a0]?|(?:\+\+?)?(?:[0-9]{2,4}[\- \u00a0])?[0-9]{2,4}[\- \u00a0])"
         r"[0-9]{3,4}[\- \u00a0]?[0-9]{3,5}|(?:(?:\+\+?)?[0-9]{2,4}\.)?[0-9]{2,4}\.[0-9]{3,4}\.[0-9]{3,5}",
         # Abbreviations and initials
-        rf"((?:ca|figs?|prop|nos?|sect?s?|arts?|paras?|bldg|pp|op|p|art)\.){_BLANK}?\d",
+        rf"((?:{BEFORE_NUMBER})\.)[ \t\n\u00a0]?\d",
         rf"([A-Za-z])\.{_OPENER}",
         rf"(?:{_TITLES}|{_LETTERS})\.",
         rf"(?:{_ABBREVIATIONS})\.",
@@ -93,8 +94,7 @@ _PATTERNS = [
 # Most words of reports need no search for the longest match.
 _COMMON = regex.compile(r"([A-Za-z]{2,}|a(?= ))(?:[.,;:](?= [A-Za-z]|$)|(?= |$)) *")
 _SPECIAL = regex.compile(
-    rf"(?:can|go|le|gi|wa)(?:not|nna|tta|mme)|{_TITLES}|{_ABBREVIATIONS}|ca|figs?|prop|nos?|sect?s?|arts?|paras?|"
-    r"pp|op|pro|anti",
+    rf"(?:can|go|le|gi|wa)(?:not|nna|tta|mme)|{_TITLES}|{_ABBREVIATIONS}|{BEFORE_NUMBER}|pro|anti",
     regex.IGNORECASE,
 )
 _DROPPED = regex.compile(r"\ufffd+|[\p{C}\p{Z}\p{Nl}\u0800-\u1fff\u2e00-\u3000\u3003-\ufeff\ufff0-\uffff]")
@@ -126,8 +126,8 @@ def _ordinary(word: str) -> str:
 def line_tokens(line: str, next_line: str) -> tuple[str, ...]:
     """Return the words of a text without line ends, in lower case and without punctuation.
 
-    The published code tokenizes all captions in one text, a line each. There, whether an initial at the end of a line
-    keeps its full stop depends on the first word of the next line.
+    The published code tokenizes all captions in one text, a line each. There, whether an initial or ``no.`` at the end of a
+    line keeps its full stop depends on the first word of the next line.
     """
     line = _RARE.sub("\ufffd", line)  # half a character each to the published code, in no pattern
     text = f"{line}\n{next_line}" if next_line else line

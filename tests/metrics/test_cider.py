@@ -121,6 +121,7 @@ def test_long_and_odd_texts_take_linear_time():
 def test_an_initial_before_the_next_line_loses_its_full_stop_as_published():
     assert caption_words(["Vitamin B.", "The end"], as_published=True) == [["vitamin", "b"], ["the", "end"]]
     assert caption_words(["Vitamin B.", "The end"]) == [["vitamin", "b."], ["the", "end"]]
+    assert caption_words(["Effusion: no.", "5 mm"], as_published=True) == [["effusion", "no."], ["5", "mm"]]
 
 
 def test_frequencies_and_corpus_are_stated(tmp_path):
