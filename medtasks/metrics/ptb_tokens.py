@@ -126,8 +126,8 @@ def _ordinary(word: str) -> str:
 def line_tokens(line: str, next_line: str) -> tuple[str, ...]:
     """Return the words of a text without line ends, in lower case and without punctuation.
 
-    The published code tokenizes all captions in one text, a line each. There, whether an initial or ``no.`` at the end of a
-    line keeps its full stop depends on the first word of the next line.
+    The published code tokenizes all captions in one text, a line each. There, whether an initial or ``no.`` at
+    the end of a line keeps its full stop depends on the first word of the next line.
     """
     line = _RARE.sub("\ufffd", line)  # half a character each to the published code, in no pattern
     text = f"{line}\n{next_line}" if next_line else line
