@@ -111,6 +111,13 @@ _ENTRIES = (
         "meteor",
     ),
     *(
+        MetricInfo(name, description, (name, f"{name}_reference"), "cider", weights, scale=Scale.RAW)
+        for name, description, weights in (
+            ("cider_coco", "CIDEr, 0 to 10, with document frequencies of COCO captions, as MedEvalKit", ("coco-val",)),
+            ("cider_d", "CIDEr-D, 0 to 10, as pycocoevalcap; values depend on all references of the call", ()),
+        )
+    ),
+    *(
         MetricInfo(name, description, (key, f"rescaled_{key}"), *_BERTSCORE, scale=Scale.RAW)
         for name, key, description in (
             ("bertscore", "bertscore_f1", "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled"),

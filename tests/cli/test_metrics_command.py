@@ -13,6 +13,7 @@ from rouge_score import rouge_scorer
 from rouge_score.tokenizers import DefaultTokenizer
 
 from medtasks.cli import metrics
+from medtasks.data.prepare import downloads
 from medtasks.metrics import cross_check
 from medtasks.metrics.cross_check import ORACLES
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_folder
@@ -232,6 +233,7 @@ def hub(monkeypatch):
             (Path(local_dir) / name).touch()
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(downloads, "download", lambda _, target: download("", [target.name], target.parent))
     return gone
 
 
