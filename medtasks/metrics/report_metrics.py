@@ -69,6 +69,7 @@ _BERTSCORE = ("neural.bertscore", ("distilroberta-base",))
 _CHEXBERT = ("neural.chexbert", ("chexbert", "bert-base-uncased"))
 _RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
 _RADCLIQ = ("neural.radcliq", (*_RADGRAPH[1], *_CHEXBERT[1], *_BERTSCORE[1]))
+_RATE = ("neural.rate_score", ("rate-ner", "biolord", "rush-rules"))
 _LABEL_SCORES = (
     *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")),
     "5_accuracy",
@@ -174,6 +175,19 @@ _ENTRIES = (
             **dict.fromkeys(_keys("green_minor", *GREEN_ERRORS), (Scale.RAW, False)),
             **dict.fromkeys(_keys("green", "undefined", "injections", "failed"), (Scale.COUNT, False)),
         },
+    ),
+    MetricInfo(
+        "rate_score",
+        "RaTEScore of each report with its own reference, with the long and short weights of 0.6.0 and those of 0.5.0, "
+        "and the share of pairs that have a score",
+        ("rate_score", *_keys("rate_score", "short", "0_5_0", "scored")),
+        *_RATE,
+    ),
+    MetricInfo(
+        "rate_score_reference",
+        "RaTEScore as its code returns it: later reports move up after an empty one, 0.5 without entities",
+        ("rate_score_reference", *_keys("rate_score", "short_reference", "0_5_0_reference")),
+        *_RATE,
     ),
 )
 REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType({info.name: info for info in _ENTRIES})

@@ -24,7 +24,7 @@ REFERENCES = ["No pleural effusion.", "", "Heart is large, lungs are clear.", "s
 HYPOTHESES = ["No effusion.", "Clear.", "", "same", "Ünïcode 肺 " * 40, "no effusion"]
 
 
-@each_row("name", [name for name in REPORT_METRICS if not metric_info(name).wordnet])
+@each_row("name", [n for n, info in REPORT_METRICS.items() if not info.wordnet and "rate-ner" not in info.weights])
 def test_metrics_give_the_registered_keys(name, v1, xl, tiny, deep_roberta, tmp_path):
     weights = {"radgraph": v1, "radgraph-xl": xl, "chexbert": tiny}
     weights["coco-val"] = frequencies_file(tmp_path / "coco.p", {("effusion",): 3.0, ("no", "effusion"): 1.0})
