@@ -19,12 +19,11 @@ from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.metric import AnyMetric, Score, Scores
 from medtasks.metrics.report_metrics import metric_info
 
-# Field that names the scores that count, field with the replies, and keys of metrics. Only lexical means count empty
-# replies, as 0.
-_METRICS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("averaged", "reply", (*metric_info("medevalkit_lexical").keys, "medevalkit_meteor")),
-    ("compared", "reply", ()),
-    ("compared", "lowered", ()),  # both texts in lower case: CIDEr
+# Field that names the scores that count, and keys of metrics. Only lexical means count empty replies, as 0. GREEN is
+# left to ``--metric green``, because it asks a judge.
+_METRICS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("averaged", (*metric_info("medevalkit_lexical").keys, "medevalkit_meteor")),
+    ("compared", ("cider_coco_reference", "rate_score_reference")),
 )
 _FIXED = "medevalkit_report_fixed"
 _REMARKS = {
@@ -53,8 +52,8 @@ class KitReports(Reports):
     metrics: Sequence[AnyMetric] = (
         *(
             replace(metric, selection=partial(_counted, field))
-            for field, texts, keys in _METRICS
-            for metric in text_metrics(keys, texts)
+            for field, keys in _METRICS
+            for metric in text_metrics(keys, "reply")
         ),
         replace(
             counts.INVALID_RATE,
@@ -74,9 +73,10 @@ class KitReports(Reports):
 
     def _fields(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         reference, reply = sample.document["report"], answer.facts.get("text", answer.value) or ""
-        texts = {"reference": reference, "reply": reply}
-        texts |= {"lowered_reference": reference.lower(), "lowered": reply.lower()}
-        return {name: PrivateText(text, sample.dataset) for name, text in texts.items()}
+        return {
+            "reference": PrivateText(reference, sample.dataset),
+            "reply": PrivateText(reply, sample.dataset),
+        }
 
 
 FAMILY = KitReports()

@@ -57,9 +57,8 @@ def text_metrics(
 
 
 def text_row(reply: str) -> Callable[[Mapping[str, Any]], TextRow]:
-    """Return the function from a score to its row; a field of replies may have references in another form."""
-    own = f"{reply}_reference"
-    return lambda score: (score["cluster_id"], score.get(own, score["reference"]), score[reply], score.get("saved"))
+    """Return the function from a score to its row, with the reply from some field."""
+    return lambda score: (score["cluster_id"], score["reference"], score[reply], score.get("saved"))
 
 
 def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
