@@ -65,8 +65,8 @@ class GreenCounts:
 def green_prompt(reference: str, candidate: str) -> str:
     """Return the user message for one pair of reports."""
     texts = {"{reference}": reference, "{candidate}": candidate}
-    words = {place: " ".join(text.split()[:_MOST_WORDS]) for place, text in texts.items()}
-    return re.sub(r"\{(?:reference|candidate)\}", lambda place: words[place[0]], _TEMPLATE)
+    words = {name: " ".join(text.split()[:_MOST_WORDS]) for name, text in texts.items()}
+    return re.sub(r"\{(?:reference|candidate)\}", lambda match: words[match[0]], _TEMPLATE)
 
 
 def cleaned(reply: str) -> str:
@@ -149,8 +149,8 @@ def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequen
             ("green", counts and counts.significant),
             ("green_minor", counts and counts.insignificant),
         ):
-            for place, name in enumerate(GREEN_ERRORS):
-                values[f"{prefix}_{name}"] = float(of_prefix[place]) if of_prefix else math.nan
+            for number, name in enumerate(GREEN_ERRORS):
+                values[f"{prefix}_{name}"] = float(of_prefix[number]) if of_prefix else math.nan
         values["green_failed"] = float(counts is None)
         values["green_undefined"] = float(counts is not None and math.isnan(counts.score(as_published=False)))
         values["green_injections"] = float(addresses_judge(pair[1]))

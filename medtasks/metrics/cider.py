@@ -97,8 +97,8 @@ def cider_values(
         same_gram = owner[comparison] * size + gram[in_reference]  # in the hypothesis
         places = np.minimum(np.searchsorted(keys, same_gram), max(0, len(keys) - 1))
         shared = keys[places] == same_gram
-        own, expected = weights[places][shared], weights[in_reference][shared]
-        products = (np.minimum(own, expected) if clipped else own) * expected
+        weighted, expected = weights[places][shared], weights[in_reference][shared]
+        products = (np.minimum(weighted, expected) if clipped else weighted) * expected
         dots = np.bincount(comparison[shared], products, minlength=len(references)).astype(float)
         scale = norms[owner] * norms[first:]
         cosines += np.divide(dots, scale, out=np.zeros_like(dots), where=scale > 0)

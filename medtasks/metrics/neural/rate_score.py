@@ -55,28 +55,28 @@ def affinities() -> dict[str, Affinity]:
     }
 
 
-def best_partners(cosines: Vectors, own: Sequence[str], others: Sequence[str], as_published: bool) -> list[int]:
-    """Return the place of the best partner of each entity, of cosines with shape (own, others).
+def best_partners(cosines: Vectors, kinds: Sequence[str], others: Sequence[str], as_published: bool) -> list[int]:
+    """Return the position of the best partner of each entity, of cosines with shape (kinds, others).
 
     Of equally similar partners, such as the same word twice, one of the same type is taken. The published code takes
     what ``torch.topk`` returns, which depends on rounding errors: there identical reports may score below 1.
     """
     rounded = np.round(cosines.astype(np.float64), 6)
     if not as_published:
-        same = np.array([[kind == other for other in others] for kind in own])
-        return [int(place) for place in (rounded + 1e-7 * same).argmax(axis=1)]
+        same = np.array([[kind == other for other in others] for kind in kinds])
+        return [int(position) for position in (rounded + 1e-7 * same).argmax(axis=1)]
     import torch
 
     return [int(torch.topk(row, 1).indices[0]) for row in torch.from_numpy(rounded.astype(np.float32))]
 
 
-def weighted_mean(cosines: Sequence[float], own: Sequence[str], partners: Sequence[str], affinity: Affinity) -> float:
+def weighted_mean(cosines: Sequence[float], kinds: Sequence[str], partners: Sequence[str], affinity: Affinity) -> float:
     """Average the cosines of entities with their partners by the weight of the two types.
 
     The cosine of a finding with an excluded one, or the reverse, is multiplied by the penalty.
     """
     total = weight_sum = 0.0
-    for cosine, kind, partner in zip(cosines, own, partners, strict=True):
+    for cosine, kind, partner in zip(cosines, kinds, partners, strict=True):
         is_opposite = (kind in FOUND and partner in EXCLUDED) or (kind in EXCLUDED and partner in FOUND)
         weight = affinity.weights[kind, partner]
         total += cosine * weight * (affinity.penalty if is_opposite else 1.0)
@@ -88,14 +88,14 @@ def entity_scores(
     reference: Sequence[Entity], hypothesis: Sequence[Entity], vectors: Mapping[str, Vectors], *, as_published: bool
 ) -> dict[str, float]:
     """Score two reports with entities under each weighting: F1 of the weighted means over either side."""
-    first, second = (np.stack([vectors[entity.text] for entity in side]) for side in (reference, hypothesis))
-    cosines = first @ second.T
+    vectors_of = [np.stack([vectors[entity.text] for entity in side]) for side in (reference, hypothesis)]
+    cosines = vectors_of[0] @ vectors_of[1].T
     kinds = [entity.kind for entity in reference], [entity.kind for entity in hypothesis]
     sides = []
-    for matrix, own, others in ((cosines, kinds[0], kinds[1]), (cosines.T, kinds[1], kinds[0])):
-        places = best_partners(matrix, own, others, as_published)
-        best = [float(row[place]) for row, place in zip(matrix, places, strict=True)]
-        sides.append((best, own, [others[place] for place in places]))
+    for matrix, types, others in ((cosines, *kinds), (cosines.T, *reversed(kinds))):
+        positions = best_partners(matrix, types, others, as_published)
+        best = [float(row[position]) for row, position in zip(matrix, positions, strict=True)]
+        sides.append((best, types, [others[position] for position in positions]))
     scores = {}
     for ending, affinity in affinities().items():
         recall, precision = (weighted_mean(*side, affinity) for side in sides)

@@ -96,21 +96,21 @@ def _matches(text: str, rules: Sequence[_Rule]) -> list[_Span]:
             end = match.start("end") if "end" in groups else match.end()
             matches.append((match.start(), _Span(begin, end, rule.is_boundary)))
     spans: list[_Span] = []
-    taken: list[tuple[_Span, int]] = []  # every span that was ever in the list, with its place in it
+    taken: list[tuple[_Span, int]] = []  # every span that was ever in the list, with its position in it
     for _, span in sorted(matches, key=itemgetter(0)):
-        places = [
-            (other.begin, place)
-            for other, place in taken
+        positions = [
+            (other.begin, position)
+            for other, position in taken
             if (other.end > span.begin and other.begin < span.end) or span.begin == span.end == other.begin
         ]
-        place = max(places)[1] if places else len(spans)
-        if not places:
+        position = max(positions)[1] if positions else len(spans)
+        if not positions:
             spans.append(span)
-        elif span.end - span.begin > spans[place].end - spans[place].begin:
-            spans[place] = span
+        elif span.end - span.begin > spans[position].end - spans[position].begin:
+            spans[position] = span
         else:
             continue
-        taken.append((span, place))
+        taken.append((span, position))
     return [span for span in spans if span.is_boundary]
 
 
@@ -144,11 +144,11 @@ def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
         previous = spans[-1].end if spans else 0
         if begin > previous:
             fill(previous, begin)
-        for place, end in enumerate(ends[next_end:], next_end):
-            is_last = place == len(ends) - 1
+        for position, end in enumerate(ends[next_end:], next_end):
+            is_last = position == len(ends) - 1
             if following <= end.begin and not is_last:
                 break
-            last_end, next_end = len(text[: end.begin + 1].rstrip()), place
+            last_end, next_end = len(text[: end.begin + 1].rstrip()), position
             if last_end < begin:
                 continue
             if not is_open:
@@ -156,7 +156,7 @@ def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
                 continue
             spans.append(_Span(begin, last_end))
             is_open = False
-            if number < len(begins) - 1 and (is_last or following <= ends[place + 1].end):
+            if number < len(begins) - 1 and (is_last or following <= ends[position + 1].end):
                 break
     if not spans:
         fill(0, len(text))
@@ -203,17 +203,17 @@ def entity_spans(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[int
     spans = []
     start: int | None = None
     kind, was_closed = "", False
-    for place, (token, label) in enumerate(zip(tokens, labels, strict=False)):
-        if token in ("[CLS]", "[SEP]") or label == "O" or place + 1 >= len(labels):
+    for position, (token, label) in enumerate(zip(tokens, labels, strict=False)):
+        if token in ("[CLS]", "[SEP]") or label == "O" or position + 1 >= len(labels):
             continue
-        following = labels[place + 1]
+        following = labels[position + 1]
         if label.startswith("B-"):
-            start, kind = place, label[2:]
+            start, kind = position, label[2:]
         if following.startswith("I-"):
             continue
         if start is not None:
-            spans.append((start, place, kind))
-        start, kind, was_closed = (place, label[2:], True) if following.startswith("B-") else (None, "", False)
+            spans.append((start, position, kind))
+        start, kind, was_closed = (position, label[2:], True) if following.startswith("B-") else (None, "", False)
     if start is not None and not was_closed:
         spans.append((start, len(tokens) - 2, kind))
     return spans
