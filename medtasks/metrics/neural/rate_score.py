@@ -92,7 +92,7 @@ def entity_scores(
     cosines = vectors_of[0] @ vectors_of[1].T
     kinds = [entity.kind for entity in reference], [entity.kind for entity in hypothesis]
     sides = []
-    for matrix, types, others in ((cosines, *kinds), (cosines.T, *reversed(kinds))):
+    for matrix, types, others in ((cosines, kinds[0], kinds[1]), (cosines.T, kinds[1], kinds[0])):
         positions = best_partners(matrix, types, others, as_published)
         best = [float(row[position]) for row, position in zip(matrix, positions, strict=True)]
         sides.append((best, types, [others[position] for position in positions]))
