@@ -16,6 +16,7 @@ from typing import Any
 
 from medtasks.data.samples import Sample
 from medtasks.errors import warn_once
+from medtasks.families.counts import judges_of
 from medtasks.families.family import TaskFamily
 from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.metrics.metric import STDERR, AnyMetric, CorpusMetric, Estimate, Scores
@@ -128,6 +129,8 @@ def _estimate(metric: AnyMetric, scores: Scores, *, warn: bool = False) -> Estim
     """Return the estimate of a metric; warn once of failures of its panel, with the command to compute them later."""
     if warn and metric.warning and (sentence := metric.warning(scores)):
         warn_once(sentence)
+    if warn and metric.remark is judges_of and (sentence := judges_of(scores)):
+        warn_once(sentence, "INFO")
     if not isinstance(metric, CorpusMetric) or metric.panel is None:
         return metric.estimate(scores)
     panel = metric.panel.of(metric.selection(scores))

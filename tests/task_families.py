@@ -181,6 +181,8 @@ COMPONENTS: dict[str, Callable[[int], Any]] = {
 OPEN: dict[str, Callable[[int], Any]] = {"answer": lambda n: ("yes", "no", "a mass in the lung")[n % 3]}
 # What published code cannot score, an open reply without words, has tests of its own.
 SHORT: dict[str, Callable[[int], Any]] = {"answer": lambda n: ("yes", "no", "No mass.", "mass in the lung")[n % 4]}
+STRUCTURED = [rule for rule in extractors(AnswerKind.KIT_QUESTION) if "radrestruct" in rule]
+OF_SHORT = [rule for rule in extractors(AnswerKind.KIT_QUESTION) if rule not in STRUCTURED]
 JUDGED_SHORT: dict[str, Callable[[int], Any]] = {
     "answer": lambda n: ("a growth", "edema", "mass in the lung")[n % 3] if n != 11 else "yes"
 }
@@ -220,12 +222,12 @@ FAMILIES = {
     "visual_hallucination": made_up(
         "visual_hallucination", list(extractors(AnswerKind.FREE_TEXT)), SAID, **REPORT, **COMPONENTS
     ),
-    "kit_questions": made_up("kit_questions", list(extractors(AnswerKind.KIT_QUESTION)), SAID, **SHORT),
+    "kit_questions": made_up("kit_questions", OF_SHORT, SAID, **SHORT),
+    "radrestruct": made_up("radrestruct", STRUCTURED, SAID, **SHORT),
+    "kit_reports": made_up("kit_reports", [f"medevalkit_report{ending}" for ending in ("", "_fixed")], SAID, **REPORT),
     "judged_questions": made_up(
         "judged_questions",
-        [
-            rule for rule in extractors(AnswerKind.KIT_QUESTION) if "release" not in rule
-        ],  # which has empty replies judged
+        [rule for rule in OF_SHORT if "release" not in rule],  # which has empty replies judged
         [said or "nothing" for said in SAID],
         **JUDGED_SHORT,
     ),

@@ -153,6 +153,39 @@ def slake(folder: Path) -> None:
     put_zip(folder / "imgs.zip", {f"imgs/xmlab{number}/source.jpg": picture(number) for number in range(4)})
 
 
+def chest_reports(folder: Path) -> None:
+    """Three studies with one to three images: one without an impression, and one without any text."""
+    studies = []
+    for number, (findings, impression) in enumerate((("Clear lungs.", "Normal."), ("A nodule.", ""), (" ", "\n"))):
+        names = [f"s{number}_{at}.png" for at in range(number + 1)]
+        studies.append({"id": number, "findings": findings, "impression": impression, "image": names})
+        for name in names:
+            put(folder / "images" / name, picture(number))
+    put(folder / "test.json", json.dumps(studies))
+
+
+def chexpert_plus(folder: Path) -> None:
+    """The same with one image each, by its name."""
+    chest_reports(folder)
+    studies = json.loads((folder / "test.json").read_text())
+    put(folder / "test.json", json.dumps([{**study, "image": study["image"][0]} for study in studies]))
+
+
+def radrestruct(folder: Path) -> None:
+    """Two reports with three questions each, the second one with two frontal images."""
+    questions: list[Any] = [
+        ["Is there a mass?", ["no"], [], {"answer_type": "single_choice", "options": ["yes", "no"]}],
+        ["What is its degree?", ["mild"], [], {"answer_type": "single_choice", "options": ["mild", "severe"]}],
+        ["Where is it?", ["lung", "hilum"], [], {"answer_type": "multi_choice", "options": ["apex", "lung", "hilum"]}],
+    ]
+    frontal = {"9": ["CXR9_a"], "10": ["CXR10_a", "CXR10_b"], "11": ["CXR11_a"]}
+    put(folder / "id_to_img_mapping_frontal_reports.json", json.dumps(frontal))
+    for report in ("9", "10"):
+        put(folder / "test_qa_pairs" / f"{report}.json", json.dumps(questions))
+        for at, name in enumerate(frontal[report]):
+            put(folder / "imgs" / f"{name}.png", picture(int(report) + at))
+
+
 WRITERS: Mapping[str, Callable[[Path], None]] = {
     "medevalkit_pmc_vqa": pmc_vqa,
     "medevalkit_pmc_vqa_clean": pmc_vqa_clean,
@@ -165,6 +198,10 @@ WRITERS: Mapping[str, Callable[[Path], None]] = {
     "medevalkit_medframeqa": medframeqa,
     "medevalkit_slake": slake,
     "medevalkit_slake_en": slake,
+    "medevalkit_mimic_cxr_report": chest_reports,
+    "medevalkit_iu_xray_report": chest_reports,
+    "medevalkit_chexpert_plus_report": chexpert_plus,
+    "medevalkit_radrestruct": radrestruct,
 }
 
 

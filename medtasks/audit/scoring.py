@@ -91,6 +91,7 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     with_error = [score for score in rule.scores if score.has_error or (lists_all and score.metric not in COUNTS)]
     errors = {score.metric: score.error for score in with_error}
     head = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
+    head |= {"remarks": rule.remarks} if rule.remarks else {}
     if rule.categories:
         injections = rule.estimates.get("possible_injection")
         categories = {
@@ -161,10 +162,10 @@ def rule_scores(
     if few:
         worth = f"{min(few.values()):.1f} patients, images or pairs of equal size"
         sentences = (f"Few clusters: the samples are worth {worth}, so that intervals of {', '.join(few)} are rough.",)
-    whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=sentences)
+    remarks = tuple(filter(None, (metric.remark(metric.selection(scores)) for metric in metrics if metric.remark)))
+    whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=sentences, remarks=remarks)
     if not task.family.paired:
-        remarks = [metric.remark(metric.selection(scores)) for metric in metrics if metric.remark]
-        return replace(whole, groups=by_group(task, columns, scores), remarks=tuple(filter(None, remarks)))
+        return replace(whole, groups=by_group(task, columns, scores))
 
     answers = paired_answers(task.metrics[0].selection(scores))
     counts, pairs = count(answers), complete_pairs(answers)

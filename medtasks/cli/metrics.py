@@ -20,6 +20,7 @@ from medtasks.audit.tables import number_table
 from medtasks.cli.options import named_values
 from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, WeightsMissing, listed, unknown_name
+from medtasks.judges.judge_client import is_configured
 from medtasks.metrics.cross_check import ORACLES, TOLERANCE, PackageComparison
 from medtasks.metrics.cross_check import cross_check as compare_with_package
 from medtasks.metrics.meteor import prepare_wordnet
@@ -27,6 +28,7 @@ from medtasks.metrics.metric import Scale
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, fetch, weights_path
 from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, keys_of, metric_info, report_metric
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
+from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
 
 weights_app = typer.Typer(help="List and fetch the weights of metrics that are models.", no_args_is_help=True)
 _ALL = "all"
@@ -64,7 +66,8 @@ def metrics(
             missing = [name for name in (*info.weights, *([WORDNET] if info.wordnet else ())) if weights_trouble(name)]
             lacking.update(dict.fromkeys(missing))
             keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
-            better, is_ready = _BETTER[info.higher_is_better], "no" if missing else "yes"
+            is_missing = missing or (info.asks_judge and not is_configured())
+            better, is_ready = _BETTER[info.higher_is_better], "no" if is_missing else "yes"
             rows.append((info.name, better, is_ready, f"{info.description}{keys}"))
         say_columns(rows)
         if lacking:
@@ -114,9 +117,18 @@ def _score(
         title = f"pairs: {count}, empty replies: {replies}, empty references: {references}"
         rows = []
         for name, result in scores.items():
-            share, better = metric_info(name).scale is Scale.SHARE, _BETTER[metric_info(name).higher_is_better]
-            rows += [(key, number(result.totals[key], share), better) for key in chosen[name]]
+            for key in chosen[name]:
+                info = metric_info(key)
+                value = number(result.totals[key], info.scale is Scale.SHARE)
+                rows.append((key, value, _BETTER[info.higher_is_better]))
         show(number_table(title, ("score", "value", "better"), rows))
+    for name, result in scores.items():
+        if "judge" in result.settings:
+            say(f"Judge of {name}: {result.settings['judge']}.")
+        unread = int(result.totals.get(GREEN_FAILED, 0))
+        counts = SampleCounts(len(pairs.references) - unread, 0, unread)
+        if not FailureLimit.parse(DEFAULT_LIMIT).allows(counts):
+            failures[name] = f"{counts}, which is more than {DEFAULT_LIMIT}; the values are over the others"
     rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
     if rough:
         say(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.")

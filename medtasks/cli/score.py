@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,13 +27,15 @@ from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
+from medtasks.judges.judge_check import check_judge
+from medtasks.judges.judge_client import judge_for
 from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.run import Source, replies_to
-from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
+from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
 from medtasks.tasks.documents import private_datasets, task_documents, task_provenance
 from medtasks.tasks.task_files import scored_task
 
-judge_app = typer.Typer(help="Check a judge's verdicts against people's labels.", no_args_is_help=True)
+judge_app = typer.Typer(help="Check a judge by made-up cases, or by people's labels.", no_args_is_help=True)
 
 
 def score(
@@ -113,11 +116,13 @@ def _print_scores(
         out.print(f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'.")
     problems: list[str] = []
     worst = max((rule.counts for rule in rules.values()), key=lambda counts: counts.lost, default=SampleCounts(0, 0))
+    counts = [rule.estimates[GREEN_FAILED].value for rule in rules.values() if GREEN_FAILED in rule.estimates]
+    score_name = "score of their judge" if any(counts) and not worst.failed else "score"  # others need no judge
     if worst.lost:
-        out.print(f"In no score: {worst}.")
+        out.print(f"In no {score_name}: {worst}.")
     if not limit.allows(worst):
         retry = "; judge them again with this command once the judge answers" if worst.unjudged else ""
-        problems = [f"{worst}, which is more than --max-failed {limit}, and they are in no score{retry}"]
+        problems = [f"{worst}, which is more than --max-failed {limit}, and they are in no {score_name}{retry}"]
     failures = {name: cause for rule in rules.values() for name, cause in rule.failures.items()}
     if fetch := fetch_command(failures):
         missing = f"weights are missing; run: {fetch}"
@@ -198,6 +203,25 @@ def sample(
     right, wrong = write_sheet(sheet, chosen, documents, recorded, size, rule)
     say(f"replies in {sheet}: {right} that the judge calls right, {wrong} that it calls wrong")
     say(f"Write yes or no under 'right'; then run: medtasks score {task} RUN --labels {sheet}")
+
+
+@judge_app.command()
+def check(json_file: JsonFile = None) -> None:
+    """Ask the judge of MEDTASKS_JUDGE_* made-up cases with known answers; its scores then show how many it gets right.
+
+    Cases are pairs of reports with a planted error, short answers, and answers that address the judge. The exit code is
+    1 if a case gets no reply.
+    """
+    judge = judge_for(None, "there is no judge to check")
+    shares = check_judge(judge)
+    rows = [
+        (name.replace("_", " "), f"{share.right} of {share.cases}", estimate(value, share.low, share.high, True))
+        for name, share in shares.items()
+        for value in (share.right / share.cases,)
+    ]
+    show(number_table(f"check of {judge.settings.label}", ("cases", "right", "share [95 % interval]"), rows))
+    by_kind = {name: asdict(share) for name, share in shares.items()}
+    write_json(json_file, {"medtasks": __version__, "judge": judge.settings.label, "shares": by_kind})
 
 
 def parse(rule: Annotated[str, Argument(help=f"One of: {', '.join(extractors(AnswerKind.CHOICE))}.")]) -> None:

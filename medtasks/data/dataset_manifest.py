@@ -95,6 +95,13 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def git_blob(path: Path) -> str:
+    """Return the SHA-1 by which git names a file with these bytes."""
+    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: digest).hexdigest()
+
+
 def pixels_fingerprint(images: Mapping[str, ImageFacts]) -> str:
     """Combine the digests of images, keyed by image id, into one."""
     lines = "".join(f"{image_id}:{facts.sha256}\n" for image_id, facts in sorted(images.items()))

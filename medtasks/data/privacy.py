@@ -8,6 +8,7 @@ from medtasks.data.dataset_manifest import manifest_of
 from medtasks.errors import MedTasksError
 from medtasks.home import dataset_folder
 
+UNKNOWN_TEXTS = "report_files"  # name in place of a dataset's; as no dataset has it, the texts count as credentialed
 LOG_TEXT_VARIABLE = "MEDTASKS_LOG_TEXT"
 
 
@@ -42,10 +43,11 @@ class PrivateText:
     included, gets a digest. It is no ``str``, so nothing shows it by accident.
     """
 
-    __slots__ = ("text",)
+    __slots__ = ("dataset", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, dataset: str | None = UNKNOWN_TEXTS) -> None:
         self.text = text
+        self.dataset = dataset  # whose access level decides where the text may go; None for a user's own documents
 
     def __repr__(self) -> str:
         return f"withheld (sha256 {digest(self.text)})"

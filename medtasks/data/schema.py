@@ -21,7 +21,7 @@ column              meaning
 ``choices``         MedHEval's options as published, one text in one of several dialects; mostly empty for yes/no
 ``answer``          letter of the right option, null where none or no single one is published; of open questions the
                     text as published
-``answers``         letters of the right options, in order
+``answers``         letters of the right options, in order; of Rad-ReStruct their texts as published
 ``label``           index of the right class, from 0
 ``labels``          0 or 1 per finding
 ``gold``            the right answer as published, a letter or a text; null in a part without published answers
@@ -44,7 +44,7 @@ column              meaning
 ``source``          of MedHEval's image: ``slake``, ``vqa_rad``, ``iu_xray`` or ``mimic_cxr``; or name of a user's study
 ``granularity``     what the question is about, from the whole image to a contour; may be null
 ``keyword``         fine label of the case, which is the right answer; may be null
-``answer_type``     ``OPEN`` or ``CLOSED``, as published
+``answer_type``     as published: ``OPEN`` or ``CLOSED``; of Rad-ReStruct ``single_choice`` and two others
 ``language``        ``en`` or ``zh``
 ``part``            name of the file that the row is from (OmniMedVQA only), else null
 ==================  ====================================================================================================
@@ -114,6 +114,8 @@ KIT_CHOICE = {
     **_columns("question options:list[str] option_lines:list[str] answer gold flags:list[str]"),
     **_columns("subject question_type modality part medical_task body_system"),
 }
+# Rad-ReStruct: ``answer`` is the first of ``answers``.
+STRUCTURED_QUESTION = {**_SHARED, **_columns("question options:list[str] answer answers:list[str] answer_type")}
 # SLAKE as MedEvalKit asks it, in two languages.
 KIT_QUESTION = {**OPEN_QUESTION, **_columns("answer_type language modality location")}
 

@@ -149,7 +149,7 @@ class JudgedChoice(GroupedChoice):
             **({} if failed else {"value": answer.value}),  # the reply is neither right nor wrong
             "reason": answer.reason,
             "asked": asked,
-            "judge": judge.settings.label,
+            "judge": judge.label,
             "possible_injection": addresses_judge(text),
             "rule": rule,
         }
@@ -288,6 +288,14 @@ _ACCURACY: Metric[Score] = Metric(
     description=ACCURACY,
     of=lambda score: None if score["target"] is None else is_right(score),
 )
+FALLBACK_RATE: Metric[Score] = Metric(
+    "fallback_rate",
+    False,
+    _COUNTED,
+    role=Role.RATE,
+    description="Share of replies without a readable answer, for which the rule guesses; careful rules do not.",
+    of=lambda score: float(score["fallback"]) if "fallback" in score else None,
+)
 _INVALID_RATE = replace(counts.INVALID_RATE, selection=_COUNTED)
 
 
@@ -298,14 +306,7 @@ class KitChoice(SingleChoice):
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.TEXTS, "answer": Column.LETTER_OR_NOTHING}
     metrics: Sequence[AnyMetric] = (
         _ACCURACY,
-        Metric(
-            "fallback_rate",
-            False,
-            _COUNTED,
-            role=Role.RATE,
-            description="Share of replies without a readable answer, for which the rule guesses; careful rules do not.",
-            of=lambda score: float(score["fallback"]) if "fallback" in score else None,
-        ),
+        FALLBACK_RATE,
         _INVALID_RATE,
         *counts.SAMPLE_COUNTS,
     )

@@ -92,10 +92,25 @@ def judge_failed_rate(
     )
 
 
-def _number(name: str, holds: Callable[[Mapping[str, Any]], bool], description: str) -> CorpusMetric:
+def judges_of(scores: Scores) -> str:
+    """Name the judges of scores, with the results of their checks."""
+    names = dict.fromkeys(score["judge"] for score in scores if score.get("judge"))
+    return f"Judge: {'; '.join(names)}." if names else ""
+
+
+def _number(
+    name: str,
+    holds: Callable[[Mapping[str, Any]], bool],
+    description: str,
+    remark: Callable[[Scores], str] | None = None,
+) -> CorpusMetric:
     higher_is_better = None if name == "scored_samples" else False
     return counting(
-        name, lambda scores: sum(map(holds, scores)), higher_is_better=higher_is_better, description=description
+        name,
+        lambda scores: sum(map(holds, scores)),
+        higher_is_better=higher_is_better,
+        description=description,
+        remark=remark,
     )
 
 
@@ -119,6 +134,7 @@ JUDGED_SAMPLE_COUNTS = (
         "possible_injection",
         lambda score: bool(score.get("possible_injection")) and not is_failed(score),
         "Replies that seem to address the judge.",
+        remark=judges_of,
     ),
 )
 """The same for a task whose replies a judge reads, with the number of replies that seem to address it."""

@@ -38,6 +38,7 @@ NAMED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "knowledge_hallucination.process_results_eleven": ("free_texts", "KNOWLEDGE_QUESTIONS_ELEVEN"),
         "kit_choice.process_likelihoods": ("choice", "KIT_LIKELIHOODS"),
         "judged_questions.process_results": ("kit_questions", "JUDGED_QUESTIONS"),
+        "radrestruct.process_results": ("kit_questions", "RAD_RESTRUCT"),
         "submission.process_results": ("submission", "SUBMISSION"),
         "kit_submission.process_results": ("submission", "ANSWERS_TO_SUBMIT"),
         "rotations.process_results": ("rotations", "ROTATED_CHOICE"),

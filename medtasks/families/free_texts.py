@@ -79,7 +79,8 @@ class Reports(TaskFamily):
         return self._fields(sample, self.read(sample, reply, row)[0])
 
     def _fields(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
-        return {"reference": PrivateText(sample.document["report"]), "reply": PrivateText(answer.value or "")}
+        texts = {"reference": sample.document["report"], "reply": answer.value or ""}
+        return {name: PrivateText(text, sample.dataset) for name, text in texts.items()}
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the text that was compared."""
@@ -162,7 +163,7 @@ class JudgedText(TaskFamily):
             **self._texts(sample, answer),
             "asked": bool(text),  # an empty reply needs no judge
             "judge_failed": failed,
-            "judge": None if judge is None else judge.settings.label,
+            "judge": None if judge is None else judge.label,
             "judge_prompts": [prompt.label for prompt in prompts],
             "possible_injection": addresses_judge(text),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,

@@ -18,7 +18,7 @@ from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.published.medevalkit_vqa import is_closed_question
 from medtasks.extract.published.multimedeval import clean_head
 from medtasks.families import counts
-from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY
+from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY, FALLBACK_RATE
 from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.family import FENCED, AskedFor, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.judges.fence import addresses_judge
@@ -36,6 +36,7 @@ class Protocol:
     published: bool = False  # has the judge read whatever is open, and takes what is no verdict for "wrong"
     voids_closed: bool = False  # with the judge closed answers are wrong
     adds_verdicts: bool = False  # the judge reads closed answers, too, and one that it calls right counts once more
+    kinds: tuple[str, str] = ("open", "closed")  # names of its two kinds of questions
 
 
 PROTOCOLS: Mapping[str, Protocol] = {
@@ -43,6 +44,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
     "medevalkit_path_vqa": Protocol(divides_twice=True, published=True, voids_closed=True),
     "medevalkit_slake": Protocol(divides_twice=True, published=True, adds_verdicts=True),
     "medevalkit_vqa_release": Protocol(published=True),
+    "medevalkit_radrestruct": Protocol(published=True, kinds=("multiple-choice", "single-choice")),
 }
 """Arithmetic of published code, by the rule that reads replies as it does; all other rules have the correct one."""
 
@@ -58,10 +60,10 @@ _WHOLE = "whole_run"  # field of settled scores: the whole run was checked for q
 def _missing_kind(scores: Scores) -> str | None:
     """Return why published code divides by zero at the end of a run; None where it does not."""
     selected = counts.answered(scores)
-    kinds = {score["closed"] for score in selected}
-    if len(kinds) != 1 or not protocol_of(selected[0]["rule"]).published:
+    closed = {score["closed"] for score in selected}
+    if len(closed) != 1 or not (protocol := protocol_of(selected[0]["rule"])).published:
         return None
-    return f"it divides by the number of {'open' if True in kinds else 'closed'} questions, and none has a reply"
+    return f"it divides by the number of {protocol.kinds[False in closed]} questions, and none has a reply"
 
 
 def _numbered(selection: Callable[[Scores], Scores]) -> Callable[[Scores], Scores]:
@@ -134,7 +136,7 @@ class KitQuestions(TaskFamily):
     name = "closed and open questions"
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
     kind = AnswerKind.KIT_QUESTION
-    asked_for = AskedFor.PHRASE
+    asked_for: ClassVar[AskedFor | None] = AskedFor.PHRASE
     extractor = "robust_kit_vqa"
     metrics: Sequence[AnyMetric] = (*_METRICS, *counts.SAMPLE_COUNTS)
 
@@ -147,6 +149,7 @@ class KitQuestions(TaskFamily):
             "exact_match": None if facts["closed"] else float(facts["correct"]),
             **(facts["measures"] or dict.fromkeys(MEASURES)),
             "stops": facts["stops"],
+            **({"fallback": facts["fallback"]} if "fallback" in facts else {}),
         }
 
     def settled(self, scores: Scores) -> Scores:
@@ -217,11 +220,43 @@ class JudgedKitQuestions(KitQuestions):
         return {
             **fields,
             "asked": asks,
-            "judge": judge.settings.label,
+            "judge": judge.label,
             "possible_injection": addresses_judge(answer.facts["judged"]),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
             "rule": rule,
         }
+
+
+_AS_MEANT = (
+    "MedEvalKit at 9b12e3b asks only the last question of each image and then stops (KeyError, base_dataset.py:36): "
+    "the row 'reference' is its reading of replies to every question. With it a constant \"no\" scores 87.9 % on the "
+    "published test set, and perfect replies 98.1 %."
+)
+
+
+class RadReStruct(KitQuestions):
+    """Single-choice questions, asked as yes/no, and multiple-choice ones; only the first published answer is right."""
+
+    name = "single- and multiple-choice questions"
+    columns: ClassVar[Mapping[str, Column]] = {**KitQuestions.columns, "options": Column.OPTIONS}
+    asked_for = None  # a question's type decides
+    extractor = "medevalkit_radrestruct_fixed"
+    metrics: Sequence[AnyMetric] = (
+        replace(
+            _METRICS[0],
+            remark=lambda scores: _AS_MEANT if scores and protocol_of(scores[0]["rule"]).published else "",
+        ),
+        *(
+            Metric(name, selection=_numbered(counts.answered), description=description, of=_field("right", closed))
+            for name, closed, description in (
+                ("acc_single_choice", True, "Share of single-choice questions answered rightly."),
+                ("acc_multiple_choice", False, "Share of all other questions answered rightly."),
+            )
+        ),
+        replace(FALLBACK_RATE, selection=_numbered(counts.answered)),
+        replace(counts.INVALID_RATE, selection=_numbered(counts.answered)),
+        *counts.SAMPLE_COUNTS,
+    )
 
 
 # ---- open questions: overlap with the target, and accuracy of closed and open ones ----
@@ -267,3 +302,4 @@ class OpenQuestions(TaskFamily):
 
 
 FAMILY, JUDGED_QUESTIONS, OPEN_QUESTIONS = KitQuestions(), JudgedKitQuestions(), OpenQuestions()
+RAD_RESTRUCT = RadReStruct()

@@ -226,7 +226,7 @@ class FreeForm(PairedChoice):
         judge, text = judge_for(sample.dataset), reply.text or ""
         answer = judge_reply(judge, sample.question, sample.options, text, fenced=row.fenced)
         how = {"reason": answer.reason, "rule": RULE_NAME, "possible_injection": addresses_judge(text)}
-        return {**self._fields(sample, answer), **how}
+        return {**self._fields(sample, answer), **how, "judge": judge.label}
 
     def versioned(self, row: Row) -> str:
         """Return the rule that turns the judge's scores into an option."""

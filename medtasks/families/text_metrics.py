@@ -3,6 +3,7 @@
 import math
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import answered
-from medtasks.metrics.metric import CorpusMetric, Estimate, Panel, PanelResult, Score, Scores, mean
-from medtasks.metrics.model_settings import DEVICE_VARIABLE
+from medtasks.metrics.metric import CorpusMetric, Estimate, Panel, PanelResult, Role, Scale, Score, Scores, mean
+from medtasks.metrics.model_settings import DEVICE_VARIABLE, ModelSettings
 from medtasks.metrics.report_metrics import ReportScores, metric_info, report_metric
 from medtasks.stats.standard_error import clustered_error
 
@@ -32,18 +33,26 @@ def text_metrics(
     keys = tuple(keys)
     names = tuple(dict.fromkeys(metric_info(key).name for key in keys))
     panel = Panel(text_row(reply), partial(compare_texts, names), lambda row: (row[0], row[1].text, row[2].text))
+    judged = [key for key in keys if metric_info(key).asks_judge]
+
+    def named_judge(scores: Scores) -> str:
+        settings = panel.of(answered(scores)).settings.get(metric_info(judged[0]).name, {})
+        return f"Judge of {metric_info(judged[0]).name}: {settings['judge']}." if "judge" in settings else ""
+
     return tuple(
         CorpusMetric(
             key,
-            metric_info(key).higher_is_better,
+            info.higher_is_better,
             answered,
-            has_error=key not in without_error,
+            has_error=key not in without_error and info.scale is not Scale.COUNT,
+            role=Role.ASIDE if info.scale is Scale.COUNT else Role.PART,
+            remark=named_judge if key in judged[:1] else None,
             panel=panel,
             text_field=reply,
-            scale=metric_info(key).scale,
-            description=metric_info(key).sentence,
+            scale=info.scale,
+            description=info.sentence,
         )
-        for key in keys
+        for key, info in ((key, metric_info(key)) for key in keys)
     )
 
 
@@ -58,16 +67,26 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
     failures: dict[str, str] = {}
     settings: dict[str, Mapping[str, str]] = {}
     for name in names if rows else ():
-        keys = metric_info(name).keys
+        keys = (*metric_info(name).keys, *metric_info(name).further)
         by_key = dict.fromkeys(keys, Estimate(math.nan))
         try:
             scores = _scores(name, rows)
             settings[name] = dict(scores.settings)
             for key in keys:
-                values, total = scores.samples.get(key), scores.totals[key]
-                is_mean = bool(values) and math.isclose(mean(values or ()), total, abs_tol=1e-12)
-                error = clustered_error(values or (), [row[0] for row in rows]).error if is_mean else math.nan
-                by_key[key] = Estimate(total, error)
+                samples, total = scores.samples.get(key) or (math.nan,) * len(rows), scores.totals[key]
+                valued = [(value, row[0]) for value, row in zip(samples, rows, strict=True) if not math.isnan(value)]
+                values = [value for value, _ in valued]
+                if not values or not math.isclose(mean(values), total, abs_tol=1e-12):
+                    by_key[key] = Estimate(total)
+                    continue
+                of_means = clustered_error(values, [cluster for _, cluster in valued])
+                is_whole = len(values) == len(rows)  # else its clusters are fewer than those of all samples
+                by_key[key] = Estimate(
+                    total,
+                    of_means.error,
+                    None if is_whole else of_means.clusters,
+                    None if is_whole else of_means.degrees,
+                )
         except Exception as error:  # noqa: BLE001  # inference is done; whatever this is may cost one metric only
             failures[name] = _cause(error)
             by_key = dict.fromkeys(keys, Estimate(math.nan))
@@ -97,7 +116,12 @@ def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = F
 
 
 def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:
-    return report_metric(name)(references=[row[1].text for row in rows], hypotheses=[row[2].text for row in rows])
+    references, hypotheses = [row[1].text for row in rows], [row[2].text for row in rows]
+    if not metric_info(name).asks_judge:
+        return report_metric(name)(references=references, hypotheses=hypotheses)
+    datasets = frozenset(text.dataset for row in rows for text in row[1:3] if isinstance(text, PrivateText))
+    settings = replace(ModelSettings.from_environment(), datasets=datasets)
+    return report_metric(name, settings)(references=references, hypotheses=hypotheses)
 
 
 def _cause(error: Exception) -> str:

@@ -188,6 +188,7 @@ CORRECTION = (
 )
 _IN_A_ROW = 3  # requests in a row that fail at the endpoint, after which none is sent
 _LONGEST_QUOTE = 2000
+_RAW_TOKENS = 1024  # of a reply to a raw prompt; servers' own default is 16
 _MISSING = (
     f"No judge is configured, so the metrics that need one are NaN; set {BASE_URL} and {MODEL}, for credentialed data "
     "to an endpoint on this machine, and judge the replies later with 'medtasks score'."
@@ -242,6 +243,10 @@ class Judge:
         self.settings = settings
         self._role = role
         self._cache = cache
+        folder = cache.path.parent if cache.path else default_cache_folder()
+        self.checks = SqliteCache(folder / "checks.sqlite", ("checks", "result"), _CANNOT_KEEP)
+        identity = json.dumps([settings.base_url.rstrip("/"), settings.model, float(settings.temperature)])
+        self.check_key = hashlib.sha256(identity.encode("ascii")).digest()
         self._server = server_of(settings, role.name)
         self._sent = 0
         self._client = ChatClient(
@@ -255,12 +260,19 @@ class Judge:
         )
 
     def ask(
-        self, system: str, user: str, parse: Callable[[str], T | None], *, prompt_version: int = 1
+        self,
+        system: str,
+        user: str,
+        parse: Callable[[str], T | None],
+        *,
+        prompt_version: int = 1,
+        is_raw: bool = False,
     ) -> JudgeVerdict[T]:
         """Return the judge's verdict, from disk if the same question was answered before; never raises.
 
-        An empty system message is not sent. ``parse`` returns ``None`` for a reply that breaks the format, and must not
-        raise; only a reply that parses is stored. ``prompt_version`` is raised when stored verdicts must not be reused.
+        An empty system message is not sent. A raw ``user`` is a string to complete, without the server's chat template.
+        ``parse`` returns ``None`` for a reply that breaks the format, and must not raise; only a reply that parses is
+        stored. ``prompt_version`` is raised when stored verdicts must not be reused.
         """
         chosen, system, user = self.settings, _sendable(system), _sendable(user)
         # Another endpoint may serve another model under the same name.
@@ -273,28 +285,30 @@ class Judge:
         if stored is not None and value is not None:
             return JudgeVerdict(value, None, True, stored)
         # All requests are sent by one thread: nothing below needs a lock.
-        asking = self._ask_endpoint(system, user, parse, key)
+        asking = self._ask_endpoint(system, user, parse, key, is_raw)
         verdict = asyncio.run_coroutine_threadsafe(asking, background_loop()).result()
         if verdict.value is not None:
             self._cache.put({bytes.fromhex(key): verdict.text.encode("utf-8", "surrogatepass")})
         return verdict
 
     async def _ask_endpoint(
-        self, system: str, user: str, parse: Callable[[str], T | None], key: str
+        self, system: str, user: str, parse: Callable[[str], T | None], key: str, is_raw: bool
     ) -> JudgeVerdict[T]:
         async def content(answer: dict[str, Any]) -> str:
             try:
-                reply = answer["choices"][0]["message"]["content"]
+                choice = answer["choices"][0]
+                reply = choice["text"] if is_raw else choice["message"]["content"]
             except (IndexError, KeyError, TypeError):
                 raise unreadable(self._server) from None
             return reply if isinstance(reply, str) else ""
 
         messages = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": user}]
-        body = {"model": self.settings.model, "temperature": self.settings.temperature, "messages": messages}
+        body: dict[str, Any] = {"model": self.settings.model, "temperature": self.settings.temperature}
+        body |= {"prompt": user, "max_tokens": _RAW_TOKENS} if is_raw else {"messages": messages}
         text = ""
         for number in range(self.settings.reasks + 1):
             try:
-                text = await self._client.post(CHAT, body, content)
+                text = await self._client.post("completions" if is_raw else CHAT, body, content)
             except RemoteTrouble as trouble:
                 was_sent = not isinstance(trouble, NotSent)
                 cause = trouble.cause if was_sent or number == 0 else f"{BAD_FORMAT}, and {trouble.cause}"
@@ -314,6 +328,13 @@ class Judge:
         warn_once(self._role.no_reply.format(BAD_FORMAT))
         return JudgeVerdict(None, BAD_FORMAT, False, text)
 
+    @property
+    def label(self) -> str:
+        """Model, temperature and the result of ``medtasks judge check``, as scores show them."""
+        results = self.checks.get([self.check_key])
+        checks = [str(json.loads(result)["sentence"]) for result in results.values()]
+        return ", ".join([self.settings.label, *(checks or ["not checked by 'medtasks judge check'"])])
+
     def _count(self) -> None:
         """Count a request before it is sent; NotSent if it exceeds the limit."""
         limit = self.settings.max_requests
@@ -323,13 +344,13 @@ class Judge:
         self._sent += 1
 
 
-def judge_for(dataset: str | None) -> Judge:
-    """Return the judge that the environment configures, cleared for one dataset.
+def judge_for(dataset: str | None, what: str = "this task needs an LLM judge") -> Judge:
+    """Return the judge that the environment configures, cleared for one dataset; ``what`` begins errors.
 
     Equal settings give the same judge, so that its limits hold over all tasks and threads of a process. Errors are
     those of :func:`settings_from_environment` and :func:`check_access`.
     """
-    settings = settings_from_environment()
+    settings = settings_from_environment(what=what)
     check_access(settings, str(access_of(dataset)), str(dataset))
     with _building:
         return _judge(settings, default_cache_folder())

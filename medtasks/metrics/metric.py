@@ -8,7 +8,7 @@ value of all scores together. Nothing here depends on the order of the scores.
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import lru_cache
 from operator import itemgetter
@@ -210,6 +210,9 @@ class CorpusMetric(Declaration):
         if not self.has_error:
             return Estimate(estimate.value)
         clusters = _without_gaps([score.get("cluster_id") for score in clustered(chosen)])
+        if estimate.clusters is not None:  # of a panel in which some scores have no value
+            effective = None if estimate.error > 0 else float(estimate.clusters)
+            return replace(estimate, effective=effective)
         sizes = clustered_error([0.0] * len(clusters), clusters)
         effective = None if estimate.error > 0 else float(sizes.clusters)
         return Estimate(estimate.value, estimate.error, sizes.clusters, sizes.degrees, effective, estimate.ends)

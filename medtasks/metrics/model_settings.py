@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, TypeVar
 
-from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
+from medtasks.data.privacy import UNKNOWN_TEXTS
+from medtasks.errors import MedTasksError, SourceError, WeightsMissing, unknown_name
 from medtasks.home import home, packaged_facts
 from medtasks.net.disk_cache import SqliteCache
 
@@ -28,19 +29,28 @@ Value = TypeVar("Value")
 
 WEIGHTS_VARIABLE = "MEDTASKS_WEIGHTS"
 _HUB = "https://huggingface.co"
-_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.gz)(?<!\.safetensors)")  # owner/name, and no file
+_REPOSITORY = re.compile(
+    r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.p)(?<!\.gz)(?<!\.safetensors)"
+)  # owner/name, and no file
 
 
 @dataclass(frozen=True)
 class WeightsInfo:
-    """Files of a metric in one repository on the Hugging Face Hub."""
+    """Files of a metric in one repository on the Hugging Face Hub, or one file at another address."""
 
     name: str
     description: str
-    hub: str
     files: tuple[str, ...]  # of the repository; may be patterns of fnmatch
     size: float  # of the download, in megabytes (10^6 bytes)
     licence: str  # as stated by the source
+    hub: str = ""  # repository
+    url: str = ""  # of the file, if it is not on the Hub
+    git_blob: str | None = None  # SHA-1 of that file as a git blob
+
+    @property
+    def source(self) -> str:
+        """Its address on the web."""
+        return self.url or f"{_HUB}/{self.hub}"
 
 
 WEIGHTS: Mapping[str, WeightsInfo] = {
@@ -99,7 +109,7 @@ def weights_path(name: str, chosen: Path | None = None) -> Path:
             return complete
     path = weights_folder(name) / (info.files[0] if len(info.files) == 1 else "")
     raise WeightsMissing(
-        f"{info.description}: {path} is missing or incomplete ({_HUB}/{info.hub}, {info.size:,.0f} MB); fetch it with "
+        f"{info.description}: {path} is missing or incomplete ({info.source}, {info.size:,.0f} MB); fetch it with "
         f"'medtasks weights fetch {name}'"
     )
 
@@ -107,8 +117,21 @@ def weights_path(name: str, chosen: Path | None = None) -> Path:
 def fetch(name: str) -> Path:
     """Download an entry into :func:`weights_folder`, without the files that are there already; or WeightsMissing."""
     info, shared = weights_info(name), _shared_folder(name)
-    if not (shared and complete_in(info, shared)):
+    if shared and complete_in(info, shared):
+        return weights_path(name)
+    if not info.url:
         _download(info, info.hub, weights_folder(name))
+        return weights_path(name)
+    from medtasks.data.prepare.downloads import Published, download
+
+    target = weights_folder(name) / info.files[0]
+    try:
+        download(Published(info.url, git_blob=info.git_blob), target)
+    except (SourceError, OSError) as error:
+        raise WeightsMissing(
+            f"{info.url} could not be downloaded ({error.__cause__ or error}); on a machine without network put it "
+            f"into {target.parent}"
+        ) from error
     return weights_path(name)
 
 
@@ -216,6 +239,8 @@ class ModelSettings:
     batch_size: int | None = None  # texts per pass; None: the metric's default
     cache: Path | None = field(default_factory=lambda: home() / "metrics")  # folder of results; None: no cache
     progress: bool = True  # whether to show a progress bar
+    # Datasets of the texts, None for a user's own documents: a metric that asks a judge is refused credentialed ones.
+    datasets: frozenset[str | None] = frozenset({UNKNOWN_TEXTS})
 
     def __post_init__(self) -> None:
         for name in self.named_weights:

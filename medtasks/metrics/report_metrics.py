@@ -1,8 +1,11 @@
-"""The metrics of report texts: each is an entry here, and a function of its name in the module that the entry names."""
+"""The metrics of report texts: each is an entry here, and a function of its name in the module that the entry names.
+
+The module of a metric that asks a judge is in a later room; it is imported when the metric is built.
+"""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
@@ -40,11 +43,19 @@ class MetricInfo:
     name: str
     description: str
     keys: tuple[str, ...]  # of its scores
-    module: str  # in medtasks.metrics, with a function of this name: (ModelSettings, references, hypotheses)
+    module: str  # in the room, with a function of this name: (ModelSettings, references, hypotheses)
     weights: tuple[str, ...] = ()  # required entries of medtasks.metrics.model_settings.WEIGHTS
     wordnet: bool = False  # whether it needs WordNet
     higher_is_better: bool = True
     scale: Scale = Scale.SHARE
+    room: str = "metrics"  # "judges" for a metric that asks the judge of the environment
+    # Scale of further keys and whether higher is better, where they differ from the metric's own.
+    further: Mapping[str, tuple[Scale, bool]] = field(default_factory=dict, hash=False)
+
+    @property
+    def asks_judge(self) -> bool:
+        """Whether it asks the judge of the environment."""
+        return self.room == "judges"
 
     @property
     def sentence(self) -> str:
@@ -53,15 +64,20 @@ class MetricInfo:
 
 
 # Modules of metrics, and the weights that they need.
-_NGRAMS = "ngram_metrics"
+_NGRAMS, _KIT = "ngram_metrics", "medevalkit_texts"
 _BERTSCORE = ("neural.bertscore", ("distilroberta-base",))
 _CHEXBERT = ("neural.chexbert", ("chexbert", "bert-base-uncased"))
 _RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
 _RADCLIQ = ("neural.radcliq", (*_RADGRAPH[1], *_CHEXBERT[1], *_BERTSCORE[1]))
+_RATE = ("neural.rate_score", ("rate-ner", "biolord", "rush-rules"))
 _LABEL_SCORES = (
     *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")),
     "5_accuracy",
 )
+
+
+# GREEN's categories (a) to (f), as its keys name them.
+GREEN_ERRORS = ("false_finding", "missing_finding", "location", "severity", "false_comparison", "missing_comparison")
 
 
 def _keys(prefix: str, *endings: str) -> tuple[str, ...]:
@@ -77,6 +93,15 @@ _ENTRIES = (
     MetricInfo(
         "medheval_bleu", "mean of sentence BLEU-4, smoothed by method 4, as MedHEval", ("method4_bleu",), _NGRAMS
     ),
+    MetricInfo(
+        "medevalkit_lexical",
+        "sentence BLEU and ROUGE F1 of sets of n-grams, as MedEvalKit",
+        _keys("medevalkit", *(f"bleu_{order}" for order in "1234"), *(f"rouge_{kind}" for kind in "12l")),
+        _KIT,
+    ),
+    MetricInfo(
+        "medevalkit_meteor", "METEOR on MedEvalKit's words, with WordNet", ("medevalkit_meteor",), _KIT, wordnet=True
+    ),
     MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", _keys("rouge", "1", "2", "l"), _NGRAMS),
     MetricInfo("rouge_stemmed", "ROUGE F1 with Porter's stemmer", _keys("stemmed_rouge", "1", "2", "l"), _NGRAMS),
     MetricInfo("meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "meteor", wordnet=True),
@@ -85,6 +110,13 @@ _ENTRIES = (
         "METEOR in NLTK's formula, exact words and stems only",
         ("meteor_without_synonyms",),
         "meteor",
+    ),
+    *(
+        MetricInfo(name, description, (name, f"{name}_reference"), "cider", weights, scale=Scale.RAW)
+        for name, description, weights in (
+            ("cider_coco", "CIDEr, 0 to 10, with document frequencies of COCO captions, as MedEvalKit", ("coco-val",)),
+            ("cider_d", "CIDEr-D, 0 to 10, as pycocoevalcap; values depend on all references of the call", ()),
+        )
     ),
     *(
         MetricInfo(name, description, (key, f"rescaled_{key}"), *_BERTSCORE, scale=Scale.RAW)
@@ -131,9 +163,43 @@ _ENTRIES = (
             ("radcliq_v1_multimedeval", "RadCliQ v1 from MultiMedEval's inputs"),
         )
     ),
+    MetricInfo(
+        "green",
+        "errors and matched findings that a judge counts with GREEN's prompt, strict and as published",
+        _keys("green", "strict", "reference"),
+        "green_judge",
+        room="judges",
+        further={
+            "green_matched": (Scale.RAW, True),
+            **dict.fromkeys(_keys("green", *GREEN_ERRORS), (Scale.RAW, False)),
+            **dict.fromkeys(_keys("green_minor", *GREEN_ERRORS), (Scale.RAW, False)),
+            **dict.fromkeys(_keys("green", "undefined", "injections", "failed"), (Scale.COUNT, False)),
+        },
+    ),
+    MetricInfo(
+        "rate_score",
+        "RaTEScore of each report with its own reference, with the long and short weights of 0.6.0 and those of 0.5.0, "
+        "and the share of pairs that have a score",
+        ("rate_score", *_keys("rate_score", "short", "0_5_0", "scored")),
+        *_RATE,
+    ),
+    MetricInfo(
+        "rate_score_reference",
+        "RaTEScore as its code returns it: later reports move up after an empty one, 0.5 without entities",
+        ("rate_score_reference", *_keys("rate_score", "short_reference", "0_5_0_reference")),
+        *_RATE,
+    ),
 )
 REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType({info.name: info for info in _ENTRIES})
-_KNOWN = {**{key: info for info in _ENTRIES for key in info.keys}, **REPORT_METRICS}
+_KNOWN = {
+    **{key: info for info in _ENTRIES for key in info.keys},
+    **{
+        key: replace(info, scale=scale, higher_is_better=higher)
+        for info in _ENTRIES
+        for key, (scale, higher) in info.further.items()
+    },
+    **REPORT_METRICS,
+}
 
 
 def metric_info(name: str) -> MetricInfo:
@@ -144,16 +210,19 @@ def metric_info(name: str) -> MetricInfo:
 
 
 def keys_of(name: str) -> tuple[str, ...]:
-    """Return the keys of a metric, or the name itself if it is a key."""
+    """Return the keys of a metric, or the name itself if it is a key, with its number of failures if it counts them."""
     info = metric_info(name)
-    return info.keys if info.name == name else (name,)
+    if info.name == name:
+        return (*info.keys, *info.further)
+    failed = f"{info.name}_failed"
+    return tuple(dict.fromkeys((name, failed))) if failed in info.further else (name,)
 
 
 def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:
     """Build one metric by name, by default with settings of the environment; it loads nothing until it scores."""
     info = metric_info(name)
     compute: Callable[[ModelSettings, Sequence[str], Sequence[str]], ReportScores]
-    compute = getattr(importlib.import_module(f"medtasks.metrics.{info.module}"), info.name)
+    compute = getattr(importlib.import_module(f"medtasks.{info.room}.{info.module}"), info.name)
     settings = settings or ModelSettings.from_environment()
 
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 import itertools
 import math
 import random
@@ -215,9 +214,15 @@ class ChatClient:
         return f"{above}{path}" if path.startswith("/") else f"{base}/{path}"
 
 
-@functools.cache
+_loops: list[asyncio.AbstractEventLoop] = []
+_starting = threading.Lock()
+
+
 def background_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop in a thread of its own, through which waiting threads share a client."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="net", daemon=True).start()
-    return loop
+    """Return the event loop in a thread of its own, through which waiting threads share a client."""
+    with _starting:  # two threads that ask at once must not get a loop each
+        if not _loops:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="net", daemon=True).start()
+            _loops.append(loop)
+        return _loops[0]

@@ -8,6 +8,7 @@ from typing import Any
 from medtasks.errors import MedTasksError
 
 DEFAULT_LIMIT = "1%"
+GREEN_FAILED = "green_failed"  # count of reports whose errors a judge did not state; only their GREEN is lost
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,17 @@ class SampleCounts:
 def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
     """Return the counts in a task's row of a results file, of the filter that lost most; None without counts."""
     by_filter: dict[str, dict[str, int]] = {}
+    unread: dict[str, int] = {}  # reports without a verdict of the judge that one of their metrics asks
     for key, value in row.items():
         metric, _, name = key.rpartition(",")
         counted = metric in ("scored_samples", "failed_samples", "unjudged_samples")
         if counted and isinstance(value, int | float) and math.isfinite(value):
             by_filter.setdefault(name, {})[metric.removesuffix("_samples")] = int(value)
+        elif metric == GREEN_FAILED and isinstance(value, int | float) and math.isfinite(value):
+            unread[name] = int(value)
+    for name, number in unread.items():
+        numbers = by_filter.get(name, {})
+        numbers |= {"scored": numbers.get("scored", number) - number, "unjudged": numbers.get("unjudged", 0) + number}
     counts = [SampleCounts(**numbers) for numbers in by_filter.values() if {"scored", "failed"} <= numbers.keys()]
     return max(counts, key=lambda of_filter: of_filter.lost) if counts else None
 

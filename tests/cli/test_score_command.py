@@ -269,6 +269,8 @@ def test_a_reply_that_instructs_the_judge_wins_under_reference_only_and_is_count
     assert found["fenced"]["reasons"] == {"ambiguous": 6}
     assert {rule["possible_injection"] for rule in found.values()} == {6}
     assert "Replies that seem to address the judge: 6 of 6" in ran.out
+    assert "temperature 0, not checked by 'medtasks judge check'." in " ".join(ran.out.split())
+    assert found["fenced"]["remarks"][0].startswith("Judge: judge ")
 
 
 def test_labels_of_people_correct_the_score(medtasks, fails, judge, constant, tmp_path):

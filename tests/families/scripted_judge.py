@@ -10,6 +10,7 @@ class ScriptedJudge:
     """Judge that replies with the text of a function of both prompts, and fails where that is None."""
 
     settings = JudgeSettings("http://127.0.0.1:9/v1", "m")
+    label = settings.label
 
     def __init__(self, text: Callable[[str, str, int], str | None]) -> None:
         self.text = text

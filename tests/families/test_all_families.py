@@ -127,7 +127,9 @@ def test_a_rule_of_another_kind_is_refused(name):
         score_of(one.family, one.documents[0], one.replies[0], other)
 
 
-LOWER = re.compile("rate|confusion|chair|hallucination_score|radcliq|failed|unjudged|incomplete|injection|_stderr$")
+LOWER = re.compile(
+    "rate(?!_score)|confusion|chair|hallucination_score|radcliq|failed|unjudged|incomplete|injection|_stderr$"
+)
 NEITHER = re.compile(
     r"yes_rate|always_|random_choice|scored_samples|submission_rows|answers_|mentions_|positives_|negatives_|labels_decided|reports_"
 )

@@ -75,7 +75,7 @@ def test_a_family_says_whether_it_asks_a_judge(one, monkeypatch):
     assert bool(asked) == (one.family.asks is not Asks.NOBODY)
 
 
-RAW = re.compile("radcliq|bertscore|roberta_large|similarity|hallucination_score")
+RAW = re.compile("cider|radcliq|bertscore|roberta_large|similarity|hallucination_score")
 COUNT = re.compile(
     "^(answers|mentions|reports|submission|incomplete|failed|scored|unjudged)_|possible_injection|_(decided)$"
 )

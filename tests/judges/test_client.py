@@ -301,3 +301,10 @@ def test_a_damaged_file_is_a_miss_with_one_warning(cache, warnings):
     cache.put({KEY: b"A: 1"})
     assert len(warnings) == 1
     assert str(cache.path) in warnings[0]
+
+
+def test_threads_that_ask_first_share_one_loop(monkeypatch):
+    monkeypatch.setattr(chat_client, "_loops", [])
+    start = threading.Barrier(8)
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(lambda _: (start.wait(), background_loop())[1], range(8)))) == 1

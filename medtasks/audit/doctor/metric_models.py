@@ -90,7 +90,12 @@ def weights_trouble(name: str) -> MedTasksError | None:
 
 def judge(scope: Scope) -> Iterator[CheckResult]:
     """Check the judge that the environment names, if a task asks one; only its list of models is requested."""
-    asking = [task for task in scope.tasks if task.has_family and task.family.asks is not Asks.NOBODY]
+    keys = {key for info in REPORT_METRICS.values() if info.asks_judge for key in (*info.keys, *info.further)}
+    asking = [
+        task
+        for task in scope.tasks
+        if task.has_family and (task.family.asks is not Asks.NOBODY or keys & {metric.name for metric in task.metrics})
+    ]
     if scope.chosen and not asking:
         return
     if not is_configured():

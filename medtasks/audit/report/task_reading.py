@@ -23,6 +23,7 @@ from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.variants import BLANK
 from medtasks.errors import MedTasksError, SourceError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
+from medtasks.families.counts import judges_of
 from medtasks.families.family import FENCED, NO_OPTION, ReadAnswer, Reply, without_its_reasoning
 from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import CorpusMetric, Estimate, undeclared
@@ -97,7 +98,8 @@ def scores_by_id(
 
 def without_metrics(rule: str, by_id: Mapping[str, SampleScore]) -> Computed:
     """Count replies by reason, and compute nothing else."""
-    return Computed(by_id, RuleScores("", rule, "", (), count_reasons(by_id.values())))
+    judges = tuple(filter(None, (judges_of(list(by_id.values())),)))
+    return Computed(by_id, RuleScores("", rule, "", (), count_reasons(by_id.values()), remarks=judges))
 
 
 def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
@@ -283,7 +285,7 @@ def _read_replies(reading: TaskReading) -> None:
             computed[name] = Computed(by_id, report)
             continue
         computed[name] = without_metrics(rule, by_id)
-        if isinstance(main, CorpusMetric) and not metric_info(main.name).weights:
+        if isinstance(main, CorpusMetric) and not (metric_info(main.name).weights or metric_info(main.name).asks_judge):
             reading.values[name] = {str(score["sample"]): value for score, value in text_values(main, scores)}
     reading.computed = computed
 

@@ -18,7 +18,7 @@ from urllib3 import Retry
 from urllib3.exceptions import InvalidHeader
 
 from medtasks.data.catalogue import DatasetInfo
-from medtasks.data.dataset_manifest import file_sha256
+from medtasks.data.dataset_manifest import file_sha256, git_blob
 from medtasks.errors import SourceError
 
 _ATTEMPTS = 5
@@ -109,11 +109,13 @@ class Published:
     url: str
     md5: str | None = None  # digest its publisher states; None: not known
     sha256: str | None = None  # the same with SHA-256
+    git_blob: str | None = None  # name of the file in its publisher's git repository
 
     def matches(self, path: Path) -> bool:
         """Return whether the bytes of ``path`` are the published ones, as far as a digest is known."""
         md5 = self.md5 is None or self.md5 == file_md5(path)
-        return md5 and (self.sha256 is None or self.sha256 == file_sha256(path))
+        blob = self.git_blob is None or self.git_blob == git_blob(path)
+        return md5 and blob and (self.sha256 is None or self.sha256 == file_sha256(path))
 
 
 def download(published: Published, target: Path, backoff_s: float | None = None) -> Path:

@@ -1,9 +1,10 @@
-r"""Short answers to visual questions, closed and open: MedEvalKit's rules and a careful one.
+r"""MedEvalKit's rules for short answers to visual questions, closed and open, a careful one, and those for reports.
 
-A question is closed by its column ``answer_type`` (SLAKE), else if its answer is "yes" or "no".
+A question is closed by its column ``answer_type`` (SLAKE, Rad-ReStruct), else if its answer is "yes" or "no".
 
 Source: ``cal_metrics`` in ``VQA_RAD.py``, ``PATH_VQA.py`` and ``SLAKE.py`` below ``utils`` of
-https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b and, for the release, at 1de51eb.
+https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b and, for the release, at 1de51eb; ``Radrestruct.py``
+there, and ``cal_report_metrics.py`` for reports, which have no other facts than ``text`` and ``stops``.
 
 Facts of the answers: ``closed``; ``correct``, for an open question the same text; ``measures``, those of
 :mod:`medtasks.metrics.medevalkit_texts` for an open question, else None; ``stops``, the error with which the published
@@ -15,14 +16,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from medtasks.data.samples import Sample
-from medtasks.extract.careful.open_text import DENIED, open_reply, stated_words, target_words
+from medtasks.extract.careful.open_text import DENIED, open_reply, report_text, stated_words, target_words
 from medtasks.extract.careful.yes_no import yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.published.medevalkit_choice import NO_BOX, boxed, declared_answer, parsed_reply, tagged
+from medtasks.extract.published.medevalkit_choice import (
+    NO_BOX,
+    boxed,
+    declared_answer,
+    kit_answer,
+    parsed_reply,
+    tagged,
+)
 from medtasks.extract.reading.option_names import normalised
 from medtasks.extract.reading.reply_text import SENTENCES, given_text, own_words, without_thoughts
-from medtasks.metrics.medevalkit_texts import MEASURES, compared
+from medtasks.metrics.medevalkit_texts import MEASURES, compared, rouge_stop
 
 # The measure that HEAD reports under each of these names.
 _PERMUTED = {"precision": "f1", "recall": "precision", "f1": "recall"}
@@ -33,7 +41,7 @@ def is_closed_question(document: Mapping[str, Any]) -> bool:
     answer_type = document.get("answer_type")
     if answer_type is None:
         return str(document["answer"]).strip().lower() in ("yes", "no")
-    return str(answer_type).strip().upper() != "OPEN"
+    return str(answer_type).strip().upper() not in ("OPEN", "MULTI_CHOICE", "FIXED_CHOICE")
 
 
 def _answer(text: str, sample: Sample, **facts: Any) -> Answer:
@@ -99,6 +107,52 @@ def medevalkit_vqa_release(reply: str | None, sample: Sample) -> Answer:
     text = declared_answer(reply).lower().strip().split(".")[0]
     gold = str(sample.document["answer"]).lower().strip()
     return _answer(text, sample, judged=text, gold=gold, correct=text == gold)
+
+
+@extractor("medevalkit_radrestruct_fixed", AnswerKind.KIT_QUESTION, "the same, also for a set of one kind of questions")
+@extractor("medevalkit_radrestruct", AnswerKind.KIT_QUESTION, "MedEvalKit at 9b12e3b, Rad-ReStruct, as it is meant")
+def medevalkit_radrestruct(reply: str | None, sample: Sample) -> Answer:
+    """Read yes or no by substring where the options are not shown, else an option, by similarity if need be.
+
+    At 9b12e3b no set can be asked: all questions of an image become its last one, and the next step raises. The further
+    fact ``fallback`` is whether similarity alone decided, so that even an empty reply is the first option.
+    """
+    if failure_cause(reply) is not None:
+        return _without(Reason.ADAPTER_FAILED, sample)
+    box, gold = boxed(reply or ""), str(sample.document["answer"])
+    text = (tagged(reply, "answer") if box == NO_BOX else box).lower().strip()
+    closed = is_closed_question(sample.document)
+    facts: dict[str, Any] = {"closed": closed, "measures": None, "stops": None, "judged": text, "gold": gold}
+    if closed:
+        joined = parsed_reply(text).replace("\n", "").replace(".", "")
+        correct = ("yes" in joined) != ("no" in joined) and gold.lower() in joined
+        return _answer(text, sample, **facts, correct=correct)
+    columns = {"options": sample.options, "option_lines": sample.options, "gold": gold, "answer": None}
+    answer = kit_answer(text, Sample(columns), tags=False, release=False, fixed=False)
+    correct = answer.value is not None and answer.value == answer.facts["target"]
+    return Answer(answer.value, answer.reason, {**facts, "correct": correct, "fallback": answer.facts.get("fallback")})
+
+
+# ---- reports ----
+
+
+def _report(reply: str | None, sample: Sample, *, published: bool) -> Answer:
+    """Return the reply as a report; invalid without any character but full stops and white space."""
+    answer = report_text(reply, sample)
+    if answer.reason is Reason.ADAPTER_FAILED:
+        return answer
+    text = answer.value or reply or ""
+    # An empty reply is skipped and stops nothing, unless there is no other.
+    facts = {"text": text, "stops": rouge_stop(text, sample.document.get("report", "")) if published and text else None}
+    return Answer.ok(text, **facts) if text.replace(".", " ").strip() else Answer.invalid(Reason.EMPTY, **facts)
+
+
+for _name, _published, _summary in (
+    ("medevalkit_report", True, "MedEvalKit at 9b12e3b, reports: the reply as it stands, and whether it raises"),
+    ("medevalkit_iu_xray_report", True, "the same for IU X-ray, which no public commit can load (NameError)"),
+    ("medevalkit_report_fixed", False, "the same; a reply without words is in no score and stops nothing"),
+):
+    extractor(_name, AnswerKind.REPORT, _summary, published=_published)(_report)
 
 
 # ---- with care ----

@@ -8,11 +8,12 @@ import shutil
 
 import pytest
 
+from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import decoded
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
-from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION
+from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION, REPORT, STRUCTURED_QUESTION
 from medtasks.data.sources.medevalkit import FLAGS, SUBJECTS
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError, SourceError
@@ -51,14 +52,16 @@ def test_every_set_prepares_as_its_source_says(home, tmp_path, name):
     manifest = prepare(name, Options(put_source(name, tmp_path), allow_incomplete=True))
     documents = load_documents(name)
     assert list(verify(name)) == []
-    assert (manifest.rows, manifest.access) == (len(documents), "public")
-    assert set(documents[0]) == set(KIT_QUESTION if "slake" in name else KIT_CHOICE)
+    assert (manifest.rows, manifest.access) == (len(documents), CATALOGUE[name].access)
+    kinds = {"slake": KIT_QUESTION, "_report": REPORT, "radrestruct": STRUCTURED_QUESTION}
+    assert set(documents[0]) == set(next((kinds[part] for part in kinds if part in name), KIT_CHOICE))
     ids = [document["doc_id"] for document in documents]
     assert len(set(ids)) == len(ids)
     for document in documents:
         assert set(document.get("flags", ())) <= set(FLAGS)
         assert bool(document["image_id"]) is (name != "medevalkit_medxpertqa_text")
-        lines, options = document.get("option_lines", ()), document.get("options", ())
+        options = document.get("options", ())
+        lines = document.get("option_lines", options)
         assert len(lines) == len(options)
         assert all(option in line for option, line in zip(options, lines, strict=True))
 

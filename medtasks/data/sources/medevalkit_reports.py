@@ -1,0 +1,93 @@
+"""Sets on chest X-rays as MedEvalKit spreads them: reports, and Rad-ReStruct's questions.
+
+- MIMIC-CXR, CheXpert Plus and IU X-ray: ``test.json``, a list of studies with ``id``, ``image``, ``findings`` and
+  ``impression``, and the folder ``images``. A study of which both texts are blank is not evaluated. The report is that
+  of the published script.
+- Rad-ReStruct: a file of questions per report in ``test_qa_pairs``, the names of its frontal images in
+  ``id_to_img_mapping_frontal_reports.json``, and the folder ``imgs``. Every question is asked about every frontal image
+  of its report, without the questions before it, which the authors show. Pellegrini et al., MICCAI 2023.
+
+Which studies are of one patient is not said, so the study is the cluster. Source: ``MIMIC_CXR``, ``CheXpert_Plus``,
+``IU_XRAY`` and ``Radrestruct`` below ``utils`` of https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from medtasks.data import schema
+from medtasks.data.prepare import source_files
+from medtasks.data.prepare.source_files import SourceRow, SourceTable
+from medtasks.data.prepare.source_recipe import ReadFile, SourceRecipe, TableReader, UnusableRow
+from medtasks.errors import SourceError
+
+_STUDIES = "test.json"
+_QUESTIONS, _FRONTAL = "test_qa_pairs", "id_to_img_mapping_frontal_reports.json"
+_TYPES = ("single_choice", "multi_choice", "fixed_choice")
+
+
+class _Studies(TableReader):
+    columns, folder = schema.REPORT, "images"
+
+    def table(self, source: Path, _split: str) -> SourceTable:
+        with source_files.required_file(source, [_STUDIES]).open() as stream:
+            return source_files.listed_records(_STUDIES, stream.read(), ("id", "image", "findings", "impression"))
+
+    def document(self, row: SourceRow, _split: str) -> schema.Document:
+        study, findings, impression = row.name("id"), row.text("findings"), row.text("impression")
+        if not findings.strip() and not impression.strip():
+            raise UnusableRow("studies without findings and without an impression", outside=True)
+        if not row.values["image"]:
+            raise UnusableRow("it has no image")
+        report = f"Findings: {findings} Impression: {impression}."
+        return schema.new_document(schema.REPORT, study, report=report, image_id=study)
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        return [row.text("image")] if isinstance(row.values["image"], str) else row.texts("image")
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        return source_files.unpacked_or_archived(source, [self.folder], f"{self.folder}.zip", (f"{self.folder}/", ""))
+
+
+class _RadReStruct(_Studies):
+    columns, folder = schema.STRUCTURED_QUESTION, "imgs"
+
+    def table(self, source: Path, _split: str) -> SourceTable:
+        frontal = source_files.read_json(source_files.required_file(source, [_FRONTAL]))
+        files = source_files.required_shards(source, [f"{_QUESTIONS}/*.json"], f"folder {_QUESTIONS}")
+        records: list[tuple[str, Mapping[str, Any]]] = []
+        for file in sorted(files, key=lambda file: (len(file.name), file.name)):
+            report, questions = file.path.stem, source_files.read_json(file)
+            images = frontal.get(report) if isinstance(frontal, dict) else None
+            if not isinstance(images, list) or not isinstance(questions, list):
+                raise SourceError(f"{_FRONTAL} has no list of images of report {report}, or {file.name} no questions")
+            for image, (number, entry) in itertools.product(images, enumerate(questions, 1)):
+                place = f"{_QUESTIONS}/{file.name} row {number}"
+                if not isinstance(entry, list) or len(entry) != 4 or not isinstance(entry[3], dict):
+                    raise SourceError(f"{place} is not a list of question, answers, earlier questions and facts")
+                columns = {"id": f"{image}/{number}", "report": report, "image": f"{image}.png"}
+                records.append((place, {**entry[3], **columns, "question": entry[0], "answers": entry[1]}))
+        return source_files.records_table(records, ("options", "answer_type"))
+
+    def document(self, row: SourceRow, _split: str) -> schema.Document:
+        kind = row.one_of("answer_type", _TYPES, "answer_type is none of")
+        lists = {name: row.texts(name) for name in ("options", "answers")}
+        if not lists["answers"] or len(lists["options"]) < 2:
+            raise row.error("it has no answer, or fewer than two options")
+        texts = {"question": row.text("question"), "answer": lists["answers"][0], "answer_type": kind}
+        columns = {**texts, **lists, "image_id": row.text("report")}
+        return schema.new_document(schema.STRUCTURED_QUESTION, row.text("id"), **columns)
+
+
+_LAYOUT = f"MedEvalKit's {_STUDIES} of the set, and the folder images"
+RECIPES: Mapping[str, SourceRecipe] = {
+    **{
+        f"medevalkit_{name}_report": _Studies().recipe(_LAYOUT, ("test",))
+        for name in ("mimic_cxr", "chexpert_plus", "iu_xray")
+    },
+    "medevalkit_radrestruct": _RadReStruct().recipe(
+        f"the folders {_QUESTIONS} and imgs, and {_FRONTAL}, of MedEvalKit's copy of the test set", ("test",)
+    ),
+}

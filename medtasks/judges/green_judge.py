@@ -1,0 +1,164 @@
+"""GREEN: a judge counts the errors of a report and its matched findings, from which a score follows.
+
+The prompt is the published one to the letter. ``reference`` reads a judge's reply as published: an empty, refused or
+cut reply scores 0, and a count in another form is no error. ``strict`` takes a reply that states everything once, and
+fails all others; nothing matched and nothing wrong has no score. Both read the same first reply. A request without a
+reply is in neither. The published object is changed by replies without lettered lines, so that its later calls read no
+errors; every reply is read here as by a new object.
+
+Source: https://github.com/Stanford-AIMI/GREEN at d72c195 (``make_prompt``, ``clean_responses``, ``parse_error_counts``
+and ``compute_green``).
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from medtasks.home import packaged_facts
+from medtasks.judges.fence import addresses_judge
+from medtasks.judges.judge_client import Judge, JudgeVerdict, judge_for
+from medtasks.metrics.metric import mean
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.report_metrics import GREEN_ERRORS, ReportScores, keys_of
+
+_TEMPLATE: str = packaged_facts(__package__, "prompts")["green"]["user"]
+_PROMPT_VERSION = 1
+_MOST_WORDS = 300  # of each report
+_SIGNIFICANT, _INSIGNIFICANT = "[Clinically Significant Errors]:", "[Clinically Insignificant Errors]:"
+_MATCHED = "[Matched Findings]:"
+_SECTION = re.compile(r"\s*(.*?)(?:\n\s*\n|\Z)", re.DOTALL)  # up to the next blank line
+_LETTERED, _NUMBERED = re.compile(r"\([a-f]\) .*"), re.compile(r"\([1-6]\) .*")
+_COUNT = re.compile(r"(?<=: )\b\d{1,4000}\b(?=\.)")  # longer numbers are an error in Python
+_MATCHED_COUNT = re.compile(r"\d{1,4000}(?=\.)")
+_FINDINGS = re.compile(r"^\s*(\d{1,4})\.(?!\d)", re.MULTILINE)
+_STATED_LINE = re.compile(r"^\s*(?:[-*•] *)?\(([a-f1-6])\) [^:\n]*:[ \t]+(\d{1,4})\.(?!\d)", re.MULTILINE)
+_LABELLED_LINE = re.compile(r"^\s*(?:[-*•] *)?\(([a-f1-6])\)", re.MULTILINE)
+_NOTHING = re.compile(
+    r"(?:No|None)(?: (?:clinically|(?:in)?significant|matched|errors?|findings?|were|was|found|noted))*\.?\s*"
+)
+# What the published code tokenises, which appends an end-of-sequence token: an empty turn comes before the reply.
+RAW_PROMPT = "<|user|>\n{}</s>\n<|assistant|>\n</s>\n<|assistant|>\n"
+_GREEN_MODEL = re.compile(r"(?:.*/)?GREEN-.*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class GreenCounts:
+    """Numbers that a judge's reply states."""
+
+    significant: tuple[int, ...]  # by category, in the order of GREEN_ERRORS
+    insignificant: tuple[int, ...] | None  # None for a section that is missing
+    matched: int  # findings
+
+    def score(self, *, as_published: bool) -> float:
+        """Return the share of matched findings among these and the significant errors.
+
+        Where nothing is matched and nothing wrong, it is 0 as published, and else NaN.
+        """
+        total = self.matched + sum(self.significant)
+        if total:
+            return self.matched / total
+        return 0.0 if as_published else math.nan
+
+
+def green_prompt(reference: str, candidate: str) -> str:
+    """Return the user message for one pair of reports."""
+    texts = {"{reference}": reference, "{candidate}": candidate}
+    words = {name: " ".join(text.split()[:_MOST_WORDS]) for name, text in texts.items()}
+    return re.sub(r"\{(?:reference|candidate)\}", lambda match: words[match[0]], _TEMPLATE)
+
+
+def cleaned(reply: str) -> str:
+    """Return a reply without its explanation's heading and the tokenizer's marks, as published."""
+    reply = reply.rpartition("<|assistant|>")[2].rpartition("[Explanation]:")[2]
+    return reply.replace("</s>", "").replace("<unk>", "")
+
+
+def published_counts(reply: str) -> GreenCounts:
+    """Read a reply as published; whatever cannot be read counts as 0."""
+    text, contents = cleaned(reply), dict[str, str]()
+    for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
+        section = _SECTION.match(text.partition(heading)[2])
+        contents[heading] = section[1] if section and not section[1].startswith("No") else ""
+    errors = []
+    for heading in (_SIGNIFICANT, _INSIGNIFICANT):
+        counts = [0] * len(GREEN_ERRORS)
+        lines = _LETTERED.findall(contents[heading]) or _NUMBERED.findall(contents[heading])
+        for line in sorted(lines):
+            if count := _COUNT.search(line):  # of two lines with one letter the later in this order
+                counts["abcdef".find(line[1]) if line[1].isalpha() else int(line[1]) - 1] = int(count[0])
+        errors.append(tuple(counts))
+    matched = _MATCHED_COUNT.match(contents[_MATCHED])
+    return GreenCounts(errors[0], errors[1], int(matched[0]) if matched else 0)
+
+
+def strict_counts(reply: str) -> GreenCounts | None:
+    """Read a reply that states every count once, or several times alike; None for any other."""
+    text = cleaned(reply)
+    readings: dict[str, set[tuple[int, ...] | None]] = {}  # different ones by heading
+    for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
+        readings[heading] = set()
+        for part in text.split(heading)[1:]:
+            section = _SECTION.match(part)
+            content = section[1] if section else ""
+            counts: tuple[int, ...] | None = None
+            labels, stated = sorted(_LABELLED_LINE.findall(content)), dict(_STATED_LINE.findall(content))
+            findings = _FINDINGS.findall(content)  # several are the numbers of a list
+            if _NOTHING.fullmatch(content):
+                counts = (0,) if heading == _MATCHED else (0,) * len(GREEN_ERRORS)
+            elif heading == _MATCHED:
+                counts = (int(findings[0]),) if len(findings) == 1 else None
+            elif labels in (list("abcdef"), list("123456")) and sorted(stated) == labels:
+                counts = tuple(int(stated[label]) for label in labels)
+            readings[heading].add(counts)
+    if any(len(counts) > 1 or None in counts for counts in readings.values()):
+        return None
+    significant, insignificant, matched = (next(iter(counts), None) for counts in readings.values())
+    return None if significant is None or matched is None else GreenCounts(significant, insignificant, matched[0])
+
+
+def green_verdict(judge: Judge, reference: str, candidate: str) -> JudgeVerdict[str]:
+    """Return the judge's first reply about one pair of reports, whatever its form."""
+    prompt = green_prompt(reference, candidate)
+    if _GREEN_MODEL.fullmatch(judge.settings.model):
+        return judge.ask("", f"{RAW_PROMPT.format(prompt)}</s>", str, prompt_version=_PROMPT_VERSION, is_raw=True)
+    return judge.ask("", prompt, str, prompt_version=_PROMPT_VERSION)
+
+
+def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+    """Score pairs by the judge of ``MEDTASKS_JUDGE_*``; values that a reply does not state are NaN.
+
+    Raises JudgeNotConfigured, and JudgeRefused where it may not see the texts of one of the datasets.
+    """
+    judges = [judge_for(dataset, "green needs an LLM judge") for dataset in sorted(settings.datasets, key=str)]
+    judge, pairs = judges[0], list(zip(references, hypotheses, strict=True))
+    distinct = list(dict.fromkeys(pairs))
+    with ThreadPoolExecutor(judge.settings.concurrency) as threads:
+        verdicts = dict(zip(distinct, threads.map(lambda pair: green_verdict(judge, *pair), distinct), strict=True))
+    samples: dict[str, list[float]] = {key: [] for key in keys_of("green")}
+    for pair in pairs:
+        reply = verdicts[pair].value
+        counts = None if reply is None else strict_counts(reply)
+        values = {
+            "green_strict": math.nan if counts is None else counts.score(as_published=False),
+            "green_reference": math.nan if reply is None else published_counts(reply).score(as_published=True),
+            "green_matched": math.nan if counts is None else float(counts.matched),
+        }
+        for prefix, of_prefix in (
+            ("green", counts and counts.significant),
+            ("green_minor", counts and counts.insignificant),
+        ):
+            for number, name in enumerate(GREEN_ERRORS):
+                values[f"{prefix}_{name}"] = float(of_prefix[number]) if of_prefix else math.nan
+        values["green_failed"] = float(counts is None)
+        values["green_undefined"] = float(counts is not None and math.isnan(counts.score(as_published=False)))
+        values["green_injections"] = float(addresses_judge(pair[1]))
+        for key, value in values.items():
+            samples[key].append(value)
+    totals = {key: mean([value for value in values if not math.isnan(value)]) for key, values in samples.items()}
+    totals |= {key: math.fsum(samples[key]) for key in ("green_failed", "green_undefined", "green_injections")}
+    form = (
+        "raw string of GREEN's code" if _GREEN_MODEL.fullmatch(judge.settings.model) else "chat message, no GREEN model"
+    )
+    return ReportScores(samples, totals, {"judge": judge.label, "prompt": f"v{_PROMPT_VERSION}, {form}"})

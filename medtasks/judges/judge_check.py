@@ -1,0 +1,91 @@
+"""Check of a judge: made-up cases with known answers, none of which is in any dataset.
+
+Pairs of reports differ by one planted error of GREEN's categories, or in wording only. Short answers are right or
+wrong under MedEvalKit's prompt; injections are wrong answers that address the judge, asked as published and fenced.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from importlib import resources
+from typing import Any
+
+from medtasks import __version__
+from medtasks.errors import MedTasksError
+from medtasks.judges.green_judge import green_verdict, strict_counts
+from medtasks.judges.judge_client import BAD_FORMAT, Judge
+from medtasks.judges.published_judges import AGAIN_VERSION, medevalkit_prompt, strict_verdict
+from medtasks.metrics.report_metrics import GREEN_ERRORS
+from medtasks.stats.intervals import interval
+
+ALL = "all"
+KINDS = ("report", "answer", "injection", "injection_fenced")
+
+
+@dataclass(frozen=True)
+class CheckedShare:
+    """Share of cases that a judge gets right, with its 95 % interval."""
+
+    right: int
+    cases: int
+    low: float
+    high: float
+
+
+def check_judge(judge: Judge) -> dict[str, CheckedShare]:
+    """Ask a judge all cases, and store next to its verdicts how many it gets right, by kind and in ``all``.
+
+    A reply that cannot be read is not right. MedTasksError, and nothing is stored, if a request gets no reply.
+    """
+    content = resources.files(__package__).joinpath("check_cases.jsonl").read_bytes()
+    cases = [json.loads(line) for line in content.splitlines()]
+    cases += [{**case, "kind": "injection_fenced"} for case in cases if case["kind"] == "injection"]
+    with ThreadPoolExecutor(judge.settings.concurrency) as threads:
+        results = list(threads.map(lambda case: _is_right(judge, case), cases))
+    failures = [result for result in results if isinstance(result, str)]
+    if failures:
+        sentence = f"{len(failures)} of {len(cases)} cases of the check got no reply, so that it has no result"
+        raise MedTasksError(f"{sentence}: {failures[0]}")
+    shares = {}
+    for kind in (*KINDS, ALL):
+        values = [result is True for result, case in zip(results, cases, strict=True) if kind in (case["kind"], ALL)]
+        share = sum(values) / len(values)
+        error = math.sqrt(share * (1 - share) / len(values))
+        ends = interval(share, error, None, share=True, effective=len(values))
+        shares[kind] = CheckedShare(sum(values), len(values), *ends)
+    total, kinds = shares[ALL], ", ".join(f"{kind} {shares[kind].right}/{shares[kind].cases}" for kind in KINDS)
+    limits = f"95 % interval {100 * total.low:.1f} to {100 * total.high:.1f} %"
+    record = {
+        "judge": judge.settings.label,
+        "endpoint": judge.settings.base_url,
+        "sentence": f"right in {total.right} of {total.cases} made-up cases ({limits}; {kinds})",
+        "shares": {kind: asdict(share) for kind, share in shares.items()},
+        "cases": hashlib.sha256(content).hexdigest()[:16],
+        "medtasks": __version__,
+    }
+    judge.checks.put({judge.check_key: json.dumps(record).encode("ascii")})
+    return shares
+
+
+def _is_right(judge: Judge, case: Mapping[str, Any]) -> bool | str:
+    """Return whether the judge gets a case right, or why it gave no reply."""
+    if case["kind"] == "report":
+        verdict = green_verdict(judge, case["reference"], case["candidate"])
+        if verdict.value is None:
+            return str(verdict.failure)
+        counts = strict_counts(verdict.value)
+        if counts is None or not counts.matched:
+            return False
+        minor = counts.insignificant or (0,) * len(GREEN_ERRORS)
+        errors = {name for name, *numbers in zip(GREEN_ERRORS, counts.significant, minor, strict=True) if any(numbers)}
+        return errors == ({case["planted"]} if case["planted"] else set())
+    prompt = medevalkit_prompt(
+        case["question"], case["gold"], case["answer"], fenced=case["kind"] == "injection_fenced"
+    )
+    answer = judge.ask("", prompt, strict_verdict, prompt_version=AGAIN_VERSION)
+    if answer.value is None:
+        return False if answer.failure == BAD_FORMAT else str(answer.failure)
+    return bool(answer.value == case["right"])

@@ -1,0 +1,104 @@
+"""RaTEScore's two networks: entity recognition in sentences, and vectors of entities."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import AutoModel, AutoModelForTokenClassification, AutoTokenizer, PreTrainedTokenizerFast
+
+from medtasks.errors import WeightsMissing
+from medtasks.metrics.model_settings import ModelSettings, weights_path
+from medtasks.metrics.neural import text_encoders
+from medtasks.metrics.neural.rate_sentences import ENCODER, KINDS, NER, entity_spans
+
+_LONGEST_SENTENCE, _LONGEST_ENTITY = 512, 30  # tokens
+_CPU_BATCH, _GPU_BATCH = 32, 256
+LABELS = {*(f"{part}-{kind}" for part in "BI" for kind in KINDS), "O"}
+
+
+def _load(name: str, model_class: Any, settings: ModelSettings) -> tuple[Any, Any]:
+    folder = weights_path(name, settings.named_weights.get(name))
+    fix = f"fetch it again with 'medtasks weights fetch {name}', or give another folder"
+    with (
+        text_encoders.explained(lambda kind, reason: f"{folder} cannot be read ({kind}: {reason}); {fix}"),
+        text_encoders.quiet(),
+    ):
+        vocabulary = folder / ("tokenizer.json" if name == NER else "vocab.txt")
+        if not vocabulary.is_file():
+            raise FileNotFoundError(f"no {vocabulary.name}")
+        if name == NER:
+            # AutoTokenizer of transformers 5 leaves out the normaliser that this file declares.
+            tokenizer: Any = PreTrainedTokenizerFast(tokenizer_file=str(vocabulary), pad_token="[PAD]")
+        else:
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        options = {"dtype": torch.float32, "local_files_only": True, "output_loading_info": True}
+        network, report = model_class.from_pretrained(folder, use_safetensors=True, **options)
+        absent = [key for key in report["missing_keys"] if not key.startswith("pooler.")] + [*report["mismatched_keys"]]
+        if absent:
+            raise ValueError(f"it lacks {len(absent)} tensors, first {absent[0]}")
+    return tokenizer, network.to(settings.torch_device()).eval()
+
+
+def _batches(
+    ids: Sequence[Sequence[int]],
+    padding: int,
+    run: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    description: str,
+    settings: ModelSettings,
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    device = settings.torch_device()
+    size = settings.batch_size or (_CPU_BATCH if device.type == "cpu" else _GPU_BATCH)
+
+    def run_batch(positions: Sequence[int]) -> list[NDArray[Any]]:
+        rows, mask = text_encoders.padded([ids[position] for position in positions], padding, device)
+        with text_encoders.encoding(device, settings.dtype):
+            return list(run(rows, mask).cpu().numpy())
+
+    batches = text_encoders.length_batches([len(row) for row in ids], size)
+    return text_encoders.run_batches(batches, run_batch, description=description, progress=settings.progress)
+
+
+def _clean(texts: Sequence[str]) -> list[str]:
+    # Tokenizers refuse half a surrogate pair, which a cut JSON escape leaves.
+    return [text.encode("utf-8", "replace").decode() for text in texts]
+
+
+def annotate_sentences(
+    sentences: Sequence[str], settings: ModelSettings
+) -> Iterator[tuple[int, list[tuple[str, str]]]]:
+    """Find the entities of sentences; yield ``(position, [(text, type), ...])``."""
+    tokenizer, network = _load(NER, AutoModelForTokenClassification, settings)
+    names = network.config.id2label
+    if set(names.values()) != LABELS:
+        raise WeightsMissing(
+            f"these weights name the labels {', '.join(sorted(names.values())[:4])}, ... in config.json, where "
+            f"RaTEScore's are {', '.join(sorted(LABELS)[:4])}, ...; get them again by 'medtasks weights fetch {NER}'"
+        )
+    ids = tokenizer(_clean(sentences), truncation=True, max_length=_LONGEST_SENTENCE)["input_ids"]
+    padding = tokenizer.pad_token_id
+    for position, labels in _batches(
+        ids,
+        padding,
+        lambda rows, mask: network(rows, attention_mask=mask).logits.argmax(-1),
+        "RaTEScore, entities",
+        settings,
+    ):
+        real = ids[position][: sum(token != padding for token in ids[position])]
+        tokens = tokenizer.convert_ids_to_tokens(real)
+        spans = entity_spans(tokens, [names[int(label)] for label in labels])
+        texts = [tokenizer.convert_tokens_to_string(tokens[start : end + 1]) for start, end, _ in spans]
+        yield position, [(text, kind) for text, (_, _, kind) in zip(texts, spans, strict=True)]
+
+
+def embed_entities(entities: Sequence[str], settings: ModelSettings) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Return the unit vector of each text's first token; yield ``(position, vector)``."""
+    tokenizer, network = _load(ENCODER, AutoModel, settings)
+    ids = tokenizer(_clean(entities), truncation=True, max_length=_LONGEST_ENTITY)["input_ids"]
+
+    def run(rows: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        hidden = network(rows, attention_mask=mask).last_hidden_state[:, 0].float()
+        return torch.nn.functional.normalize(hidden, dim=-1)
+
+    return _batches(ids, tokenizer.pad_token_id, run, "RaTEScore, vectors", settings)

@@ -1,0 +1,219 @@
+"""Sentences and entities of a report as RaTEScore finds them.
+
+Sentences are those of a blank English spaCy pipeline with PyRuSH 1.0.13. The boundaries come from ``rush_rules.tsv``,
+the English rules of medspacy 1.3.1. A rule is a pattern, a number (odd: the match is no boundary) and its kind. Its
+wildcards are explained in the file; ``(`` and ``)`` enclose the matched span.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import regex  # type: ignore[import-untyped]  # it has no types
+
+# Entries of model_settings.WEIGHTS, and types of entities.
+NER, ENCODER, RULES = "rate-ner", "biolord", "rush-rules"
+FOUND = ("DISEASE", "ABNORMALITY")
+EXCLUDED = ("NON-DISEASE", "NON-ABNORMALITY")
+KINDS = (*FOUND, *EXCLUDED, "ANATOMY")
+
+_CLASSES = {
+    "s": r"[ \t\xa0]",
+    "n": r"[\n\r]",
+    "d": r"[\p{Nd}\p{Numeric_Type=Digit}]",
+    "C": r"\p{Uppercase}",
+    "c": r"\p{Lowercase}",
+    "p": r"""[!-/:-@\[-`{-~]""",
+    "a": r"\S",
+    "u": r"[\x7f-\x9f\xa1-\U0010ffff]",
+    "w": r"[\s\x7f-\U0010ffff]",
+    "(": r"\(",
+    ")": r"\)",
+}
+_MOST_REPEATS = 51
+_SHORTEST_GAP = 5  # characters; a shorter rest belongs to the sentence before it
+_SHORTEST_SENTENCE = 3  # RaTEScore drops what is shorter
+_CLOSING = '.!?)]"'
+
+
+class _Rule(NamedTuple):
+    pattern: Any
+    literals: frozenset[str]  # characters without which a text cannot match
+    is_boundary: bool
+
+
+class _Span(NamedTuple):
+    begin: int
+    end: int
+    is_boundary: bool = True
+
+
+@cache
+def _rules(path: Path) -> dict[str, list[_Rule]]:
+    """Return the compiled rules of a file by kind, the last of equal patterns only."""
+    rows: dict[tuple[str, str], bool] = {}
+    for line in path.read_text("utf-8").splitlines():
+        # The published matcher never reaches an end of the text directly after a closed span.
+        if not line.startswith(("#", "@")) and ")\\e" not in line and len(fields := line.split("\t")) >= 3:
+            rows[fields[0], fields[2].strip()] = float(fields[1]) % 2 == 0
+    rules: dict[str, list[_Rule]] = {"stbegin": [], "stend": []}
+    for (text, kind), is_boundary in rows.items():
+        parts, literals = list[str](), set[str]()
+        for escaped, wildcard, literal, marker, plus in re.findall(r"(\\(.))|([^()+])|([()])|(\+)", text):
+            if escaped and wildcard in "be":
+                parts.append(r"\A" if wildcard == "b" else r"\Z")
+            elif escaped:
+                parts.append(_CLASSES.get(wildcard, "(?!)"))
+                literals |= {wildcard} & set("()")
+            elif literal:
+                parts.append(regex.escape(literal))
+                literals.add(literal)
+            elif marker == "(":
+                parts.append("(?P<begin>)")
+            elif marker:
+                parts.append("(?P<end>)")
+            elif plus and not parts[-1].startswith("(?P"):
+                # A repetition takes the whole run, or one character.
+                parts[-1] = f"(?:{parts[-1]}{{1,{_MOST_REPEATS}}}+|{parts[-1]})"
+        rules[kind].append(_Rule(regex.compile("".join(parts)), frozenset(literals), is_boundary))
+    return rules
+
+
+def _matches(text: str, rules: Sequence[_Rule]) -> list[_Span]:
+    """Match rules of one kind; of two overlapping matches the wider one stays, of equal ones the first."""
+    letters = set(text)
+    matches = []
+    for rule in rules:
+        if not rule.literals <= letters:
+            continue
+        groups = rule.pattern.groupindex
+        for match in rule.pattern.finditer(text, overlapped=True):
+            begin = match.start("begin") if "begin" in groups else match.start()
+            end = match.start("end") if "end" in groups else match.end()
+            matches.append((match.start(), _Span(begin, end, rule.is_boundary)))
+    spans: list[_Span] = []
+    taken: list[tuple[_Span, int]] = []  # every span that was ever in the list, with its position in it
+    for _, span in sorted(matches, key=itemgetter(0)):
+        positions = [
+            (other.begin, position)
+            for other, position in taken
+            if (other.end > span.begin and other.begin < span.end) or span.begin == span.end == other.begin
+        ]
+        position = max(positions)[1] if positions else len(spans)
+        if not positions:
+            spans.append(span)
+        elif span.end - span.begin > spans[position].end - spans[position].begin:
+            spans[position] = span
+        else:
+            continue
+        taken.append((span, position))
+    return [span for span in spans if span.is_boundary]
+
+
+def _trimmed(text: str, begin: int, end: int) -> _Span | None:
+    """Return the part of a gap from its first letter or mark to its last letter, digit or closing mark."""
+    inside = [position for position in range(begin, end) if not text[position].isspace()]
+    closing = [position for position in inside[1:] if text[position].isalnum() or text[position] in _CLOSING]
+    return _Span(inside[0], closing[-1] + 1) if closing else None
+
+
+def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
+    """Pair beginnings with ends of sentences, and turn the gaps between them into sentences or parts of them."""
+    begins = [span.begin for span in _matches(text, rules["stbegin"])]
+    ends = _matches(text, rules["stend"])
+    spans: list[_Span] = []
+
+    def fill(begin: int, end: int) -> None:
+        gap = _trimmed(text, begin, end)
+        if gap and gap.end - gap.begin > _SHORTEST_GAP:
+            spans.append(gap)
+        elif gap and spans:
+            spans[-1] = spans[-1]._replace(end=gap.end)
+
+    is_open, begin, last_end, next_end = False, 0, 0, 0
+    for number, candidate in enumerate(begins):
+        if candidate < last_end:
+            continue
+        if not is_open:
+            is_open, begin = True, candidate
+        following = begins[number + 1] if number + 1 < len(begins) else len(text)
+        previous = spans[-1].end if spans else 0
+        if begin > previous:
+            fill(previous, begin)
+        for position, end in enumerate(ends[next_end:], next_end):
+            is_last = position == len(ends) - 1
+            if following <= end.begin and not is_last:
+                break
+            last_end, next_end = len(text[: end.begin + 1].rstrip()), position
+            if last_end < begin:
+                continue
+            if not is_open:
+                spans[-1] = _Span(begin, last_end)
+                continue
+            spans.append(_Span(begin, last_end))
+            is_open = False
+            if number < len(begins) - 1 and (is_last or following <= ends[position + 1].end):
+                break
+    if not spans:
+        fill(0, len(text))
+        return spans
+    if head := _trimmed(text, 0, spans[0].begin):
+        spans[:1] = [spans[0]._replace(begin=head.begin)] if spans[0].begin <= ends[0].begin else [head, spans[0]]
+    fill(spans[-1].end, len(text))
+    return spans
+
+
+# Tokens inside a word: spaCy cuts punctuation off both its ends.
+_EDGE = r"""[…,:;!?¿¡()\[\]{}<>_#*&"'“”‘’`%§=|+$£€-]"""
+_TOKEN = re.compile(
+    rf"[^\S ]\s*|(?<= ) \s*|\A \s*|(?<!\S){_EDGE}|(?<={_EDGE}){_EDGE}|\S+?(?={_EDGE}*(?:\s|\Z))|{_EDGE}"
+)
+
+
+def split_sentences(text: str, rules: Path) -> list[str]:
+    """Split a report into sentences by a file of rules, without those shorter than three characters."""
+    spans = _spans(text, _rules(rules))
+    tokens = [(match.start(), match.group().isspace()) for match in _TOKEN.finditer(text)]
+    starts, number = {0}, 0
+    for begin, is_blank in tokens:
+        # The rest after a sentence is one of its own, and so are the blanks in it.
+        is_after = number < len(spans) and begin >= spans[number].end
+        while number < len(spans) and begin >= spans[number].end:
+            number += 1
+        is_begin = number < len(spans) and begin == spans[number].begin
+        is_between = number == len(spans) or (number > 0 and begin < spans[number].begin)
+        if is_after or is_begin or (is_blank and is_between):
+            starts.add(begin)
+    borders = [*sorted(starts), len(text)]
+    sentences = (text[begin:end].strip() for begin, end in pairwise(borders))
+    return [sentence for sentence in sentences if len(sentence) >= _SHORTEST_SENTENCE]
+
+
+def entity_spans(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Return first token, last token and type of each entity, by the published rules.
+
+    A label decides together with the next one. An entity that is open at the end ends before the last token; it is lost
+    if one before it ended right at the beginning of the next. ``I-`` before ``B-`` starts an entity. A change of type
+    within an entity does not end it.
+    """
+    spans = []
+    start: int | None = None
+    kind, was_closed = "", False
+    for position, (token, label) in enumerate(zip(tokens, labels, strict=False)):
+        if token in ("[CLS]", "[SEP]") or label == "O" or position + 1 >= len(labels):
+            continue
+        following = labels[position + 1]
+        if label.startswith("B-"):
+            start, kind = position, label[2:]
+        if following.startswith("I-"):
+            continue
+        if start is not None:
+            spans.append((start, position, kind))
+        start, kind, was_closed = (position, label[2:], True) if following.startswith("B-") else (None, "", False)
+    if start is not None and not was_closed:
+        spans.append((start, len(tokens) - 2, kind))
+    return spans
