@@ -14,8 +14,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.schema import CHOICE
 from medtasks.errors import MedTasksError, RepliesError, UnknownName
 
-from .audit.report.harness_output import texts, write_run
-from .audit.report.own_tasks import publish_own, write_task
+from .audit.report.harness_output import publish_own, texts, write_run, write_task
 from .recorded_runs import medtasks as command
 from .tables import each_row
 

@@ -18,7 +18,7 @@ from medtasks.tasks.task_files import task_file
 
 from ..made_up_runs import write_run
 from ..tables import each_row
-from .report.own_tasks import publish_own, write_task
+from .report.harness_output import publish_own, write_task
 from .two_runs import losses, own_tasks, write_replies
 
 UNKNOWN = "the prompts are not recorded or withheld, so that they could not be compared"

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from medtasks.audit.comparing import compare_runs
 from medtasks.audit.run_values import chosen_metrics, run_values
 from medtasks.audit.scoring import rule_as_dict, score_replies
 from medtasks.extract.extractor_registry import AnswerKind, extractors
@@ -112,23 +111,6 @@ def test_recorded_likelihoods(rule):
         task = family.task(rule, "multiple_choice")
         check_scores(task, family, replies)
         check_values(task, family, replies)
-
-
-@each_row("name", ["choice-robust_choice", "pairs-robust_choice", "reports-report_text"])
-def test_runs_are_compared_on_what_both_answered(name, recorded):
-    """Metrics that weigh words by how rare they are in all texts would differ otherwise."""
-    (family, rule), failures = CASES[name], list(FAILURES.values())
-    first = recorded(family, with_lost(family.replies, *failures))
-    second = recorded(family, [failures[n] if n < 2 else reply for n, reply in enumerate(reversed(family.replies))])
-    runs = {"A": first, "B": second}
-    answered = {
-        run: {doc: reply for doc, reply in replies.items() if not reply.failed} for run, replies in runs.items()
-    }
-    compared, expected = (compare_runs(family.task(rule), family.documents, replies) for replies in (runs, answered))
-    assert repr(replace(compared, agreements={})) == repr(replace(expected, agreements={}))
-    assert compared.agreements["A", "B"].texts == expected.agreements["A", "B"].texts
-    overlap = compared.overlaps["A", "B"]
-    assert (overlap.both, overlap.only_first, overlap.only_second, overlap.neither) == (7, 1, 3, 1)
 
 
 @each_row("name", (name for name, (family, _) in CASES.items() if "pair_id" not in family.documents[0]))

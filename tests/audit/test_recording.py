@@ -53,9 +53,8 @@ def finished(recording, *tasks, failed=(), row=None):
     process = HarnessProcess(tasks=tasks, started="", seconds=1.5, exit_code=0)
     reasons = dict.fromkeys(failed, "it broke")
     rows, files = dict.fromkeys(tasks, row or {}), dict.fromkeys(tasks, results)
-    recording.note(
-        Outcome(list(tasks), list(failed), [results], files, rows=rows, reasons=reasons, processes=[process])
-    )
+    more = {"rows": rows, "reasons": reasons, "processes": [process]}
+    recording.note(Outcome(list(tasks), list(failed), [results], files, **more))
 
 
 def test_before_the_first_task(begin, sample_home, monkeypatch, tmp_path):

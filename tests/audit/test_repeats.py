@@ -76,12 +76,10 @@ def test_mean_spread_majority_and_interval():
     documents = load_documents("mediconfusion")
     replies = [[f"<think>.</think>{chance.choice('AB')}" for _ in documents] for _ in range(4)]
     _, scores = joined(*replies)
-    right = {
-        (document["pair_id"], document["position"]): [
-            float(texts[place].endswith(document["answer"])) for texts in replies
-        ]
-        for place, document in enumerate(documents)
-    }
+    right = {}
+    for document, *texts in zip(documents, *replies, strict=True):
+        values = [float(text.endswith(document["answer"])) for text in texts]
+        right[document["pair_id"], document["position"]] = values
     images = {pair: [item["image_id"] for item in documents if item["pair_id"] == pair] for pair, _ in right}
     single = [[right[pair, 1][k] * right[pair, 2][k] for k in range(4)] for pair in images]
     answers = [[(right[pair, 1][k] + right[pair, 2][k]) / 2 for k in range(4)] for pair in images]

@@ -1,10 +1,14 @@
-"""``medtasks compare`` and ``parity``: tables, verdicts, JSON, exit codes, and what cannot be compared."""
+"""``medtasks compare`` and ``parity``, and the same sentences of every command that reads a damaged run."""
 
 import json
+import shutil
 
 import pytest
 
+import medtasks as api
 from medtasks.data.document_store import load_documents
+from medtasks.errors import MedTasksError, forget_warnings
+from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 
 from .. import tiny_multimedeval
 from ..audit.two_runs import losses, own_tasks, write_replies
@@ -78,7 +82,12 @@ def test_one_metric_of_three_runs_and_identical_ones(medtasks, run_of, tmp_path)
     assert {tuple(test[name] for name in numbers) for test in found["comparisons"]} == {(0, 1, 1, None)}
 
 
-def test_what_cannot_be_compared(fails, run_of, tmp_path):
+def test_what_cannot_be_compared(fails, run_of, runs, tmp_path):
+    a, b = runs
+    fails(["parity", a], "expected two runs, but got 1")
+    fails(["parity", a, b, "--margin", "5"], "the margin 5 is no fraction between 0 and 1")
+    fails(["compare", a, b, a, "--equivalence", "0.01"], "expected two runs, but got 3")
+    fails(["parity", "letters", a, b], "the runs gave different prompts", "run both with the same data, task file")
     first = run_of("first", rows=range(10))
     fails(["compare", "mediconfusion", first], "expected 2 to 26 runs to compare, but got 1")
     fails(["compare", "mediconfusion", first, first, "--json", tmp_path], f"cannot write {tmp_path}")
@@ -190,14 +199,6 @@ def test_lines_and_json(medtasks, runs, tmp_path):
     assert medtasks("parity", *runs, "--require", "not-different").code == 1  # of one task nothing is known
 
 
-def test_which_two_runs_cannot_be_compared(fails, runs):
-    a, b = runs
-    fails(["parity", a], "expected two runs, but got 1")
-    fails(["parity", a, b, "--margin", "5"], "the margin 5 is no fraction between 0 and 1")
-    fails(["compare", a, b, a, "--equivalence", "0.01"], "expected two runs, but got 3")
-    fails(["parity", "letters", a, b], "the runs gave different prompts", "run both with the same data, task file")
-
-
 def test_scores_that_are_no_means_are_named_together(medtasks, write):
     tiny_multimedeval.prepare("chestxray14")
     ids = [document["doc_id"] for document in load_documents("multimedeval_chestxray14")]
@@ -232,3 +233,73 @@ def test_compare_with_a_margin_gives_the_same_verdict_and_numbers(medtasks, runs
     assert (named["verdict"], named["settings"]["margin"]) == ("equivalent within the margin", 0.01)
     ran = medtasks("compare", "likely", *runs, "--equivalence", "0.001", "--require", "equivalent")
     assert (ran.code, ran.err) == (1, "medtasks: --require equivalent is not met: the verdict is 'same answers'\n")
+
+
+TASK = "mediconfusion"
+
+
+@pytest.fixture
+def commands(sample, tmp_path):
+    run, other = write_run(tmp_path / "a", [TASK], 0.6, 1), write_run(tmp_path / "b", [TASK], 0.8, 2)
+    arguments = {"score": ["score", TASK, run], "compare": ["compare", run, other]}
+    return run, arguments | {"report": ["report", run, "--json", tmp_path / "report.json"]}
+
+
+def damages(run):
+    """Return sentences about damage, and the texts of the files that bring it about; None removes one."""
+    (samples,), (results,) = run.glob(f"*_samples_{TASK}.jsonl"), run.glob("*_results.json")
+    text, newer = samples.read_text(), run / "20990101_000000_000000Z_run.json"
+    unknown, second = (json.dumps({"doc_id": number, "resps": ["neither"]}) + "\n" for number in (4711, 0))
+    copies = {run / path.name.replace("20260102", "20260203"): path.read_text() for path in run.iterdir()}
+    return {
+        f"Torn lines, left out: 1 of {samples}.": {samples: text[:-20]},
+        NO_RESULTS: {results: None},
+        NO_SAMPLES: {samples: None},
+        f"{results} holds older results of {TASK}, which are left out.": copies,
+        f"{samples} line 1: no document '4711' in the prepared dataset": {samples: unknown},
+        f"the run manifest {newer} is damaged or of another version of medtasks": {newer: '{"schema_version": 99}'},
+        f"{results} cannot be read and is left out: it is cut off or damaged.": {results: results.read_text()[:-20]},
+        f"Lines that give a question another reply, left out: 1 of {samples}, into which two runs wrote.": {
+            samples: text + second
+        },
+    }
+
+
+def test_all_commands_say_the_same_of_damage(commands, medtasks, warnings, tmp_path):
+    run, arguments = commands
+    shutil.copytree(run, tmp_path / "whole")
+    silent = {}
+    for sentence, files in damages(run).items():
+        for path, text in files.items():
+            path.unlink() if text is None else path.write_text(text)
+        texts = {}
+        for name, command in arguments.items():
+            forget_warnings()  # each command is a process of its own
+            warnings.clear()
+            ran = medtasks(*command)
+            report = (tmp_path / "report.json").read_text() if name == "report" else ""
+            texts[name] = "\n".join([ran.out, ran.err, *warnings, report])
+        forget_warnings()
+        warnings.clear()
+        try:
+            api.compare(run, tmp_path / "b")
+            notes = api.read_run(run).notes
+        except MedTasksError as error:
+            notes = [str(error)]
+        texts["python"] = "\n".join([*warnings, *notes])
+        words = sentence.rstrip(".")  # the report joins sentences
+        silent[sentence] = [name for name, text in texts.items() if words not in text]
+        shutil.rmtree(run)
+        shutil.copytree(tmp_path / "whole", run)
+    assert not any(silent.values()), silent
+
+
+def test_a_reply_of_two_hundred_kilobytes_costs_nothing_else(commands, medtasks):
+    run, arguments = commands
+    (path,) = run.glob(f"*_samples_{TASK}.jsonl")
+    line, *others = map(json.loads, path.read_text().splitlines())
+    line["resps"] = line["filtered_resps"] = ["A or B? " + "hm" * 100_000]
+    path.write_text("".join(json.dumps(line) + "\n" for line in (line, *others)))
+    assert [medtasks(*command).code for command in arguments.values()] == [0, 0, 0]
+    assert api.score(TASK, {"0": line["resps"][0]}).answered == 1
+    assert len(api.read_run(run).samples()) > len(others)

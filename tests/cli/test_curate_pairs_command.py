@@ -1,18 +1,23 @@
-"""``medtasks curate pairs`` on small real encoders: the whole way, going on after a kill, and what it refuses."""
+"""``medtasks curate pairs``, ``draft`` and ``patterns``: going on after whatever stops them, and what they refuse."""
 
 import json
 import signal
 import sys
+import threading
 from collections import Counter
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts
 from medtasks.curate.study import read_images, read_pairs, read_study
+from medtasks.data.catalogue import Access
 from medtasks.home import HOME_VARIABLE
 
-from ..processes import run_fresh
+from ..curate.reviewed_study import DraftingLLM, captioned_study
+from ..processes import run_fresh, start_fresh
+from ..waiting import PATIENCE, wait_until
 
 COUNT = 24
 # Sees the first and second colour of an image; the other eye its noise. One says on paper what it saw, and dies.
@@ -105,6 +110,9 @@ def test_from_a_list_to_a_study_and_again(medtasks, folder):
     again = medtasks(*command, "--sim-gen", 0.99, "--device", "cpu")
     assert "exists already" in again.out
     assert {path.name: path.read_bytes() for path in (folder / "study").iterdir()} == before
+    none = medtasks("curate", "pairs", "list.jsonl", "--out", "none", *eyes(), "--sim-gen", -0.9)
+    assert (none.code, (folder / "none").exists(), "0.00 in the middle" in none.err) == (1, False, True)
+    assert "none of 300 pairs of 25 images" in none.err
 
 
 def test_a_list_of_the_user_is_not_taken_for_the_studys(medtasks, fails, folder):
@@ -147,24 +155,132 @@ def test_a_study_made_with_something_else_is_refused_and_stays(medtasks, fails, 
     assert (folder / "study/study.json").read_bytes() == before
 
 
-def test_no_pair_is_one_sentence_with_its_reasons(medtasks, folder):
-    none = medtasks("curate", "pairs", "list.jsonl", "--out", "study", *eyes(), "--sim-gen", -0.9)
-    assert none.code == 1
-    assert "none of 276 pairs of 24 images" in none.err
-    assert "0.00 in the middle" in none.err
-    assert not (folder / "study").exists()
-
-
-def test_after_a_kill_it_goes_on_and_encodes_nothing_twice(folder):
-    command = ["medtasks", "curate", "pairs", "list.jsonl", "--out", "study", *eyes(), "--batch-size", "5"]
+def test_after_a_kill_it_goes_on_and_encodes_nothing_twice(medtasks, folder):
+    command = ["curate", "pairs", "list.jsonl", "--out", "study", *eyes(), "--batch-size", "5"]
     (folder / "fatal").touch()
-    killed = run_fresh(command, folder)
+    killed = run_fresh(["medtasks", *command], folder)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len((folder / "seen.txt").read_text().splitlines()) == 10
     (folder / "fatal").unlink()
-    done = run_fresh(command, folder)
-    assert done.returncode == 0, done.stderr
+    done = medtasks(*command)
+    assert done.code == 0, done.err
     seen = Counter((folder / "seen.txt").read_text().splitlines())
     assert len(seen) == 2 * COUNT
     assert set(seen.values()) == {1}
     assert len(read_pairs(folder / "study")) == 3 * 28 - 1
+
+
+@pytest.fixture
+def llm(endpoint):
+    return DraftingLLM(endpoint)
+
+
+@pytest.fixture
+def study(tmp_path):
+    folder = tmp_path / "study"
+    captioned_study(folder, 6, access=Access.CREDENTIALED)
+    return folder
+
+
+def test_questions_and_categories_are_drafted_and_a_limit_is_gone_on_from(medtasks, fails, study, llm):
+    ran = medtasks("curate", "draft", study, "--max-requests", 4)
+    assert ran.code == 0
+    assert [line.split()[:4] for line in ran.out.splitlines()[1:4]] == [
+        ["4", "pairs", "drafted"],
+        ["2", "pairs", "not", "asked"],
+        ["4", "questions", "drafted"],
+    ]
+    assert "\nSome requests failed or were not sent; run the same command again" in ran.out
+    assert llm.server.count == 4
+    ran = medtasks("curate", "draft", study, "--categories", "Pulmonary,Cardiac")
+    following = f"Next: medtasks curate review {study}, then medtasks curate publish {study}"
+    counts = ["11      categories  drafted", "6       pairs       drafted", "6       questions   drafted"]
+    assert ran.out.splitlines()[1:] == [*counts, following]
+    assert len(llm.asked("Here is")) == len(set(llm.asked("Here is"))) == 6
+    assert len(llm.asked("Caption:")) == 11
+    assert {draft.categories for draft in read_drafts(study).values()} == {(("Pulmonary",), ("Pulmonary",))}
+    medtasks("curate", "draft", study, "--categories", "Pulmonary,Cardiac")
+    medtasks("curate", "draft", study, "--no-categories")
+    assert llm.server.count == 17
+    assert "patient" not in ran.out + ran.err
+    fails(["curate", "draft", study, "--no-categories", "--categories", "a,b"], "contradict each other")
+    fails(["curate", "draft", study, "--categories", "Chest"], "names fewer than two")
+
+
+def test_where_everything_fails_the_cause_is_one_sentence(fails, study, llm, monkeypatch):
+    llm.server.choose = lambda body: llm.server.status(401)
+    ran = fails(
+        ["curate", "draft", study],
+        "every request that was sent failed: the LLM at http://127.0.0.1",
+        "(HTTP 401); check MEDTASKS_JUDGE_API_KEY; fix that and run the same command again",
+    )
+    assert "3       pairs  failed     the LLM" in ran.out
+    assert "3       pairs  not asked" in ran.out
+    assert llm.server.count < 6  # it gives up after three in a row
+    fails(["curate", "draft", study, "--max-requests", 2], "(HTTP 401); check MEDTASKS_JUDGE_API_KEY; fix that")
+    llm.server.choose = lambda body: llm.server.reply("Hello.")
+    cause = "reply did not follow the format, and the limit of 2 requests is used up"
+    ran = fails(["curate", "draft", study, "--max-requests", 2], f"every request that was sent failed: {cause}")
+    assert f"1       pairs  failed     {cause}" in ran.out
+    monkeypatch.delenv("MEDTASKS_JUDGE_MODEL")
+    fails(["curate", "draft", study], "drafting needs an LLM and MEDTASKS_JUDGE_MODEL is not set")
+    fails(["curate", "draft", study.parent], "holds no study (study.json is missing)")
+
+
+def test_nothing_is_asked_twice_after_ctrl_c(medtasks, study, llm, tmp_path):
+    answers = threading.Event()  # the fourth request is under way until then
+
+    def choose(body):
+        step, number = llm(body), llm.server.count
+        return lambda handler: (number < 3 or answers.wait(), step(handler))
+
+    llm.server.choose = choose
+    log = tmp_path / "log"
+    process = start_fresh(["medtasks", "curate", "draft", str(study), "--no-categories"], tmp_path, log)
+    wait_until(lambda: llm.server.count == 4 and len(read_drafted(study)) == 3, process)
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: "Finishing the requests that are under way" in log.read_text(), process)
+    answers.set()
+    assert process.wait(PATIENCE) == 130
+    last = "medtasks: interrupted; what was finished is kept, run the same command again to go on\n"
+    assert log.read_text().endswith(last)
+    assert "Traceback" not in log.read_text()
+    llm.server.choose = llm
+    assert medtasks("curate", "draft", study, "--no-categories").code == 0
+    assert {line.outcome for line in read_drafted(study).values()} == {DraftOutcome.DRAFTED}
+    assert len(llm.asked("Here is")) == len(set(llm.asked("Here is"))) == 6
+
+
+def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks, fails, tmp_path, llm):
+    folder = tmp_path / "study"
+    captioned_study(folder, 102)
+    fails(["curate", "patterns", folder], "no pair of 'our_pairs' has a question")
+    assert medtasks("curate", "draft", folder, "--no-categories").code == 0
+    ran = medtasks("curate", "patterns", folder)
+    assert (ran.code, ran.out) == (0, f"{folder / 'patterns.md'}: 2 of 2 requests answered\n")
+    written = (folder / "patterns.md").read_text()
+    assert (
+        "## 100 pairs, p0 to p99\n\n1. Left and right\n2. Masses\n\nPairs by their number in the prompt: 0: p0, 1: p1"
+        in written
+    )
+    assert "## 2 pairs, p100 to p101" in written
+    prompts = sorted(llm.asked("I am analyzing"), key=len)
+    assert prompts[1].count("\nPair ") == 100
+    assert "vision models.\nPair 0\nFirst" in prompts[1]
+    assert "\nPair 1\nFirst image description: Axial contrast-enhanced" in prompts[0]
+    assert "\nConfusing multiple choice question: On which side is the mass? (A) " in prompts[0]
+    before = llm.server.count
+    medtasks("curate", "patterns", folder, "--out", tmp_path / "again.md")
+    assert (tmp_path / "again.md").read_text() == written
+    assert llm.server.count == before
+
+
+def test_failure_modes_of_the_published_pairs(medtasks, fails, test_data, tmp_path, llm):
+    out = tmp_path / "modes.md"
+    arguments = ["curate", "patterns", "mediconfusion", "--source", test_data / "mediconfusion", "--out", out]
+    llm.said = {"What do you see on this angiogram": [llm.server.reply("I'm sorry, but I can't.")]}
+    assert medtasks(*arguments).out == f"{out}: 1 of 2 requests answered\n"
+    assert "No reply: the LLM would not." in out.read_text()
+    fails(["curate", "patterns", "mediconfusion"], "'mediconfusion' is not prepared", "--source")
+    (tmp_path / "dataset.json").write_text('{"1": {"cap_1": "x"}}')
+    fails([*arguments, "--source", tmp_path], "dataset.json is malformed")

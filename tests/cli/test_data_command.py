@@ -1,13 +1,20 @@
-"""``medtasks data``: list, prepare, verify, where, sample."""
+"""``medtasks data``: list, prepare, verify, where, sample, and ``prepare --from-folder``."""
 
+import json
 import os
 import shutil
+import stat
+import subprocess
 
 import pytest
+from PIL import Image
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
+from medtasks.home import dataset_folder, own_tasks_folder
+
+from ..tables import each_row
 
 
 @pytest.fixture
@@ -32,7 +39,7 @@ def state(ran):
     return line.split()[1]
 
 
-def test_list(medtasks, home):
+def test_list_and_show(medtasks, fails, home):
     ran = medtasks("data", "list")
     assert (ran.code, ran.err) == (0, "")
     first, *lines = ran.out.splitlines()
@@ -42,9 +49,6 @@ def test_list(medtasks, home):
     assert lines[-1] == f"Data folder: {home}"
     assert medtasks("data", "where").out == f"{home}\n"
     assert not home.exists()
-
-
-def test_show(medtasks, fails):
     ran = medtasks("data", "show", "mediconfusion")
     assert ran.out.splitlines() == [
         "mediconfusion: MediConfusion, 176 confusing pairs of radiology images, one two-option question per pair",
@@ -93,7 +97,7 @@ def test_verify(medtasks, fails, home, final):
     fails(["data", "verify", "mediconfusion"], "are damaged", "data prepare mediconfusion")
 
 
-def test_sample(medtasks, fails, tmp_path, monkeypatch, home, final):
+def test_sample(medtasks, tmp_path, monkeypatch, home):
     folder = tmp_path / "try it"
     ran = medtasks("data", "sample", folder)
     assert ran.code == 0
@@ -127,3 +131,157 @@ def test_golden_mediconfusion_data_commands(medtasks, test_data, final, write):
     replies = write({"doc_id": 0, "reply": "A"})
     assert "DATA:" not in medtasks("score", "mediconfusion", replies).out
     assert state(medtasks("data", "list")) == "yes"
+
+
+NAME = "multimedeval_ward_rounds"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return ward_rounds(tmp_path)
+
+
+def ward_rounds(tmp_path):
+    path = tmp_path / "Ward rounds"
+    path.mkdir()
+    samples = [{"question": "Which drug?", "answer": "Aspirin", "options": ["Insulin", "Aspirin"]}] * 3
+    (path / "dataset.json").write_text(json.dumps({"taskType": "QA", "modality": "Text", "samples": samples}))
+    return path
+
+
+def listed(ran):
+    return [line.split() for line in ran.out.splitlines() if line.startswith(NAME)]
+
+
+def test_from_folder(medtasks, folder):
+    ran = medtasks("data", "prepare", "--from-folder", folder)
+    assert (ran.code, ran.err) == (0, "")
+    prepared, run, access = ran.out.splitlines()
+    assert prepared.startswith(f"Prepared {NAME}: 3 questions, 0 images, fingerprint ")
+    assert run == f"Run it with 'lmms_eval --tasks {NAME}'; the task is in {own_tasks_folder() / f'{NAME}.yaml'}"
+    assert "credentialed: no judge on another machine may see it" in access
+    assert listed(medtasks("data", "list")) == [[NAME, "yes", "credentialed", "3", "from", *str(folder).split()]]
+    assert NAME in medtasks("tasks").out
+    shown = medtasks("data", "show", NAME).out
+    assert f"source:   {folder} at local" in shown
+    assert "licence:  of its owner" in shown
+    assert medtasks("data", "verify", NAME).out.startswith(f"{NAME} is as prepared: 3 questions, complete")
+
+
+def test_again_by_name(medtasks, fails, folder, tmp_path):
+    medtasks("data", "prepare", "--from-folder", folder, "--access", "public")
+    first = Manifest.read(dataset_folder(NAME))
+    assert medtasks("data", "prepare", NAME).code == 0
+    assert Manifest.read(dataset_folder(NAME)) == first
+    shutil.move(folder, tmp_path / "moved")
+    moved = f"'{NAME}' came from {folder}, which is not there; give its new location with --source"
+    fails(["data", "prepare", NAME], moved)
+    assert medtasks("data", "prepare", NAME, "--source", tmp_path / "moved").code == 0
+    assert Manifest.read(dataset_folder(NAME)).source == str(tmp_path / "moved")
+    (dataset_folder(NAME) / "manifest.json").write_text("{")
+    assert listed(medtasks("data", "list"))[0][1:3] == ["damaged", "credentialed"]
+    fails(["data", "prepare", NAME], "give its new location with --source")
+    assert medtasks("data", "prepare", "--from-folder", tmp_path / "moved", "--access", "public").code == 0
+    ran = medtasks("data", "prepare", "--from-folder", tmp_path / "moved", "--name", "rounds", "--access", "public")
+    assert ran.out.startswith("Prepared multimedeval_rounds: ")
+    assert "credentialed" not in ran.out
+    assert Manifest.read(dataset_folder("multimedeval_rounds")).access == "public"
+
+
+@each_row(
+    "arguments, complaint",
+    [
+        ([], "give the NAME of a dataset"),
+        (["mediconfusion", "--from-folder", "FOLDER"], "give the NAME of a dataset"),
+        (["--from-folder", "FOLDER", "--source", "FOLDER"], "are for published datasets"),
+        (["mediconfusion", "--name", "x"], "are for --from-folder"),
+        (["mediconfusion", "--access", "public"], "are for --from-folder"),
+        (["--from-folder", "FOLDER", "--access", "private"], "public"),
+    ],
+)
+def test_what_does_not_go_together(medtasks, folder, arguments, complaint):
+    ran = medtasks("data", "prepare", *(folder if argument == "FOLDER" else argument for argument in arguments))
+    assert ran.code == 2
+    assert complaint in " ".join(ran.err.replace("│", " ").split())
+    assert not dataset_folder(NAME).exists()
+
+
+@pytest.fixture(params=[0o022, 0o000])
+def umask(request):
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def write_question(folder, image):
+    samples = [{"question": "Which?", "answer": "one", "images": [image]}]
+    (folder / "dataset.json").write_text(json.dumps({"taskType": "VQA", "modality": "X", "samples": samples}))
+
+
+def modes(folder):
+    """Return which kinds of files there are, by what the group and others may do."""
+    return {stat.S_IMODE(path.lstat().st_mode) & 0o077 for path in (folder, *folder.rglob("*"))}
+
+
+def test_credentialed_files_are_their_owners_alone_and_what_is_done_with_images_is_said(medtasks, folder, umask):
+    Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(folder / "a.png")
+    write_question(folder, "a.png")
+    said = "linear: 16 bits scaled from 0..65535 (1)"
+    ran = medtasks("data", "prepare", "--from-folder", folder)
+    assert (ran.code, ran.out.splitlines()[1]) == (0, f"Models see its images by the rule {said}")
+    assert f"  images:   {said}" in medtasks("data", "show", NAME).out.splitlines()
+    assert medtasks("data", "select", NAME, "--as", "rounds_part").code == 0
+    for path in (dataset_folder(NAME), dataset_folder("rounds_part"), own_tasks_folder()):
+        assert modes(path) == {0}, path
+    assert os.umask(umask) == umask
+    assert "chmod" not in medtasks("data", "verify", NAME).out
+    for path in (dataset_folder(NAME), *dataset_folder(NAME).rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    ran = medtasks("data", "verify", NAME)
+    command = f"chmod -R go= {dataset_folder(NAME)}"
+    assert f"other users of this machine can read {dataset_folder(NAME)}; run: {command}\n" in ran.out
+    subprocess.run(command, shell=True, check=True)
+    assert "chmod" not in medtasks("data", "verify", NAME).out
+    assert medtasks("data", "prepare", "--from-folder", folder, "--name", "open", "--access", "public").code == 0
+    assert modes(dataset_folder("multimedeval_open")) == {0o077 & ~umask, 0o066 & ~umask}
+
+
+@each_row("kind", ["..", "absolute", "through another", "link", "linked folder", "prepared"])
+def test_images_from_elsewhere(kind, medtasks, fails, tmp_path):
+    folder = ward_rounds(tmp_path)
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (folder / "imgs").mkdir()
+    Image.new("L", (6, 4)).save(secret / "s.png")
+    (folder / "link.png").symlink_to(secret / "s.png")
+    (folder / "linked").symlink_to(secret)
+    names = {"..": "../secret/s.png", "absolute": str(secret / "s.png"), "link": "link.png"}
+    names |= {"through another": "imgs/../../secret/s.png", "linked folder": "linked/s.png"}
+    if kind == "prepared":  # a folder that holds MEDTASKS_HOME has credentialed images below it
+        write_question(secret, "s.png")
+        assert medtasks("data", "prepare", "--from-folder", secret).code == 0
+        (image,) = dataset_folder("multimedeval_secret").rglob("*.png")
+        folder = dataset_folder("").parent
+        names[kind] = str(image.relative_to(folder))
+    write_question(folder, names[kind])
+    options = ["--name", "copied", "--access", "public", "--allow-incomplete"]
+    command = ["data", "prepare", "--from-folder", folder, *options]
+    fails(command, f"dataset.json sample 1: its image {names[kind]} is outside of {folder} or in a prepared dataset")
+    assert not dataset_folder("multimedeval_copied").exists()
+
+
+def test_task_files_that_others_may_have_written(medtasks, fails, folder):
+    medtasks("data", "prepare", "--from-folder", folder)
+    tasks = own_tasks_folder()
+    (tasks / "x.yaml").touch()
+    (tasks / "x.yaml").write_text("task: x\nprocess_docs: !function x.docs\n")
+    (tasks / "x.py").write_text("")
+    (tasks / "gone").symlink_to("nowhere")
+    assert NAME in medtasks("tasks").out
+    tasks.chmod(0o755)
+    assert NAME in medtasks("tasks").out
+    for name, mode in (("", 0o777), ("", 0o707), ("x.yaml", 0o666), ("x.py", 0o646)):
+        (tasks / name).chmod(mode)
+        ran = fails(["tasks"], f"{tasks / name} is another user's or writable by others", f"chmod -R go-w {tasks}")
+        subprocess.run(ran.err.split("then run: ")[1], shell=True, check=True)
+        assert NAME in medtasks("tasks").out

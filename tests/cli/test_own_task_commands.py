@@ -133,7 +133,14 @@ def test_what_only_the_harness_can_score(fails, tmp_path, replies, old, new, com
     fails(["compare", "sides", replies(ANSWERS), replies(ANSWERS), "--include_path", folder], complaint)
 
 
-def test_functions_and_metrics_of_the_users_own_file(medtasks, folder, replies):
+def test_functions_metrics_and_unknown_keys_of_the_users_own_file(medtasks, folder, replies):
+    with (folder / "sides.yaml").open("a") as file:
+        file.write("hospital: ours\nmetadata: {breakdown: question}\n")
+    found = medtasks("data", "verify", "sides", "--include_path", folder)
+    assert (found.code, "has a key 'hospital' that lmms-eval" in found.out) == (0, True)
+    with including([folder]):
+        assert task_files()["sides"].breakdown == ("question",)
+        assert [one.state for one in own_tasks(scope_of(["sides"]))] == [State.WARNING, State.OK]
     (folder / "mine.py").write_text("def halves(rows):\n    return rows.select([0, 1])\n")
     listed = "[{metric: accuracy, aggregation: !function medtasks.hooks.choice.accuracy, higher_is_better: true}]"
     change(folder, "!function medtasks.hooks.choice.METRIC_LIST", f"{listed}\nprocess_docs: !function mine.halves")
@@ -225,28 +232,7 @@ def test_malformed_yaml(fails, tmp_path, lines, words):
     fails(["data", "verify", "sides", "--include_path", folder], f"the task file {folder / 'sides.yaml'}: {words}")
 
 
-def test_an_unknown_key_is_a_warning(medtasks, folder):
-    with (folder / "sides.yaml").open("a") as file:
-        file.write("hospital: ours\nmetadata: {breakdown: question}\n")
-    found = medtasks("data", "verify", "sides", "--include_path", folder)
-    assert (found.code, "has a key 'hospital' that lmms-eval" in found.out) == (0, True)
-    with including([folder]):
-        assert task_files()["sides"].breakdown == ("question",)
-        assert [one.state for one in own_tasks(scope_of(["sides"]))] == [State.WARNING, State.OK]
-
-
-def test_a_failing_hook_quotes_no_credentialed_text(medtasks, folder):
-    (folder / "mine.py").write_text("def target(doc):\n    raise ValueError(doc['question'])\n")
-    change(folder, "medtasks.hooks.prompts.target", "mine.target")
-    row = {"question": "Is it Doe?", "options": ["a", "b"], "answer": "A", "image_file": "0.png"}
-    (folder / "sides.jsonl").write_text(json.dumps({**row, "dataset": "multimedeval_mimic_cxr_report"}))
-    found = medtasks("data", "verify", "sides", "--include_path", folder)
-    assert found.code == 1
-    assert "fails on the first sample (ValueError); correct it" in found.out
-    assert "Doe" not in found.out + found.err
-
-
-def test_data_that_name_a_credentialed_dataset(medtasks, fails, folder, replies, tmp_path):
+def test_credentialed_text_is_neither_quoted_nor_shown(medtasks, fails, folder, replies, tmp_path):
     rows = [json.loads(line) for line in (folder / "sides.jsonl").read_text().splitlines()]
     private = [{**row, "dataset": "multimedeval_mimic_cxr_report"} for row in rows]
     (folder / "sides.jsonl").write_text("\n".join(map(json.dumps, private)))
@@ -258,6 +244,13 @@ def test_data_that_name_a_credentialed_dataset(medtasks, fails, folder, replies,
     assert json.loads(scores.read_text())["data"]["source"] == "withheld"
     errors = ["--export-errors", tmp_path / "errors.csv"]
     fails(["score", "sides", replies(ANSWERS), *errors, *arguments], "'multimedeval_mimic_cxr_report' is credentialed")
+    (folder / "mine.py").write_text("def target(doc):\n    raise ValueError(doc['question'])\n")
+    change(folder, "medtasks.hooks.prompts.target", "mine.target")
+    (folder / "sides.jsonl").write_text(json.dumps({**private[0], "question": "Is it Doe?"}))
+    found = medtasks("data", "verify", "sides", *arguments)
+    assert found.code == 1
+    assert "fails on the first sample (ValueError); correct it" in found.out
+    assert "Doe" not in found.out + found.err
 
 
 def test_images_and_own_columns_are_named_and_tasks_without_single_answers_refused(

@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from medtasks.cli import pages
-from medtasks.data.document_store import load_documents
 from medtasks.data.duplicates.image_copies import dataset_images
 from medtasks.data.duplicates.image_hashes import DISTANCE
 from medtasks.data.privacy import hidden_id
@@ -31,7 +30,7 @@ def test_page_tables_json_and_figures_say_the_same(medtasks, recorded, tmp_path)
     files = {name: tmp_path / f"found.{name}" for name in ("md", "tex", "json")}
     ran = medtasks(
         *("report", recorded, "--markdown", files["md"], "--latex", files["tex"], "--json", files["json"]),
-        *("--figures", tmp_path / "figures"),
+        *("--figures", tmp_path / "figures", "--against", write_run(tmp_path / "other", ("mediconfusion",), 0.3, 2)),
     )
     assert (ran.code, ran.err) == (0, "")
     page = recorded / "report.html"
@@ -47,28 +46,9 @@ def test_page_tables_json_and_figures_say_the_same(medtasks, recorded, tmp_path)
     for text in (page.read_text(), files["md"].read_text(), files["tex"].read_text()):
         assert percent in text
         assert "SAMPLE DATA" in text
-    drawn = {path.suffix for path in (tmp_path / "figures").iterdir()}
-    assert drawn == {".svg", ".png"}
-
-
-def test_recorded_replies_of_one_task(medtasks, fails, sample, tmp_path):
-    replies = tmp_path / "replies.jsonl"
-    documents = load_documents("mediconfusion")
-    replies.write_text("".join(json.dumps({"doc_id": d["doc_id"], "reply": "A"}) + "\n" for d in documents[:6]))
-    ran = medtasks("report", replies, "--task", "mediconfusion", "--json", tmp_path / "found.json")
-    assert (ran.code, ran.err) == (0, "")
-    assert (tmp_path / "report.html").is_file()
-    (task,) = json.loads((tmp_path / "found.json").read_text())["tasks"]
-    assert (task["answered"], task["documents"]) == (6, 32)
-    fails(["report", replies], f"{replies} is a file", "--task")
-
-
-def test_another_run_beside_it(medtasks, recorded, tmp_path):
-    other = write_run(tmp_path / "other", ("mediconfusion",), 0.3, 2)
-    ran = medtasks("report", recorded, "--against", other, "--json", tmp_path / "found.json")
-    assert (ran.code, ran.err) == (0, "")
-    (comparison,) = json.loads((tmp_path / "found.json").read_text())["comparisons"]
-    medtasks("compare", recorded, other, "--json", tmp_path / "compared.json")
+    assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".svg", ".png"}
+    (comparison,) = found["comparisons"]
+    medtasks("compare", recorded, tmp_path / "other", "--json", tmp_path / "compared.json")
     compared = json.loads((tmp_path / "compared.json").read_text())["tasks"]["mediconfusion"]["comparisons"]
     assert [one["p_holm"] for one in comparison["scores"]] == [one["p_holm"] for one in compared]
 
@@ -77,6 +57,10 @@ def test_what_is_missing_is_printed_once_and_what_cannot_be_reported_is_one_sent
     medtasks, fails, recorded, tmp_path
 ):
     fails(["report", recorded, "--html", tmp_path / "no" / "folder" / "page.html"], "cannot write")
+    (replies,) = recorded.glob("*.jsonl")
+    fails(["report", replies], f"{replies} is a file", "--task")
+    assert medtasks("report", replies, "--task", "mediconfusion").code == 0
+    assert (recorded / "report.html").is_file()
     for samples in recorded.glob("*.jsonl"):
         samples.unlink()
     ran = medtasks("report", recorded)
@@ -123,21 +107,6 @@ def test_what_is_printed(medtasks, bench):
     assert "1 other file." in ran.out
 
 
-def test_nothing_found_is_said(medtasks, sample_home, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    prepare_set("clean", [{"doc_id": "q1", "pictures": [texture(1)]}])
-    folder = write_folder(tmp_path / "training", {"x.png": texture(2)})
-    ran = medtasks("data", "duplicates", "clean", "--against", folder, "--fail-on-found", "--list", "out.txt")
-    assert ran.code == 0
-    assert "No image of clean was found there." in ran.out
-    assert "clean holds no image twice." in ran.out
-    assert "leave out" not in ran.out
-    assert Path("out.txt").read_text() == ""
-    assert "No picture of" in Path("clean_duplicates.html").read_text()
-    monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
-    assert "SAMPLE DATA: synthetic images." in medtasks("data", "duplicates", "mediconfusion").out
-
-
 def test_the_json_holds_all_and_the_list_the_ids(medtasks, bench):
     ran = medtasks(
         *("data", "duplicates", "bench", "--against", bench, "--html", "p.html"),
@@ -167,10 +136,17 @@ def test_the_json_holds_all_and_the_list_the_ids(medtasks, bench):
     assert (finding["first"]["questions"], finding["second"]["questions"]) == (["q2"], ["r1"])
 
 
-def test_what_cannot_be_done_is_one_sentence(fails, bench, tmp_path):
+def test_what_cannot_be_done_is_one_sentence_and_nothing_found_is_said(medtasks, fails, bench, tmp_path):
     fails(["data", "duplicates", "bench", "--fail-on-found"], "1 duplicate found in 'bench'", "bench_duplicates.html")
     fails(["data", "duplicates", "bench", "--against", "bench"], "leave out --against")
     fails(["data", "duplicates", "bench", "--html", tmp_path / "no" / "p.html"], "cannot write the page", "--html")
+    prepare_set("clean", [{"doc_id": "q1", "pictures": [texture(1)]}])
+    folder = write_folder(tmp_path / "other", {"x.png": texture(2)})
+    ran = medtasks("data", "duplicates", "clean", "--against", folder, "--fail-on-found", "--list", "out.txt")
+    assert (ran.code, Path("out.txt").read_text(), "leave out" in ran.out) == (0, "", False)
+    assert "No image of clean was found there." in ran.out
+    assert "clean holds no image twice." in ran.out
+    assert "No picture of" in Path("clean_duplicates.html").read_text()
 
 
 @pytest.fixture
@@ -186,9 +162,8 @@ def secret(tmp_path, monkeypatch):
     return write_folder(tmp_path / f"training_{CANARY}", {**copies, **others})
 
 
-def written(tmp_path, *but):
-    """All files below the test's folder and the data folder's cache, but the set and the training folder themselves."""
-    return {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file() and path.name not in but}
+def written(tmp_path):
+    return {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
 
 
 def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path, monkeypatch):
@@ -240,6 +215,7 @@ def test_tree_of_the_sample_and_what_is_refused(medtasks, fails, sample_home, tm
     ran = medtasks("data", "tree", "mediconfusion")
     assert (ran.code, ran.err) == (0, "")
     assert "Page: mediconfusion_tree.html (32 questions)" in ran.out
+    assert "SAMPLE DATA: synthetic images." in medtasks("data", "duplicates", "mediconfusion").out
     page = (tmp_path / "mediconfusion_tree.html").read_text(encoding="utf-8")
     assert json.loads(re.search(r'id="tree-data">(.*?)</script>', page, re.DOTALL)[1])["selects"] is True
     assert "SAMPLE DATA" in page

@@ -294,6 +294,8 @@ def test_killed_without_a_word(begin, medtasks, launcher, tmp_path):
     assert f"warning another run (process {process.pid}) is still writing into" in ran.out
     read_manifests(tmp_path / "out")[-1].path.unlink()
     process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the list of processes
+    assert read_manifests(tmp_path / "out")[0].standing == "killed"
     process.wait()
     (manifest,) = read_manifests(tmp_path / "out")
     assert (manifest.state, manifest.standing, manifest.ended) == ("running", "killed", None)

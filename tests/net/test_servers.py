@@ -21,13 +21,10 @@ AMBIGUOUS = (
 )
 
 
-def test_machines():
+def test_machines_and_origins():
     assert [address for address in HERE if not is_loopback(host(readable(address)))] == []
     assert [address for address in ELSEWHERE if not readable(address) or is_loopback(host(readable(address)))] == []
     assert [address for address in AMBIGUOUS if readable(address) != ""] == []
-
-
-def test_origins():
     assert origin("https://API.openai.com/v1") == origin("https://api.openai.com:443") == "https://api.openai.com:443"
     assert origin("http://[::1]:8000/v1") == "http://[::1]:8000"
     different = {"http://a", "https://a", "http://a:81", "http://b", "http://a.b"}

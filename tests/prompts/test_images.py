@@ -1,18 +1,23 @@
-"""Images of a document: which are shown, where in the prompt, and those that cannot be."""
+"""Images and volumes of a document: which are shown, where in the prompt, and those that cannot be."""
 
 import shutil
 
+import numpy as np
 import pytest
+from medtasks.model_adapters.radfm.network import read_volume
 from PIL import Image, ImageFile
 
 from medtasks.data.dataset_lookup import prepared_folder
+from medtasks.data.document_store import load_documents
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.variants import blank, blind, swapped
-from medtasks.errors import DatasetNotPrepared, SourceError
+from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError
+from medtasks.prompts import volumes
 from medtasks.prompts.images import images
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks.published_names import prompt_settings
 
+from .. import tiny_multimedeval
 from ..tables import each_row
 
 
@@ -146,3 +151,50 @@ def test_sanity_variants(doc):
     assert content(grey, "mmmu_images") == content(doc, "mmmu_images")
     assert [part for part in content(shown, "mmmu_images") if isinstance(part, int)] == [9] * 4
     assert content(shown, "mmmu")[0] == 9
+
+
+TEXT = "Report on: {{ images }} please"
+
+
+@pytest.fixture
+def ct_doc(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    tiny_multimedeval.prepare("ct_rate_report")
+    return load_documents("multimedeval_ct_rate_report")[0]
+
+
+def test_a_model_that_reads_volumes_gets_the_file_and_others_slices_that_lie_as_in_it(ct_doc, tmp_path):
+    settings = {"template": TEXT, "image_mark": "<image>", "slices": 0}
+    assert volumes.prompt(ct_doc, settings) == "Report on: <image> please"
+    (file,) = volumes.volumes(ct_doc, settings)
+    assert isinstance(file, str)
+    assert file.startswith(str(tmp_path / "datasets"))
+    assert file.endswith(".nii.gz")
+    whole = read_volume(file, 8)[0].numpy()
+    shown = [np.asarray(picture)[..., 0] / 255 for picture in volumes.volumes(ct_doc, {"slices": 6})]
+    assert np.allclose(np.stack(shown, axis=-1), whole, atol=1e-2)
+    settings = {"template": TEXT, "image_mark": "<image>", "slices": 3, "images_joined_by": " "}
+    assert volumes.prompt(ct_doc, settings) == "Report on: <image> <image> <image> please"
+    pictures = volumes.volumes(ct_doc, settings)
+    assert [(picture.mode, picture.size) for picture in pictures] == [("RGB", (10, 9))] * 3
+    assert volumes.prompt(ct_doc, {"template": TEXT}) == "Report on: please"
+    assert len(volumes.volumes(ct_doc)) == 8
+    (turn,) = volumes.messages(ct_doc, settings)
+    assert [part["type"] for part in turn["content"]] == ["text", "image", "text", "image", "text", "image", "text"]
+    assert turn["content"][1]["url"].size == (10, 9)
+
+
+def test_volumes_that_cannot_be_shown(ct_doc, tmp_path):
+    with pytest.raises(MedTasksError, match="chat models take no files of volumes; set slices under"):
+        volumes.messages(ct_doc, {"template": TEXT, "slices": 0})
+    files = list((tmp_path / "volumes").iterdir())
+    for file in files:
+        file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(SourceError, match=r"the volume of sample 0 is broken \(it cannot be unpacked"):
+        volumes.volumes(ct_doc, {"slices": 2})
+    for file in files:
+        file.unlink()
+    for slices in (0, 8):
+        gone = r"the volume of sample 0 is missing; put .*0\.nii\.gz back, or run 'medtasks"
+        with pytest.raises(SourceError, match=gone):
+            volumes.volumes(ct_doc, {"slices": slices})

@@ -166,13 +166,11 @@ def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path):
     assert facts(run)["served model"] == "id org/m, owned_by vllm, build fp_1"
     assert facts(run)["fingerprint of the weights"] == "not known: the weights are on the server (build fp_1)"
     template = 'chat_template_kwargs={"a":1,"b":2}'
-    for number, (args, served, label) in enumerate(
-        (
-            ("base_url=http://h/v1", "other", "other (vlm_server)"),
-            (f"base_url=http://h/v1,{template}", "m", f"m (vlm_server) {template}"),
-        )
+    for args, served, label in (
+        ("base_url=http://h/v1", "other", "other (vlm_server)"),
+        (f"base_url=http://h/v1,{template}", "m", f"m (vlm_server) {template}"),
     ):
-        folder = tmp_path / f"other {number}"
+        folder = tmp_path / f"of {served}"
         results(folder, "one", stamp="1", model="vlm_server", served_model={"id": "m"})
         results(folder, "one", stamp="2", model="vlm_server", args=args, served_model={"id": served})
         with pytest.raises(MedTasksError, match=r"several models: 'm \(vlm_server\)'"):
@@ -211,13 +209,11 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path):
         "two": f"Not run: the run is interrupted; go on with: {command}.",
         "three": f"Failed: it ran out of memory; go on with: {command}.",
     }
-    assert run_notes(run) == (
-        "The run of 2026-03-01 10:00:00 UTC did not come to its end: it is interrupted (terminated by a signal).",
-    )
+    ended = "did not come to its end: it is interrupted (terminated by a signal)."
+    assert run_notes(run) == (f"The run of 2026-03-01 10:00:00 UTC {ended}",)
     described = facts(run)
-    assert [described[name] for name in ("command", "versions", "seeds")] == [
-        *(command, "torch 2.15", "python 0, numpy 1, torch 2, fewshot 3")
-    ]
+    assert (described["command"], described["versions"]) == (command, "torch 2.15")
+    assert described["seeds"] == "python 0, numpy 1, torch 2, fewshot 3"
 
     manifest(tmp_path / "alone", {"one": ("not run", "")}, "running")
     run = read_run(tmp_path / "alone")
@@ -246,9 +242,8 @@ def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path):
     results(tmp_path, "two")  # of an earlier run into the same folder
     run = read_run(tmp_path)
     assert "gone or damaged" in missing_tasks(run)["one"]
-    assert run_notes(run) == (
-        "In the run of 2026-03-01 10:00:00 UTC these tasks left no results; what is shown of them is older: two.",
-    )
+    older = "these tasks left no results; what is shown of them is older: two."
+    assert run_notes(run) == (f"In the run of 2026-03-01 10:00:00 UTC {older}",)
     manifest(tmp_path / "other", {"one": ("failed", "a metric broke")}, "finished_with_failures")
     samples(tmp_path / "other", "one")
     run = read_run(tmp_path / "other")

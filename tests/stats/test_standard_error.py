@@ -1,11 +1,17 @@
-"""Standard errors, against formulas written out with whole matrices and against the bootstrap."""
+"""Standard errors, intervals and a posterior, against matrices, loops over drawn units, formulas and simulation."""
 
 import math
 
+import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import beta
 
+from medtasks.stats import bootstrap
+from medtasks.stats.bootstrap import mean_recall_posterior, values_with_errors
+from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import (
     Dyad,
     clustered_error,
@@ -17,6 +23,7 @@ from medtasks.stats.standard_error import (
     separate_units,
 )
 
+from ..tables import each_row
 from . import error_matrices
 
 VALUES = st.lists(st.sampled_from([0.0, 1.0, 0.25]), min_size=2, max_size=30)
@@ -97,3 +104,165 @@ def test_samples_that_share_something_are_joined():
     assert joined_clusters(["p2", "p1", "p3", "p3"], ["atlas", "atlas", "x-ray", None]) == ["p1", "p1", "p3", "p3"]
     assert joined_clusters(["p2", "p1"], [None, None]) == ["p2", "p1"]
     assert connected_components([["a"], ["b"], ["a", "c"], ["c"], []]) == [0, 1, 0, 0, 4]
+
+
+TABLES = st.integers(1, 4).flatmap(
+    lambda cells: st.lists(st.tuples(*[st.integers(0, 3)] * cells), min_size=2, max_size=30)
+)
+
+
+def errors_of(table, metrics, resamples=1000, units=None):
+    """The standard errors of metrics, by default of one row per unit."""
+    units = range(len(table)) if units is None else units
+    found = values_with_errors(np.array(table), units, metrics, resamples)
+    return [value for name, value in found.items() if name.endswith("_stderr")]
+
+
+@given(table=TABLES, shuffle=st.randoms(use_true_random=False))
+def test_the_order_of_units_and_their_parts_do_not_matter_to_the_last_digit(table, shuffle):
+    def metrics(sums):
+        return {"total": np.sqrt(sums.sum(axis=-1) + 1.0)}
+
+    expected = errors_of(table, metrics, 50)
+    parts = [(unit, row) for unit, total in enumerate(table) for row in (total, (1,) * len(total), (-1,) * len(total))]
+    shuffle.shuffle(table)
+    assert errors_of(table, metrics, 50) == expected
+    shuffle.shuffle(parts)
+    assert errors_of([row for _, row in parts], metrics, 50, [f"patient {unit}" for unit, _ in parts]) == expected
+
+
+def test_the_error_is_the_deviation_over_the_draws():
+    seen = []
+
+    def metrics(sums):
+        seen.append(sums / 7)
+        return {"first": sums[..., 0] / 7, "second": sums[..., 1] / 7}
+
+    errors = errors_of([[n, n**2] for n in range(9)], metrics, 5)
+    *_, drawn = seen
+    assert all(np.ravel(whole).tolist() == [36 / 7, 204 / 7] for whole in seen[:-1])
+    assert drawn.shape == (5, 2)
+    assert errors == pytest.approx(drawn.std(axis=0, ddof=1))
+
+
+def test_draws_without_a_value_are_left_out():
+    """Two units of ten have positives; a resample without them has no recall."""
+    units = np.array([[1, 1]] + [[0, 1]] + [[0, 0]] * 8)
+
+    def recall(sums):
+        return {"recall": np.where(sums[..., 1] > 0, sums[..., 0] / np.maximum(sums[..., 1], 1), np.nan)}
+
+    (error,) = errors_of(units, recall, 3000)
+    random = np.random.default_rng(0)
+    drawn = [float(recall(units[random.integers(0, 10, 10)].sum(axis=0))["recall"]) for _ in range(3000)]
+    assert 200 < np.isnan(drawn).sum() < 500
+    assert error == pytest.approx(np.nanstd(drawn, ddof=1), rel=0.05)
+
+
+def test_equal_units_have_error_zero_and_an_undefined_metric_none():
+    def metrics(sums):
+        # The last is undefined for the whole, even where it is defined in resamples.
+        last = np.where(sums[..., 1] == 10, np.nan, sums[..., 1] / 3)
+        return {"equal": sums[..., 0] / 7, "none": np.full(sums.shape[:-1], np.nan), "not of all": last}
+
+    table = [[1, n] for n in range(5)]
+    assert errors_of(table, metrics) == pytest.approx([0.0, math.nan, math.nan], nan_ok=True)
+    assert errors_of(table, metrics, units="ppppp") == pytest.approx([math.nan] * 3, nan_ok=True)
+    assert values_with_errors(np.empty((0, 2)), [], metrics) == {}
+
+
+SHARES, RECALLS = np.array([0.7, 0.15, 0.1, 0.04, 0.01]), np.array([0.9, 0.7, 0.6, 0.5, 0.4])
+
+
+def test_posteriors_are_the_intervals_of_jeffreys_whatever_order_and_names():
+    error, low, high = mean_recall_posterior([1.0] * 27 + [0.0] * 13, ["a"] * 40, range(40))
+    exact = beta(27.5, 13.5)
+    assert (low, high) == pytest.approx(exact.interval(0.95), abs=0.005)
+    assert error == pytest.approx(exact.std(), rel=0.03)
+    # The recalls of two classes are independent.
+    error, *_ = mean_recall_posterior([1.0] * 95 + [0.0] * 5 + [1.0, 0.0], [0] * 100 + [1] * 2, range(102))
+    assert error == pytest.approx(math.hypot(beta(95.5, 5.5).std(), beta(1.5, 1.5).std()) / 2, rel=0.03)
+    right, targets, clusters = [1, 0, 1, 1, 0, 1], [0, 0, 1, 1, 0, 2], [0, 0, 1, 2, 3, 3]
+    rows = [(right[n], "cba"[targets[n]], f"patient {clusters[n]}") for n in (4, 2, 5, 0, 3, 1)]
+    assert mean_recall_posterior(*zip(*rows, strict=True)) == mean_recall_posterior(right, targets, clusters)
+    assert all(map(math.isnan, mean_recall_posterior([1.0, 0.0], [0, 1], ["p", "p"])))
+
+
+@pytest.mark.parametrize(("number", "size"), [(100, 1), (300, 3)])
+def test_coverage_of_the_posterior_with_a_class_of_one_percent(number, size, monkeypatch):
+    monkeypatch.setattr(bootstrap, "POSTERIOR_DRAWS", 1000)
+    chance, covered = np.random.default_rng(7), []
+    for _ in range(200):
+        targets = chance.choice(5, number, p=SHARES)
+        shared = np.repeat(chance.random(number // size), size)
+        luck = np.where(chance.random(number) < 0.5, shared, chance.random(number))
+        right = (luck < RECALLS[targets]).astype(float)
+        clusters = np.repeat(np.arange(number // size), size)
+        _, low, high = mean_recall_posterior(right.tolist(), targets.tolist(), clusters.tolist())
+        covered.append(low <= RECALLS[np.unique(targets)].mean() <= high)
+    assert np.mean(covered) >= 0.91
+
+
+@each_row("right, wrong, patients", [(1, 1, 176), (2, 6, 40), (6, 0.7, 40)])
+def test_coverage_of_shares_clustered_by_patient(patients, right, wrong):
+    random = np.random.default_rng(4)
+    truth = right / (right + wrong)
+    covered = []
+    for _ in range(600):  # the simulated coverage of a true 95 % has a standard error of 0.9 %
+        number = random.integers(1, 9, patients)
+        patient = np.repeat(np.arange(patients), number)
+        answers = (random.random(len(patient)) < random.beta(right, wrong, patients)[patient]).astype(float)
+        found = clustered_error(answers.tolist(), patient.tolist())
+        low, high = interval(float(answers.mean()), found.error, found.degrees, share=True, effective=found.effective)
+        covered.append(low <= truth <= high)
+    assert 0.92 <= np.mean(covered) <= 0.98
+
+
+@each_row("right, units", [(0, 12), (12, 12), (3, 12), (300, 352)])
+def test_is_wilsons_interval_with_students_quantile(right, units):
+    """Against statsmodels' formula as scipy has it; scipy's quantile is normal, so the size is scaled to it."""
+    value = right / units
+    error = math.sqrt(value * (1 - value) / units)
+    ends = interval(value, error, units - 1, share=True, effective=None if error > 0 else units)
+    factor = (scipy.stats.norm.ppf(0.975) / scipy.stats.t.ppf(0.975, units - 1)) ** 2
+    size = units * factor
+    middle = (value * size + 1.9208) / (size + 3.8415)  # as printed in textbooks, z = 1.96
+    half = 1.95996 * math.sqrt(size) / (size + 3.8415) * math.sqrt(value * (1 - value) + 3.8415 / 4 / size)
+    assert ends == pytest.approx((max(0, middle - half), min(1, middle + half)), abs=2e-4)
+
+
+def test_normal_quantile_without_known_units_and_students_interval_of_other_scores():
+    known = scipy.stats.binomtest(30, 100).proportion_ci(0.95, "wilson")
+    assert interval(0.3, math.sqrt(0.3 * 0.7 / 100), None, share=True) == pytest.approx((known.low, known.high))
+    assert interval(5.0, 1.0, None, share=False) == pytest.approx((5 - 1.95996, 5 + 1.95996), abs=1e-4)
+    values = [3.0, 5.5, 4.0, 7.5, 6.0]
+    expected = scipy.stats.t.interval(0.95, 4, np.mean(values), scipy.stats.sem(values))
+    assert interval(float(np.mean(values)), mean_standard_error(values), 4, share=False) == pytest.approx(expected)
+
+
+def test_nothing_is_said_without_value_error_or_two_units_nor_of_what_is_no_share():
+    nan = math.nan
+    nothing = [(nan, 0.1, 9), (0.5, nan, 9), (0.5, math.inf, 9), (0.5, 0.1, nan), (0.5, 0.1, 0), (nan, nan, None)]
+    for value, error, units in nothing:
+        for share in (True, False):
+            assert all(map(math.isnan, interval(value, error, units, share)))
+    for value, error in ((1.2, 0.1), (-0.1, 0.1), (0.5, -0.1)):
+        with pytest.raises(ValueError, match="expected a share between 0 and 1"):
+            interval(value, error, 10, share=True)
+
+
+def test_all_units_agree():
+    low, high = interval(1.0, 0.0, 39, share=True, effective=40)
+    assert 0.90 < low < 0.92
+    assert high == 1
+    assert interval(0.0, 0.0, 39, share=True, effective=40) == pytest.approx((0, 1 - low))
+    assert all(map(math.isnan, interval(1.0, 0.0, 39, share=True)))
+    assert all(map(math.isnan, interval(3.0, 0.0, 39, share=False, effective=40)))
+    low, high = interval(0.5, 1e-17, 175, share=True, effective=176)  # always A: one answer of each pair is right
+    assert (low, high) == pytest.approx((0.427, 0.573), abs=0.002)
+
+
+@given(st.floats(0, 1), st.floats(0, 0.6), st.none() | st.integers(2, 10_000))
+def test_ends_of_a_share_hold_it_and_stay_between_0_and_1(value, error, units):
+    low, high = interval(value, error, units, share=True)
+    assert (math.isnan(low) and math.isnan(high)) or 0 <= low <= value <= high <= 1

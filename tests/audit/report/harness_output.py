@@ -1,13 +1,21 @@
-"""Folders as the harness leaves them: results file and samples files, written in its own format."""
+"""Folders as the harness leaves them, in its own format, and small datasets with a task each, in any family."""
 
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
+from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import provenance
+from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.document_store import publish, work_folder
+from medtasks.data.images.decoding import ImageStore
+from medtasks.data.schema import Columns, arrow_schema
 from medtasks.extract.failure import cut_reply
 from medtasks.families.family import Reply, Row
+from medtasks.home import own_tasks_folder
 from medtasks.runs.logged_samples import LoggedSample
 from medtasks.runs.reply_envelope import enveloped
 from medtasks.tasks.documents import task_documents
@@ -15,9 +23,9 @@ from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 
 STAMP = "20260301_101500"
-MODEL = "made_up"
 
 Replies = Mapping[str, Reply]
+Sample = tuple[int, Mapping[str, Any], Reply, list[Any], LoggedSample]
 
 
 def texts(replies: Mapping[str, str]) -> dict[str, Reply]:
@@ -29,8 +37,6 @@ def write_run(
     replies: Mapping[str, Replies],
     *,
     stamp: str = STAMP,
-    model: str = MODEL,
-    model_args: str = "",
     limit: int | None = None,
     log_samples: bool = True,
     predict_only: bool = False,
@@ -41,103 +47,120 @@ def write_run(
     Scores are computed by the tasks' aggregations, but for tasks that have a row given.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lines = {task: sample_lines(task, given, predict_only=predict_only) for task, given in replies.items()}
-    content: dict[str, Any] = {
-        "results": {},
+    options = {"tasks": ",".join(replies), "timezone": "Asia/Singapore"}
+    names = ("results", "configs", "versions", "higher_is_better", "n-samples")
+    content: dict[str, Any] = {name: {} for name in names} | {
         "group_subtasks": {task: [] for task in replies},
-        "configs": {},
-        "versions": {},
         "n-shot": dict.fromkeys(replies, 0),
-        "higher_is_better": {},
-        "n-samples": {},
-        "config": {
-            "model": model,
-            "model_args": model_args,
-            "batch_size": 1,
-            "device": "cpu",
-            "limit": limit,
-            "offset": 0,
-            "random_seed": 0,
-            "resolved_cli_args": {"tasks": ",".join(replies), "timezone": "Asia/Singapore"},
-        },
+        "config": {"model": "made_up", "model_args": "", "limit": limit, "offset": 0, "resolved_cli_args": options},
         "lmms_eval_version": "0.7.3",
         "date": stamp,
-        "total_evaluation_time_seconds": "1.5",
     }
-    for task, given in replies.items():
-        config = task_config(task)
-        shown = {name: config[name] for name in ("task", "output_type", "filter_list", "metadata") if name in config}
+    for name, given in replies.items():
+        task, config = task_file(name), task_config(name)
+        samples = {row: list(_samples(name, given, task.rows[row])) for row in task.rows}
+        if log_samples:
+            logged = [_line(*sample, predict_only) for of_row in samples.values() for sample in of_row]
+            (folder / f"{stamp}_samples_{name}.jsonl").write_text("".join(logged), encoding="utf-8")
+        bypassed = {"alias": name, **{f"bypass,{row}": 999 for row in task.rows}} if predict_only else None
+        content["results"][name] = (rows or {}).get(name) or bypassed or _scores(name, samples)
+        shown = {key: config[key] for key in ("task", "output_type", "filter_list") if key in config}
+        metadata = {**config["metadata"], "data": provenance(config["metadata"]["dataset"])}
+        content["configs"][name] = json.loads(json.dumps({**shown, "metadata": metadata}))
+        content["versions"][name] = config["metadata"]["version"]
         metrics = resolved(config["metric_list"])
-        total = len(task_documents(task_file(task)))
-        bypassed = {"alias": task, **{f"bypass,{name}": 999 for name in task_file(task).rows}}
-        content["results"][task] = (rows or {}).get(task) or (bypassed if predict_only else scores(task, given))
-        content["configs"][task] = json.loads(
-            json.dumps({**shown, "metadata": {**shown["metadata"], "data": provenance(config["metadata"]["dataset"])}})
-        )
-        content["versions"][task] = config["metadata"]["version"]
-        content["higher_is_better"][task] = {one["metric"]: one["higher_is_better"] for one in metrics}
-        content["n-samples"][task] = {"original": total, "effective": min(limit or total, total)}
+        content["higher_is_better"][name] = {one["metric"]: one["higher_is_better"] for one in metrics}
+        total = len(task_documents(task))
+        content["n-samples"][name] = {"original": total, "effective": min(limit or total, total)}
     path = folder / f"{stamp}_results.json"
     path.write_text(json.dumps(content, indent=2), encoding="utf-8")
-    for task in replies if log_samples else ():
-        (folder / f"{stamp}_samples_{task}.jsonl").write_text("".join(lines[task]), encoding="utf-8")
     return path
 
 
-def scores(task_name: str, replies: Replies) -> dict[str, Any]:
+def _scores(name: str, samples: Mapping[str, list[Sample]]) -> dict[str, Any]:
     """Return the row of a task: every metric of its list by its own aggregation, as the harness calls it."""
-    task = task_file(task_name)
-    shown: dict[str, Any] = {"alias": task_name}
-    for name, row in task.rows.items():
-        samples = [dict(logged.items()) for _, _, _, logged in _logged_samples(task_name, replies, row)]
+    task = task_file(name)
+    shown: dict[str, Any] = {"alias": name}
+    for row, of_row in samples.items():
+        logged = [dict(sample.items()) for *_, sample in of_row]
         for metric in task.metric_list.resolve() if task.metric_list else []:
-            shown[f"{metric['metric']},{name}"] = metric["aggregation"]([one[metric["metric"]] for one in samples])
-            shown.setdefault(f"{metric['metric']}_stderr,{name}", "N/A")
-            shown[f"{metric['metric']}_stderr_clt,{name}"] = "N/A"
+            shown[f"{metric['metric']},{row}"] = metric["aggregation"]([one[metric["metric"]] for one in logged])
+            shown.setdefault(f"{metric['metric']}_stderr,{row}", "N/A")
+            shown[f"{metric['metric']}_stderr_clt,{row}"] = "N/A"
     return shown
 
 
-def sample_lines(task_name: str, replies: Replies, *, predict_only: bool = False) -> list[str]:
-    """Return the lines of a samples file: every document once per filter."""
-    return [
-        _line(number, document, replies[document["doc_id"]], results, {"bypass": 0} if predict_only else logged)
-        for row in task_file(task_name).rows.values()
-        for number, document, results, logged in _logged_samples(task_name, replies, row)
-    ]
-
-
-def _logged_samples(
-    task_name: str, replies: Replies, row: Row
-) -> Iterator[tuple[int, Mapping[str, Any], list[Any], LoggedSample]]:
+def _samples(name: str, replies: Replies, row: Row) -> Iterator[Sample]:
     """Yield the documents that were answered, with what the row's filter makes of the reply and the hook of that."""
-    hook = resolved(task_config(task_name)["process_results"])
-    for number, document in enumerate(task_documents(task_file(task_name))):
+    hook = resolved(task_config(name)["process_results"])
+    for number, document in enumerate(task_documents(task_file(name))):
         if (reply := replies.get(document["doc_id"])) is not None:
-            results: list[Any] = [enveloped(_said(reply), row)]
+            results: list[Any] = [enveloped(_text(reply), row)]
             if reply.losses is not None:
                 results = [{"rule": row.extractor, "loss": loss, "is_greedy": False} for loss in reply.losses]
-            yield number, document, results, hook(document, results)
+            yield number, document, reply, results, hook(document, results)
 
 
-def _said(reply: Reply) -> str:
+def _text(reply: Reply) -> str:
     return cut_reply(reply.text or "") if reply.cut else reply.text or ""
 
 
-def _line(number: int, document: Mapping[str, Any], reply: Reply, results: list[Any], sample: Mapping[str, Any]) -> str:
+def _line(
+    number: int,
+    document: Mapping[str, Any],
+    reply: Reply,
+    results: list[Any],
+    logged: LoggedSample,
+    predict_only: bool,
+) -> str:
     likelihoods = [[f"({loss}, False)"] for loss in reply.losses or ()]
     written: dict[str, Any] = {
         "doc_id": number,
         "target": str(document.get("answer")),
-        "resps": likelihoods or [_said(reply)],
+        "resps": likelihoods or [_text(reply)],
         "filtered_resps": [str(result) for result in results] if likelihoods else results[0],
         "token_counts": [None],
         "doc_hash": "74234e98",
         "input_media": [],
         "input": f"Asked: {document.get('question')}",
     }
+    sample: Mapping[str, Any] = {"bypass": 0} if predict_only else logged
     written.update(sample)  # a withheld sample overwrites what is above, as in the harness
     if "doc" in sample and not likelihoods:
         written["resps"] = written["resps"][0]
     written.pop("doc", None)
     written.pop("arguments", None)
     return json.dumps(written, default=str, ensure_ascii=False) + "\n"
+
+
+def publish_own(name: str, columns: Columns, rows: list[dict[str, Any]], access: str = "public") -> None:
+    """Publish a dataset whose columns are empty where a row does not fill them."""
+    with work_folder(name, Access(access)) as work:
+        images = ImageStore(work)
+        documents = []
+        for number, row in enumerate(rows):
+            image = images.add_pixels(Image.new("RGB", (8, 8), (number, 0, 0)))
+            empty: dict[str, Any] = {column: [] if isinstance(kind, list) else None for column, kind in columns.items()}
+            own = {"doc_id": f"d{number}", "dataset": name, "image_files": [image.file], "image_sha256": [image.sha256]}
+            documents.append({**empty, **own, **row})
+        facts: dict[str, Any] = dict.fromkeys(("source", "revision", "text_sha256", "pixels_sha256"), "made up")
+        number = len(rows)
+        manifest = Manifest(name=name, access=access, sample=False, complete=True, rows=number, images=number, **facts)
+        publish(work, manifest, documents, arrow_schema(columns))
+
+
+def write_task(name: str, hook: str, rules: Mapping[str, str], metrics: str = "METRIC_LIST", **more: Any) -> None:
+    """Write the file of a task that reads texts; ``more`` is its metadata."""
+    reads = "function: !function medtasks.hooks.filters.ReadWith"
+    pipelines = "".join(f"  - {{name: {one}, filter: [{{{reads}, rule: {rule}}}]}}\n" for one, rule in rules.items())
+    metadata = {"version": 1, "description": "made up", "dataset": name, **more}
+    own_tasks_folder().mkdir(parents=True, exist_ok=True)
+    (own_tasks_folder() / f"{name}.yaml").write_text(
+        f"task: {name}\n"
+        f"dataset_path: !function medtasks.data.path_of.{name}\n"
+        f"metadata: {json.dumps(metadata)}\n"
+        "output_type: generate_until\n"
+        f"process_results: !function medtasks.hooks.{hook}.process_results\n"
+        f"metric_list: !function medtasks.hooks.{hook}.{metrics}\n"
+        f"filter_list:\n{pipelines}"
+    )

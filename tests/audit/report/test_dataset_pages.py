@@ -12,7 +12,7 @@ from medtasks.audit.report.dataset_pages import COLUMNS, Names, duplicates_as_di
 from medtasks.data.duplicates.image_copies import dataset_images as dataset_pictures
 from medtasks.data.duplicates.image_copies import find_duplicates
 from medtasks.data.duplicates.image_copies import other_images as other_pictures
-from medtasks.data.selecting import SELECTABLE, choose, selectable
+from medtasks.data.selecting import SELECTABLE
 from medtasks.errors import MedTasksError
 
 from ...picture_sets import jpeg_bytes, prepare_set, texture, write_folder
@@ -28,20 +28,13 @@ def written(name, path, other=None, sample=False):
     return Structure(path.read_text(encoding="utf-8"))
 
 
-@pytest.fixture
-def training(tmp_path):
-    """A set with a leak and copies of its pictures, in files with names that look like markup."""
+def test_each_finding_is_shown_side_by_side(tmp_path):
+    """Of a set with a leak and copies of its pictures, in files with names that look like markup."""
     rows = [{"doc_id": f"q{number} <b>&", "pictures": [texture(number)]} for number in range(4)]
     examples = [{"doc_id": "e1", "pictures": [jpeg_bytes(texture(3), 80)]}]
     prepare_set("bench", rows, examples)
-    return write_folder(
-        tmp_path / "training",
-        {"<img src=x onerror=alert(1)>.png": texture(0), '"quoted".jpg': texture(1), "inverted.png": texture(9)},
-    )
-
-
-def test_each_finding_is_shown_side_by_side(training, tmp_path):
-    page = written("bench", tmp_path / "p.html", training)
+    copies = {"<img src=x onerror=alert(1)>.png": texture(0), '"quoted".jpg': texture(1), "inverted.png": texture(9)}
+    page = written("bench", tmp_path / "p.html", write_folder(tmp_path / "training", copies))
     findings = page.all("article")
     assert [(one["data-kind"], one["data-concern"]) for one in findings] == [
         ("same pixels", ""),
@@ -111,20 +104,6 @@ def test_the_page_counts_combinations_and_holds_nothing_else_of_a_question(tmp_p
     assert "id0" not in page
     assert not re.search(r"""(src|href)=["'](?!#|data:)""", page)
     assert "The keyword is the right answer" in page
-
-
-def test_values_the_command_takes_for_others_are_known():
-    said = ["Polyp", "polyp", " liver", "x*", "x1", "", "bone"]
-    documents = [question(n, keyword=word, location=word) for n, word in enumerate(said)]
-    data = tree_data("bench", documents, OPTIONS)
-    for column in data["columns"]:
-        for place, value in enumerate(column["values"]):
-            taken = column["says"].get(str(place), [place])
-            if value == "" and not column["option"]:
-                assert taken == []  # --where COLUMN= is refused
-            else:
-                chosen = choose(documents, {column["name"]: [value]})
-                assert set(selectable(chosen)[column["name"]]) == {column["values"][one] for one in taken}
 
 
 def test_pairs_are_units_and_a_dataset_without_groups_has_no_tree():

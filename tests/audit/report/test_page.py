@@ -1,3 +1,5 @@
+import base64
+import io
 import json
 import math
 import re
@@ -5,14 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
 from medtasks import __version__
 from medtasks.audit.report import page
 from medtasks.audit.report.contents import Score, report_as_dict
-from medtasks.audit.report.page import named_options, write_page
+from medtasks.audit.report.page import LEFT_OUT, SIDES, named_options, thumbnails, write_page
 from medtasks.audit.report.wording import REASONS
-from medtasks.data.images.decoding import REFERENCE
+from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.images.decoding import LINEAR, REFERENCE, decoded
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
 
@@ -76,14 +79,11 @@ PARTS = (
 )
 
 
-def test_numbers_and_words_are_on_the_page(full):
+def test_numbers_and_words_are_on_the_page_with_this_runs_results_before_published_ones(full):
     text = Structure(full).text
     assert [part for part in PARTS if part not in text] == []
     assert "nan" not in text.casefold()
     assert "<title>Made-up model on made-up tasks</title>" in full
-
-
-def test_results_of_this_run_stand_before_published_ones(full):
     pattern = r"<table[^>]*>\s*<caption>Published results(?:(?!</table>).)*set_accuracy.*?</table>"
     rows = re.findall(r'<tr( class="ours")?>\s*<th scope="row"[^>]*>(.*?)</th>', re.search(pattern, full, re.DOTALL)[0])
     assert rows[:2] == [(' class="ours"', "This run, reference"), (' class="ours"', "This run, robust")]
@@ -99,9 +99,8 @@ def test_a_sample_has_a_banner_and_an_incomplete_set_another_one(tmp_path):
     partial = Structure(written(made_up.report_of(replace(task, complete_data=False)), tmp_path)).text
     assert "Incomplete data: a part of the published set is not there." in partial
     assert "the two must not be compared" in partial
-    text = Structure(
-        written(made_up.report_of(replace(task, documents=400, image_conversions="linear")), tmp_path)
-    ).text
+    limited = replace(task, documents=400, image_conversions="linear")
+    text = Structure(written(made_up.report_of(limited), tmp_path)).text
     assert "352 of 400 not all" in text
     assert "the two must not be compared" in text
     assert "Images as models see them linear" in text
@@ -119,22 +118,19 @@ def test_a_report_without_anything_is_still_a_page(tmp_path):
     assert "no score: see its section" in text
 
 
-def test_text_and_pictures_of_a_withheld_task_are_nowhere_even_if_the_report_holds_them(full, tmp_path):
+def test_items_survive_the_way_into_the_page_and_those_of_a_withheld_task_are_nowhere(full, tmp_path):
+    data = data_of(full)
+    assert made_up.HOSTILE in [data["texts"][item["r"]] for item in data["items"] if "r" in item]
+    (block,) = re.findall(r'id="audit-data">(.*?)</script>', full, flags=re.DOTALL)
+    assert not set("<>&\u2028") & set(block)
     assert made_up.SECRET not in full
-    items = [item for item in data_of(full)["items"] if item["t"] == 3]
+    items = [item for item in data["items"] if item["t"] == 3]
     assert len(items) == 12
     assert all(item.keys() == {"t", "id", "u", "l", "a", "g"} for item in items)
     text = written(made_up.report_of(replace(made_up.paired_task(tmp_path), withheld=True)), tmp_path)
     assert data_of(text, "audit-pictures") == []
     assert "picture11" not in text
     assert "missing or not readable" not in text
-
-
-def test_items_survive_the_way_into_the_page_whatever_is_in_them(full):
-    data = data_of(full)
-    assert made_up.HOSTILE in [data["texts"][item["r"]] for item in data["items"] if "r" in item]
-    (block,) = re.findall(r'id="audit-data">(.*?)</script>', full, flags=re.DOTALL)
-    assert not set("<>&\u2028") & set(block)
 
 
 def test_names_of_tasks_and_groups_are_escaped(tmp_path):
@@ -160,7 +156,7 @@ def test_figures_stand_where_they_belong_and_tables_beside_them(tmp_path):
     assert "Nuclear Medicine" in Structure(text).text
 
 
-def test_each_picture_is_there_once_however_many_tasks_show_it(tmp_path):
+def test_pictures_are_there_once_by_the_rule_of_their_task_and_those_without_room_are_counted(tmp_path, monkeypatch):
     first = made_up.paired_task(tmp_path)
     second = replace(first, name="again")
     text = written(made_up.report_of(first, second), tmp_path)
@@ -170,6 +166,16 @@ def test_each_picture_is_there_once_however_many_tasks_show_it(tmp_path):
     assert data["pictures"][0][:2] == [320, 240]
     other = replace(made_up.paired_task(tmp_path / "b"), name="other")  # with equal keys
     assert len(data_of(written(made_up.report_of(first, other), tmp_path), "audit-pictures")) == 24
+    thumbnails = page.thumbnails
+    with monkeypatch.context() as patch:
+        patch.setattr(page, "thumbnails", lambda files, **how: thumbnails(files, 6000, **how))
+        text = Structure(written(made_up.report_of(first), tmp_path)).text
+    assert re.search(r"\d+ pictures of 12 left out to keep this file small; the others are 96 pixels at most", text)
+    file = next(iter(first.pictures.values()))
+    Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(file)
+    for decoding, remark in ((None, "16 bits scaled from 0..65535"), (REFERENCE, "more than 8 bits cut off at 255")):
+        text = written(made_up.report_of(replace(first, decoding=decoding)), tmp_path)
+        assert remark in [shown[2] for shown in data_of(text)["pictures"]]
 
 
 def test_missing_and_broken_pictures_are_counted_and_named(tmp_path):
@@ -184,23 +190,6 @@ def test_missing_and_broken_pictures_are_counted_and_named(tmp_path):
     assert "cannot be read" in remarks[0]
     assert "missing" in remarks[1]
     assert remarks[2] == ""
-
-
-def test_a_task_with_a_rule_of_its_own_shows_its_pictures_by_it(tmp_path):
-    task = made_up.paired_task(tmp_path)
-    file = next(iter(task.pictures.values()))
-    Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(file)
-    for decoding, remark in ((None, "16 bits scaled from 0..65535"), (REFERENCE, "more than 8 bits cut off at 255")):
-        page = written(made_up.report_of(replace(task, decoding=decoding)), tmp_path)
-        assert remark in [shown[2] for shown in data_of(page)["pictures"]]
-
-
-def test_pictures_without_room_are_counted(tmp_path, monkeypatch):
-    task = made_up.paired_task(tmp_path)
-    thumbnails = page.thumbnails
-    monkeypatch.setattr(page, "thumbnails", lambda files, **how: thumbnails(files, 6000, **how))
-    text = Structure(written(made_up.report_of(task), tmp_path)).text
-    assert re.search(r"\d+ pictures of 12 left out to keep this file small; the others are 96 pixels at most", text)
 
 
 def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path):
@@ -227,7 +216,7 @@ def test_options_that_an_answer_names(answer, options, expected):
     assert named_options(answer, options) == expected
 
 
-def test_a_section_opens_with_what_is_in_no_score(tmp_path):
+def test_a_section_opens_with_what_is_in_no_score_and_what_has_no_better_direction_has_no_arrow(tmp_path):
     task = made_up.bare_task("made_up_pairs")
     rule = replace(task.rules[0], reasons={"ok": 2, "judge_failed": 3, "adapter_failed": 1})
     lost = replace(task, rules=(rule,))
@@ -239,14 +228,9 @@ def test_a_section_opens_with_what_is_in_no_score(tmp_path):
     assert "medtasks score made_up_pairs SAMPLES_FILE" in page
     assert "--only-failed" in page
     assert "in no score here" not in Structure(written(made_up.report_of(task), tmp_path)).text
-
-
-def test_what_has_no_better_direction_has_no_arrow(tmp_path):
     shares = (made_up.share("yes_rate", 0.5, higher_is_better=None), made_up.share("accuracy", 0.5))
-    task = made_up.bare_task("made_up_pairs")
-    text = Structure(
-        written(made_up.report_of(replace(task, rules=(replace(task.rules[0], scores=shares),))), tmp_path)
-    ).text
+    task = replace(task, rules=(replace(task.rules[0], scores=shares),))
+    text = Structure(written(made_up.report_of(task), tmp_path)).text
     assert "↑ higher is better" in text.partition("yes_rate 50.0%")[2]
     assert text.count("higher is better") == 1
 
@@ -269,8 +253,104 @@ def test_everything_is_json_and_paths_are_not_in_it(tmp_path):
     (item,) = task["items"]
     assert item["losses"] == [0.25, None]
     assert item["answers"]["robust"] == {"value": "A", "reason": "ok", "right": True, "score": None}
-    assert (task["withheld"], item["groups"], content["notes"]) == (
-        False,
-        {"categories": ["Head and Neck"]},
-        ["The run was stopped once and went on."],
-    )
+    assert (task["withheld"], item["groups"]) == (False, {"categories": ["Head and Neck"]})
+    assert content["notes"] == ["The run was stopped once and went on."]
+
+
+def opened(thumbnail):
+    head, _, data = thumbnail.uri.partition(",")
+    assert head == "data:image/jpeg;base64"
+    return Image.open(io.BytesIO(base64.b64decode(data)))
+
+
+def only(path, **options):
+    return thumbnails([path], **options).by_file[path]
+
+
+def saved(image, path, **options):
+    image.save(path, **options)
+    return path
+
+
+@each_row("name", ["large.jpg", "large.png"])
+def test_shades_survive_whether_or_not_the_decoder_reduces(tmp_path, name):
+    ramp = Image.fromarray(np.tile(np.arange(256, dtype=np.uint8), (64, 1)))
+    made = only(saved(ramp.resize((2048, 512), Image.Resampling.BICUBIC), tmp_path / name))
+    row = np.asarray(opened(made), dtype=int)[60]
+    assert opened(made).mode == "L"
+    assert np.abs(row - np.linspace(0, 255, len(row))).max() < 6
+
+
+@each_row("kind", [np.uint16, np.int32, np.float32])
+def test_deep_grey_values_that_no_model_would_see_are_spread_over_all_shades(tmp_path, kind):
+    values = np.tile(np.linspace(1000, 4000, 256).astype(kind), (64, 1))
+    made = only(saved(Image.fromarray(values), tmp_path / "deep.tif"))
+    row = np.asarray(opened(made), dtype=int)[30]
+    assert row[2] < 10 < 122 < row[128] < 134 < 245 < row[-3]
+    assert made.remark == "scaled from its least to its largest value"
+    flat = Image.fromarray(np.full((20, 20), 3000, dtype=kind))
+    assert opened(only(saved(flat, tmp_path / "flat.tif"))).size == (20, 20)
+    if kind is np.float32:
+        values[0, 0] = np.nan
+        assert only(saved(Image.fromarray(values), tmp_path / "nan.tif")).uri
+
+
+def test_a_picture_is_shown_as_models_see_it(tmp_path, monkeypatch):
+    """By the rule of its dataset, by that of its task, or by the careful one; never by one of the page's own."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    values = np.tile(np.linspace(0, 65535, 256).astype(np.uint16), (64, 1))
+    exif = Image.Exif()
+    exif[274] = 6
+    folder = tmp_path / "datasets" / "published"
+    folder.mkdir(parents=True)
+    facts = dict.fromkeys(("source", "revision", "access", "text_sha256", "pixels_sha256"), "")
+    Manifest(name="published", sample=False, complete=True, rows=1, images=1, **facts).write(folder)
+    for place in (folder, tmp_path):
+        saved(Image.fromarray(values), place / "deep.png", exif=exif)
+    published, own = (thumbnails([place / "deep.png"]).by_file[place / "deep.png"] for place in (folder, tmp_path))
+    given = thumbnails([tmp_path / "deep.png"], decodings={tmp_path / "deep.png": REFERENCE})
+    for made, decoding in ((published, REFERENCE), (own, LINEAR), (given.by_file[tmp_path / "deep.png"], REFERENCE)):
+        seen = decoded(tmp_path / "deep.png", decoding)
+        assert (made.width, made.height) == seen.pixels.size
+        assert made.remark == "; ".join(seen.conversions)
+        assert np.abs(np.asarray(opened(made), dtype=int) - np.asarray(seen.pixels, dtype=int)[..., 0]).max() < 8
+    assert published.remark == "more than 8 bits cut off at 255; EXIF orientation ignored"
+    assert own.remark == "16 bits scaled from 0..65535; EXIF orientation applied"
+
+
+def test_missing_and_broken_files_have_a_remark_and_no_picture(tmp_path, monkeypatch):
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as the harness leaves it
+    whole = saved(Image.effect_noise((200, 200), 80), tmp_path / "whole.png")
+    cut = tmp_path / "cut.png"
+    cut.write_bytes(whole.read_bytes()[:-4000])
+    text = tmp_path / "text.jpg"
+    text.write_text("no picture")
+    made = thumbnails([whole, cut, text, tmp_path, tmp_path / "gone.jpg"])
+    assert [bool(one.uri) for one in made.by_file.values()] == [True, False, False, False, False]
+    assert "cannot be read" in made.by_file[cut].remark
+    assert "missing" in made.by_file[tmp_path / "gone.jpg"].remark
+    assert ImageFile.LOAD_TRUNCATED_IMAGES is True
+
+
+def test_many_pictures_are_made_smaller_until_all_fit_or_left_out_from_the_end(tmp_path):
+    files = [saved(Image.effect_noise((400, 300), 40 + n), tmp_path / f"{n:03}.png") for n in range(40)]
+    assert thumbnails(files).side == SIDES[0]
+    for budget in (1_500_000, 700_000):
+        made = thumbnails(files, budget=budget)
+        assert SIDES[-1] < made.side < 400
+        assert sum(len(one.uri) for one in made.by_file.values()) <= budget
+        assert max(opened(one).width for one in made.by_file.values()) == made.side  # and all can be opened
+    made = thumbnails(files, budget=60_000)
+    shown = [bool(made.by_file[file].uri) for file in files]
+    assert made.side == SIDES[-1]
+    assert 0 < sum(shown) < 40
+    assert shown == sorted(shown, reverse=True)
+    assert [one.remark == LEFT_OUT for one in made.by_file.values()] == [not one for one in shown]
+    assert sum(len(one.uri) for one in made.by_file.values()) <= 60_000
+    # Simple pictures among those probed do not let the rest overflow.
+    plain = [saved(Image.new("L", (400, 300), 9), tmp_path / f"plain{index}.png") for index in range(24)]
+    mixed = [file for pair in zip(plain, files[:24], strict=True) for file in pair]
+    made = thumbnails(mixed, budget=500_000)  # every second file is probed: only plain ones
+    assert all(one.uri for one in made.by_file.values())
+    assert SIDES[-1] < made.side < SIDES[0]
+    assert sum(len(one.uri) for one in made.by_file.values()) <= 500_000

@@ -1,3 +1,7 @@
+"""Tables of scores in Markdown, in LaTeX and on the terminal; the report's section on thinking and repeats."""
+
+import io
+import json
 import re
 import shutil
 import subprocess
@@ -6,10 +10,17 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
+from medtasks.audit.repeats import collected
 from medtasks.audit.report import wording
-from medtasks.audit.report.contents import PublishedScore
-from medtasks.audit.tables import latex_text
+from medtasks.audit.report.collecting import collect_run
+from medtasks.audit.report.contents import PublishedScore, report_as_dict
+from medtasks.audit.report.page import write_page
+from medtasks.audit.tables import latex_text, number_table, terminal
+from medtasks.data.dataset_lookup import provenance
+from medtasks.data.document_store import load_documents
+from medtasks.runs.run import read_run
 
 from ...tables import each_row
 from .made_up_report import NAN, SECRET, full_report, latex, markdown, nasty, share
@@ -135,10 +146,8 @@ def test_scores_stand_with_their_intervals_rules_baselines_and_gains():
     assert row(text, "versions")[1].startswith("medtasks 0.8.0, lmms_eval 0.7.3")
     assert "reference: reference_rule v1. Reads the letter of an option." in text
     captions = re.findall(r"\*\*Table \d+.\*\* (.*)", text)
-    assert captions[1] == (
-        f"Scores. mediconfusion, {REPORT.title}. Pairs of pictures with one question. Data: mediconfusion, fingerprint "
-        "0123456789ab."
-    )
+    data = "Data: mediconfusion, fingerprint 0123456789ab."
+    assert captions[1] == f"Scores. mediconfusion, {REPORT.title}. Pairs of pictures with one question. {data}"
     assert len(captions) > 4
     assert all(f" mediconfusion, {REPORT.title}." in caption for caption in captions[1:-2])
     assert REPORT.model not in "".join(captions)
@@ -151,9 +160,8 @@ def test_published_results_are_below_ours_with_their_remarks():
     assert "- <sup>5</sup> Misprint for 35.80, which is 126 of 352 answers; no count gives 35.90." in text
     assert row(text, "GPT-4o", "18.75%") == ["GPT-4o", "18.75%", "56.25%", "75.00%"]
     assert "Published results (Sepehri et al., MediConfusion, arXiv 2409.15477, Table 1) and this run." in text
-    (table,) = [
-        table for table in markdown_tables(text) if table[0] == ["Model", "`bleu_1`", "`radcliq_v1_multimedeval`"]
-    ]
+    head = ["Model", "`bleu_1`", "`radcliq_v1_multimedeval`"]
+    (table,) = [table for table in markdown_tables(text) if table[0] == head]
     assert table[3] == ["This run, reference", r"12.7% \[10.7 to 14.7\]", "1.994"]
     reported = ["MAIRA-1 (reported)", "Med-PaLM M (reported)", "RadFM (reported)"]
     assert [line[0] for line in table[4:]] == [*reported, "RadFM", "LLaVA-Med"]
@@ -161,9 +169,7 @@ def test_published_results_are_below_ours_with_their_remarks():
     assert "RadCliQ-v0" in text
     # Two tables that print a model have a row each.
     printed = [(0.232, "23.2", "Theirs, Table 2"), (0.216, "21.6", "Others, Table 1")]
-    published = tuple(
-        PublishedScore("One Model", "set_accuracy", value, text, source) for value, text, source in printed
-    )
+    published = tuple(PublishedScore("One Model", "set_accuracy", *score) for score in printed)
     text = markdown(replace(REPORT, tasks=(replace(REPORT.tasks[0], published=published),)))
     rows = [line for table in markdown_tables(text) for line in table]
     assert [line[1] for line in rows if line[0] == "One Model"] == ["23.2%", "21.6%"]
@@ -191,21 +197,27 @@ def test_numbers_in_words():
     ]
 
 
-def test_comparisons_have_corrected_p_values():
-    assert row(markdown(REPORT), "`mediconfusion`", "`reference`", "`set_accuracy`", "352 (176)")[4:] == [
+def test_comparisons_have_corrected_p_values_and_what_is_not_defined_or_failed_is_said():
+    text = markdown(REPORT)
+    assert row(text, "`mediconfusion`", "`reference`", "`set_accuracy`", "352 (176)")[4:] == [
         *("12.5%", "20.0%", r"+7.5 pts \[+1.0 to +14.0\]", "exact McNemar", "0.0123", "0.0246"),
         *("the other run is higher", "8.0 pts"),
     ]
-    assert "mmmu_val has no samples." in markdown(REPORT)
+    assert "mmmu_val has no samples." in text
     empty = replace(REPORT.comparisons[0], scores=())
     assert "nothing could be compared" in markdown(replace(REPORT, comparisons=(empty,)))
-
-
-def test_what_is_not_defined_is_said():
-    assert row(markdown(REPORT), "`mmmu_val`")[8:] == ["n/a", "n/a", "no test", "n/a"]
-    assert row(markdown(REPORT), "`acc_box_level`") == ["`acc_box_level`", "n/a", "n/a", "n/a"]
+    assert row(text, "`mmmu_val`")[8:] == ["n/a", "n/a", "no test", "n/a"]
+    assert row(text, "`acc_box_level`") == ["`acc_box_level`", "n/a", "n/a", "n/a"]
     assert re.search(r"\\texttt\{acc\\_box\\_level\} & -- & -- & -- \\\\", latex(REPORT))
-    assert "nan" not in (markdown(REPORT) + latex(REPORT)).lower()
+    assert "nan" not in (text + latex(REPORT)).lower()
+    assert "acc_box_level under robust has no value: no question of this level." in text
+    assert "There is no blind variant of this run; run it with: medtasks run --sanity." in text
+    assert row(text, "`medheval_visual_mm`")[1] == "Failed: the dataset is not prepared."
+    assert row(text, "command")[1] == "lmms_eval --model x --tasks a,b"
+    assert "- The run was stopped once and went on." in text
+    assert any(task.withheld for task in REPORT.tasks)
+    assert SECRET not in text + latex(REPORT)
+    assert "Credentialed data: only scores are shown." in text
 
 
 @each_row(
@@ -240,18 +252,6 @@ def test_long_tables_are_split_and_labels_are_unique():
     assert max(table.count(" \\\\\n") for table in tables) <= 42
 
 
-def test_failures_missing_tasks_and_facts_are_told():
-    text = markdown(REPORT)
-    assert "acc_box_level under robust has no value: no question of this level." in text
-    assert "There is no blind variant of this run; run it with: medtasks run --sanity." in text
-    assert row(text, "`medheval_visual_mm`")[1] == "Failed: the dataset is not prepared."
-    assert row(text, "command")[1] == "lmms_eval --model x --tasks a,b"
-    assert "- The run was stopped once and went on." in text
-    assert any(task.withheld for task in REPORT.tasks)
-    assert SECRET not in text + latex(REPORT)
-    assert "Credentialed data: only scores are shown." in text
-
-
 def test_notes_are_no_markup_and_names_are_code():
     notes = {
         "# no heading": r"\# no heading",
@@ -280,3 +280,108 @@ def test_a_report_without_results_says_why():
     rule = replace(REPORT.tasks[-1].rules[0], scores=(replace(share("accuracy", 0.25), low=NAN),))
     report = replace(REPORT, tasks=(replace(task, rules=(rule,)),))
     assert row(markdown(report), "`accuracy`") == ["`accuracy`", "25.0%"]
+
+
+def printed(table, width=60):
+    stream = io.StringIO()
+    Console(width=width, file=stream).print(terminal(table))
+    return stream.getvalue().splitlines()
+
+
+def test_long_names_are_not_cut_a_line_separates_rows_and_no_name_is_markup_or_an_order():
+    rules = ["reference", "reference_release", "reference_fixed", "robust"]
+    lines = printed(number_table("", ["score", *rules], [["accuracy", *["100.0% ± 0.0%"] * len(rules)]]))
+    heading = [line.split("┃")[1:-1] for line in lines if line[:1] == "┃"]
+    assert ["".join(part).replace(" ", "") for part in zip(*heading, strict=True)] == ["score", *rules]
+    rows = [("a", "1"), ("b", "2"), ("sum", "3")]
+    assert [line[:1] for line in printed(number_table("", ("name", "number"), rows, split=2))] == list("┏┃┡││├│└")
+    lines = printed(number_table("[bold]title[/] \x1b[2J", ["[i]name[/i]", "value"], [["[red]x[/] \x9b", "1"]]))
+    text = "\n".join(lines)
+    assert "[bold]title[/] ?[2J" in text
+    assert "[i]name[/i]" in text
+    assert "[red]x[/] ?" in text
+
+
+BASE, THINK = "mediconfusion", "mediconfusion_think"
+CUT = 4  # questions whose reasoning never ends
+
+
+@pytest.fixture(autouse=True)
+def _sample(sample_home, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
+
+
+def write(folder, *, tokens=lambda row: 4096 if row < CUT else row, wrong=0, tasks=(BASE, THINK)):
+    """Write a run that is right when it thinks, but for the first replies, and says A when it does not."""
+    folder.mkdir(parents=True)
+    documents = load_documents(BASE)
+    results = {"results": {}, "configs": {}, "n-samples": {}, "config": {"model": "made_up", "model_args": ""}}
+    for task in tasks:
+        lines = []
+        for row, document in enumerate(documents):
+            answer = document["answer"] if row >= wrong else {"A": "B", "B": "A"}[document["answer"]]
+            words = "word " * (10 * row + 1)
+            said = f"<think>{words}" if row < CUT else f"<think>{words}</think><answer>{answer}</answer>"
+            line = {"doc_id": row, "resps": [said if task == THINK else "A"], "filtered_resps": ["A"]}
+            lines.append(line | ({"token_counts": [{"output_tokens": tokens(row)}]} if tokens else {}))
+        (folder / f"20260102_030405_samples_{task}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+        results["results"][task] = {"alias": task, "failed_samples,robust": 0}
+        config = {"task": task, "metadata": {"data": provenance(BASE)}, "generation_kwargs": {"max_new_tokens": 4096}}
+        results["configs"][task] = config
+        results["n-samples"][task] = {"original": len(lines), "effective": len(lines)}
+    (folder / "20260102_030405_results.json").write_text(json.dumps(results))
+    return folder
+
+
+def thinking(report):
+    (task,) = [one for one in report.tasks if one.name == THINK]
+    return task.thinking
+
+
+def test_gain_truncation_and_lengths_in_tokens_or_words(tmp_path):
+    report = collect_run(read_run(write(tmp_path / "run")))
+    found = thinking(report)
+    gains = {gain.metric: gain for gain in found.gains}
+    individual = gains["individual_accuracy"]
+    assert (individual.rule, individual.samples, individual.variant, individual.task) == ("robust", 32, "direct", BASE)
+    assert (individual.score, individual.variant_score) == ((32 - CUT) / 32, 0.5)
+    assert individual.difference == individual.score - individual.variant_score
+    assert individual.low < individual.difference < individual.high
+    assert gains["set_accuracy"].difference == (16 - CUT / 2) / 16
+    assert found.truncated.value == CUT / 32
+    assert found.truncated.low < CUT / 32 < found.truncated.high
+    assert (found.unit, found.limit, found.at_limit, found.most) == ("tokens", 4096, CUT, 4096)
+    assert [one.questions for one in found.bins] == [8, 8, 8, 8]
+    assert [one.score.value for one in found.bins] == [1, 1, 1, 0.5]  # the last holds the truncated ones
+    assert all(one.thinking is None for one in report.tasks if one.name == BASE)
+    (part,) = thinking(collect_run(read_run(write(tmp_path / "equal", tokens=lambda _: 7)))).bins
+    assert (part.least, part.most, part.questions) == (7, 7, 32)
+    # Without tokens words are counted, and without the direct form there is no gain.
+    report = collect_run(read_run(write(tmp_path / "words", tokens=None, tasks=(THINK,))))
+    found = thinking(report)
+    assert (found.unit, found.at_limit, found.gains) == ("words", None, ())
+    assert (found.bins[0].least, found.bins[-1].most) == (1, 311)
+    write_page(report, tmp_path / "page.html")
+    assert f"The direct form, {BASE}, was not run beside it." in (tmp_path / "page.html").read_text()
+
+
+def test_page_and_tables_show_them(tmp_path):
+    for number, wrong in ((1, 8), (2, 16), (3, 32)):
+        write(tmp_path / f"repeat_{number}", wrong=wrong)
+    repeated = collected(tmp_path)
+    assert "repeat_1" in repeated.notes[0]
+    written = json.loads(json.dumps(report_as_dict(repeated), allow_nan=False))
+    assert next(task for task in written["tasks"] if task["name"] == THINK)["repeats"]["repeats"] == 3
+    page = tmp_path / "page.html"
+    write_page(repeated, page)
+    text = page.read_text()
+    assert 'href="#thinking"' in text
+    assert "Mean of repeats" in text
+    assert "4 of 32 used up the 4,096 new tokens" in text
+    tables = markdown(repeated)
+    assert "3 repeats with other seeds." in tables
+    assert "Thinking against the direct form (mediconfusion)" in tables
+    assert "3 repeats with other seeds." in latex(repeated)
+    without = replace(repeated, tasks=tuple(replace(one, thinking=None, repeats=None) for one in repeated.tasks))
+    write_page(without, page)
+    assert 'id="thinking"' not in page.read_text()

@@ -98,25 +98,18 @@ def check_commands(chooser, documents):
     return together
 
 
-@pytest.fixture
-def gmai(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
-    rows = [
-        {name: text.replace("early glaucoma", KEYWORD) for name, text in row.items()} for row in tiny_gmai.rows(150, 3)
-    ]
-    tiny_gmai.write(tmp_path / "val" / "GMAI-MMBench_VAL.tsv", rows)
-    prepare(CATALOGUE["gmai_mmbench_val"].name, Options(tmp_path / "val", allow_changed=True))
-    return tmp_path / "tree.html"
-
-
-def test_the_walk_of_the_paper_ends_in_a_task(chooser, gmai):
+def test_the_walk_of_the_paper_ends_in_a_task(chooser, tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    ran = CliRunner().invoke(command_line, ["data", "tree", "gmai_mmbench", "--out", str(gmai)])
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    rows = [{name: row[name].replace("early glaucoma", KEYWORD) for name in row} for row in tiny_gmai.rows(150, 3)]
+    tiny_gmai.write(tmp_path / "val" / "GMAI-MMBench_VAL.tsv", rows)
+    prepare(CATALOGUE["gmai_mmbench_val"].name, Options(tmp_path / "val", allow_changed=True))
+    ran = CliRunner().invoke(command_line, ["data", "tree", "gmai_mmbench", "--out", str(tmp_path / "tree.html")])
     assert ran.exit_code == 0, ran.output
     assert "150 questions" in ran.output
     documents = load_documents("gmai_mmbench_val")
-    chooser.open(gmai)
+    chooser.open(tmp_path / "tree.html")
     eyes = [one for one in documents if (one["department"], one["modality"]) == ("Ophthalmology", "Fundus Photography")]
 
     chooser.tick("Ophthalmology", "Fundus Photography")  # steps 1 and 2
@@ -149,9 +142,8 @@ def test_the_walk_of_the_paper_ends_in_a_task(chooser, gmai):
     assert number == len(both)
 
     chooser.one("#commands button").click()
-    assert chooser.browser.execute_async_script(
-        "setTimeout(() => arguments[0](document.getElementById('copied').textContent), 50)"
-    )
+    copied = "document.getElementById('copied').textContent"
+    assert chooser.browser.execute_async_script(f"setTimeout(() => arguments[0]({copied}), 50)")
     assert chooser.run("getSelection().toString()") == command
     made = CliRunner().invoke(command_line, shlex.split(command)[1:])
     assert made.exit_code == 0, made.output
@@ -268,9 +260,8 @@ def test_a_dataset_without_a_task_and_a_browser_without_a_clipboard(chooser, tmp
     assert chooser.commands()[0] == [[command, 1]]
     assert "makes no task" in chooser.one("#notes").text
     assert not chooser.one("#name").is_displayed()
-    chooser.browser.execute_script(
-        "navigator.clipboard.writeText = () => Promise.reject(); document.execCommand = () => false"
-    )
+    no_clipboard = "navigator.clipboard.writeText = () => Promise.reject(); document.execCommand = () => false"
+    chooser.browser.execute_script(no_clipboard)
     chooser.one("#commands button").click()
     chooser.browser.execute_async_script("setTimeout(arguments[0], 20)")
     assert "press Ctrl+C, the text is selected" in chooser.one("#copied").text

@@ -82,7 +82,7 @@ def file_of(folder, reviewer="anna"):
 def test_a_study_is_reviewed_by_keys_alone_and_the_file_holds_exactly_that(expert, tmp_path):
     pairs_study(tmp_path)
     with reviewing(tmp_path) as server:
-        drafts = server.file.drafts
+        first, second, third = (unjudged(server.file.drafts[item]) for item in ("p1", "p2", "p3"))
         expert.open_review(server.url)
         expert.press("8", "6", "n")  # both of the first pair
         expert.press("q", "x", "0", "w")  # the second: not correct, and 10 but not relevant
@@ -99,10 +99,8 @@ def test_a_study_is_reviewed_by_keys_alone_and_the_file_holds_exactly_that(exper
         expert.press(ESCAPE, "u", "4", "4", BACKSPACE, "3")
         expert.wait_until_saved()
         assert file_of(tmp_path).items == {
-            "p1": unjudged(drafts["p1"]).model_copy(
-                update={"judgements": (Judgement(score=8, **MET), Judgement(score=6, **MET))}
-            ),
-            "p2": unjudged(drafts["p2"]).model_copy(
+            "p1": first.model_copy(update={"judgements": (Judgement(score=8, **MET), Judgement(score=6, **MET))}),
+            "p2": second.model_copy(
                 update={
                     "question": "Where is the nodule?",
                     "options": ("In the left apex", "=In the right apex"),
@@ -111,13 +109,11 @@ def test_a_study_is_reviewed_by_keys_alone_and_the_file_holds_exactly_that(exper
                         Judgement(score=1, correctness=False),
                         Judgement(score=10, **{**MET, "relevance": False}),
                     ),
-                    "categories": (drafts["p2"].categories[0], ("pulmonary", "bone")),
+                    "categories": (second.categories[0], ("pulmonary", "bone")),
                     "note": '8 would be wrong: "q" & <b>ä</b>',
                 }
             ),
-            "p3": unjudged(drafts["p3"]).model_copy(
-                update={"judgements": (Judgement(score=4, **MET), Judgement(score=3, **MET))}
-            ),
+            "p3": third.model_copy(update={"judgements": (Judgement(score=4, **MET), Judgement(score=3, **MET))}),
         }
         assert expert.one("#tally").text == "3 of 3 scored, 2 below 5"
         shown = expert.one("#item").text, expert.pressed("#item"), expert.state

@@ -225,15 +225,19 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path):
             pass
 
 
-@each_row("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_review_ends_in_order_and_leaves_only_the_reviewers_file(tmp_path, ending):
-    pairs_study(tmp_path)
-    process, _ = start_review(tmp_path)
+def check_end(process, folder, ending):
     process.send_signal(ending)
     out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, "")
-    assert out == f"anna: 0 of 3 drafts scored, 0 below 5; {tmp_path}/reviews/anna.json\n"
-    assert {path.name for path in (tmp_path / "reviews").iterdir()} <= {".anna.lock"}
+    assert out == f"anna: 0 of 3 drafts scored, 0 below 5; {folder}/reviews/anna.json\n"
+    assert {path.name for path in (folder / "reviews").iterdir()} <= {".anna.lock"}
+
+
+@each_row("ending", [signal.SIGTERM, signal.SIGHUP])
+def test_a_review_ends_in_order_and_leaves_only_the_reviewers_file(tmp_path, ending):
+    pairs_study(tmp_path)
+    process, _ = start_review(tmp_path)
+    check_end(process, tmp_path, ending)
 
 
 def test_connections_of_strangers_do_not_keep_the_reviewer_out(tmp_path):
@@ -255,4 +259,4 @@ def test_connections_of_strangers_do_not_keep_the_reviewer_out(tmp_path):
         assert idle[0].recv(1) == b""
         own.request("GET", f"{path}image?id=im1")  # the connection of the page is still the same
         assert own.getresponse().status == 200
-    process.communicate()
+        check_end(process, tmp_path, signal.SIGINT)
