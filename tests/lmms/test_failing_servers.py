@@ -45,7 +45,7 @@ MODELS = {
     "async_openai": {"model": "async_openai"},
     "openai_simple": {"model": "openai", "force_simple": True},
 }
-WAITS = "max_retries=1,retry_backoff_s=0,timeout=4,num_cpus=16,num_concurrent=16"
+WAITS = "max_retries=1,retry_backoff_s=0,timeout=2,num_cpus=16,num_concurrent=16"
 REPLY = "A. The answer is yes: Atelectasis."
 
 
@@ -59,7 +59,7 @@ class Faults:
             "429 with Retry-After": server.status(429, Retry_After="0"),
             "500": server.status(500),
             "html": server.status(502, body="<html>option A</html>", content_type="text/html"),
-            "hang": lambda handler: server.over.wait(5),  # some models know no time-out
+            "hang": lambda handler: server.over.wait(2.5),  # some models know no time-out
             "reset": server.reset(),
             "half a JSON": server.reply(REPLY, cut=True),
             "content null": server.reply(None),
@@ -101,6 +101,7 @@ def home(tmp_path_factory):
 def _prepared(home, _own_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0)
 
 
 @pytest.fixture

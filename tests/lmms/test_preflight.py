@@ -1,5 +1,6 @@
 """``medtasks run``'s checks before anything starts: what is refused and warned of, by options, names and servers."""
 
+import functools
 import json
 import re
 import sys
@@ -11,10 +12,12 @@ from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.net import servers
+from medtasks.running import preflight
 from medtasks.running.preflight import check, cut_units
 from medtasks.runs.run_manifest import Severity
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file, task_files
+from medtasks.tasks.task_index import index_tasks
 
 from ..scripted_server import Endpoint, serving
 from ..tables import each_row
@@ -59,6 +62,15 @@ def own(tmp_path_factory):
     for name, text in configs.items():
         (folder / "configs" / f"{name}.yml").write_text(text)
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _harness_read_once():
+    """The harness's thousands of task files are read once."""
+    indexed = functools.cache(index_tasks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preflight, "index_tasks", lambda folders, naming=(): indexed(tuple(folders), tuple(naming)))
+        yield
 
 
 def notices(tasks, *arguments):
