@@ -17,13 +17,11 @@ Damage = Callable[[Path], object]
 
 
 def content(file: Path) -> dict[str, bytes]:
-    """Return the members of an archive."""
     with zipfile.ZipFile(file) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 def changed(file: str, change: Callable[[bytes], bytes]) -> Damage:
-    """Change the bytes of a file."""
     name, _, member = file.partition("!")
 
     def run(source: Path) -> None:
@@ -62,8 +60,6 @@ def cut(file: str, length: int) -> Damage:
 
 
 def lost(*files: str) -> Damage:
-    """Delete files, folders or members."""
-
     def run(source: Path) -> None:
         for file in files:
             name, _, member = file.partition("!")
@@ -79,7 +75,6 @@ def lost(*files: str) -> Damage:
 
 
 def both(*damages: Damage) -> Damage:
-    """Do one after the other."""
     return lambda source: [damage(source) for damage in damages]
 
 
@@ -106,7 +101,6 @@ def every_row(file: str, **fields: Any) -> Damage:
 
 
 def parquet_rows(file: Path) -> list[dict[str, Any]]:
-    """Return the rows of a parquet file."""
     rows: list[dict[str, Any]] = pyarrow.parquet.read_table(file).to_pylist()
     return rows
 

@@ -50,8 +50,6 @@ TEMPLATES = {
 
 @dataclass(frozen=True)
 class Prompt:
-    """A conversation as the model reads it."""
-
     text: str
     ids: tuple[int, ...]  # one placeholder per image
     images: tuple[str, ...]  # digests of their pixels
@@ -284,8 +282,6 @@ class ServedModel(LocalServer):
 
 
 class Handler(QuietHandler):
-    """Speaks HTTP for a :class:`ServedModel`."""
-
     server: ServedModel
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True

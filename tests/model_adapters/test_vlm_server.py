@@ -163,9 +163,6 @@ def test_reasoning_is_recorded_and_read_by_no_rule(served, field, content, end):
     assert found.token_counts.reasoning_tokens == 11
 
 
-# ---- servers ----
-
-
 @each_row("facts", [{"name": "google/medgemma-4b-it"}, {"root": "/models/gemma-3-4b"}, {"root": "FOLDER"}])
 def test_models_with_image_attention_both_ways(served, facts, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gemma3"}')
@@ -263,9 +260,6 @@ def test_the_journal_holds_answers_of_this_model_and_build_alone(served, tmp_pat
     several = docs_with("A", count=40)  # of whose images each server has some
     with pytest.raises(MedTasksError, match="is another build or configuration"):
         replies(adapter_for(server, several, base_url=f"{server.base_url};{other.base_url}"), several)
-
-
-# ---- the harness ----
 
 
 @pytest.mark.slow

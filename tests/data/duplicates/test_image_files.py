@@ -273,17 +273,6 @@ def test_only_a_plain_border_is_cut_off():
     assert len(ph.sketches(line)) == 1
 
 
-def test_details_are_those_of_the_smaller_picture_and_of_unit_length():
-    for size, side in (((28, 28), 28), ((500, 55), 28), ((56, 56), 64), ((512, 600), 64)):
-        assert ph.side_compared(size, (300, 300)) == ph.side_compared((300, 300), size) == side
-    for side in ph.LIKENESS:
-        vector, nothing = (
-            ph.details(sketch, side) for sketch in (ph.sketches(texture(6))[0], np.zeros((64, 64), np.uint8))
-        )
-        assert (vector.shape, float(vector @ vector)) == ((side * side,), pytest.approx(1, abs=1e-5))
-        assert vector @ nothing == pytest.approx(0, abs=1e-6)
-
-
 hashes = st.lists(st.binary(min_size=32, max_size=32).map(bytes.hex), max_size=12)
 
 

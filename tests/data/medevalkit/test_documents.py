@@ -272,7 +272,6 @@ LEFT_OUT = {  # set, damage, rows that remain, notes in the manifest
 
 
 def cases(known, fixed):
-    """Return name, ``fixed`` values, and the rest together, of each case."""
     return [(name, *case[:fixed], case[fixed:]) for name, some in known.items() for case in some]
 
 
