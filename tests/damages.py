@@ -48,14 +48,12 @@ def text(file: str, old: str, new: str) -> Damage:
 
 
 def written(file: str, data: bytes | str) -> Damage:
-    """Write a file anew, as it is."""
     name, _, member = file.partition("!")
     encoded = data if isinstance(data, bytes) else data.encode()
     return changed(file, lambda _: encoded) if member else lambda source: put(source / name, encoded)
 
 
 def cut(file: str, length: int) -> Damage:
-    """Keep the beginning of a file."""
     return lambda source: (source / file).write_bytes((source / file).read_bytes()[:length])
 
 

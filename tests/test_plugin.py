@@ -247,8 +247,6 @@ def test_our_folder_is_the_last(harness):
 
 
 class MoreParameters(Manager):
-    """A later harness's index that only grew."""
-
     def initialize_tasks(self, include_path=None, include_defaults=True, *, recursive=True):
         return [*super().initialize_tasks(include_path, include_defaults), f"recursive={recursive}"]
 

@@ -49,7 +49,6 @@ def tiles(_source, images):
 
 
 def reading(*rows):
-    """A reader of these rows, which need no source."""
     return lambda _source, _images: iter(rows)
 
 

@@ -104,8 +104,6 @@ KNOWN_NOT_TO_BE_REPLIES = [("chat.async_openai", "Error: {str(e)}")]  # of an ad
 
 
 class Model:
-    """A model of the harness as far as it is watched."""
-
     def __init__(self, replies):
         self.replies = replies
 

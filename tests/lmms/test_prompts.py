@@ -54,7 +54,6 @@ def task(name):
 
 
 def asked(name, family):
-    """Return per document its prompt and its images."""
     config, documents = task(name)
     settings = config["lmms_eval_specific_kwargs"][family]
     return [

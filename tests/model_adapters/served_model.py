@@ -118,7 +118,6 @@ class TinyModel:
         return pieces
 
     def logprobs(self, prompt: Prompt) -> list[np.ndarray]:
-        """Log-probabilities of all tokens behind each position, shape (positions, vocabulary)."""
         digest = hashlib.blake2b(f"{self.seed} {prompt.images}".encode(), digest_size=8)
         rows = []
         for token in prompt.positions:
@@ -186,8 +185,6 @@ class Settings:
 
 @dataclass
 class Asked:
-    """A request."""
-
     path: str
     body: Body
     headers: Message = field(repr=False)  # by names in any case

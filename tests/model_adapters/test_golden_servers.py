@@ -47,7 +47,6 @@ def asking(recording, exchanges, docs, always=None, **arguments):
 
 
 def scores(adapter, docs):
-    """Scores of each document's options; NaN for what failed."""
     requests = []
     for doc_id, doc in enumerate(docs):
         requests += instances("loglikelihood", docs, doc["options"], doc_ids=[doc_id])
@@ -204,7 +203,6 @@ def test_golden_replies_are_the_recorded_ones(recording, case, monkeypatch):
 
 
 def failures_of(recording):
-    """Exchanges that hold no answer to a completion."""
     return [one for one in recording.exchanges if one.status >= 400 and one.path in (CHAT, GENERATE, "/v1/models")]
 
 

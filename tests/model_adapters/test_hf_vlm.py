@@ -47,8 +47,6 @@ DOCS = [
 
 @pytest.fixture(scope="session")
 def parts(tiny_checkpoint):
-    """Model and processor, loaded without the adapter."""
-
     def load(name):
         source = tiny_checkpoint(name)
         return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)

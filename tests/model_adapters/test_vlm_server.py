@@ -34,7 +34,6 @@ def replies(adapter, docs, **settings):
 
 
 def content_of(body):
-    """Texts and pixels of the user's turn."""
     content = body["messages"][-1]["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return [part["text"] if part["type"] == "text" else image_of(part["image_url"]["url"]) for part in parts]

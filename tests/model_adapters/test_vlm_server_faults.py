@@ -38,7 +38,6 @@ def quick(monkeypatch, no_certificates):
 
 
 def saying(body):
-    """A reply that no other question gets."""
     return f"Reply {json.dumps(body['messages']).split(f': {SECRET}')[0][-1]}"
 
 

@@ -141,7 +141,6 @@ def drawn(module: torch.nn.Module, seed: int, prefix: str = "") -> Tensors:
 
 
 def tower(shape: dict[str, int], seed: int) -> Tensors:
-    """Random weights of a CLIP vision tower as transformers 5 names them."""
     return drawn(CLIPVisionModel(CLIPVisionConfig(**shape)), seed)
 
 

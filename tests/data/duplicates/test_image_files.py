@@ -171,7 +171,6 @@ def test_the_cache_is_its_owners_and_names_no_file_and_can_be_done_without(folde
 
 
 def bits_between(first, second):
-    """The obvious comparison of two hashes."""
     return (int(first, 16) ^ int(second, 16)).bit_count()
 
 

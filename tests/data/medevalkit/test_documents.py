@@ -37,8 +37,6 @@ def source(tmp_path, home):
 
 @pytest.fixture
 def prepared(home):
-    """Prepare a set from a source, rows left out or not; return manifest and documents."""
-
     def run(name, source):
         manifest = prepare(f"medevalkit_{name}", Options(source, allow_incomplete=True))
         return manifest, load_documents(manifest.name)
