@@ -107,6 +107,7 @@ OF_EVERY_KIND = "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_
         ),
         ("mediconfusion_rotated", "--limit 2", [], []),
         ("mediconfusion_rotated", "--offset 34", [], []),
+        ("mediconfusion_rotated", "--offset 64", [], ["^--offset 64 skips all 64 rows of mediconfusion_rotated"]),
         ("mediconfusion,mediconfusion_gd", "--limit 0.5", [SHARE.format(2)], []),
         ("mediconfusion_all", "--limit=.5", [SHARE.format(r"\d+")], []),
         ("multimedeval_5shot", "--lim 5e-1", [SHARE.format(r"\d+")], []),

@@ -9,7 +9,7 @@ from PIL import Image, ImageOps
 
 from medtasks.data.duplicates import image_copies, image_hashes
 from medtasks.data.duplicates.image_copies import Concern, CopyKind, dataset_images, find_duplicates, other_images
-from medtasks.data.duplicates.image_hashes import DISTANCE, Alike, Looks, hash_images, near
+from medtasks.data.duplicates.image_hashes import DISTANCE, LIKENESS, Alike, Looks, hash_images, near
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
@@ -205,6 +205,20 @@ def test_the_distance_decides_what_is_compared_at_all(tmp_path):
     assert bits > 0
     assert len(found_in("bench", folder, distance=bits).outside) == 1
     assert found_in("bench", folder, distance=bits - 1).outside == ()
+
+
+def test_the_closest_views_are_reported(tmp_path):
+    # With their borders the two are a little less alike, because the borders differ in width.
+    inside = texture(1, BIG)
+    folder = write_folder(
+        tmp_path, {"a.png": ImageOps.expand(inside, 4, 0), "b.png": ImageOps.expand(inside, (4, 4, 5, 4), 0)}
+    )
+    looks = Looks(list(hash_images(sorted(folder.iterdir()))[0].items()))
+    images = [image_hashes.read_image(looks.views[at].file)[0] for at in (0, 2)]
+    whole = [image_hashes.details(image_hashes.sketches(image)[0], 64) for image in images]
+    assert [view.sketch for view in looks.views] == [0, 1, 0, 1]
+    assert LIKENESS[64] < whole[0] @ whole[1] < 0.9999
+    assert near(looks, looks, DISTANCE)[0, 1].likeness == pytest.approx(1, abs=1e-3)
 
 
 def test_volumes_are_not_compared_and_a_set_without_pictures_or_with_damaged_ones_says_what_to_do(tmp_path):

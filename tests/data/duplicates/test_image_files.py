@@ -266,6 +266,10 @@ def test_only_a_plain_border_is_cut_off():
     (alone,), (whole, inside) = ph.sketches(picture), ph.sketches(Image.fromarray(black))
     assert np.array_equal(inside, alone)
     assert not np.array_equal(whole, inside)
+    # Both sizes of details are of unit length.
+    for side in ph.LIKENESS:
+        vector = ph.details(alone, side)
+        assert (vector.shape, float(vector @ vector)) == ((side * side,), pytest.approx(1, abs=1e-5))
     # What is inside the border would be nothing but the line, stretched.
     line = Image.new("L", (100, 100), 0)
     ImageDraw.Draw(line).line((10, 50, 90, 50), fill=255, width=3)
