@@ -256,7 +256,7 @@ def test_each_fault(fault, number, for_ever, right, log):
     kind, outcome = KINDS[number], EXPECTED[fault][number][for_ever]
     with serving(FaultyModel(fault, range(10**6) if for_ever else [1])) as server:
         try:
-            got = asked(adapter(server, timeout=(0.1 if for_ever else 3) if fault == "hang" else 20), kind)
+            got = asked(adapter(server, timeout=(0.1 if for_ever else 1) if fault == "hang" else 20), kind)
         except MedTasksError as error:
             said = str(error)
             assert outcome not in ENDS, said
