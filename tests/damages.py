@@ -17,13 +17,11 @@ Damage = Callable[[Path], object]
 
 
 def content(file: Path) -> dict[str, bytes]:
-    """Return the members of an archive."""
     with zipfile.ZipFile(file) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 def changed(file: str, change: Callable[[bytes], bytes]) -> Damage:
-    """Change the bytes of a file."""
     name, _, member = file.partition("!")
 
     def run(source: Path) -> None:
@@ -50,20 +48,16 @@ def text(file: str, old: str, new: str) -> Damage:
 
 
 def written(file: str, data: bytes | str) -> Damage:
-    """Write a file anew, as it is."""
     name, _, member = file.partition("!")
     encoded = data if isinstance(data, bytes) else data.encode()
     return changed(file, lambda _: encoded) if member else lambda source: put(source / name, encoded)
 
 
 def cut(file: str, length: int) -> Damage:
-    """Keep the beginning of a file."""
     return lambda source: (source / file).write_bytes((source / file).read_bytes()[:length])
 
 
 def lost(*files: str) -> Damage:
-    """Delete files, folders or members."""
-
     def run(source: Path) -> None:
         for file in files:
             name, _, member = file.partition("!")
@@ -79,7 +73,6 @@ def lost(*files: str) -> Damage:
 
 
 def both(*damages: Damage) -> Damage:
-    """Do one after the other."""
     return lambda source: [damage(source) for damage in damages]
 
 
@@ -106,7 +99,6 @@ def every_row(file: str, **fields: Any) -> Damage:
 
 
 def parquet_rows(file: Path) -> list[dict[str, Any]]:
-    """Return the rows of a parquet file."""
     rows: list[dict[str, Any]] = pyarrow.parquet.read_table(file).to_pylist()
     return rows
 

@@ -18,7 +18,6 @@ STUDIES = {
 
 
 def report(number: int) -> str:
-    """Return a report as Open-i has it."""
     indication, findings, images = STUDIES[number]
     texts = {"COMPARISON": "None.", "INDICATION": indication, "FINDINGS": findings, "IMPRESSION": "Normal chest."}
     sections = "".join(
@@ -33,7 +32,6 @@ def report(number: int) -> str:
 
 
 def put_open_i(folder: Path) -> Path:
-    """Write Open-i's unpacked files."""
     for number, (_, _, images) in STUDIES.items():
         put(folder / "ecgen-radiology" / f"{number}.xml", report(number))
         for position, image in enumerate(images):
@@ -42,7 +40,6 @@ def put_open_i(folder: Path) -> Path:
 
 
 def put_r2gen(folder: Path) -> Path:
-    """Write R2Gen's annotation and images."""
     rows = []
     for number in (7, 5):
         study = f"CXR{number}_IM-{number:04d}"
@@ -55,7 +52,6 @@ def put_r2gen(folder: Path) -> Path:
 
 
 def put_tgz(path: Path, members: Mapping[str, bytes]) -> Path:
-    """Write an archive."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name, content in members.items():

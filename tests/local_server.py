@@ -8,8 +8,6 @@ from typing import TypeVar
 
 
 class LocalServer(ThreadingHTTPServer):
-    """Listens on a free port of the loopback."""
-
     daemon_threads = True
 
     def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:

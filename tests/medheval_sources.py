@@ -102,12 +102,10 @@ RECORDS: Mapping[str, list[Record]] = {
 
 
 def file_of(name: str) -> str:
-    """Return the published path of a set's file."""
     return next(iter(CATALOGUE[name].sha256))
 
 
 def write_records(clone: Path, name: str, records: list[Record]) -> Path:
-    """Write the file of one set into a clone of the repository."""
     path = clone / file_of(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")

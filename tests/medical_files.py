@@ -38,7 +38,6 @@ def nifti(
 
 
 def put_nifti(path: Path, voxels: NDArray[np.generic]) -> Path:
-    """Write a packed file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(nifti(voxels), mtime=0))
     return path

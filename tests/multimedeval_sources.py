@@ -94,8 +94,6 @@ def json_lines(rows: Iterable[Any]) -> str:
 
 
 def medqa(folder: Path) -> tuple[Path, Expected]:
-    """Write the authors' archive."""
-
     def line(number: int) -> dict[str, Any]:
         options = {letter: f"drug {letter}{number}" for letter in "ABCDE"}
         key = "ABCDE"[number % 5]
@@ -117,8 +115,6 @@ def medmcqa(folder: Path) -> tuple[Path, Expected]:
 
 
 def pubmedqa(folder: Path) -> tuple[Path, Expected]:
-    """Write the authors' archive."""
-
     def entries(numbers: Iterable[int]) -> str:
         found = {}
         for number in numbers:
@@ -131,8 +127,6 @@ def pubmedqa(folder: Path) -> tuple[Path, Expected]:
 
 
 def mednli(folder: Path) -> tuple[Path, Expected]:
-    """Write PhysioNet's archive."""
-
     def line(number: int) -> dict[str, str]:
         texts = {"sentence1": f"He has {number}.", "sentence2": "He is ill."}
         return {"gold_label": RELATIONS[number % 3], "pairID": f"p{number}", **texts}
@@ -274,7 +268,6 @@ def cbis(abnormality: str) -> Writer:
 
 
 def put_mimic(folder: Path) -> None:
-    """Write the images, two to a study, and both tables."""
     images = [(f"d{number}", number // 2, 10000000 + number // 2, number) for number in BOTH]
     for dicom_id, study, subject, number in images:
         put(folder / "files" / f"p{subject}"[:3] / f"p{subject}" / f"s{study}" / f"{dicom_id}.jpg", picture(number))
@@ -296,13 +289,11 @@ def put_gzip(path: Path, text: str) -> None:
 
 
 def mimic_classification(folder: Path) -> tuple[Path, Expected]:
-    """Write MIMIC-CXR-JPG."""
     put_mimic(folder)
     return folder, named("d{}", lambda n: [int(value == "1.0") for value in finding_values(n // 2)], images=6)
 
 
 def mimic_reports(folder: Path) -> tuple[Path, Expected]:
-    """Write MIMIC-CXR-JPG and, in an archive, the reports."""
     put_mimic(folder)
     texts = {study: f" FILM\n INDICATION: Cough.\n FINDINGS:\n Clear.\n\n {study} nodules.\n" for study in range(60)}
     members = {f"files/p10/p{10000000 + study}/s{study}.txt": text for study, text in texts.items()}
@@ -328,7 +319,6 @@ def mimic_summaries(lower_case: bool) -> Writer:
 
 
 def ct_rate(folder: Path) -> tuple[Path, Expected]:
-    """Write the Hub's table and volumes."""
     rows = [(f"valid_{number}_a_1.nii.gz", f"Nodule\n{number}.", "A nodule.") for number in TEST]
     top = folder / "dataset"
     put(

@@ -27,7 +27,6 @@ def texture(seed: int, size: tuple[int, int] = (120, 100)) -> Image.Image:
 
 
 def jpeg(picture: Image.Image, quality: int) -> Image.Image:
-    """The picture after compression."""
     return Image.open(io.BytesIO(jpeg_bytes(picture, quality)))
 
 
@@ -78,7 +77,6 @@ def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[
 
 
 def write_folder(folder: Path, pictures: Mapping[str, Image.Image | bytes]) -> Path:
-    """Write pictures by path below a folder."""
     for name, picture in pictures.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -55,7 +55,6 @@ def values_of(family: TaskFamily, scores: Scores) -> dict[str, float]:
 
 
 def flat(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, float]:
-    """Return metrics and standard errors in one dictionary."""
     values: dict[str, float] = {}
     for metric, estimate in zip(metrics, evaluate(metrics, scores).values(), strict=True):
         values[metric.name] = estimate.value
@@ -92,32 +91,27 @@ class MadeUp:
 
     @property
     def family(self) -> TaskFamily:
-        """The family."""
         family = family_of(f"{HOOKS}{self.hook}")
         assert family is not None
         return family
 
     @property
     def process(self) -> Callable[..., Mapping[str, Any]]:
-        """The hook as the harness imports it."""
         process: Callable[..., Mapping[str, Any]] = published(f"{HOOKS}{self.hook}")
         return process
 
     @property
     def metrics(self) -> Sequence[Mapping[str, Any]]:
-        """The metric list as the harness imports it."""
         module = self.hook.partition(".")[0]
         metrics: Sequence[Mapping[str, Any]] = published(f"{HOOKS}{module}.{self.metrics_name}")
         return metrics
 
     def task(self, rule: str | None, output_type: str = "generate_until") -> TaskFile:
-        """Return the task that reads with one rule."""
         changes = {"output_type": output_type, "breakdown": ("department",)}
         return task_of(self.hook, {"rule": Row(rule)}, self.metrics_name, **changes)
 
 
 def document(n: int, **columns: Any) -> dict[str, Any]:
-    """Return a document of a single choice."""
     return {
         "doc_id": f"d{n:02}",
         "dataset": "mediconfusion",  # any that is open
@@ -246,7 +240,6 @@ def losses(one: MadeUp) -> list[list[float]]:
 
 
 def kept(whole: Sequence[Any]) -> list[Any]:
-    """Return what belongs to the samples that did not fail."""
     return [one for n, one in enumerate(whole) if n not in LOST]
 
 
@@ -264,8 +257,6 @@ class TextMetrics:
         self.compared: list[str] = []
 
     def report_metric(self, name: str) -> Callable[..., ReportScores]:
-        """Return the stand-in for a metric."""
-
         def metric(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
             self.calls.append(name)
             self.compared.extend(hypotheses)

@@ -8,14 +8,13 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_lookup import label_of
 from medtasks.errors import DatasetNotPrepared
 from medtasks.lmms.plugin import model_manifests
-from medtasks.tasks.task_files import task_file, task_files
-from medtasks.tasks.task_index import tasks_folder
+from medtasks.tasks.task_files import task_config, task_file, task_files
+from medtasks.tasks.task_index import resolved, tasks_folder
 
-from . import medheval_sources, tiny_multimedeval
+from . import tiny_multimedeval
 from .tables import each_row
 
 MULTIMEDEVAL = [name for name, task in task_files().items() if name.startswith("multimedeval_") and task.dataset]
-CLOSED = medheval_sources.CLOSED
 IN_SENTENCES = ("gmai_mmbench", "mediconfusion")  # benchmarks whose pages have no table of datasets
 PAGES = {page.parent.name: page.read_text(encoding="utf-8") for page in tasks_folder().glob("*/README.md")}
 
@@ -43,6 +42,12 @@ def test_page_and_catalogue_agree(name):
     assert any(re.search(rows, line) for line in lines)
 
 
+def test_the_page_of_iu_xray_names_every_metric():
+    listed = re.findall(r"`(\w+)`", PAGES["iu_xray"].partition("## Metrics")[2].partition("## Compared")[0])
+    metrics = [entry["metric"] for entry in resolved(task_config("iu_xray_report")["metric_list"])]
+    assert set(listed) == {name for name in metrics if not name.endswith("_stderr")}
+
+
 @pytest.fixture(scope="module")
 def manager():
     from lmms_eval.tasks import TaskManager
@@ -58,37 +63,18 @@ def test_the_index_of_the_harness_is_ours(manager):
     assert "generate_until" in manager.list_all_tasks()
 
 
-@pytest.mark.parametrize("kind", ["simple", "chat"])
-def test_the_harness_loads_every_task_of_multimedeval(manager, multimedeval_home, monkeypatch, kind):
+def test_the_harness_loads_every_task_of_multimedeval_for_chat_models(manager, multimedeval_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-    loaded = manager.load_task_or_group(MULTIMEDEVAL, task_type=kind)
+    loaded = manager.load_task_or_group(MULTIMEDEVAL, task_type="chat")
     assert sorted(loaded) == sorted(MULTIMEDEVAL)
     for name, task in loaded.items():
         assert len(task.eval_docs) == tiny_multimedeval.TEST_ROWS
         assert task.config.task_alias == f"{name} [SAMPLE DATA]" == label_of(name)
         doc, examples = task.eval_docs[0], 5 if name.endswith("_5shot") else 0
         images = len(doc["image_files"]) * (8 if "ct_rate" in name else examples + 1)  # a scan is shown as eight slices
-        if kind == "simple":
-            assert len(task.doc_to_visual(doc)) == images
-            assert "<img>" not in task.doc_to_text(doc)
-        else:
-            turns = task.doc_to_messages(doc)
-            assert [turn["role"] for turn in turns] == ["user", "assistant"] * examples + ["user"]
-            assert sum(part["type"] == "image" for turn in turns for part in turn["content"]) == images
-
-
-def test_the_harness_loads_every_closed_task_of_medheval(manager, tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(medheval_sources.prepared_home(tmp_path_factory.mktemp("medheval"))))
-    for kind, names in {"simple": [*CLOSED, *(f"{name}_ll" for name in CLOSED)], "chat": CLOSED}.items():
-        loaded = manager.load_task_or_group(names, task_type=kind)
-        assert sorted(loaded) == sorted(names)
-        for name, task in loaded.items():
-            doc = task.eval_docs[0]
-            assert len(task.eval_docs) == len(medheval_sources.RECORDS[name.removesuffix("_ll")])
-            assert len(task.doc_to_visual(doc)) == 1
-            assert task.doc_to_text(doc).startswith(doc["question"])
-    (members,) = manager.load_task_or_group(["medheval_closed"]).values()
-    assert sorted(members) == sorted(CLOSED)
+        turns = task.doc_to_messages(doc)
+        assert [turn["role"] for turn in turns] == ["user", "assistant"] * examples + ["user"]
+        assert sum(part["type"] == "image" for turn in turns for part in turn["content"]) == images
 
 
 def test_data_that_is_not_prepared_stops_a_task_when_it_is_selected(manager, tmp_path, monkeypatch):

@@ -9,16 +9,15 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
-from medtasks.families.choice import GROUPED_CHOICE, MULTI_SELECT
+from medtasks.families.choice import MULTI_SELECT
 from medtasks.families.submission import SUBMISSION
 from medtasks.home import home
 from medtasks.hooks import published
 from medtasks.prompts.template import prompt, target
-from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import resolved
 
 from . import tiny_gmai
-from .tables import each_row
 from .task_families import score_of, values_of
 
 DOC = {
@@ -64,24 +63,6 @@ def test_prompts_to_the_letter():
     assert (target(DOC), target(several)) == ("B", "A,B")
     braces = {**DOC, "question": "{options} {0} <img>?", "options": ["{x}", "}"]}
     assert "Question: {options} {0} <img>?\nOptions:\nA. {x}\nB. }\n" in prompt(braces, settings("gmai_mmbench_val"))
-
-
-@each_row(
-    ("reply", "reference", "newest", "robust"),
-    [
-        ("B", True, True, True),
-        ("The answer is A.", False, False, False),
-        ("b) healthy bone", True, True, True),
-        ("The answer is a healthy bone", True, False, True),
-        ("", False, False, False),
-    ],
-)
-def test_rules_of_the_task(reply, reference, newest, robust):
-    rows = task_file("gmai_mmbench_val").rows
-    assert list(rows) == ["reference", "reference_2026", "robust"]
-    for name, right in zip(rows, (reference, newest, robust), strict=True):
-        score = score_of(GROUPED_CHOICE, DOC, reply, rows[name].extractor)
-        assert (score["value"] == score["target"]) is right, name
 
 
 def test_several_answers_are_scored_by_case():

@@ -71,39 +71,3 @@ def test_checkpoints_have_the_published_numbers_of_parameters(load, tmp_path):
             published[name], abs=0.1
         )
         assert sum(file.stat().st_size for file in (tmp_path / name).rglob("*") if file.is_file()) < 2e6
-
-
-def test_the_work_without_caches_is_that_of_the_published_shapes(load, tmp_path):
-    """One request at a time, so nothing is padded; products are observed, attention is by its formula."""
-    models, checkpoints, work_of = load("gpu_models"), load("drawn_checkpoints"), load("least_work")
-    questions = models.Questions(models.Scale(True, "cpu"), "llava_med")
-    arguments = {"device": "cpu", "dtype": "float32", "journal": False, "batch_size": 1, "prefix_cache": False}
-    model = checkpoints.llava_med(tmp_path, questions.texts, True, feature_cache_mb=0, **arguments)
-    checkpoints.draw(model)
-    model.task_dict = {task: {models.SPLIT: questions.docs} for task in models.MODES.values()}
-    work = work_of.Work(model)
-    work.note()
-    asked = questions.requests("GD", range(2))
-    products = 0
-
-    def multiply(module, inputs, result):
-        nonlocal products
-        if isinstance(module, torch.nn.Linear | torch.nn.Conv2d):
-            products += 2 * result.numel() * module.weight[0].numel()
-
-    with torch.nn.modules.module.register_module_forward_hook(multiply):
-        model.loglikelihood(asked)
-    work.forget()
-    text, vision = checkpoints.TINY_TEXT, checkpoints.TINY_CLIP
-    width, layers = text["hidden_size"], text["num_hidden_layers"]
-    patches = (vision["image_size"] // vision["patch_size"]) ** 2
-    looking = 4 * (patches + 1) ** 2 * vision["hidden_size"] * (vision["num_hidden_layers"] - 1)  # not the last layer
-    lengths = [len(item.sequence.ids) - 1 for item in work.scored]  # the last token predicts nothing
-    reading = 4 * width * layers * sum(length * (length + 1) // 2 for length in lengths)
-    # Two matrices of attention are as wide as its 4 heads and two as the 2 of keys and values; the MLP has three.
-    token = 2 * layers * (2 * width**2 + 2 * width * width // 2 + 3 * width * text["intermediate_size"])
-    logits = 2 * width * checkpoints.MISTRAL_7B["vocab_size"]
-    spare = len(asked) * (token + logits)  # of the last token
-    needed = work.operations(shared_texts=False, shared_images=False)
-    assert needed == products - spare + reading + len(asked) * looking
-    assert work.operations(shared_texts=True, shared_images=True) < needed / 1.9  # two options on one prompt

@@ -60,8 +60,9 @@ once = tasks.TaskManager.initialize_tasks
 model_manifests()
 report["wrapped once"] = tasks.TaskManager.initialize_tasks is once
 folder = pathlib.Path(sys.argv[1])
+tasks.__file__ = str(folder / "stock" / "__init__.py")  # 2000 defaults take seconds to read
 everything = tasks.TaskManager()
-report["mme"] = "mme" in everything.all_tasks
+report["stock"] = "stock" in everything.all_tasks
 report["ours"] = [name for name in everything.all_tasks if name.startswith("mediconfusion")]
 blind = everything._get_config("mediconfusion_gd_blind")
 names = {name: getattr(blind[name], "__name__", blind[name]) for name in ("task", "tag", "process_docs", "doc_to_text")}
@@ -73,10 +74,10 @@ report["patterns"] = {
     for pattern in ("mediconfusion*", "mediconfusion_*", "mediconfusion_b*", "mediconfusion_*_blind", "*_gd_sanity")
 }
 report["reading is the harness's"] = tasks.TaskManager._get_config.__module__ == "lmms_eval.tasks"
-tasks.__file__ = str(folder / "defaults" / "__init__.py")  # 2000 defaults take seconds to read
-report["default wins"] = tasks.TaskManager().task_index["mediconfusion_gd"]["yaml_path"]
+tasks.__file__ = str(folder / "defaults" / "__init__.py")
 user = str(folder / "user")
 manager = tasks.TaskManager(include_path=user)
+report["default wins"] = manager.task_index["mediconfusion_gd"]["yaml_path"]
 report["user wins"] = manager.task_index["mediconfusion"]["yaml_path"]
 report["all"] = [
     task
@@ -106,18 +107,8 @@ def in_a_fresh_process(script, *arguments):
 
 def test_entry_point_is_light():
     light = in_a_fresh_process(LIGHT)
-    heavy = {
-        "torch",
-        "datasets",
-        "transformers",
-        "pydantic",
-        "PIL",
-        "rich",
-        "numpy",
-        "lmms_eval.tasks",
-        "lmms_eval.api",
-    }
-    assert heavy.isdisjoint(light["imported"])
+    heavy = {"torch", "datasets", "transformers", "pydantic", "PIL", "rich", "numpy", "lmms_eval.tasks"}
+    assert {*heavy, "lmms_eval.api"}.isdisjoint(light["imported"])
     assert light["manifests"] == [[name, path, None] for name, path in MANIFESTS.items()]
     assert (light["again"], light["finders"], light["off"]) == (True, 1, [])
     for path in MANIFESTS.values():
@@ -129,7 +120,8 @@ def test_entry_point_is_light():
 def folder(tmp_path_factory):
     """Small stand-ins for the harness's own tasks and a user's, with names of ours among them."""
     folder = tmp_path_factory.mktemp("tasks")
-    for place, names in {"defaults": ["mediconfusion_gd", "stock"], "user": ["mediconfusion", "own"]}.items():
+    tasks = {"stock": ["stock"], "defaults": ["mediconfusion_gd", "stock"], "user": ["mediconfusion", "own"]}
+    for place, names in tasks.items():
         (folder / place).mkdir()
         for name in names:
             (folder / place / f"{name}.yaml").write_text(f"task: {name}\n")
@@ -160,7 +152,7 @@ def test_tasks_are_found_whenever_the_harness_calls_us(real):
     assert (real["tasks imported by models"], real["wrapped on import"], real["finders left"]) == (False, True, 0)
     assert real["wrapped when called late"]
     assert real["wrapped once"]
-    assert real["mme"]
+    assert real["stock"]
     assert real["ours"] == sorted([*OURS, *variants(*ENDINGS)])
     assert real["our folder alone"] == OURS  # whoever wants no defaults gets what the files say
 
@@ -255,8 +247,6 @@ def test_our_folder_is_the_last(harness):
 
 
 class MoreParameters(Manager):
-    """A later harness's index that only grew."""
-
     def initialize_tasks(self, include_path=None, include_defaults=True, *, recursive=True):
         return [*super().initialize_tasks(include_path, include_defaults), f"recursive={recursive}"]
 
@@ -269,8 +259,6 @@ def test_autoload_can_be_turned_off(harness, monkeypatch):
 
 
 class OtherSignature:
-    """A later harness's index, for instance."""
-
     def initialize_tasks(self, folders):
         return folders
 
@@ -296,8 +284,6 @@ def test_an_odd_task_manager_is_left_alone(harness, manager):
 
 
 class DislikesOurs(Manager):
-    """An index that cannot read our YAML."""
-
     def initialize_tasks(self, include_path=None, include_defaults=True):
         if str(tasks_folder()) in (include_path or ()):
             raise KeyError("version")

@@ -29,7 +29,6 @@ def config() -> Any:
 
 
 def checkpoint(seed: int = 0) -> dict[str, Any]:
-    """Return what the published file holds, keys as under ``DataParallel``."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         # With the pooler, which the published file has and no label needs.
@@ -48,7 +47,6 @@ def checkpoint(seed: int = 0) -> dict[str, Any]:
 
 
 def write_encoder(folder: Path) -> Path:
-    """Write configuration and vocabulary."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config().to_dict()))
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY))

@@ -24,7 +24,6 @@ KEYWORDS = ("early glaucoma", "advanced glaucoma", "liver", "healthy bone", "NA"
 
 
 def png(seed: int, side: int = 12) -> str:
-    """Return a drawn image as base64 of a PNG file."""
     rng = random.Random(seed)
     image = Image.new("RGB", (side, side), (rng.randrange(256), rng.randrange(256), rng.randrange(256)))
     image.putpixel((rng.randrange(side), rng.randrange(side)), (rng.randrange(256), 0, 255))

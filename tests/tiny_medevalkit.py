@@ -206,7 +206,6 @@ WRITERS: Mapping[str, Callable[[Path], None]] = {
 
 
 def put_source(name: str, folder: Path) -> Path:
-    """Write the source of a set below a folder; return it."""
     source = folder / WRITERS[name].__name__
     if not source.exists():
         WRITERS[name](source)
@@ -214,6 +213,5 @@ def put_source(name: str, folder: Path) -> Path:
 
 
 def prepare_all(folder: Path) -> None:
-    """Prepare all sets under the current home, from sources that are written below ``folder``."""
     for name in SETS:
         prepare(name, Options(put_source(name, folder), allow_incomplete=True))

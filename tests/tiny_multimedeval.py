@@ -26,7 +26,6 @@ TEST_ROWS, DEMONSTRATION_ROWS = 4, 5
 
 
 def columns(name: str) -> Columns:
-    """Return the schema of a dataset, by its short name."""
     return recipe_of(f"multimedeval_{name}").columns
 
 
@@ -97,7 +96,6 @@ def prepare(name: str, *, demonstrations: bool = True) -> Mapping[str, Any]:
 
 
 def prepare_all(folder: Path, names: list[str]) -> Path:
-    """Prepare several datasets below ``folder``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(folder))
         for name in names:

@@ -45,7 +45,6 @@ def ramp(largest: int = 255) -> Any:
 
 
 def colours(largest: int = 255) -> Any:
-    """Return three different ramps."""
     return np.stack([ramp(largest), ramp(largest)[::-1], ramp(largest)[:, ::-1] // 2], axis=2)
 
 
@@ -119,7 +118,6 @@ def _packed_12_bits(values: Any) -> bytes:
 
 
 def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
-    """Return an image as Pillow writes it."""
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
@@ -20,11 +18,6 @@ NAME = "iu_xray_report"
 
 def prepared(source, **options):
     return prepare(NAME, Options(source, **options)), load_documents(NAME)
-
-
-@pytest.fixture
-def r2gen(tmp_path):
-    return sources.put_r2gen(tmp_path / "iu_xray")
 
 
 def test_open_i(home, published, monkeypatch, tmp_path):
@@ -56,7 +49,8 @@ def test_open_i(home, published, monkeypatch, tmp_path):
     assert (manifest.rows, manifest.source) == (2, "https://openi.nlm.nih.gov/faq")
 
 
-def test_r2gen(r2gen, home):
+def test_r2gen(tmp_path, home):
+    r2gen = sources.put_r2gen(tmp_path / "iu_xray")
     manifest, documents = prepared(r2gen)
     assert (manifest.rows, manifest.images, manifest.complete) == (2, 4, True)
     assert manifest.revision == "test split of R2Gen"

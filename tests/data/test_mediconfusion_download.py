@@ -100,15 +100,6 @@ def test_checksums_are_enforced(origin, final, refuses, name):
     assert asked == [f"data/{later}" for later in FILES[FILES.index(name) :]]  # good files are not fetched again
 
 
-def test_a_figure_that_is_gone(origin, final, refuses):
-    del origin.files[key("90026")]
-    with refuses("1 of 27 images unusable, in 1 of 16 pairs", "'figure 90026.jpg' is not among", "--allow-incomplete"):
-        prepare("mediconfusion", Options())
-    manifest = prepare("mediconfusion", Options(allow_incomplete=True))
-    assert (manifest.rows, manifest.images, manifest.complete) == (30, 25, False)
-    assert ["'figure 90026.jpg' is not among" in note for note in manifest.left_out] == [True]
-
-
 def test_source_without_images_is_completed(origin, source, links, refuses):
     (source / "image_dict.json").write_text(json.dumps(links))
     lacking = IMAGES[5:12]

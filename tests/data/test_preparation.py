@@ -49,7 +49,6 @@ def tiles(_source, images):
 
 
 def reading(*rows):
-    """A reader of these rows, which need no source."""
     return lambda _source, _images: iter(rows)
 
 
@@ -85,14 +84,6 @@ def test_a_set_of_another_size_is_refused(source, final):
     assert (manifest.complete, manifest.left_out) == (False, ("the source holds 3 rows, the evaluated set 5",))
     assert prepare_recipe(info(rows=5), recipe(), Options(source, sample=True)).complete
     assert prepare_recipe(info(rows=None), recipe(), Options(source)).complete
-
-
-def test_duplicate_ids_name_both_rows(source):
-    test = reading(PublishedRow("tiles.csv row 1", document(7)), PublishedRow("tiles.csv row 9", document(7)))
-    with pytest.raises(
-        SourceError, match=r"tiles.csv row 9 has the id 'test/7' of tiles.csv row 1; ids must be unique"
-    ):
-        prepare_recipe(info(), recipe(test), Options(source, allow_incomplete=True))
 
 
 def test_demonstrations_stand_apart(source, final):
@@ -195,19 +186,3 @@ def test_rows_that_belong(table):
 def test_compressed_and_marked(table):
     data = gzip.compress(b"\xef\xbb\xbf" + TEXT.encode().replace(b"\n", b"\r\n"))
     assert [row.values["id"] for row in table(data, "a.csv.gz").rows()] == ["1", "2", "3", "4"]
-
-
-@each_row(
-    "data, name, parts",
-    [
-        ("", "a.csv", ["a.csv lacks 'id', 'split'; it has nothing"]),
-        ("id,half\n", "a.csv", ["a.csv lacks 'split'; it has half, id"]),
-        (TEXT.encode() + b"\xff", "a.csv", ["a.csv is no UTF-8 text", "download it again"]),
-        (gzip.compress(TEXT.encode())[:-12], "a.csv.gz", ["a.csv.gz cannot be unpacked", "download it again"]),
-        (TEXT, "a.csv.gz", ["a.csv.gz cannot be unpacked", "download it again"]),
-        (TEXT + '5,"' + "x" * 200_000, "a.csv", ["a.csv is no table after row 4", "download it again"]),
-    ],
-)
-def test_broken_files(table, refuses, data, name, parts):
-    with refuses(*parts):
-        list(table(data, name).rows())

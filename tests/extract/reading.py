@@ -12,7 +12,6 @@ from medtasks.metrics.chest_findings import Finding
 
 
 def reading(rule: str) -> Callable[..., Answer]:
-    """Return the extractor ``rule`` for samples that have nothing but options."""
     extract = extractor_of(rule).extract
 
     def read(reply: str | None, options: Sequence[str] = ()) -> Answer:
@@ -27,7 +26,6 @@ def findings_of(texts: Sequence[str], names: Sequence[str]) -> list[tuple[Findin
 
 
 def outcome(answer: Answer) -> Any:
-    """Return the value of an answer, or the word for why it has none."""
     return str(answer.reason) if answer.value is None else answer.value
 
 

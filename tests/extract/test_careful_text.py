@@ -22,9 +22,6 @@ CELL = readings("listed_options")[0]["cell"]
 VERDICTS = ("yes", "no", "maybe")
 
 
-# ---- findings ----
-
-
 @given(data=st.data())
 def test_order_of_the_labels_does_not_matter(data):
     names, _, reply = data.draw(st.sampled_from(LABELLED))
@@ -45,9 +42,6 @@ def test_list_of_present_and_absent_findings(present, absent, data):
     assert read_labels(" ".join(data.draw(st.permutations(sentences))), MIMIC) == answer
 
 
-# ---- statements and denials ----
-
-
 def test_a_list_is_one_clause_and_statements_are_several():
     assert clauses("no effusion, mass, or edema") == ["no effusion, mass, or edema"]
     assert clauses("The heart is large, the lungs are clear and there is no mass.") == [
@@ -65,9 +59,6 @@ def test_clauses_keep_the_words_in_order(text):
         assert clause in following
         following = following[following.index(clause) + len(clause) :]
         assert stance(clause, 0, len(clause)) in Stance
-
-
-# ---- fixed words and closed questions ----
 
 
 @given(
@@ -97,9 +88,6 @@ def test_affirmed_and_denied_statements_are_read_alike(finding, topic):
     question = f"Is there a {topic}?"
     values = [yes_no(f"There is {some} {finding}.", question).value for some in ("a", "no")]
     assert values == (["yes", "no"] if finding == topic else [None, None])
-
-
-# ---- lists of options ----
 
 
 @given(st.sets(st.sampled_from("ABCDEF"), min_size=1), st.sampled_from([",", ", ", " and ", "; "]))

@@ -36,7 +36,6 @@ SOURCES = {
 
 
 def records(file: Path) -> list[Record]:
-    """Read a recorded file."""
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
@@ -56,7 +55,6 @@ def as_letter(answer: str, options: Sequence[str]) -> str:
 
 
 def document(record: Record) -> dict[str, Any]:
-    """Make a document of a task from a recorded question; one without options is open."""
     options, gold = record["options"] or [], record["gold"]
     answer, kind = (as_letter(gold, options), "multiple-choice") if options else (None, "open")
     return {"doc_id": record["id"], "options": options, "gold": gold, "answer": answer, "question_type": kind}

@@ -26,7 +26,6 @@ def _word(answer, options):
 
 
 def letters(reply, options):
-    """Return the letters of the listed options."""
     answer = reading("listed_options")(reply, options)
     return (
         outcome(answer)
@@ -36,7 +35,6 @@ def letters(reply, options):
 
 
 def labels(reply, options):
-    """Return the names of the labels that are present."""
     answer = reading("robust_labels")(reply, options)
     return outcome(answer) if answer.value is None else [n for n, on in zip(options, answer.value, strict=True) if on]
 

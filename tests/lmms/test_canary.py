@@ -156,7 +156,6 @@ def outside(home):
 
 
 def samples(folder):
-    """Return the lines of all samples files by task."""
     files = {path.stem.split("_samples_")[1]: path for path in folder.rglob("*_samples_*.jsonl")}
     return {task: [json.loads(line) for line in path.read_text().splitlines()] for task, path in files.items()}
 

@@ -35,7 +35,6 @@ def out(tmp_path):
 
 
 def write(out, arguments=ARGUMENTS, samples=True, fingerprint="f", second=0):
-    """Write the manifest of a run of one task."""
     record = TaskRecord(outcome=TaskOutcome.DONE, fingerprint=fingerprint, samples="samples.jsonl" if samples else None)
     manifest = first_manifest(["medtasks", "run", *arguments], arguments, ["ours"], Selection(("ours",), {}), [])
     began = datetime.now(UTC) - timedelta(hours=1)
@@ -88,9 +87,6 @@ def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
     later = manifest.model_copy(update={"started": (datetime.now(UTC) + timedelta(minutes=1)).isoformat()})
     later.write(out / "20260101_000001_000000_run.json")
     assert kept(monkeypatch, later, documents=documents) == {}
-
-
-# ---- which run ----
 
 
 def test_the_newest_run_of_the_same(out):

@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 from datasets import Dataset
+from lmms_eval.api.instance import Instance
 from lmms_eval.utils import make_table
 from openai import OpenAI
 from openai.types.chat import ChatCompletion
@@ -14,7 +15,7 @@ from openai.types.chat import ChatCompletion
 from medtasks.data.images.decoding import LINEAR
 from medtasks.errors import ModelRefused
 from medtasks.hooks import choice
-from medtasks.lmms import evaluation
+from medtasks.lmms import earlier_replies, evaluation
 from medtasks.lmms.evaluation import guard_evaluation
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.prompts.images import OPENED, OpenedImage
@@ -115,6 +116,15 @@ def test_a_server_is_quoted_unless_data_are_credentialed(evaluate, monkeypatch, 
     monkeypatch.setattr("medtasks.lmms.remote_models.refuse_remote_model", lambda *_: None)
     evaluate(lm=lm, documents=[{"dataset": dataset}])
     assert lm.quotes is allowed
+
+
+def test_replies_of_an_earlier_run_are_not_asked_for(monkeypatch):
+    monkeypatch.setattr(earlier_replies, "kept_replies", lambda tasks: {(name, 3, 0): "B" for name in tasks})
+    request = Instance("generate_until", ("",), 0, {"task": "mediconfusion", "doc_id": 3, "repeats": 1})
+    replies = []
+    evaluator = guarded(lambda lm, task_dict: replies.extend(lm.generate_until([request])))
+    evaluator(Model(), {"mediconfusion": task_with()})
+    assert replies == ["B"]
 
 
 @each_row(("lost", "words"), [(0, []), (1, ["mediconfusion: 1 failed of 5 samples"])])

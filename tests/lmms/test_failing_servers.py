@@ -1,4 +1,4 @@
-"""The harness's models on a server that fails: no failed request is in a score, and a rerun asks for those alone."""
+"""The harness's models on a server that fails: no failed request is in a score."""
 
 import itertools
 import json
@@ -11,9 +11,7 @@ import pytest
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.cli.data import write_sample_home
 from medtasks.extract.extractor_registry import Reason
-from medtasks.extract.failure import failure_cause
 from medtasks.families.family import Reply
-from medtasks.lmms import earlier_replies
 from medtasks.runs.sample_counts import counts_of
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
@@ -39,13 +37,12 @@ FAMILIES = (  # one task of each
     "gmai_mmbench_mcls",
     "gmai_mmbench_test",
 )
-CREDENTIALED = ("multimedeval_mimic_iii_summary", "medheval_knowledge_open")  # their samples hold no reply
 SETS = ("medqa", "vqa_rad", "pathmnist", "chestxray14", "mimic_iii_summary")
 MODELS = {
     "async_openai": {"model": "async_openai"},
     "openai_simple": {"model": "openai", "force_simple": True},
 }
-WAITS = "max_retries=1,retry_backoff_s=0,timeout=4,num_cpus=16,num_concurrent=16"
+WAITS = "max_retries=1,retry_backoff_s=0,timeout=2,num_cpus=16,num_concurrent=16"
 REPLY = "A. The answer is yes: Atelectasis."
 
 
@@ -59,7 +56,7 @@ class Faults:
             "429 with Retry-After": server.status(429, Retry_After="0"),
             "500": server.status(500),
             "html": server.status(502, body="<html>option A</html>", content_type="text/html"),
-            "hang": lambda handler: server.over.wait(5),  # some models know no time-out
+            "hang": lambda handler: server.over.wait(2.5),  # some models know no time-out
             "reset": server.reset(),
             "half a JSON": server.reply(REPLY, cut=True),
             "content null": server.reply(None),
@@ -101,6 +98,7 @@ def home(tmp_path_factory):
 def _prepared(home, _own_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0)
 
 
 @pytest.fixture
@@ -143,7 +141,7 @@ def assert_scores_are_those_of_the_rest(results, task):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_no_failed_request_is_in_a_score_and_a_rerun_asks_for_those_alone(server, model, monkeypatch):
+def test_no_failed_request_is_in_a_score(server, model):
     faults = Faults(server)
     server.choose = faults.step
     disturbed = evaluate(server, model)
@@ -155,23 +153,6 @@ def test_no_failed_request_is_in_a_score_and_a_rerun_asks_for_those_alone(server
         assert_scores_are_those_of_the_rest(disturbed, task)
     cut = sum(bool(score.get("cut")) for task in FAMILIES for _, score in _records(disturbed["samples"][task]))
     assert cut == sum(name == "cut" for name in names)
-
-    if model != "async_openai":  # what a rerun asks is the same for all
-        return
-    server.choose = lambda body: faults.steps["ok"]
-    kept = {
-        (task, sample["doc_id"], 0): sample["resps"][0][0]
-        for task in FAMILIES
-        for sample in disturbed["samples"][task]
-        if task not in CREDENTIALED and failure_cause(sample["resps"][0][0]) is None
-    }
-    monkeypatch.setattr(earlier_replies, "kept_replies", lambda tasks: kept)
-    server.bodies.clear()
-    server.headers.clear()
-    again = evaluate(server, model)["results"]
-    assert len(first_tries(server)) == len(names) - len(kept)
-    assert len(kept) > len(FAMILIES)
-    assert not any(counts_of(again[task]).failed for task in FAMILIES)
 
 
 def _records(samples):

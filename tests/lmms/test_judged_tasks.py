@@ -28,14 +28,10 @@ def verdict(body):
     return f"{scores}\nYour explanation: because"
 
 
-def first_option():
-    """A model that answers every question with the text of option A."""
-    return answering(lambda doc: f"I see this: {doc['options'][0]}")
-
-
 def test_judge_reads_every_reply_once(judging, sample):
     judge = judging(verdict)
-    found = evaluate([FREE_FORM], first_option())["results"][FREE_FORM]
+    of_option_a = answering(lambda doc: f"I see this: {doc['options'][0]}")
+    found = evaluate([FREE_FORM], of_option_a)["results"][FREE_FORM]
     assert found["confusion,reference"] == found["confusion,fenced"] == 1.0
     assert found["individual_accuracy,reference"] == 0.5
     assert found["judge_failed_rate,reference"] == 0.0

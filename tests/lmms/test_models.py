@@ -26,9 +26,6 @@ def trees():
     return {f"{file.parent.name}.{file.stem}": tree for file, tree in model_sources() if file.parent.name in KINDS}
 
 
-# ---- every file of the harness ----
-
-
 def _given(nodes):
     """Yield what code assigns, returns and appends, list members one by one."""
     for node in (below for top in nodes for below in ast.walk(top)):
@@ -106,12 +103,7 @@ def test_every_text_that_stands_for_an_exception_is_known(trees):
 KNOWN_NOT_TO_BE_REPLIES = [("chat.async_openai", "Error: {str(e)}")]  # of an addition to a text: see failure.py
 
 
-# ---- what becomes of it ----
-
-
 class Model:
-    """A model of the harness as far as it is watched."""
-
     def __init__(self, replies):
         self.replies = replies
 
@@ -123,7 +115,6 @@ class Model:
 
 
 def of_module(module):
-    """Return a class whose ``generate_until`` lies in a module of the harness."""
     made = type("Made", (Model,), {"generate_until": lambda self, requests: Model.generate_until(self, requests)})
     made.generate_until.__module__ = f"lmms_eval.models.{module}"
     return made
@@ -210,9 +201,6 @@ def test_kept_replies_are_not_asked_for():
     assert replies_of(model, requests, kept) == ["kept", "new", "kept, too", "new"]
     assert [question.doc_id for question in model.asked] == [1, 3]
     assert replies_of(model, [request(repeats=2)], kept) == ["new"]
-
-
-# ---- what a server says beside the text ----
 
 
 def completion(content="B", finish="stop", choices=1):

@@ -69,7 +69,6 @@ def write_blocks(folder, copies=1):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A folder with everything that the page says."""
     project = tmp_path_factory.mktemp("project")
     folder = write_blocks(project / "my_tasks", COPIES)
     if PUBLISHED.is_dir():

@@ -1,5 +1,6 @@
 """``medtasks run``'s checks before anything starts: what is refused and warned of, by options, names and servers."""
 
+import functools
 import json
 import re
 import sys
@@ -11,17 +12,16 @@ from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.net import servers
+from medtasks.running import preflight
 from medtasks.running.preflight import check, cut_units
 from medtasks.runs.run_manifest import Severity
-from medtasks.tasks.documents import task_documents
-from medtasks.tasks.task_files import task_file, task_files
+from medtasks.tasks.task_files import task_files
+from medtasks.tasks.task_index import index_tasks
 
 from ..scripted_server import Endpoint, serving
 from ..tables import each_row
+from .test_remote_models import ASYNC, AWAY, LOCAL, PRIVATE, PUBLIC, bare_environment  # noqa: F401
 
-PRIVATE, PUBLIC = "multimedeval_mimic_cxr_report", "multimedeval_vqa_rad"
-AWAY, LOCAL = "http://api.vendor.invalid/v1", "http://127.0.0.1:8000/v1"
-ASYNC = "lmms_eval.models.chat.async_openai.AsyncOpenAIChat"
 ENDLESS = "generation_kwargs: {until: []}\n"
 PATH_OF = "dataset_path: !function medtasks.data.path_of."
 OWN = {
@@ -35,14 +35,6 @@ OWN = {
     "patients": f"{PATH_OF}{PRIVATE}\n{ENDLESS}",
     "path": f"dataset_path: !function own.path\n{ENDLESS}",
 }
-
-
-@pytest.fixture(autouse=True)
-def bare_environment(monkeypatch):
-    """No address and no proxy but those a test names."""
-    variables = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "MEDTASKS_TRUSTED_MODEL")
-    for name in [*variables, "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy"]:
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +51,15 @@ def own(tmp_path_factory):
     for name, text in configs.items():
         (folder / "configs" / f"{name}.yml").write_text(text)
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _harness_read_once():
+    """The harness's thousands of task files are read once."""
+    indexed = functools.cache(index_tasks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preflight, "index_tasks", lambda folders, naming=(): indexed(tuple(folders), tuple(naming)))
+        yield
 
 
 def notices(tasks, *arguments):
@@ -106,6 +107,7 @@ OF_EVERY_KIND = "mediconfusion,mediconfusion_all,multimedeval_vqa,mediconfusion_
         ),
         ("mediconfusion_rotated", "--limit 2", [], []),
         ("mediconfusion_rotated", "--offset 34", [], []),
+        ("mediconfusion_rotated", "--offset 64", [], ["^--offset 64 skips all 64 rows of mediconfusion_rotated"]),
         ("mediconfusion,mediconfusion_gd", "--limit 0.5", [SHARE.format(2)], []),
         ("mediconfusion_all", "--limit=.5", [SHARE.format(r"\d+")], []),
         ("multimedeval_5shot", "--lim 5e-1", [SHARE.format(r"\d+")], []),
@@ -171,16 +173,6 @@ def test_a_dataset_that_is_not_there_has_no_pairs_and_no_model_is_none_that_exis
     assert sentence == "no model is named, and the harness's default, 'hf', does not exist; give --model NAME"
 
 
-def test_the_rows_of_a_rotated_task_are_those_the_harness_gets(sample):
-    rotated = task_documents(task_file("mediconfusion_rotated"))
-    for number in range(1, 9):
-        _, warned = notices("mediconfusion_rotated", "--model", "dummy", "--limit", str(number))
-        assert bool(warned) == (rotated[number]["rotation_of"] == rotated[number - 1]["rotation_of"])
-    for task, count in {"mediconfusion_rotated": len(rotated), "mediconfusion": len(rotated) // 2}.items():
-        _, (sentence,) = notices(task, "--model", "dummy", "--offset", str(count))
-        assert f"skips all {count} rows" in sentence
-
-
 @each_row(
     ("config", "cut"),
     [
@@ -227,9 +219,6 @@ def test_the_count_and_the_advice_are_right(ids, offset, limit):
         assert count != 0
 
 
-# ---- text of patients ----
-
-
 @each_row(
     "arguments",
     [
@@ -245,9 +234,6 @@ def test_text_of_patients_stays(arguments, monkeypatch):
     assert notices(PUBLIC, *model)[0] == []
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", PRIVATE)
     assert notices(PRIVATE, *model)[0] == []
-
-
-# ---- names that no task or model has ----
 
 
 def test_tasks_of_plug_ins_are_known(tmp_path, monkeypatch):
@@ -268,9 +254,6 @@ def test_tasks_of_plug_ins_are_known(tmp_path, monkeypatch):
 def test_a_harness_whose_models_cannot_be_listed_says_so_itself(monkeypatch):
     monkeypatch.setitem(sys.modules, "lmms_eval.models", None)
     assert notices("mediconfusion", "--model", "medtasks_tny", "--batch_size", "auto")[0] == []
-
-
-# ---- servers and models that credentialed text is not sent to ----
 
 
 def refused(tasks, *arguments):

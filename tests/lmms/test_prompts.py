@@ -1,5 +1,6 @@
 """Prompts and images that models of every family get from the variants of every task."""
 
+import functools
 import re
 
 import pytest
@@ -46,14 +47,18 @@ def _judge(prepared, monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "none")
 
 
+@functools.cache
+def task(name):
+    """Return the settings of a task and its first documents."""
+    return resolved(task_config(name)), task_documents(task_file(name))[:3]
+
+
 def asked(name, family):
-    """Return per document its prompt and its images, and the hook's settings."""
-    config = resolved(task_config(name))
+    config, documents = task(name)
     settings = config["lmms_eval_specific_kwargs"][family]
-    documents = task_documents(task_file(name))
     return [
         (document, config["doc_to_text"](document, settings), config["doc_to_visual"](document, settings))
-        for document in documents[:3]
+        for document in documents
     ]
 
 
@@ -69,7 +74,7 @@ def own_images(document, settings):
 
 @each_row(("name", "family"), CASES)
 def test_blind_grey_and_other_images(name, family):
-    settings = resolved(task_config(name))["lmms_eval_specific_kwargs"][family]
+    settings = task(name)[0]["lmms_eval_specific_kwargs"][family]
     variants = [asked(f"{name}{ending}", family) for ending in ("", "_blind", "_blank", "_swapped")]
     for (document, text, images), blind, blank, swapped in zip(*variants, strict=True):
         own = own_images(document, settings)
@@ -99,19 +104,16 @@ def test_conversations(name):
     hook = task_config(name).get("doc_to_messages")
     if hook is None:  # the harness makes one of the prompt and the images
         return
-    settings = resolved(task_config(name))["lmms_eval_specific_kwargs"]["default"]
+    settings = task(name)[0]["lmms_eval_specific_kwargs"]["default"]
+    own = own_images(task(name)[1][0], settings)
     counts = {}
     for variant in ("", "_blind", "_blank", "_swapped"):
-        document = task_documents(task_file(name + variant))[0]
-        turns = hook.resolve()(document, settings)
+        turns = hook.resolve()(task(name + variant)[1][0], settings)
         pictures = [part["url"] for turn in turns for part in turn["content"] if part["type"] == "image"]
         texts = ["".join(part["text"] for part in turn["content"] if part["type"] == "text") for turn in turns]
         counts[variant] = (len(pictures), words("".join(texts)))
         grey = [picture.getcolors(1 << 20) == [(picture.width * picture.height, GREY)] for picture in pictures]
-        own = own_images(document, settings)
-        assert all(grey[len(grey) - own :]) == (variant == "_blank") or variant == "_blind"
-    document = task_documents(task_file(name))[0]
-    own = own_images(document, settings)
+        assert variant == "_blind" or all(grey[len(grey) - own :]) == (variant == "_blank")
     assert counts["_blind"] == (counts[""][0] - own, counts[""][1])
     assert counts["_blank"] == counts["_swapped"] == counts[""]
 

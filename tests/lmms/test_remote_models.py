@@ -330,10 +330,6 @@ def test_of_other_models_only_local_ones_of_lm_eval_are_known(module, destinatio
     assert live_destinations(model) == destinations
 
 
-TEXT = "zyzzyva"  # of a record
-PRIVATE_SETS, PUBLIC_SETS = ["multimedeval_mimic_cxr_report"], ["multimedeval_vqa_rad"]
-
-
 def asked(datasets, call):
     """Have a model asked that makes a call."""
     lm = SimpleNamespace(generate_until=lambda requests: call(), loglikelihood=None)
@@ -351,37 +347,37 @@ def log():
 
 def chatter():
     for _ in tqdm([1], desc="asking"):
-        print(TEXT)  # noqa: T201
-        sys.stderr.write(TEXT)
-        tqdm.write(TEXT, file=sys.stderr)
-        warnings.warn(TEXT, stacklevel=1)
-        logging.getLogger("httpx").critical(TEXT)
-        logger.debug(TEXT)
+        print(CANARY)  # noqa: T201
+        sys.stderr.write(CANARY)
+        tqdm.write(CANARY, file=sys.stderr)
+        warnings.warn(CANARY, stacklevel=1)
+        logging.getLogger("httpx").critical(CANARY)
+        logger.debug(CANARY)
         try:
-            raise ValueError(TEXT)
+            raise ValueError(CANARY)
         except ValueError:
             logger.exception("failed")
 
 
 def test_messages(log, capfd):
-    asked(PRIVATE_SETS, chatter)
+    asked([PRIVATE], chatter)
     printed = capfd.readouterr()
-    assert TEXT not in printed.out + printed.err + "".join(log)
+    assert CANARY not in printed.out + printed.err + "".join(log)
     assert "asking: 100%" in printed.err
     assert sum("message withheld" in line for line in log) == 2  # in place of the two
     assert any("what the model prints and logs is withheld" in line for line in log)
     with warnings.catch_warnings(record=True):
-        asked(PUBLIC_SETS, chatter)
+        asked([PUBLIC], chatter)
         chatter()
     printed = capfd.readouterr()
-    assert (printed.out + printed.err).count(TEXT) >= 2 * 3
-    assert sum(TEXT in line for line in log) == 4
+    assert (printed.out + printed.err).count(CANARY) >= 2 * 3
+    assert sum(CANARY in line for line in log) == 4
 
 
 def test_text_that_the_user_lets_logs_show(log, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_LOG_TEXT", PRIVATE_SETS[0])
-    asked(PRIVATE_SETS, lambda: logger.info(TEXT))
-    assert TEXT in log[-1]
+    monkeypatch.setenv("MEDTASKS_LOG_TEXT", PRIVATE)
+    asked([PRIVATE], lambda: logger.info(CANARY))
+    assert CANARY in log[-1]
 
 
 def failing(error):
@@ -389,7 +385,7 @@ def failing(error):
 
     def call():
         try:
-            raise ValueError(TEXT)
+            raise ValueError(CANARY)
         except ValueError:
             raise error  # noqa: B904
 
@@ -399,41 +395,41 @@ def failing(error):
 @each_row(
     ("error", "kind", "sentence"),
     [
-        (TypeError(TEXT), RuntimeError, "TypeError at test_remote_models.py:"),
-        (OSError(28, TEXT), RuntimeError, "OSError (No space left on device) at"),
-        (ExceptionGroup(TEXT, [TypeError(TEXT)]), RuntimeError, "ExceptionGroup at"),
-        (KeyboardInterrupt(TEXT), KeyboardInterrupt, ""),
-        (SystemExit(TEXT), SystemExit, "1"),
+        (TypeError(CANARY), RuntimeError, "TypeError at test_remote_models.py:"),
+        (OSError(28, CANARY), RuntimeError, "OSError (No space left on device) at"),
+        (ExceptionGroup(CANARY, [TypeError(CANARY)]), RuntimeError, "ExceptionGroup at"),
+        (KeyboardInterrupt(CANARY), KeyboardInterrupt, ""),
+        (SystemExit(CANARY), SystemExit, "1"),
         (MedTasksError("of ours"), MedTasksError, "of ours"),
     ],
 )
 def test_errors(error, kind, sentence):
     with pytest.raises(kind) as raised:
-        asked(PRIVATE_SETS, failing(error))
+        asked([PRIVATE], failing(error))
     assert sentence in str(raised.value)
     # Source lines of this file are in the traceback, the values are not.
-    assert TEXT not in "".join(traceback.format_exception(raised.value))
+    assert CANARY not in "".join(traceback.format_exception(raised.value))
 
 
 async def _posted(client, url):
     async with client:
-        return (await client.post(url, json={"text": TEXT})).status_code
+        return (await client.post(url, json={"text": CANARY})).status_code
 
 
 def _ask_openai(url):
     client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
-    return client.chat.completions.create(model="m", messages=[{"role": "user", "content": TEXT}])
+    return client.chat.completions.create(model="m", messages=[{"role": "user", "content": CANARY}])
 
 
 CLIENTS = {
     "openai": _ask_openai,
-    "httpx": lambda url: httpx.post(url, json={"text": TEXT}, follow_redirects=True).status_code,
+    "httpx": lambda url: httpx.post(url, json={"text": CANARY}, follow_redirects=True).status_code,
     "httpx, later": lambda url: asyncio.run(_posted(httpx.AsyncClient(follow_redirects=True), url)),
-    "requests": lambda url: requests.post(url, json={"text": TEXT}, timeout=30).status_code,
+    "requests": lambda url: requests.post(url, json={"text": CANARY}, timeout=30).status_code,
 }
 
 
-@each_row("shown", ["", PRIVATE_SETS[0]])
+@each_row("shown", ["", PRIVATE])
 @each_row("client", CLIENTS)
 def test_redirects(client, shown, monkeypatch):
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", shown)
@@ -446,7 +442,7 @@ def test_redirects(client, shown, monkeypatch):
             except openai.APIStatusError as error:
                 return error.status_code
 
-        assert asked(PRIVATE_SETS, call) == 307
+        assert asked([PRIVATE], call) == 307
         assert (server.count, elsewhere.count) == (1, 0)
-        asked(PUBLIC_SETS, call)
+        asked([PUBLIC], call)
         assert elsewhere.count == 1

@@ -7,7 +7,7 @@ import pytest
 from lmms_eval.api.metrics import pooled_sample_stderr
 
 from medtasks.data.shards import SHARD_VARIABLE
-from medtasks.errors import DatasetNotPrepared, MedTasksError
+from medtasks.errors import MedTasksError
 from medtasks.hooks import best_highest, best_lowest
 from medtasks.lmms.evaluation import guard_evaluation
 
@@ -26,20 +26,6 @@ def scores(results, task, rule="reference"):
 
 
 ALWAYS_A = {"set_accuracy": 0.0, "individual_accuracy": 0.5, "confusion": 1.0, "invalid_rate": 0.0}
-
-
-@pytest.mark.slow
-def test_constant_model_on_the_sample(sample):
-    results = evaluate(["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"], constant("A", 1.0, 2.0))
-    for task in ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps"):
-        for rule in ("reference", "robust"):
-            assert scores(results, task, rule) == ALWAYS_A
-        # Every pair has exactly one right answer, so that the totals of pairs do not differ.
-        assert results["results"][task]["individual_accuracy_stderr,reference"] == 0
-        assert results["results"][task]["set_accuracy_stderr,reference"] == 0
-    data = results["configs"]["mediconfusion"]["metadata"]["data"]
-    assert data["sample"] is True
-    assert len(data["fingerprint"]) == 12
 
 
 @pytest.mark.slow
@@ -72,18 +58,17 @@ def test_ties_and_failures_go_as_each_rule_says(sample):
 @pytest.mark.slow
 def test_users_yaml_runs_beside_ours_and_a_general_task(sample, drop_in):
     assert len((drop_in / "sides.yaml").read_text().splitlines()) < 25
-    model = constant("The answer is (A).")
-    results = evaluate(["mediconfusion", "sides", "shouting"], model, include=drop_in)["results"]
+    run = evaluate(["mediconfusion", "sides", "shouting"], constant("A"), include=drop_in)
+    results, data = run["results"], run["configs"]["mediconfusion"]["metadata"]["data"]
+    assert (data["sample"], len(data["fingerprint"])) == (True, 12)
+    assert scores(run, "mediconfusion") == scores(run, "mediconfusion", "robust") == ALWAYS_A
+    # Every pair has exactly one right answer, so that the totals of pairs do not differ.
+    assert results["mediconfusion"]["individual_accuracy_stderr,reference"] == 0
+    assert results["mediconfusion"]["set_accuracy_stderr,reference"] == 0
     assert set(results) == {"mediconfusion", "sides", "shouting"}
     assert (results["sides"]["accuracy,none"], results["sides"]["invalid_rate,none"]) == (0.5, 0.0)
     assert results["sides"]["accuracy_stderr,none"] != "N/A"
-    assert results["shouting"]["upper,none"] == 0
-
-
-@pytest.mark.slow
-def test_unprepared_dataset_is_one_sentence():
-    with pytest.raises(DatasetNotPrepared, match=r"not prepared in .*; run 'medtasks data prepare mediconfusion'"):
-        evaluate(["mediconfusion"])
+    assert results["shouting"]["upper,none"] == 1
 
 
 @each_row(

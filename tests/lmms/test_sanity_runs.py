@@ -2,14 +2,11 @@
 
 import pytest
 
-from medtasks.errors import MedTasksError
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
-from .. import tiny_multimedeval
 from .conftest import PAIRED
-from .whole_runs import evaluate
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prepared")]
 
@@ -19,7 +16,6 @@ QUESTIONS = 32
 
 @pytest.fixture(scope="module")
 def losses(finished, every_dataset):
-    """Losses of GD by task and document."""
     losses = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(every_dataset))
@@ -66,11 +62,3 @@ def test_rotation_zero_is_the_published_order(results, losses):
     assert rotated["mean_accuracy,robust"] == sum(map(sum, right)) / (2 * QUESTIONS)
     assert rotated["worst_case,robust"] == sum(map(all, right)) / QUESTIONS
     assert rotated["flip_rate,robust"] == sum(first != second for first, second in answers.values()) / QUESTIONS
-
-
-def test_images_of_one_patient_cannot_be_swapped(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    monkeypatch.setattr(tiny_multimedeval, "TEST_ROWS", 2)  # of the same patient
-    tiny_multimedeval.prepare("vqa_rad")
-    with pytest.raises(MedTasksError, match="'multimedeval_vqa_rad' holds images of one patient or case only"):
-        evaluate(["multimedeval_vqa_rad_swapped"])

@@ -51,8 +51,6 @@ def model(address, module="chat.openai", client=OpenAI, name="tiny"):
 
 
 def ask(lm, *requests):
-    """Return what a run of a model is answered: completions, or None for a request that fails."""
-
     def one(request):
         with contextlib.suppress(OpenAIError, ValueError):
             answer = lm.client.chat.completions.create(**request)
@@ -60,9 +58,6 @@ def ask(lm, *requests):
 
     with journaled(lm):
         return [one(request) for request in requests or [REQUEST]]
-
-
-# ---- which answers are kept ----
 
 
 @pytest.mark.parametrize("client", [OpenAI, AsyncOpenAI])
@@ -144,9 +139,6 @@ def test_cut_and_empty_replies_are_kept_where_they_count_as_replies(server):
         assert server.count == count
 
 
-# ---- for which requests ----
-
-
 def test_whatever_is_asked_otherwise_is_asked(server):
     text = {"type": "text", "text": "?"}
     others = [
@@ -220,9 +212,6 @@ def test_equal_requests_at_once_get_an_answer_each(server):
             answers = [threads.submit(lm.client.chat.completions.create, **REQUEST) for _ in range(8)]
             assert {text_of(answer.result()) for answer in answers} == set("01234567")
     assert server.count == 8
-
-
-# ---- models ----
 
 
 @each_row(

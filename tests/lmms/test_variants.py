@@ -81,7 +81,6 @@ def test_names():
 
 
 def read(name):
-    """Return the harness's reading of the file of a variant."""
     from lmms_eval.utils import load_yaml_config
 
     task = task_file(name)

@@ -57,7 +57,6 @@ def row(number: int, most: int) -> dict[str, Any]:
 
 
 def prepare_all(folder: Path) -> None:
-    """Prepare all sets under the current home, from a source that is written into ``folder``."""
     source = put_source(folder)
     for name in SETS:
         prepare(name, Options(source, allow_incomplete=True))

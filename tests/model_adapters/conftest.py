@@ -63,14 +63,12 @@ def no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def served(no_certificates: None) -> Iterator[Callable[..., ServedModel]]:
-    """Starts servers of a tiny model, by their settings."""
     with contextlib.ExitStack() as stack:
         yield lambda **settings: stack.enter_context(serving(ServedModel(**settings)))
 
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Builds the tiny checkpoint of an architecture, once."""
     root = tmp_path_factory.mktemp("hf")
     return functools.cache(lambda name: tiny_hf_models.build(name, root / name))
 
@@ -125,8 +123,6 @@ Edit = Callable[[Tensors], Any]
 def copied(
     llava_med_folder: Path, radfm_folder: Path, med_flamingo_folder: Path, tmp_path: Path
 ) -> Callable[..., Path]:
-    """Copies the checkpoint of a name and changes tensors of its files; returns the folder."""
-
     def copy(name: str, edits: Mapping[str, Edit] = MappingProxyType({})) -> Path:
         own = {"llava_med": llava_med_folder.parent, "radfm": radfm_folder, "med_flamingo": med_flamingo_folder}[name]
         shutil.copytree(own, tmp_path / name, dirs_exist_ok=True)

@@ -28,7 +28,6 @@ UNUSED = (
 
 
 def write_toy(folder: Path) -> Path:
-    """Write the files of a checkpoint as they are published; returns the folder."""
     (folder / "Language_files").mkdir()
     words = write_tokenizer(folder / "Language_files", LINES, 310)
     language = LlamaConfig(

@@ -26,8 +26,6 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and its answer."""
-
     id: str
     server: str  # how it was started
     role: str
@@ -51,8 +49,6 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Recording:
-    """A folder of recorded exchanges."""
-
     folder: Path
     exchanges: tuple[Exchange, ...] = field(repr=False)
     questions: tuple[Body, ...] = field(repr=False)
@@ -138,7 +134,6 @@ class RecordedServer(LocalServer):
         pass
 
     def exchange_for(self, method: str, path: str, body: Body, key: str | None) -> Exchange | None:
-        """The exchange that fits a request best."""
         if self.always is not None and method == "POST":
             return self.always
         exchanges = self._exchanges.get(_kind(method, path, body), [])

@@ -50,8 +50,6 @@ TEMPLATES = {
 
 @dataclass(frozen=True)
 class Prompt:
-    """A conversation as the model reads it."""
-
     text: str
     ids: tuple[int, ...]  # one placeholder per image
     images: tuple[str, ...]  # digests of their pixels
@@ -120,7 +118,6 @@ class TinyModel:
         return pieces
 
     def logprobs(self, prompt: Prompt) -> list[np.ndarray]:
-        """Log-probabilities of all tokens behind each position, shape (positions, vocabulary)."""
         digest = hashlib.blake2b(f"{self.seed} {prompt.images}".encode(), digest_size=8)
         rows = []
         for token in prompt.positions:
@@ -188,8 +185,6 @@ class Settings:
 
 @dataclass
 class Asked:
-    """A request."""
-
     path: str
     body: Body
     headers: Message = field(repr=False)  # by names in any case
@@ -284,8 +279,6 @@ class ServedModel(LocalServer):
 
 
 class Handler(QuietHandler):
-    """Speaks HTTP for a :class:`ServedModel`."""
-
     server: ServedModel
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True

@@ -47,7 +47,6 @@ def asking(recording, exchanges, docs, always=None, **arguments):
 
 
 def scores(adapter, docs):
-    """Scores of each document's options; NaN for what failed."""
     requests = []
     for doc_id, doc in enumerate(docs):
         requests += instances("loglikelihood", docs, doc["options"], doc_ids=[doc_id])
@@ -128,9 +127,6 @@ def told(exchange, start=None):
     return {"sum": total, "mean": total / len(entries), "tokens": len(entries), "greedy": greedy}
 
 
-# ---- questions ----
-
-
 @each_row("way", ["auto", "prompt_logprobs"])
 @cases()
 def test_golden_scores_are_those_of_hf_vlm(recording, case, way):
@@ -155,9 +151,6 @@ def test_golden_letters_are_scored_in_one_request(recording, case):
     for option, *both in zip(doc["options"], proven, found, strict=True):
         for one in both:
             assert_score(one, rows.get(option), doc)
-
-
-# ---- replies ----
 
 
 def replies_of(recording):
@@ -209,11 +202,7 @@ def test_golden_replies_are_the_recorded_ones(recording, case, monkeypatch):
         assert found.token_counts.input_tokens == case.response["usage"]["prompt_tokens"]
 
 
-# ---- failures ----
-
-
 def failures_of(recording):
-    """Exchanges that hold no answer to a completion."""
     return [one for one in recording.exchanges if one.status >= 400 and one.path in (CHAT, GENERATE, "/v1/models")]
 
 
@@ -234,9 +223,6 @@ def test_golden_failures_are_no_answers(recording, case):
     assert not words or words not in str(replied)
     concerns_all = case.status in (401, 403) or (case.status == 404 and "model" in str(case.response))
     assert isinstance(replied, MedTasksError) == concerns_all
-
-
-# ---- where an answer begins ----
 
 
 def question_of(request):

@@ -47,8 +47,6 @@ DOCS = [
 
 @pytest.fixture(scope="session")
 def parts(tiny_checkpoint):
-    """Model and processor, loaded without the adapter."""
-
     def load(name):
         source = tiny_checkpoint(name)
         return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
@@ -80,7 +78,7 @@ def scoring(doc_ids, options=OPTIONS):
 
 
 def generation(doc_ids, **settings):
-    settings = {"until": [], "max_new_tokens": 10, "do_sample": False} | settings
+    settings = {"until": [], "max_new_tokens": 6, "do_sample": False} | settings
     return instances("generate_until", DOCS, [settings], doc_ids=doc_ids)
 
 
@@ -118,7 +116,7 @@ def test_every_architecture_answers_as_without_the_adapter(adapter, parts, name,
     replies = []
     for doc in DOCS:
         inputs = plain_inputs(processor, text_of(processor, name, True, doc), doc["images"])
-        ids = model.generate(**inputs, max_new_tokens=10, do_sample=False)[0, inputs["input_ids"].shape[1] :].tolist()
+        ids = model.generate(**inputs, max_new_tokens=6, do_sample=False)[0, inputs["input_ids"].shape[1] :].tolist()
         stop = next((place for place, token in enumerate(ids) if token in ends), len(ids))
         replies.append(processor.tokenizer.decode(ids[:stop], skip_special_tokens=True).strip())
     assert built.generate_until(generation(everything)) == replies

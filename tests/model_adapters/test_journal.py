@@ -22,7 +22,6 @@ from .toys import CountingTiny
 
 @pytest.fixture
 def restart(new_bench):
-    """A fresh adapter, as after a restart."""
     return lambda **arguments: new_bench(kind=CountingTiny, **{"journal": True, "batch_size": 5, **arguments})
 
 
@@ -86,12 +85,7 @@ def test_ranks_read_each_other_and_write_for_themselves(restart):
     assert len(journals()) == 2
 
 
-# ---- what an answer depends on ----
-
-
 def put(place, value):
-    """Change one of a request's arguments."""
-
     def change(request):
         request.arguments = (*request.args[:place], value(request.args[place]), *request.args[place + 1 :])
 
@@ -269,9 +263,6 @@ def test_every_process_has_a_file_of_its_own_and_batches_are_forced_to_the_disk(
     journal.add({})
     journal.add({"c": entry("3")})
     assert len(synced) == 2
-
-
-# ---- many at once ----
 
 
 class SlowDisk:

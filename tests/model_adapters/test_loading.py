@@ -28,9 +28,6 @@ ONE, TWO, BIN, PT = *SHARDS, "pytorch_model.bin", "model.pt"
 LLAMA, CLIP = "llama/model.safetensors", "clip/model.safetensors"
 
 
-# ---- edits ----
-
-
 def without(*keys):
     return lambda state: {name: tensor for name, tensor in state.items() if name not in keys}
 
@@ -142,9 +139,6 @@ def test_all_parameters_get_the_wanted_type_and_rotary_tables_stay_exact(build, 
     assert got.total == pytest.approx(wanted.total, abs=0.5)
 
 
-# ---- the hub ----
-
-
 def test_a_folder_that_is_missing_here_and_on_the_hub_is_named_with_its_argument(
     build, radfm_folder, monkeypatch, tmp_path
 ):
@@ -184,9 +178,6 @@ def test_hub_weights_in_torch_format_are_the_second_choice(tmp_path, monkeypatch
     assert asked == ["*.safetensors", "*.bin"]
 
 
-# ---- LLaVA-Med ----
-
-
 def test_llava_med_loads_without_network_and_ignores_no_weight(build, llava_med_folder, monkeypatch, llava_med):
     def refuse(*_):
         raise AssertionError("network")
@@ -218,9 +209,6 @@ def test_a_config_of_another_kind_or_without_a_value_is_refused(build, copied, n
     (folder / "config.json").write_text(json.dumps(changed))
     with pytest.raises(CheckpointError, match=rf"config\.json.*{re.escape(message)}"):
         build("llava_med", folder)
-
-
-# ---- RadFM ----
 
 
 def test_every_tensor_of_radfm_arrives(radfm, build, radfm_folder, tmp_path, copied):
@@ -256,12 +244,8 @@ def test_a_foreign_tokenizer_and_impossible_arguments_are_refused(build, copied,
             build(model, **{argument: "hub"})
 
 
-# ---- Med-Flamingo ----
-
-
 @pytest.fixture(scope="module")
 def expected(build):
-    """Scores of the undamaged checkpoint."""
     return scores(build("med_flamingo"))
 
 

@@ -12,8 +12,6 @@ from ..tables import each_row
 from .radfm_toy import LATENTS, SIDE, adapter
 from .toys import noise
 
-# ---- prompts ----
-
 
 def test_slots_stand_in_front_or_before_the_last_character(radfm, radfm_folder):
     words, plain = radfm.tokenizer.vocabulary, radfm.tokenizer._model.EncodeAsIds
@@ -66,9 +64,6 @@ def test_too_long_a_prompt_loses_its_end_once_reported(radfm_folder, radfm, log)
         radfm.encode_pair("is it?", " yes <image>", [noise()])
     ids = radfm.tokenizer.encode("no nodule")
     assert radfm.decode([0, 1, *ids, radfm.tokenizer.vocabulary, 2]) == "no nodule"
-
-
-# ---- computing ----
 
 
 def test_a_flat_image_has_the_last_depth_and_text_alone_a_black_volume(radfm):

@@ -100,9 +100,6 @@ class Passes:
         return output
 
 
-# ---- options ----
-
-
 def test_greedy_flags_agree_for_options_the_model_would_say(new_bench, bench):
     replies = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=6))
     doc_id = next(number for number, reply in enumerate(replies) if len(reply) == 6)
@@ -137,9 +134,6 @@ class Merging(MedTasksTiny):
         return super().encode((text + reply).replace("?x", "\t"), images)
 
 
-# ---- questions on one image ----
-
-
 @each_row("name", MIXES)
 def test_scores_are_those_of_one_pass_per_option(bench, name, monkeypatch):
     items = items_of(bench.adapter, MIXES[name])
@@ -161,22 +155,15 @@ def test_prompts_that_merge_share_prefixes_and_those_without_spans_none(new_benc
         assert words_of(prompt, broken) is None
 
 
-# ---- the harness's calls ----
-
-
-@pytest.fixture(scope="module")
-def album():
+def test_questions_on_one_image_lie_in_one_batch(new_bench, monkeypatch):
     """Four images with one to four questions each, in an order that tears them apart; one document names no image."""
     words = ("is it clear?", "where is the nodule, if there is one?", LONG, "and the heart?")
-    docs = [
+    album = [
         {"question": f"{words[number]} {image}", "image": scan(image), "image_id": f"scan {image}"}
         for number in range(4)
         for image in range(number, 4)
     ]
-    return [*docs, {"question": "and this?", "image": scan(9), "image_id": None}]
-
-
-def test_questions_on_one_image_lie_in_one_batch(new_bench, album, monkeypatch):
+    album.append({"question": "and this?", "image": scan(9), "image_id": None})
     bench, batches = new_bench(docs=album, batch_size=12), []
     score = bench.adapter.score_batch
     monkeypatch.setattr(bench.adapter, "score_batch", lambda items: (batches.append(items), score(items))[1])
@@ -205,9 +192,6 @@ def test_names_come_from_the_column_alone(bench):
     for split in (table.remove_columns("image_id"), [{"question": "?"}] * 3, [None] * 3, []):
         assert order(split) == [[0], [1], [2]]
     assert order(table, visual=None) == [[0], [1], [2]]
-
-
-# ---- prefixes kept for the run ----
 
 
 EXAMPLES = 1 + 2 * IMAGE_TOKENS  # where the last of three images starts in the tiny model's prompts
@@ -288,9 +272,6 @@ def test_a_model_with_a_window_shares_prefixes_that_lie_well_within_it(new_bench
     assert (adapter._prefixes.used > 0) == kept
 
 
-# ---- where a prompt is cut ----
-
-
 @each_row(
     "spans, length, places",
     [
@@ -313,9 +294,6 @@ def test_places_where_a_prompt_is_cut(spans, length, places, monkeypatch):
     assert cut_places(spans, length) == places
 
 
-# ---- keys of images ----
-
-
 def test_keys_are_those_of_single_images_which_are_prepared_once(new_bench, few_shot, monkeypatch):
     pixels = torch.arange(12.0).reshape(2, 6)
     prompt = Encoded((), pixels)
@@ -331,9 +309,6 @@ def test_keys_are_those_of_single_images_which_are_prepared_once(new_bench, few_
     )
     bench.adapter.loglikelihood(bench.scoring(OPTIONS, [15, 0], visual))
     assert len(seen) == 2
-
-
-# ---- the published models ----
 
 
 @pytest.fixture

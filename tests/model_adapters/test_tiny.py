@@ -1,6 +1,5 @@
 """``medtasks_tiny`` itself."""
 
-import pytest
 import torch
 from medtasks.model_adapters.tiny import MedTasksTiny
 
@@ -31,13 +30,8 @@ def test_the_seed_alone_decides_the_weights_in_float64_and_clean_releases_them(b
 OPTIONS = '\n("A": on the left)\n("B": on the right)\nAnswer with a letter.'
 
 
-@pytest.fixture
-def asked(new_bench, docs):
-    """A model asked for the letter of an option."""
-    return new_bench(docs=[{**doc, "question": doc["question"] + OPTIONS} for doc in docs], batch_size=5)
-
-
-def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(asked, bench):
+def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(new_bench, docs, bench):
+    asked = new_bench(docs=[{**doc, "question": doc["question"] + OPTIONS} for doc in docs], batch_size=5)
     replies = asked.adapter.generate_until(asked.generation())
     losses = [loss for loss, _ in asked.adapter.loglikelihood(asked.scoring(("A", "B")))]
     preferred = ["AB"[int(second < first)] for first, second in zip(losses[::2], losses[1::2], strict=True)]
@@ -45,11 +39,7 @@ def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(as
     assert len(said) > len(replies) / 2
     assert all(reply[0] == letter for reply, letter in said)
     assert {reply[0] for reply, _ in said} == {"A", "B"}
-    some = range(5)
-    full = asked.adapter.generate_until(asked.generation(some))
-    assert max(map(len, full)) <= 12
-    until_dot = asked.adapter.generate_until(asked.generation(some, until=["."]))
-    assert until_dot == [reply.partition(".")[0] for reply in full]
-    short = asked.adapter.generate_until(asked.generation(some, max_new_tokens=1))
-    assert {reply[:1] for reply in short} <= {"A", "B", ""}
-    assert not all(reply[:1] in "AB" for reply in bench.adapter.generate_until(bench.generation(some)))  # no options
+    assert max(map(len, replies)) <= 12
+    until_dot = asked.adapter.generate_until(asked.generation(range(5), until=["."]))
+    assert until_dot == [reply.partition(".")[0] for reply in replies[:5]]
+    assert not all(reply[:1] in "AB" for reply in bench.adapter.generate_until(bench.generation(range(5))))

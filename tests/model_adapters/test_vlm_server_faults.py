@@ -32,14 +32,12 @@ LONG = "This model's maximum context length is 9 tokens"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, no_certificates):
-    """Short pauses."""
     monkeypatch.setattr(server_client, "_BACKOFF_S", 0.001)
     monkeypatch.setattr(server_client, "_IN_A_ROW", 3)
     monkeypatch.setattr(chat_client, "_LONGEST_BACKOFF_S", 0.005)
 
 
 def saying(body):
-    """A reply that no other question gets."""
     return f"Reply {json.dumps(body['messages']).split(f': {SECRET}')[0][-1]}"
 
 
@@ -67,9 +65,6 @@ class FaultyModel(ServedModel):
         if path == CHAT and getattr(self.faulty, "now", False):
             answer = CHANGES[self.fault](answer)
         return answer
-
-
-# ---- what a server does in place of an answer ----
 
 
 def status(code, message="", kind="application/json", headers=None, **error):
@@ -183,8 +178,6 @@ CHANGES = {
     "othertext": lambda answer: {**answer, "prompt_text": "x" * bool(answer["prompt_text"])},
 }
 
-# ---- what has to come of it ----
-
 RIGHT, FAILED, EMPTY, CUT, THOUGHT = ENDS = ("right", "failed", "empty", "cut", "thought")
 # Words of the sentence with which the run stops.
 GONE, KEY, NO_MODEL, LATER = "the run stops, and", "MEDTASKS_SERVER_API_KEY", "check model=", "asks to wait 900 s"
@@ -222,7 +215,6 @@ def adapter(*servers, docs=DOCS, **arguments):
 
 
 def asked(lm, kind, docs=DOCS):
-    """Replies as text, scores as they are."""
     if kind == "scoring":
         return lm.loglikelihood(instances("loglikelihood", docs, OPTIONS, to_visual))
     settings = {"until": ["\n\n"], "max_new_tokens": 12, "temperature": 0}
@@ -264,7 +256,7 @@ def test_each_fault(fault, number, for_ever, right, log):
     kind, outcome = KINDS[number], EXPECTED[fault][number][for_ever]
     with serving(FaultyModel(fault, range(10**6) if for_ever else [1])) as server:
         try:
-            got = asked(adapter(server, timeout=(0.1 if for_ever else 3) if fault == "hang" else 20), kind)
+            got = asked(adapter(server, timeout=(0.1 if for_ever else 1) if fault == "hang" else 20), kind)
         except MedTasksError as error:
             said = str(error)
             assert outcome not in ENDS, said
@@ -283,9 +275,6 @@ def test_each_fault(fault, number, for_ever, right, log):
             assert len([line for line in log if "WARNING" in line and " failed on " in line]) == failed
         server.over.set()
     assert SECRET not in said + "".join(log)
-
-
-# ---- what no single answer shows ----
 
 
 def test_the_limit_is_halved_once_for_requests_sent_together_and_recovers():
@@ -379,9 +368,6 @@ def test_a_run_whose_first_requests_all_fail_stops_unless_all_may_fail():
         assert server.count == 8
         assert all(map(is_failed, asked(adapter(server, docs=docs, max_failed=1), "generation", docs)))
         assert server.count == 8 + 12
-
-
-# ---- servers that go ----
 
 
 class Going(FaultyModel):

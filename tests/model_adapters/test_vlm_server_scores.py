@@ -107,9 +107,6 @@ def test_letters_that_are_likeliest(served):
     assert sum(one["greedy"] for one in result) >= len(found)
 
 
-# ---- templates ----
-
-
 REFUSED = {"trim": "cuts the blanks off a reply", "think": "puts '<think>", "refuse": "refuses an open assistant turn"}
 
 
@@ -159,8 +156,6 @@ def test_a_template_that_trims_is_noticed_behind_the_first_question_too(served, 
     else:
         assert [math.isnan(one["sum"]) for one in found] == [True, False] * 4
 
-
-# ---- servers that do not know what they are asked for, or answer with something else ----
 
 IGNORED = {
     "prompt_logprobs": "lacks prompt_logprobs",
@@ -216,9 +211,6 @@ def test_scores_of_another_prompt_or_model_are_noticed(served):
 
     server, docs = served(change=change), docs_with(*LETTERS, count=6)
     assert_right(server, docs, scores(adapter_for(server, docs), docs))
-
-
-# ---- texts that are none to the model ----
 
 
 @each_row("tokenizes", [True, False])

@@ -160,7 +160,6 @@ VOXELS = np.random.default_rng(0).integers(0, 256, (9, 11, 7), dtype=np.uint8)
 
 
 def asked(model, visuals):
-    """Replies and scores of a task with one document per entry of ``visuals``."""
     docs = [{"question": QUESTION, "images": images} for images in visuals]
     model.task_dict = {TASK: {SPLIT: docs}}
     replies = model.generate_until(instances("generate_until", docs, [{"max_new_tokens": 6}]))

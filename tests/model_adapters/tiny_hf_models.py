@@ -291,7 +291,6 @@ BUILDERS: dict[str, Callable[[Path], None]] = {
 
 
 def build(name: str, folder: Path) -> Path:
-    """Save the checkpoint ``name`` to ``folder`` and return the folder."""
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         BUILDERS[name](folder)

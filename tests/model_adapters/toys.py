@@ -27,7 +27,6 @@ WORDS = ("the", "left", "right", "lung", "is", "clear", "nodule", "effusion", "n
 
 
 def noise(seed: int = 0, size: tuple[int, int] = (30, 21), mode: str = "RGB") -> Image.Image:
-    """An image of random pixels."""
     values = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     return Image.fromarray(values).convert(mode)
 
@@ -92,8 +91,6 @@ class Bench:
 
 
 class CountingTiny(MedTasksTiny):  # type: ignore[misc]  # installed under a name that mypy does not know
-    """Counts the samples that it really runs."""
-
     ran = 0
 
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> Any:
@@ -144,7 +141,6 @@ def drawn(module: torch.nn.Module, seed: int, prefix: str = "") -> Tensors:
 
 
 def tower(shape: dict[str, int], seed: int) -> Tensors:
-    """Random weights of a CLIP vision tower as transformers 5 names them."""
     return drawn(CLIPVisionModel(CLIPVisionConfig(**shape)), seed)
 
 
@@ -178,13 +174,10 @@ def plain_forward(network: Any, ids: Sequence[int], pixels: torch.Tensor | None)
     return logits
 
 
-# ---- results of the official codes on small random weights; the recordings have a README of their own ----
-
 GOLDEN = Path(os.environ.get("MEDTASKS_GOLDEN", Path(__file__).parents[2] / ".." / "shared" / "golden")) / "adapters"
 
 
 def recorded(model: str) -> dict[str, Any]:
-    """The record of a model; empty where there is none."""
     file = GOLDEN / model / "golden.json"
     return json.loads(file.read_text()) if file.is_file() else {}
 

@@ -51,7 +51,6 @@ def own(tmp_path):
 
 @pytest.fixture
 def config():
-    """The harness's reading of a task's file."""
     from lmms_eval.utils import load_yaml_config
 
     def read(name):
@@ -184,7 +183,6 @@ def test_a_dataset_that_was_deleted(own, config):
 
 @pytest.fixture
 def home(sample_home, tmp_path, monkeypatch):
-    """A data folder of this test's own, with the drawn sample."""
     shutil.copytree(sample_home / "datasets", tmp_path / "datasets")
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     return tmp_path

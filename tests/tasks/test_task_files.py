@@ -27,7 +27,6 @@ from ..tables import each_row
 
 FILES = sorted(path for path in tasks_folder().rglob("*") if path.suffix == ".yaml" or path.name.endswith("_yaml"))
 TASKS = [path for path in FILES if path.suffix == ".yaml"]
-FOLLOWING = {name: task for name, task in task_files().items() if task.origin}
 
 
 def test_one_task(monkeypatch):
@@ -101,16 +100,12 @@ def test_settings_of_models_that_read_marks():
     """A harness that has changed what it was given once gets the same again."""
     for _ in range(2):
         found = prompt_settings("multimedeval_ct_rate_report")
-        assert list(found) == ["default", "llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo", "vlm_server"]
         assert found["radfm"] == {**found["default"], "image_mark": "<image>", "slices": 0}
         assert found["llava"] == {**found["default"], "image_mark": "<image>"}
         found["llava"].clear()
         found.update(found["default"])
-    assert list(prompt_settings("multimedeval_medqa")) == ["default"]
     with pytest.raises(AttributeError, match=r"there is no medtasks\.hooks\.settings_of\.medqa"):
         prompt_settings("medqa")
-    solved = prompt_settings("mediconfusion")
-    assert (len(solved), solved["claude"]) == (16, solved["llava_med"])
 
 
 @pytest.fixture

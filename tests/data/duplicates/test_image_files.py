@@ -171,7 +171,6 @@ def test_the_cache_is_its_owners_and_names_no_file_and_can_be_done_without(folde
 
 
 def bits_between(first, second):
-    """The obvious comparison of two hashes."""
     return (int(first, 16) ^ int(second, 16)).bit_count()
 
 
@@ -267,21 +266,14 @@ def test_only_a_plain_border_is_cut_off():
     (alone,), (whole, inside) = ph.sketches(picture), ph.sketches(Image.fromarray(black))
     assert np.array_equal(inside, alone)
     assert not np.array_equal(whole, inside)
+    # Both sizes of details are of unit length.
+    for side in ph.LIKENESS:
+        vector = ph.details(alone, side)
+        assert (vector.shape, float(vector @ vector)) == ((side * side,), pytest.approx(1, abs=1e-5))
     # What is inside the border would be nothing but the line, stretched.
     line = Image.new("L", (100, 100), 0)
     ImageDraw.Draw(line).line((10, 50, 90, 50), fill=255, width=3)
     assert len(ph.sketches(line)) == 1
-
-
-def test_details_are_those_of_the_smaller_picture_and_of_unit_length():
-    for size, side in (((28, 28), 28), ((500, 55), 28), ((56, 56), 64), ((512, 600), 64)):
-        assert ph.side_compared(size, (300, 300)) == ph.side_compared((300, 300), size) == side
-    for side in ph.LIKENESS:
-        vector, nothing = (
-            ph.details(sketch, side) for sketch in (ph.sketches(texture(6))[0], np.zeros((64, 64), np.uint8))
-        )
-        assert (vector.shape, float(vector @ vector)) == ((side * side,), pytest.approx(1, abs=1e-5))
-        assert vector @ nothing == pytest.approx(0, abs=1e-6)
 
 
 hashes = st.lists(st.binary(min_size=32, max_size=32).map(bytes.hex), max_size=12)

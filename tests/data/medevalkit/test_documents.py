@@ -38,8 +38,6 @@ def source(tmp_path, home):
 
 @pytest.fixture
 def prepared(home):
-    """Prepare a set from a source, rows left out or not; return manifest and documents."""
-
     def run(name, source):
         manifest = prepare(f"medevalkit_{name}", Options(source, allow_incomplete=True))
         return manifest, load_documents(manifest.name)
@@ -275,7 +273,6 @@ LEFT_OUT = {  # set, damage, rows that remain, notes in the manifest
 
 
 def cases(known, fixed):
-    """Return name, ``fixed`` values, and the rest together, of each case."""
     return [(name, *case[:fixed], case[fixed:]) for name, some in known.items() for case in some]
 
 

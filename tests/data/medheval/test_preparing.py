@@ -40,14 +40,11 @@ def rewrite(clone):
 
 @pytest.fixture
 def prepared(home, clone):
-    """Prepare one set; return manifest and documents."""
     return lambda name, **options: (prepare(name, Options(clone, allow_changed=True, **options)), load_documents(name))
 
 
 @pytest.fixture
 def complains(home, clone, refuses):
-    """Preparing a set is refused in one sentence that has all ``parts``."""
-
     def run(name, *parts, kind=MedTasksError, **options):
         with refuses(*parts, kind=kind):
             prepare(name, Options(clone, allow_changed=True, **options))

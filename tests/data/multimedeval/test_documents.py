@@ -17,7 +17,7 @@ from medtasks.home import dataset_folder
 
 from ...damages import changed, content, lost, parquet_rows, row, text, written
 from ...medical_files import noise
-from ...multimedeval_sources import csv_text, json_lines, picture, put, put_parquet, put_zip
+from ...multimedeval_sources import WRITERS, csv_text, json_lines, picture, put, put_parquet, put_zip
 from ...tables import each_row
 
 pytest.importorskip("pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'")
@@ -27,8 +27,21 @@ MMLU_TEST = "all/test-00000-of-00001.parquet"
 
 
 def stored(manifest, document):
-    """The bytes of a document's images."""
     return [(dataset_folder(manifest.name) / file).read_bytes() for file in document["image_files"]]
+
+
+@each_row("name", WRITERS)
+def test_every_set_becomes_what_its_source_holds_and_verifies(prepared, tmp_path, name):
+    folder, expected = WRITERS[name](tmp_path / "source")
+    manifest, documents, shots = prepared(name, folder)
+    if (evaluated := dataset_info(manifest.name).rows) is not None:
+        assert manifest.left_out == (f"the source holds {len(documents)} rows, the evaluated set {evaluated}",)
+    assert [document["doc_id"] for document in documents] == list(expected.test)
+    assert [document["doc_id"] for document in shots] == list(expected.demonstrations)
+    (key,) = {"answer", "label", "labels", "report"} & documents[0].keys()
+    assert [document[key] for document in documents] == list(expected.keys)
+    assert len({file for document in documents for file in document["image_files"]}) == expected.images
+    assert list(verify(manifest.name)) == []
 
 
 @each_row(
@@ -85,23 +98,6 @@ def test_mmlu_is_the_first_quarter_of_the_medical_subjects(source, prepared):
     assert [document["question"] for document in documents] == ["Question 0", "Question 1"] * 3
     assert [document["doc_id"] for document in documents[:3]] == ["test/18", "test/19", "test/36"]
     assert shots[0]["subject"] == "abstract_algebra"
-
-
-def test_only_the_rows_for_demonstrations_are_read(source, prepared, complains):
-    folder = source("medmcqa")
-    path = folder / "data" / "train-00000-of-00001.parquet"
-    rows = parquet_rows(path)
-    put_parquet(path, [{**rows[number % 10], "id": f"t{number}"} for number in range(21)])
-    import pyarrow.parquet
-
-    last_page = pyarrow.parquet.ParquetFile(path).metadata.row_group(5).column(0).data_page_offset
-    whole = path.read_bytes()
-    path.write_bytes(whole[:last_page] + b"\xff" * 40 + whole[last_page + 40 :])
-    # Rows 21 and on, which nobody can read any more, hold no demonstration.
-    assert len(prepared("medmcqa", folder)[2]) == 5
-    (dataset_folder("multimedeval_medmcqa")).rename(folder / "away")
-    path.rename(folder / "data" / "validation-00000-of-00001.parquet")
-    complains("medmcqa", folder, "is damaged in row group 6")
 
 
 @each_row("name, third_image, question_type", [("vqa_rad", 1, None), ("path_vqa", 1, None), ("slake", 2, "Organ")])

@@ -156,7 +156,6 @@ def hub(monkeypatch):
 
 @pytest.fixture
 def tiny_mmlu(hub, tmp_path):
-    """A hub with a tiny MMLU and files nobody needs."""
     rows = [
         {"question": f"Question {n}", "subject": "anatomy", "choices": ["a", "b", "c", "d"], "answer": 0}
         for n in range(8)

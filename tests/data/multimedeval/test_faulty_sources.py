@@ -33,7 +33,6 @@ XMLAB = "imgs.zip!imgs/xmlab{}/source.jpg"
 
 
 def cases(table):
-    """Return a row each: dataset, damage, and the rest."""
     return [(name, damage, rest) for name, damages in table.items() for damage, *rest in damages]
 
 

@@ -16,8 +16,6 @@ REPORTS = "mimic-cxr-reports"
 
 
 def unpacked(archive, below="", *, keep=False):
-    """Unpack an archive into a folder of the source, or elsewhere."""
-
     def run(folder, target):
         target = folder if keep else target
         shutil.unpack_archive(folder / archive, target / below)
