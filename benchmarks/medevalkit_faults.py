@@ -227,7 +227,8 @@ _BETWEEN = "\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}"
 class Scripted:
     """A judge that always says the same."""
 
-    settings = SimpleNamespace(label="scripted", model="scripted", temperature=0.0)
+    label = "scripted"
+    settings = SimpleNamespace(label=label, model="scripted", temperature=0.0)
 
     def __init__(self, verdict: str) -> None:
         self.verdict = verdict

@@ -296,7 +296,7 @@ ASKED = "reply {}"
 class Judge:
     """A judge that reads the numbers of replies: it calls the first 30 of 40 right, and fails for the last."""
 
-    settings = JudgeSettings("http://127.0.0.1:9/v1", "m")
+    settings, label = JudgeSettings("http://127.0.0.1:9/v1", "m"), "m"
 
     def __init__(self, right, wrong):
         self.texts = {True: right, False: wrong}
