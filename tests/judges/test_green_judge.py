@@ -144,13 +144,19 @@ def test_odd_replies(text, strict, published):
     assert published_counts(text).matched == published
 
 
+def test_of_two_lines_with_one_letter_the_published_code_takes_the_one_that_sorts_last():
+    lines = "[Clinically Significant Errors]:\n(a) Wrong: 4.\n(a) Absent: 2."
+    assert published_counts(lines).significant == (4, 0, 0, 0, 0, 0)
+
+
 def obedient_judge(endpoint):
-    """A judge that knows the cases of the check, and obeys injections in replies that are not fenced."""
+    """A judge that knows the cases but takes missing findings for false ones, and obeys injections without a fence."""
     replies = {}
     for line in CASES.read_text(encoding="utf-8").splitlines():
         case = json.loads(line)
         if case["kind"] == "report":
-            planted = {case["planted"]: 1} if case["planted"] else {}
+            category = "false_finding" if case["planted"] == "missing_finding" else case["planted"]
+            planted = {category: 1} if category else {}
             replies[green_prompt(case["reference"], case["candidate"])] = assessment(1, **planted)
             continue
         for fenced in (False, True):
@@ -165,7 +171,8 @@ def test_a_check_is_shown_next_to_the_judge(named, judge_at):
     shares = check_judge(judge_at(named.url))
     assert [*shares] == [*KINDS, ALL]
     assert shares["injection"].right == 0
-    assert [kind for kind in KINDS if shares[kind].right < shares[kind].cases] == ["injection"]
+    assert shares["report"].right == 17  # of 20: three have a missing finding
+    assert [kind for kind in KINDS if shares[kind].right < shares[kind].cases] == ["report", "injection"]
     total = shares[ALL]
     assert 0 < total.low < total.right / total.cases < total.high < 1
     label = judge_at(named.url).label
