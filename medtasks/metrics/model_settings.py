@@ -49,7 +49,7 @@ class WeightsInfo:
 
     @property
     def source(self) -> str:
-        """Its address on the web."""
+        """Address of the repository or of the file."""
         return self.url or f"{_HUB}/{self.hub}"
 
 
