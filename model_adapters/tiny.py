@@ -1,20 +1,24 @@
-"""``medtasks_tiny``: a very small vision-language model with random weights, built in memory.
+"""``medtasks_tiny``: a very small vision-language model, for tests and to try a task without a download.
 
-For tests and for trying a task or an installation without a download. Its scores mean nothing. CLIP vision tower,
-projector and Llama are put together as in LLaVA; a token is a character, so that the replies can be read.
+CLIP vision tower, projector and Llama are put together as in LLaVA. The weights in the package were trained on
+synthetic images by ``benchmarks/train_tiny.py``; a token is a word, and the model knows the questions of the bundled
+sample, but nothing of medicine. With ``weights=random`` they are drawn from the seed, and a token is a character.
 """
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
+from pathlib import Path
 from string import ascii_uppercase
 from typing import ClassVar
 
 import numpy as np
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 from torch import nn
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
 
@@ -25,70 +29,80 @@ from .base.batching import Continuation, CountedReply, Encoded, GenerationSettin
 PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID, IMAGE_ID, SPECIAL_TOKENS = range(6)
 
 CHARACTERS = "\n" + "".join(map(chr, range(ord(" "), ord("~") + 1)))
-VOCABULARY_SIZE = SPECIAL_TOKENS + len(CHARACTERS)
-_IDS = {character: SPECIAL_TOKENS + place for place, character in enumerate(CHARACTERS)}
+WORD = re.compile(r"[^\W\d]+|\S")  # a word, a digit or a sign
+WEIGHTS = Path(__file__).with_name("tiny_weights")
 
 
-def text_to_ids(text: str) -> list[int]:
-    """Return one id per character; what is not printable ASCII or a new line becomes the unknown token."""
-    return [_IDS.get(character, UNKNOWN_ID) for character in text]
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the network; the image size is in pixels."""
+
+    vocabulary: int
+    image_size: int
+    patch_size: int
+    vision_width: int
+    text_width: int
+    vision_layers: int
+    text_layers: int
 
 
-IMAGE_SIZE = 32
-PATCH_SIZE = 8
-IMAGE_TOKENS = (IMAGE_SIZE // PATCH_SIZE) ** 2
-_VISION_WIDTH, _TEXT_WIDTH, _LAYERS, _HEADS = 32, 64, 2, 4
-# Per name of a matrix, its gain; 1 for the others.
-_GAINS = {"language_model.model.embed_tokens": 0.3} | {
+RANDOM_SHAPE = Shape(SPECIAL_TOKENS + len(CHARACTERS), 32, 8, 32, 64, 2, 2)
+IMAGE_TOKENS = (RANDOM_SHAPE.image_size // RANDOM_SHAPE.patch_size) ** 2
+TRAINED_SHAPE = Shape(0, 64, 16, 64, 96, 2, 3)  # the vocabulary is in a file next to the weights
+_HEADS = 4
+# Per name of a matrix, its gain; 1 for the others. With the customary initialisation the last character alone decides;
+# larger weights make attention sharp, so that the image and the whole text matter.
+GAINS = {"language_model.model.embed_tokens": 0.3} | {
     f"language_model.model.layers.{layer}.self_attn.{part}_proj": gain
-    for layer in range(_LAYERS)
+    for layer in range(RANDOM_SHAPE.text_layers)
     for part, gain in {"q": 2.5, "k": 2.5, "o": 4.0}.items()
 }
 
 
 class TinyNetwork(nn.Module):
-    """Vision-language model of some 100 000 parameters in float64, so that rounding never changes a decision."""
+    """LLaVA's parts in miniature, in float64, so that rounding never changes a decision; weights are not set yet."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        layers = {"num_hidden_layers": _LAYERS, "num_attention_heads": _HEADS, "attn_implementation": "sdpa"}
+        sizes = {"num_attention_heads": _HEADS, "attn_implementation": "sdpa"}
         vision_sizes, text_sizes = (
-            {"hidden_size": width, "intermediate_size": 2 * width, **layers} for width in (_VISION_WIDTH, _TEXT_WIDTH)
+            {"hidden_size": width, "intermediate_size": 2 * width, "num_hidden_layers": layers, **sizes}
+            for width, layers in ((shape.vision_width, shape.vision_layers), (shape.text_width, shape.text_layers))
         )
-        vision = CLIPVisionConfig(image_size=IMAGE_SIZE, patch_size=PATCH_SIZE, **vision_sizes)
-        language = LlamaConfig(vocab_size=VOCABULARY_SIZE, max_position_embeddings=32768, **text_sizes)
-        with torch.random.fork_rng([]):  # building in transformers draws weights, which are replaced below
+        vision = CLIPVisionConfig(image_size=shape.image_size, patch_size=shape.patch_size, **vision_sizes)
+        language = LlamaConfig(vocab_size=shape.vocabulary, max_position_embeddings=32768, **text_sizes)
+        with torch.random.fork_rng([]):  # building in transformers draws weights, which are replaced later
             self.vision_tower = CLIPVisionModel(vision)
-            self.projector = nn.Linear(_VISION_WIDTH, _TEXT_WIDTH)
+            self.projector = nn.Linear(shape.vision_width, shape.text_width)
             self.language_model = LlamaForCausalLM(language)
-            self.language_model.lm_head = nn.Linear(_TEXT_WIDTH, VOCABULARY_SIZE)
+            self.language_model.lm_head = nn.Linear(shape.text_width, shape.vocabulary)
         self.double()
         # Llama's own norms compute in float32 whatever the weights are.
         norms = [(self.language_model.model, "norm")]
         for layer in self.language_model.model.layers:
             norms += [(layer, "input_layernorm"), (layer, "post_attention_layernorm")]
         for owner, name in norms:
-            setattr(owner, name, nn.RMSNorm(_TEXT_WIDTH, eps=1e-6, dtype=torch.float64))
-        # Matrices have variance gain² / inputs, norms are 1 and offsets 0. With the customary initialisation the last
-        # character alone decides; larger weights make attention sharp, so that the image and the whole text matter.
+            setattr(owner, name, nn.RMSNorm(shape.text_width, eps=1e-6, dtype=torch.float64))
+
+    def draw_weights(self, seed: int, gains: Mapping[str, float] = GAINS) -> None:
+        """Set random weights: matrices have variance gain² / inputs, norms are 1 and offsets 0."""
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for name, weight in self.named_parameters():
                 if weight.dim() > 1:
                     inputs = 1 if "embed_tokens" in name else weight[0].numel()
-                    gain = _GAINS.get(name.removesuffix(".weight"), 1.0)
+                    gain = gains.get(name.removesuffix(".weight"), 1.0)
                     weight.normal_(std=gain / math.sqrt(inputs), generator=generator)
                 else:
                     weight.fill_(0.0 if name.endswith("bias") else 1.0)
             offsets = self.language_model.lm_head.bias
             offsets[:SPECIAL_TOKENS] = -1e4  # of the special tokens only the end is ever generated
             offsets[END_ID] = 1.0  # often enough for some replies to end by themselves
-        self.eval().requires_grad_(False)
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the embeddings for the slots, shape (images, IMAGE_TOKENS, width)."""
+        """Return the embeddings for the slots, shape (images, tokens, width)."""
         # Without the class token, as in LLaVA.
-        features: torch.Tensor = self.projector(self.vision_tower(pixels.double()).last_hidden_state[:, 1:])
+        features: torch.Tensor = self.projector(self.vision_tower(pixels).last_hidden_state[:, 1:])
         return features
 
 
@@ -101,6 +115,7 @@ class TinyArguments(AdapterArguments):
 
     batch_size: int = argument(16, least=1)
     max_new_tokens: int = argument(32, least=1)
+    weights: str = argument("trained", choices=("trained", "random"))
 
 
 class MedTasksTiny(MedicalAdapter):
@@ -108,30 +123,53 @@ class MedTasksTiny(MedicalAdapter):
 
     model_id: ClassVar[str] = "medtasks_tiny"
     arguments_type: ClassVar[type[AdapterArguments]] = TinyArguments
+    arguments: TinyArguments
     pad_id, slot_id, stop_ids = PAD_ID, IMAGE_ID, (END_ID,)
 
     def load(self) -> None:
-        """Build the network; the same seed gives the same weights on every machine and device."""
-        self.network = TinyNetwork(self.arguments.seed).to(self.device)
+        """Read the trained weights, or draw them; the same seed gives the same ones on every machine and device."""
+        if self.arguments.weights == "trained":
+            self.tokens: Sequence[str] = (WEIGHTS / "words.txt").read_text(encoding="utf-8").split("\n")
+            self.pattern, self.separator = WORD, " "
+            self.shape = replace(TRAINED_SHAPE, vocabulary=SPECIAL_TOKENS + len(self.tokens))
+            self.network = TinyNetwork(self.shape)
+            weights = load_file(WEIGHTS / "model.safetensors")
+            # Versions of transformers name the parts of the vision tower with this level or without.
+            names = {name: name.replace("vision_model.", "") for name, _ in self.network.named_parameters()}
+            self.network.load_state_dict({name: weights[stored] for name, stored in names.items()})
+        else:
+            self.tokens, self.pattern, self.separator = CHARACTERS, re.compile(".", re.DOTALL), ""
+            self.shape = RANDOM_SHAPE
+            self.network = TinyNetwork(self.shape)
+            self.network.draw_weights(self.arguments.seed)
+        self.ids_by_token = {token: number for number, token in enumerate(self.tokens, SPECIAL_TOKENS)}
+        self.image_tokens = (self.shape.image_size // self.shape.patch_size) ** 2
+        self.network.eval().requires_grad_(False).to(self.device)
 
     def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
-        """Put all images before the text: begin of sequence, ``IMAGE_TOKENS`` slots per image, characters."""
-        ids = [BEGIN_ID] + [IMAGE_ID] * (IMAGE_TOKENS * len(images)) + text_to_ids(text + reply)
-        return Encoded(ids, self.prepared(images, _pixels))
+        """Put all images before the text: begin of sequence, ``image_tokens`` slots per image, words or characters.
+
+        What the vocabulary lacks becomes the unknown token.
+        """
+        ids = [BEGIN_ID] + [IMAGE_ID] * (self.image_tokens * len(images))
+        ids += [self.ids_by_token.get(token, UNKNOWN_ID) for token in self.pattern.findall(text + reply)]
+        return Encoded(ids, self.prepared(images, partial(pixels_of, size=self.shape.image_size)))
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the images' slots, which follow the begin of sequence."""
-        images = 0 if prompt.pixels is None else len(prompt.pixels)
-        return [(1 + IMAGE_TOKENS * number, 1 + IMAGE_TOKENS * (number + 1)) for number in range(images)]
+        images, length = 0 if prompt.pixels is None else len(prompt.pixels), self.image_tokens
+        return [(1 + length * number, 1 + length * (number + 1)) for number in range(images)]
 
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
-        """Generate replies; one to listed options begins with its likeliest letter, as random weights spell none."""
+        """Generate replies; random weights spell no letter, so theirs to listed options begins with the likeliest."""
         replies = super().generate_batch(prompts, settings, seed)
+        if self.arguments.weights == "trained":
+            return replies
         for row, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
             listed = set(_OPTION.findall(self.decode(prompt.ids)))
             letters = list(takewhile(listed.__contains__, ascii_uppercase))
             if len(letters) > 1 and reply:
-                sequences = [replace(prompt, ids=[*prompt.ids, *text_to_ids(letter)]) for letter in letters]
+                sequences = [replace(prompt, ids=[*prompt.ids, self.ids_by_token[letter]]) for letter in letters]
                 scores = self.score_batch([Continuation(sequence, 1) for sequence in sequences])
                 losses = [score.mean for score in scores]
                 text = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[: len(reply)]  # with the reply's length
@@ -141,14 +179,15 @@ class MedTasksTiny(MedicalAdapter):
         return replies
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the characters, special tokens left out."""
-        return "".join(CHARACTERS[token - SPECIAL_TOKENS] for token in ids if token >= SPECIAL_TOKENS)
+        """Return the text of ids, special tokens left out; no blank precedes a sign that ends a phrase."""
+        tokens = [self.tokens[token - SPECIAL_TOKENS] for token in ids if token >= SPECIAL_TOKENS]
+        return re.sub(r" (?=[.,:;?!)])", "", self.separator.join(tokens)) if self.separator else "".join(tokens)
 
 
-def _pixels(images: Sequence[Image.Image]) -> torch.Tensor | None:
-    """Return images as shape (images, 3, IMAGE_SIZE, IMAGE_SIZE), values in -1 to 1, aspect ratio not kept."""
+def pixels_of(images: Sequence[Image.Image], size: int) -> torch.Tensor | None:
+    """Return images as shape (images, 3, size, size), values in -1 to 1, aspect ratio not kept."""
     if not images:
         return None
-    small = [image.convert("RGB").resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.BICUBIC) for image in images]
+    small = [image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC) for image in images]
     values = torch.stack([torch.from_numpy(np.asarray(image, dtype=np.float64)) for image in small])
     return values.permute(0, 3, 1, 2) / 127.5 - 1

@@ -52,12 +52,13 @@ def demo(
     output: Annotated[Path | None, Option(help="Folder for data, log and results. Default: a temporary one.")] = None,
     device: Annotated[str, Option(help="Torch device of the model.")] = "cpu",
 ) -> None:
-    """Run MediConfusion's three automatic modes on synthetic images with a tiny random model, and write a report."""
+    """Run MediConfusion on synthetic images with a small built-in model, also without the images, and write a report."""
     folder = (output or Path(tempfile.mkdtemp(prefix="medtasks-demo-"))).absolute()
     home, results = folder / "home", folder / "results"
     write_sample_home(home)
     arguments = [
-        *("--model", "medtasks_tiny", "--tasks", "mediconfusion,mediconfusion_gd,mediconfusion_ps", "--device", device),
+        *("--model", "medtasks_tiny", "--device", device),
+        *("--tasks", "mediconfusion,mediconfusion_blind,mediconfusion_gd,mediconfusion_ps"),
         *("--output_path", str(results), "--log_samples", "--timezone", "UTC"),
     ]
     say(f"\n{HOME_VARIABLE}={shlex.quote(str(home))} lmms_eval {shlex.join(arguments)}\n")
@@ -91,7 +92,8 @@ def demo(
     if made.returncode:
         raise MedTasksError(f"the report could not be written: {made.stderr.strip()}")
     say(
-        "Synthetic images and a random model: these scores say nothing about medicine.\n"
+        "mediconfusion_blind asks the same model the same questions without the images.\n"
+        "Synthetic images, and a model trained on such images alone: these scores say nothing about medicine.\n"
         f"Results: {newest.path}\nReplies: {newest.path.parent}\nLog:     {log}\n"
         f"Report:  {page} (open it in a browser)"
     )

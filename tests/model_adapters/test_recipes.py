@@ -20,9 +20,11 @@ from .toys import SPLIT, TASK, instances, noise
 
 CLASSES = {
     "Gemma3ForConditionalGeneration": "gemma3",
+    "Gemma4ForConditionalGeneration": "gemma4",
     "Qwen2VLForConditionalGeneration": "qwen2_vl",
     "Qwen2_5_VLForConditionalGeneration": "qwen2_5_vl",
     "Qwen3VLForConditionalGeneration": "qwen3_vl",
+    "Qwen3_5ForConditionalGeneration": "qwen3_5",
     "InternVLForConditionalGeneration": "internvl",
 }
 DOCS = [{"question": "Is the left lung clear?", "images": [noise(0, (48, 36))]}, {"question": "Why?", "images": []}]

@@ -136,7 +136,15 @@ def llava_next(folder: Path) -> None:
     _llava(folder, "LlavaNext", hf.MistralConfig, image, "{{ bos_token }}", image_grid_pinpoints=pinpoints)
 
 
-def _qwen(folder: Path, family: str, text: type, vision: dict[str, object], **more: object) -> None:
+def _qwen(
+    folder: Path,
+    family: str,
+    text: type,
+    vision: dict[str, object],
+    processor: str = "",
+    after: str = "",
+    **more: object,
+) -> None:
     names = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
     words = tokenizer(*names)
     keys = ("vision_start_token_id", "vision_end_token_id", "image_token_id", "video_token_id")
@@ -148,13 +156,13 @@ def _qwen(folder: Path, family: str, text: type, vision: dict[str, object], **mo
         text_config=_text(text, words, **more).to_dict(),
         **dict(zip(keys, words.convert_tokens_to_ids(list(names)), strict=True)),
     )
-    processor = getattr(hf, f"{family}Processor")(
+    built = getattr(hf, f"{processor or family}Processor")(
         hf.Qwen2VLImageProcessor(size=pixels, **sizes),
         words,
         hf.Qwen2VLVideoProcessor(size=pixels, **sizes),
-        chat_template=template("<|vision_start|><|image_pad|><|vision_end|>"),
+        chat_template=template("<|vision_start|><|image_pad|><|vision_end|>") + after,
     )
-    _save(folder, getattr(hf, f"{family}ForConditionalGeneration")(config), processor)
+    _save(folder, getattr(hf, f"{family}ForConditionalGeneration")(config), built)
 
 
 def qwen2_vl(folder: Path) -> None:
@@ -173,6 +181,68 @@ def qwen3_vl(folder: Path) -> None:
     rope = {"rope_type": "default", "mrope_section": [2, 1, 1]}
     vision = {"num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
     _qwen(folder, "Qwen3VL", hf.Qwen3VLTextConfig, vision, head_dim=8, rope_parameters=rope)
+
+
+def qwen3_5(folder: Path) -> None:
+    """Three layers of linear attention to one of full attention, and a template that thinks unless told not to."""
+    rope = {"rope_type": "default", "mrope_section": [2, 1, 1], "partial_rotary_factor": 1.0, "rope_theta": 1e4}
+    linear = {f"linear_{part}": 8 for part in ("key_head_dim", "value_head_dim")}
+    linear |= {f"linear_num_{part}_heads": 2 for part in ("key", "value")}
+    _qwen(
+        folder,
+        "Qwen3_5",
+        hf.Qwen3_5TextConfig,
+        {"num_position_embeddings": 16},
+        "Qwen3VL",
+        "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}",
+        head_dim=8,
+        layer_types=["linear_attention", "full_attention"],
+        rope_parameters=rope,
+        **linear,
+    )
+
+
+def gemma4(folder: Path) -> None:
+    words = tokenizer(
+        bos=True,
+        image_token="<|image|>",
+        boi_token="<|image>",
+        eoi_token="<image|>",
+        audio_token="<|audio|>",
+        boa_token="<|audio>",
+        eoa_token="<audio|>",
+    )
+    heads = {"num_key_value_heads": 4, "head_dim": 8}
+    config = hf.Gemma4Config(
+        vision_config=hf.Gemma4VisionConfig(
+            hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, patch_size=PATCH, **heads
+        ),
+        audio_config=None,
+        text_config=_text(
+            hf.Gemma4TextConfig,
+            words,
+            head_dim=8,
+            global_head_dim=8,
+            sliding_window=16,
+            layer_types=["sliding_attention", "full_attention"],
+            hidden_size_per_layer_input=0,
+            use_bidirectional_attention="vision",
+            tie_word_embeddings=False,
+        ),
+        image_token_id=words.image_token_id,
+        boi_token_id=words.boi_token_id,
+        eoi_token_id=words.eoi_token_id,
+        tie_word_embeddings=False,
+    )
+    processor = hf.Gemma4Processor(
+        hf.Gemma4AudioFeatureExtractor(),
+        hf.Gemma4ImageProcessor(patch_size=PATCH, max_soft_tokens=70),
+        words,
+        hf.Gemma4VideoProcessor(patch_size=PATCH),
+        chat_template=template("<|image|>", "{{ bos_token }}"),
+        image_seq_length=70,
+    )
+    _save(folder, hf.Gemma4ForConditionalGeneration(config), processor)
 
 
 def gemma3(folder: Path) -> None:
@@ -286,7 +356,20 @@ def mllama(folder: Path) -> None:
 
 BUILDERS: dict[str, Callable[[Path], None]] = {
     builder.__name__: builder
-    for builder in (llava, llava_next, qwen2_vl, qwen2_5_vl, qwen3_vl, gemma3, idefics3, internvl, paligemma, mllama)
+    for builder in (
+        llava,
+        llava_next,
+        qwen2_vl,
+        qwen2_5_vl,
+        qwen3_vl,
+        qwen3_5,
+        gemma3,
+        gemma4,
+        idefics3,
+        internvl,
+        paligemma,
+        mllama,
+    )
 }
 
 

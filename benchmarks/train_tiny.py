@@ -1,0 +1,217 @@
+"""Train the weights of ``medtasks_tiny`` on synthetic images: ``python benchmarks/train_tiny.py [FOLDER]``.
+
+Images are drawn by the functions of the bundled sample with other sizes, tints and grain, then shifted, scaled and
+turned a little; no image of the sample is among them. Replies are those to the sample's questions, asked by the prompts
+of MediConfusion's modes and by shorter ones: a letter, or the text of an option. Options keep one order at first, so
+that the model learns to see; later they are in either order, so that it learns to read. One batch in twenty has no
+image and a random answer. Seeded; FOLDER is by default the package's own.
+"""
+
+import argparse
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import torch
+import yaml
+from medtasks.model_adapters.tiny import (
+    BEGIN_ID,
+    END_ID,
+    IMAGE_ID,
+    PAD_ID,
+    SPECIAL_TOKENS,
+    TRAINED_SHAPE,
+    UNKNOWN_ID,
+    WEIGHTS,
+    WORD,
+    TinyNetwork,
+    pixels_of,
+)  # fmt: skip
+from PIL import Image, ImageOps
+from safetensors.torch import save_file
+from torch.nn import functional
+
+from medtasks.data.sources import bundled_sample
+from medtasks.home import packaged_facts
+
+SAMPLE = packaged_facts("medtasks.data.sources", "sample")
+SEED, STEPS, BATCH, RATE = 0, 2200, 32, 1.5e-3
+DRAWN = 160  # images per kind
+UNSEEN = range(-8, 0)  # seeds of the images for evaluation
+PROMPTS = Path(__file__).parents[1] / "tasks_yaml" / "mediconfusion" / "prompts.yml"
+
+
+def templates() -> dict[str, list[str]]:
+    """Return prompts by what they ask for: a letter, shortly or as published, or the text of an option."""
+    published = yaml.safe_load(PROMPTS.read_text(encoding="utf-8"))
+    options = ('("A": {{ option_a }})\n("B": {{ option_b }})', "A: {{ option_a }}\nB: {{ option_b }}",
+               "A. {{ option_a }}\nB. {{ option_b }}", "(A) {{ option_a }}\n(B) {{ option_b }}")  # fmt: skip
+    ends = ('#answer: ("', "Answer: ", "Answer with the option's letter from the given choices directly.")
+    return {
+        "letter": [published[name]["template"] for name in ("mediconfusion", "mediconfusion_gd")],
+        "short": [f"{{{{ question }}}}\n{listed}\n{end}" for listed, end in product(options, ends)],
+        "text": [published[name]["template"] for name in ("mediconfusion_ps", "mediconfusion_ff")],
+    }
+
+
+def filled(template: str, question: str, options: Sequence[str]) -> str:
+    """Return a prompt."""
+    for name, text in zip(("question", "option_a", "option_b"), (question, *options), strict=True):
+        template = template.replace(f"{{{{ {name} }}}}", text)
+    return template
+
+
+def vocabulary() -> list[str]:
+    """Return all words and signs of the prompts, capital letters and digits."""
+    texts = [filled(template, "", ("", "")) for listed in templates().values() for template in listed]
+    texts += [text for pair in SAMPLE["pairs"] for text in (pair["question"], *pair["options"])]
+    return sorted({*"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", *(word for text in texts for word in WORD.findall(text))})
+
+
+def draw(name: str, seed: int, scale: float = 1.0) -> Image.Image:
+    """Draw an image of one of the sample's kinds; its seed decides about size, tint and grain."""
+    chance, facts = random.Random(f"{name} {seed}"), SAMPLE["images"][name]
+    sheet = bundled_sample.Sheet((round(scale * chance.randint(220, 324)), round(scale * chance.randint(276, 324))))
+    bundled_sample._DRAWINGS[facts["draw"]](sheet, **facts.get("finding", {}))
+    grain = chance.randrange(10**6, 10**9)
+    assert grain not in range(bundled_sample._FIRST_IMAGE, bundled_sample._FIRST_IMAGE + len(SAMPLE["images"]))
+    image, tint = sheet.finished(grain), chance.choice([None, None, "warm", "cool"])
+    return ImageOps.colorize(image, *bundled_sample._TINTS[tint]) if tint else image
+
+
+def moved(pixels: torch.Tensor) -> torch.Tensor:
+    """Return images shifted, scaled, turned, and with another contrast and brightness."""
+
+    def between(low: float, high: float) -> torch.Tensor:
+        return low + (high - low) * torch.rand(len(pixels))
+
+    angle, scale = between(-0.06, 0.06), between(0.93, 1.07)
+    rows = [(angle.cos() * scale, -angle.sin() * scale), (angle.sin() * scale, angle.cos() * scale)]
+    matrix = torch.stack([torch.stack([*row, between(-0.08, 0.08)], 1) for row in rows], 1)
+    grid = functional.affine_grid(matrix, list(pixels.shape), align_corners=False)
+    pixels = functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
+    return pixels * between(0.9, 1.1)[:, None, None, None] + between(-0.1, 0.1)[:, None, None, None]
+
+
+class Trainer:
+    """The network with its data."""
+
+    def __init__(self) -> None:
+        self.words, self.templates, self.chance = vocabulary(), templates(), random.Random(SEED)
+        self.ids = {word: number for number, word in enumerate(self.words, SPECIAL_TOKENS)}
+        shape = replace(TRAINED_SHAPE, vocabulary=SPECIAL_TOKENS + len(self.words))
+        self.slots = (shape.image_size // shape.patch_size) ** 2
+        self.images, self.unseen = {}, {}
+        for name in SAMPLE["images"]:  # those for training at half size, to save time
+            self.images[name] = self.pixels([draw(name, seed, 0.5) for seed in range(DRAWN)])
+            self.unseen[name] = self.pixels([draw(name, seed) for seed in UNSEEN])
+        self.network = TinyNetwork(shape)
+        self.network.draw_weights(SEED, {"language_model.model.embed_tokens": 0.3})
+        self.network.float()
+
+    def pixels(self, images: Sequence[Image.Image]) -> torch.Tensor:
+        """Return images as the network takes them."""
+        return pixels_of(images, TRAINED_SHAPE.image_size).float()
+
+    def tokens(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+        return [self.ids.get(word, UNKNOWN_ID) for word in WORD.findall(text)]
+
+    def ask(self, kind: str, pair: dict, side: int, swapped: bool) -> tuple[str, str, str]:
+        """Return the kind of image, prompt and reply of one of the two questions of a pair."""
+        right = "AB".index(pair["answer"]) ^ side
+        text, options = pair["options"][right], pair["options"]
+        if swapped:
+            options, right = options[::-1], 1 - right
+        prompt = filled(self.chance.choice(self.templates[kind]), pair["question"], options)
+        return pair["images"][side], prompt, text if kind == "text" else "AB"[right]
+
+    def outcome(
+        self, samples: Sequence[tuple[str, str, str]], pixels: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the logits at all tokens of the replies, and these tokens."""
+        inputs, targets = [], []
+        slots = 0 if pixels is None else self.slots
+        for _, prompt, reply in samples:
+            before, after = [BEGIN_ID, *[IMAGE_ID] * slots, *self.tokens(prompt)], [*self.tokens(reply), END_ID]
+            inputs.append(torch.tensor([*before, *after]))
+            targets.append(torch.tensor([*[-100] * len(before), *after]))
+        ids = torch.nn.utils.rnn.pad_sequence(inputs, batch_first=True, padding_value=PAD_ID)
+        wanted = torch.nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=-100)[:, 1:]
+        embedded = self.network.language_model.get_input_embeddings()(ids)
+        if pixels is not None:
+            embedded = embedded.masked_scatter((ids == IMAGE_ID)[..., None], self.network.image_features(pixels))
+        hidden = self.network.language_model.model(inputs_embeds=embedded, use_cache=False).last_hidden_state[:, :-1]
+        chosen = wanted != -100
+        return self.network.language_model.lm_head(hidden[chosen]), wanted[chosen]
+
+    def step(self, done: float, number: int) -> torch.Tensor:
+        """Return the loss of one batch; ``done`` is the share of the training that is behind it."""
+        published = self.chance.random() < max(0.05, (done - 0.5) / 0.3)
+        kind = "text" if number % 4 == 0 else "letter" if published else "short"
+        swapped = min(0.5, max(0.0, (done - 0.28) / 0.1 * 0.5))
+        pairs = self.chance.choices(SAMPLE["pairs"], k=BATCH)
+        samples = [self.ask(kind, pair, self.chance.randrange(2), self.chance.random() < swapped) for pair in pairs]
+        pixels = torch.stack([self.images[name][self.chance.randrange(DRAWN)] for name, *_ in samples])
+        return functional.cross_entropy(*self.outcome(samples, None if number % 20 == 19 else moved(pixels)))
+
+    @torch.no_grad()
+    def solved(self, kind: str, swapped: bool) -> float:
+        """Return the share of pairs of unseen images of which both replies are right."""
+        right = []
+        for pair in SAMPLE["pairs"]:
+            samples = [self.ask(kind, pair, side, swapped) for side in (0, 1) for _ in UNSEEN]
+            pixels = torch.cat([self.unseen[name] for name in pair["images"]])
+            replies = [self.outcome([sample], image[None]) for sample, image in zip(samples, pixels, strict=True)]
+            correct = [bool((logits.argmax(-1) == wanted).all()) for logits, wanted in replies]
+            right += list(zip(correct[: len(UNSEEN)], correct[len(UNSEEN) :], strict=True))
+        return sum(map(all, right)) / len(right)
+
+    def save(self, folder: Path) -> None:
+        """Write weights in half precision, and the words."""
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {
+            name.replace("vision_model.", ""): weight.detach().half().contiguous()
+            for name, weight in self.network.named_parameters()
+        }
+        save_file(weights, folder / "model.safetensors")
+        (folder / "words.txt").write_text("\n".join(self.words), encoding="utf-8")
+
+
+def main() -> None:
+    """Train, evaluate and save."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=WEIGHTS)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(SEED)
+    start = time.process_time()
+    trainer = Trainer()
+    print(f"{time.process_time() - start:.0f} s of computing: images are drawn, {len(trainer.words)} words")
+    optimizer = torch.optim.AdamW(trainer.network.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    for number in range(STEPS):
+        done = number / STEPS
+        rate = RATE * min(1, (number + 1) / 100) * (0.51 + 0.49 * math.cos(math.pi * done))
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        loss = trainer.step(done, number)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trainer.network.parameters(), 1.0)
+        optimizer.step()
+        if (number + 1) % 500 == 0:
+            trainer.save(arguments.folder)
+            kinds = [("letter", False), ("letter", True), ("text", False)]
+            shares = ", ".join(f"{trainer.solved(kind, swapped):.1%}" for kind, swapped in kinds)
+            print(
+                f"{time.process_time() - start:.0f} s: step {number + 1}, loss {loss.item():.3f}, solved pairs {shares}"
+            )
+
+
+if __name__ == "__main__":
+    main()
