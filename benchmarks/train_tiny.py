@@ -13,8 +13,8 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 import yaml
@@ -39,23 +39,22 @@ from medtasks.data.sources import bundled_sample
 from medtasks.home import packaged_facts
 
 SAMPLE = packaged_facts("medtasks.data.sources", "sample")
-SEED, STEPS, BATCH, RATE = 0, 2200, 32, 1.5e-3
+SEED, STEPS, BATCH, RATE = 0, 2000, 32, 1.5e-3
 DRAWN = 160  # images per kind
-UNSEEN = range(-8, 0)  # seeds of the images for evaluation
+UNSEEN = range(-4, 0)  # seeds of the images for evaluation
 PROMPTS = Path(__file__).parents[1] / "tasks_yaml" / "mediconfusion" / "prompts.yml"
 
 
+MARKS = ('("{}": {})', "{}: {}", "{}. {}", "({}) {}")
+ENDS = ('#answer: ("', "Answer: ", "Answer with the option's letter from the given choices directly.")
+OTHERS = ("I cannot tell from this image", "None of the other options")
+
+
 def templates() -> dict[str, list[str]]:
-    """Return prompts by what they ask for: a letter, shortly or as published, or the text of an option."""
+    """Return MediConfusion's prompts by what they ask for: a letter, or the text of an option."""
     published = yaml.safe_load(PROMPTS.read_text(encoding="utf-8"))
-    options = ('("A": {{ option_a }})\n("B": {{ option_b }})', "A: {{ option_a }}\nB: {{ option_b }}",
-               "A. {{ option_a }}\nB. {{ option_b }}", "(A) {{ option_a }}\n(B) {{ option_b }}")  # fmt: skip
-    ends = ('#answer: ("', "Answer: ", "Answer with the option's letter from the given choices directly.")
-    return {
-        "letter": [published[name]["template"] for name in ("mediconfusion", "mediconfusion_gd")],
-        "short": [f"{{{{ question }}}}\n{listed}\n{end}" for listed, end in product(options, ends)],
-        "text": [published[name]["template"] for name in ("mediconfusion_ps", "mediconfusion_ff")],
-    }
+    names = {"letter": ("mediconfusion", "mediconfusion_gd"), "text": ("mediconfusion_ps", "mediconfusion_ff")}
+    return {kind: [published[name]["template"] for name in of_kind] for kind, of_kind in names.items()}
 
 
 def filled(template: str, question: str, options: Sequence[str]) -> str:
@@ -68,7 +67,7 @@ def filled(template: str, question: str, options: Sequence[str]) -> str:
 def vocabulary() -> list[str]:
     """Return all words and signs of the prompts, capital letters and digits."""
     texts = [filled(template, "", ("", "")) for listed in templates().values() for template in listed]
-    texts += [text for pair in SAMPLE["pairs"] for text in (pair["question"], *pair["options"])]
+    texts += [*ENDS, *OTHERS, *(text for pair in SAMPLE["pairs"] for text in (pair["question"], *pair["options"]))]
     return sorted({*"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", *(word for text in texts for word in WORD.findall(text))})
 
 
@@ -97,6 +96,14 @@ def moved(pixels: torch.Tensor) -> torch.Tensor:
     return pixels * between(0.9, 1.1)[:, None, None, None] + between(-0.1, 0.1)[:, None, None, None]
 
 
+class Asked(NamedTuple):
+    """A question as the network gets it."""
+
+    image: str  # its kind
+    prompt: str
+    reply: str
+
+
 class Trainer:
     """The network with its data."""
 
@@ -121,18 +128,23 @@ class Trainer:
         """Return the ids of a text."""
         return [self.ids.get(word, UNKNOWN_ID) for word in WORD.findall(text)]
 
-    def ask(self, kind: str, pair: dict, side: int, swapped: bool) -> tuple[str, str, str]:
-        """Return the kind of image, prompt and reply of one of the two questions of a pair."""
-        right = "AB".index(pair["answer"]) ^ side
-        text, options = pair["options"][right], pair["options"]
+    def ask(self, kind: str, pair: dict[str, Any], side: int, swapped: bool, third: bool = False) -> Asked:
+        """Return one of the two questions of a pair; a ``third`` option is from another question, or general."""
+        text, options = pair["options"]["AB".index(pair["answer"]) ^ side], list(pair["options"])
         if swapped:
-            options, right = options[::-1], 1 - right
-        prompt = filled(self.chance.choice(self.templates[kind]), pair["question"], options)
-        return pair["images"][side], prompt, text if kind == "text" else "AB"[right]
+            options.reverse()
+        if third:
+            others = [option for other in SAMPLE["pairs"] for option in other["options"] if option not in options]
+            options.insert(self.chance.randrange(3), self.chance.choice([*OTHERS * 8, *others]))
+        if kind == "short":
+            mark = self.chance.choice(MARKS)
+            listed = [mark.format(letter, option) for letter, option in zip("ABC", options, strict=False)]
+            prompt = "\n".join([pair["question"], *listed, self.chance.choice(ENDS)])
+        else:
+            prompt = filled(self.chance.choice(self.templates[kind]), pair["question"], options)
+        return Asked(pair["images"][side], prompt, text if kind == "text" else "ABC"[options.index(text)])
 
-    def outcome(
-        self, samples: Sequence[tuple[str, str, str]], pixels: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def outcome(self, samples: Sequence[Asked], pixels: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the logits at all tokens of the replies, and these tokens."""
         inputs, targets = [], []
         slots = 0 if pixels is None else self.slots
@@ -150,26 +162,31 @@ class Trainer:
         return self.network.language_model.lm_head(hidden[chosen]), wanted[chosen]
 
     def step(self, done: float, number: int) -> torch.Tensor:
-        """Return the loss of one batch; ``done`` is the share of the training that is behind it."""
-        published = self.chance.random() < max(0.05, (done - 0.5) / 0.3)
+        """Return the loss of one batch; ``done`` is the share of the training before it."""
+        chance = self.chance
+        published = chance.random() < max(0.05, min(0.6, (done - 0.5) / 0.3))
         kind = "text" if number % 4 == 0 else "letter" if published else "short"
-        swapped = min(0.5, max(0.0, (done - 0.28) / 0.1 * 0.5))
-        pairs = self.chance.choices(SAMPLE["pairs"], k=BATCH)
-        samples = [self.ask(kind, pair, self.chance.randrange(2), self.chance.random() < swapped) for pair in pairs]
-        pixels = torch.stack([self.images[name][self.chance.randrange(DRAWN)] for name, *_ in samples])
-        return functional.cross_entropy(*self.outcome(samples, None if number % 20 == 19 else moved(pixels)))
+        swapped = min(0.5, max(0.0, (done - 0.28) / 0.2))
+        third = 0.4 if kind == "short" and done > 0.45 else 0.0
+        samples = [
+            self.ask(kind, pair, chance.randrange(2), chance.random() < swapped, chance.random() < third)
+            for pair in chance.choices(SAMPLE["pairs"], k=BATCH)
+        ]
+        pixels = moved(torch.stack([self.images[name][chance.randrange(DRAWN)] for name, *_ in samples]))
+        return functional.cross_entropy(*self.outcome(samples, None if number % 20 in (16, 19) else pixels))
 
     @torch.no_grad()
-    def solved(self, kind: str, swapped: bool) -> float:
+    def solved(self, kind: str, swapped: bool, third: bool = False) -> float:
         """Return the share of pairs of unseen images of which both replies are right."""
         right = []
         for pair in SAMPLE["pairs"]:
-            samples = [self.ask(kind, pair, side, swapped) for side in (0, 1) for _ in UNSEEN]
-            pixels = torch.cat([self.unseen[name] for name in pair["images"]])
-            replies = [self.outcome([sample], image[None]) for sample, image in zip(samples, pixels, strict=True)]
-            correct = [bool((logits.argmax(-1) == wanted).all()) for logits, wanted in replies]
-            right += list(zip(correct[: len(UNSEEN)], correct[len(UNSEEN) :], strict=True))
-        return sum(map(all, right)) / len(right)
+            for images in zip(*(self.unseen[name] for name in pair["images"]), strict=True):
+                both = [
+                    self.outcome([self.ask(kind, pair, side, swapped, third)], image[None])
+                    for side, image in enumerate(images)
+                ]
+                right.append(all((logits.argmax(-1) == wanted).all() for logits, wanted in both))
+        return sum(right) / len(right)
 
     def save(self, folder: Path) -> None:
         """Write weights in half precision, and the words."""
@@ -206,11 +223,10 @@ def main() -> None:
         optimizer.step()
         if (number + 1) % 500 == 0:
             trainer.save(arguments.folder)
-            kinds = [("letter", False), ("letter", True), ("text", False)]
-            shares = ", ".join(f"{trainer.solved(kind, swapped):.1%}" for kind, swapped in kinds)
-            print(
-                f"{time.process_time() - start:.0f} s: step {number + 1}, loss {loss.item():.3f}, solved pairs {shares}"
-            )
+            kinds = [("letter", False), ("letter", True), ("short", True, True), ("text", False)]
+            shares = ", ".join(f"{trainer.solved(*kind):.1%}" for kind in kinds)
+            seconds = time.process_time() - start
+            print(f"{seconds:.0f} s: step {number + 1}, loss {loss.item():.3f}, solved pairs {shares}")
 
 
 if __name__ == "__main__":

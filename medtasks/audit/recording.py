@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
+from importlib.resources import files
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -214,6 +215,7 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
         "llama": "yahma/llama-7b-hf",
         "clip": "openai/clip-vit-large-patch14",
     },
+    "medtasks_tiny": {"weights": str(files("medtasks.model_adapters") / "tiny_weights")},
     "radfm": {"pretrained": "chaoyi-wu/RadFM"},
 }
 
@@ -276,7 +278,9 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
     """Return the model of a run; digests of local files are kept under ``MEDTASKS_HOME`` by path, size and time."""
     name, arguments = options.text("model") or "hf", options.text("model_args")
     by_name = options.pairs("model_args")
-    named = {**DEFAULTS.get(name, {}), **{key: value for key, value in by_name.items() if key in WEIGHTS and value}}
+    random_weights = name == "medtasks_tiny" and by_name.get("weights") == "random"
+    defaults = {} if random_weights else DEFAULTS.get(name, {})
+    named = {**defaults, **{key: value for key, value in by_name.items() if key in WEIGHTS and value}}
     fingerprints, unknown, shown = {}, {}, []
     for key, value in named.items():
         path = Path(value).expanduser()
@@ -303,8 +307,8 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
                 f"{key}={shown[-1]}: it is no path on this machine, and the Hub's cache has no snapshot of it (a model "
                 f"behind an API has none)"
             )
-    if name == "medtasks_tiny":
-        unknown["model"] = "medtasks_tiny is drawn from its seed and has no weights on disk"
+    if random_weights:
+        unknown["model"] = "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk"
     elif not named:
         unknown["model"] = f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)"
     by_key = [f"{key}={fingerprint}" for key, fingerprint in fingerprints.items()]

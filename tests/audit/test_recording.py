@@ -272,7 +272,8 @@ def test_snapshots_of_the_hub_local_weights_and_unknown_ones(tmp_path, monkeypat
     assert "PLANTED" not in model.model_dump_json()
     model = facts("hf", "pretrained=/clinic/patients/model-7")
     assert (model.weights, "/clinic" in model.unknown) == ("model-7", False)
-    assert "drawn from its seed" in facts("medtasks_tiny").unknown
+    assert "drawn from its seed" in facts("medtasks_tiny", "weights=random").unknown
+    assert facts("medtasks_tiny").fingerprint.startswith("sha256:")
     assert model_facts(HarnessOptions()).name == "hf"
 
     monkeypatch.setattr(run_facts, "file_sha256", Mock(side_effect=PermissionError(13, "Permission denied", "x")))
@@ -289,7 +290,7 @@ def test_the_defaults_are_those_of_our_adapters():
         "med_flamingo": med_flamingo.MedFlamingoArguments,
         "radfm": radfm.RadFMArguments,
     }
-    assert set(declared) == set(DEFAULTS)
+    assert {*declared, "medtasks_tiny"} == set(DEFAULTS)
     for model, kind in declared.items():
         defaults = {field.name: field.default for field in dataclasses.fields(kind)}
         assert DEFAULTS[model] == {name: path for name, path in defaults.items() if name in run_facts.WEIGHTS and path}

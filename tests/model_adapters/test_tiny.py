@@ -1,11 +1,19 @@
-"""``medtasks_tiny`` itself."""
+"""``medtasks_tiny`` itself; its trained weights, which see, show that caches, batches and shards change no answer."""
 
+import pytest
 import torch
 from medtasks.model_adapters.tiny import MedTasksTiny
 
+from medtasks.data.sources import bundled_sample
+from medtasks.home import packaged_facts
+
+from ..tables import each_row
+from .toys import Bench, assert_pairs
+
 
 def weights(**arguments):
-    return torch.cat([weight.flatten() for weight in MedTasksTiny(device="cpu", **arguments).network.parameters()])
+    tiny = MedTasksTiny(device="cpu", weights="random", **arguments)
+    return torch.cat([weight.flatten() for weight in tiny.network.parameters()])
 
 
 def test_the_seed_alone_decides_the_weights_in_float64_and_clean_releases_them(bench, new_bench):
@@ -43,3 +51,83 @@ def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(ne
     until_dot = asked.adapter.generate_until(asked.generation(range(5), until=["."]))
     assert until_dot == [reply.partition(".")[0] for reply in replies[:5]]
     assert not all(reply[:1] in "AB" for reply in bench.adapter.generate_until(bench.generation(range(5))))
+
+
+def drawn(name, seed):
+    """An image of one of the sample's kinds with another size and other grain, so that no one has seen it."""
+    facts = packaged_facts("medtasks.data.sources", "sample")["images"][name]
+    sheet = bundled_sample.Sheet((230 + seed, 310 - seed))
+    bundled_sample._DRAWINGS[facts["draw"]](sheet, **facts.get("finding", {}))
+    return sheet.finished(seed)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Both questions of every pair of the sample about new images, in turn, with the letter of the right option."""
+    questions = []
+    for seed, pair in enumerate(packaged_facts("medtasks.data.sources", "sample")["pairs"]):
+        first, second = pair["options"]
+        text = f"{pair['question']}\nA: {first}\nB: {second}\nAnswer: "
+        for name, letter in zip(pair["images"], (pair["answer"], "AB".replace(pair["answer"], "")), strict=True):
+            questions.append(
+                {"question": text, "image": drawn(name, seed), "letter": letter, "options": (first, second)}
+            )
+    return questions
+
+
+def solved(replies, questions):
+    """Shares of right replies, and of pairs with two of them."""
+    right = [reply == question["letter"] for reply, question in zip(replies, questions, strict=True)]
+    both = [first and second for first, second in zip(right[::2], right[1::2], strict=True)]
+    return sum(right) / len(right), sum(both) / len(both)
+
+
+def test_the_trained_model_sees_and_is_blind_without_images(pairs):
+    bench = Bench(pairs, weights="trained", batch_size=32)
+    replies = bench.adapter.generate_until(bench.generation())
+    assert solved(replies, pairs)[1] >= 0.85
+    scores = [loss for loss, _ in bench.adapter.loglikelihood(bench.scoring(("A", "B")))]
+    likelier = ["AB"[second < first] for first, second in zip(scores[::2], scores[1::2], strict=True)]
+    assert solved(likelier, pairs)[1] >= 0.85
+    blind = bench.adapter.generate_until(bench.generation(visual=None))
+    assert set(blind) <= {"A", "B"}
+    assert solved(blind, pairs) == (0.5, 0.0), "a coin: always the same answer to both questions"
+    swapped = [{**pair, "image": pairs[place ^ 1]["image"]} for place, pair in enumerate(pairs)]
+    bench = Bench(swapped, weights="trained")
+    assert solved(bench.adapter.generate_until(bench.generation()), pairs)[0] <= 0.15
+    # Words that it does not know, and none at all.
+    for text in ("Ist das eine Fraktur?", ""):
+        bench = Bench([{"question": text, "image": pairs[0]["image"]}], weights="trained")
+        assert all(map(str.isascii, bench.adapter.generate_until(bench.generation())))
+        assert all(loss > 0 for loss, _ in bench.adapter.loglikelihood(bench.scoring(("ja", " nein danke"))))
+
+
+def test_caches_batches_and_shards_change_no_answer_of_a_model_that_sees(pairs):
+    pairs = pairs[:10]
+    plain = Bench(pairs, weights="trained", batch_size=1, prefix_cache=False, feature_cache_mb=0)
+    replies = plain.adapter.generate_until(plain.generation())
+    assert len(set(replies)) == 2
+    options = (" In the left half of the picture", "A", "B")
+    scores = plain.adapter.loglikelihood(plain.scoring(options))
+
+    @each_row(
+        ("arguments", "shards"),
+        [
+            ({"batch_size": 32}, 1),
+            ({"batch_size": 7, "prefix_cache": False}, 1),
+            ({"batch_size": 4, "feature_cache_mb": 0, "prefix_cache_mb": 0}, 3),
+            ({"batch_size": 1, "batch_tokens": 300}, 2),
+        ],
+    )
+    def check(arguments, shards):
+        bench = Bench(pairs, weights="trained", **arguments)
+        answers, losses = {}, {}
+        for shard in range(shards):
+            numbers = range(shard, len(pairs), shards)
+            answers |= dict(zip(numbers, bench.adapter.generate_until(bench.generation(numbers)), strict=True))
+            of_shard = bench.adapter.loglikelihood(bench.scoring(options, numbers))
+            losses |= {number: of_shard[3 * at : 3 * at + 3] for at, number in enumerate(numbers)}
+        assert [answers[number] for number in range(len(pairs))] == replies
+        assert_pairs([score for number in range(len(pairs)) for score in losses[number]], scores, 1e-9)
+
+    check()

@@ -72,7 +72,7 @@ class Bench:
 
     def __init__(self, docs: Sequence[Doc], kind: type[MedTasksTiny] = MedTasksTiny, **arguments: Any) -> None:
         self.docs = docs
-        self.adapter = kind(**{"device": "cpu", "journal": False, **arguments})
+        self.adapter = kind(**{"device": "cpu", "journal": False, "weights": "random", **arguments})
         self.adapter.task_dict = {TASK: {SPLIT: docs}}
 
     def generation(
