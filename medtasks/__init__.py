@@ -6,7 +6,7 @@ From Python: :func:`score`, :func:`read_run` and :func:`compare`, see :mod:`medt
 import os
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = ["Run", "Scores", "compare", "read_run", "score"]
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from medtasks.tasks.task_index import resolved, tasks_folder
 
 from ..processes import LEAVE, on_two_processes
 
-TINY = {"model_args": "journal=false", "batch_size": 8, "device": "cpu"}
+TINY = {"model_args": "journal=false,weights=random", "batch_size": 8, "device": "cpu"}
 
 EVALUATE = (
     """
