@@ -25,9 +25,10 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
     They are about the main metric, read by the careful row ``robust`` if a task has it.
     """
     variants = {gain.task for task in report.tasks for gain in task.gains}
-    versions = report.facts.get("versions", "versions not recorded")
+    versions = report.facts.get("versions", "").split(", ")
+    harness = ", ".join(text for text in versions if text.startswith(("medtasks ", "lmms_eval "))) or "not recorded"
     weights = report.facts.get("fingerprint of the weights", "not recorded")
-    made = f"Model {report.model or 'not recorded'}; fingerprint of the weights: {weights}; {versions}."
+    made = f"Model {report.model or 'not recorded'}; fingerprint of the weights: {weights}; versions: {harness}"
     sentences = {}
     for task in report.tasks:
         rules = [rule for rule in task.rules if rule.scores]
@@ -68,7 +69,7 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     ]
     caution = "".join(f" {warning}." for warning in warnings(task))
     reached = f"{model} reaches {main.metric} {scored(main)} under {rule.name} (95 % interval in brackets)"
-    first = f"{task.name}: {reached}, on {counted(samples, 'sample')}{clusters} ({data})"
+    first = f"On {task.name}, {reached}, for {counted(samples, 'sample')}{clusters} ({data})"
     return f"{'; '.join([first, *others])}.{caution}"
 
 
@@ -122,4 +123,5 @@ def _reliability(rule: RuleScores, task: TaskReport, made: str) -> str:
         share = task.is_share(loss.metric, loss.score, loss.variant_score)
         change = difference(-loss.difference, -loss.high, -loss.low, share)
         parts.append(f"the hardest variant, {loss.task}, changes {loss.metric} by {change}")
-    return f"{'; '.join(parts)}." if groups or losses else f"{'; '.join(parts)}. {made}"
+    decoding = task.settings.get("decoding", "not recorded")
+    return f"{'; '.join(parts)}." if groups or losses else f"{'; '.join(parts)}. {made}; decoding: {decoding}."

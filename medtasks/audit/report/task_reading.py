@@ -124,6 +124,7 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
     """Return version, prompt, decoding and source of the data of a task as its run recorded them; no sample's text."""
     recorded, data = reading.recorded, reading.recorded.data
     config, dataset = recorded.config, reading.task.dataset or ""
+    published = CATALOGUE[dataset].source if dataset in CATALOGUE else ""
     prompts = mapping_in(config, SETTINGS)
     digest = hashlib.sha256(json.dumps(prompts, sort_keys=True, default=str).encode()).hexdigest()[:12]
     generation = mapping_in(config, "generation_kwargs")
@@ -132,7 +133,7 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
         "prompt": prompts and f"templates in configs/{recorded.name}/{SETTINGS} of the results file, SHA-256 {digest}",
         "few-shot examples": config.get("num_fewshot"),
         "decoding": generation and ", ".join(f"{name}={value}" for name, value in generation.items()),
-        "source": CATALOGUE[dataset].source if dataset in CATALOGUE else data and "a folder of the user",
+        "source": data and ("synthetic sample images" if data.get("sample") else published or "a folder of the user"),
         "revision": data.get("revision"),
         "rows": data.get("rows"),
         "images": data.get("images"),
