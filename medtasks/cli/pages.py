@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,8 @@ from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.runs.result_files import repeat_folders
 
+Checklist = StrEnum("Checklist", ["stard-ai", "claim", "tripod-llm", "mi-clear-llm"])
+Relationship = Literal["first_party", "third_party", "collaborative", "other"]
 _PAGE = "report.html"
 
 
@@ -30,10 +33,7 @@ def report(
     markdown: Annotated[Path | None, Option(help="Also write the tables as Markdown.")] = None,
     latex: Annotated[Path | None, Option(help="Also write the tables as LaTeX (booktabs).")] = None,
     figures: Annotated[Path | None, Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
-    checklist: Annotated[
-        list[str] | None,
-        Option(help="Also write checklist-NAME.html: stard-ai, claim, tripod-llm or mi-clear-llm; repeatable."),
-    ] = None,
+    checklist: Annotated[list[Checklist] | None, Option(help="Also write checklist-NAME.html; repeatable.")] = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -42,7 +42,7 @@ def report(
     The page needs no server and no network. For credentialed data it holds only scores and hashed ids.
     """
     from medtasks.audit.repeats import collected
-    from medtasks.audit.report.checklist import checklist_table, write_checklist
+    from medtasks.audit.report.checklist import write_checklist
     from medtasks.audit.report.collecting import collect_replies
     from medtasks.audit.report.contents import report_as_dict
     from medtasks.audit.report.differences import compare_with
@@ -64,12 +64,10 @@ def report(
     page = html or (run if run.is_dir() else run.parent) / _PAGE
     with out.status("Writing ..."):
         write_page(content, page, drawn(content, figures))
-    aids = {name: checklist_table(content, name) for name in checklist or ()}
-    for name in aids:
-        write_checklist(content, name, page.with_name(f"checklist-{name}.html"))
+    aids = [write_checklist(content, name, page.with_name(f"checklist-{name}.html")) for name in checklist or ()]
     if markdown:
-        sections = [*report_tables(content), *[("Checklists", list(aids.values()))] * bool(aids)]
-        write_text(markdown, tables.markdown(content.title, sections))
+        sections = [*report_tables(content), ("Checklists", aids)]
+        write_text(markdown, tables.markdown(content.title, sections[: -1 if not aids else None]))
     if latex:
         write_text(latex, tables.latex(report_tables(content)))
     if json_file:
@@ -79,8 +77,6 @@ def report(
     missing = names_by((task.name, sentence) for task in content.tasks for sentence in task.missing)
     for note in (*(f"{names}: {text}" for text, names in missing.items()), *content.notes):
         say(f"note: {note}")
-    for name in aids:
-        say(f"checklist: {page.with_name(f'checklist-{name}.html')} (an aid, no statement of compliance)")
     say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
 
 
@@ -94,17 +90,13 @@ def export(
     task: Annotated[list[str] | None, Option(help="Export only this task; repeatable.")] = None,
     benchmark: Annotated[list[str] | None, Option(help="Hub benchmark of a task: TASK=ORG/DATASET/TASK_ID.")] = None,
     organization: Annotated[str, Option(help="Who ran the evaluation, for --eee.")] = "not stated",
-    relationship: Annotated[
-        Literal["first_party", "third_party", "collaborative", "other"],
-        Option(help="Relation of who ran it to the model, for --eee."),
-    ] = "other",
+    relationship: Annotated[Relationship, Option(help="Relation of who ran it to the model, for --eee.")] = "other",
     model: ModelName = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Export main scores with intervals, versions and fingerprints, for the Hub or for Every Eval Ever.
+    """Export main scores with intervals, versions and fingerprints, and no text of samples; always the same bytes.
 
-    No text of a sample is exported. Refused for synthetic or incomplete data, shards, parts (--limit), and runs that
-    are unfinished or damaged. The same run gives the same bytes.
+    Refused for synthetic or incomplete data, shards, parts (--limit), and runs that are unfinished or damaged.
     """
     from medtasks.audit.exporting import exports, hub_yaml, write_eee
     from medtasks.runs.run import read_run
@@ -115,11 +107,10 @@ def export(
     with out.status("Collecting ..."):
         chosen = exports(read_run(results, model), task or ())
     if hub:
-        benchmarks = named_values("--benchmark", benchmark or (), "TASK=ORG/DATASET/TASK_ID")
-        write_text(hub, hub_yaml(chosen, dict(benchmarks)))
-        say(f"Hub: {hub}")
-    for path in write_eee(chosen, eee, organization, relationship) if eee else ():
-        say(f"Every Eval Ever: {path}")
+        names = dict(named_values("--benchmark", benchmark or (), "TASK=ORG/DATASET/TASK_ID"))
+        write_text(hub, hub_yaml(chosen, names))
+    for path in [*filter(None, [hub]), *(write_eee(chosen, eee, organization, relationship) if eee else ())]:
+        say(f"written: {path}")
 
 
 def duplicates(

@@ -19,7 +19,7 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     comparisons = [comparison_table(report, other, position) for position, other in enumerate(report.comparisons, 1)]
     summary = summary_table(report)
     quotes = [cells(name_cell(name), " ".join(parts)) for name, parts in quotable_sentences(report).items()]
-    sentences = Table(label("sentences"), "Three sentences to quote.", "lp", cells("Task", "Sentences"), quotes)
+    sentences = Table(label("sentences"), "Sentences to quote.", "lp", cells("Task", "Sentences"), quotes)
     sections = [("Summary", [sentences, replace(summary, notes=(*summary.notes, *report.notes)), *comparisons])]
     for task in report.tasks:
         tables = [

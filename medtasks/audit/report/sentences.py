@@ -2,17 +2,8 @@
 
 import math
 
-from medtasks.audit.report.contents import Gain, Group, RuleScores, RunReport, TaskReport
-from medtasks.audit.report.wording import (
-    VARIANTS,
-    count,
-    counted,
-    difference,
-    number,
-    p_value,
-    scored,
-    warnings,
-)
+from medtasks.audit.report.contents import Gain, RuleScores, RunReport, TaskReport
+from medtasks.audit.report.wording import VARIANTS, counted, difference, number, p_value, scored, warnings
 from medtasks.data.variants import BLANK, BLIND, SWAPPED
 
 _MOST = 3  # tasks
@@ -29,19 +20,13 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
     harness = ", ".join(text for text in versions if text.startswith(("medtasks ", "lmms_eval "))) or "not recorded"
     weights = report.facts.get("fingerprint of the weights", "not recorded")
     made = f"Model {report.model or 'not recorded'}; fingerprint of the weights: {weights}; versions: {harness}"
-    sentences = {}
-    for task in report.tasks:
-        rules = [rule for rule in task.rules if rule.scores]
-        if task.name in variants or not rules:
-            continue
-        rule = next((rule for rule in rules if rule.name == "robust"), rules[0])
-        sentences[task.name] = (
-            _result(task, rule, report.title),
-            _comparison(task, rule),
-            _reliability(rule, task, made),
-        )
-        if len(sentences) == _MOST:
-            break
+    sentences: dict[str, tuple[str, str, str]] = {}
+    for task in (task for task in report.tasks if task.name not in variants):
+        rules = {rule.name: rule for rule in task.rules if rule.scores}
+        if rules and len(sentences) < _MOST:
+            rule = rules.get("robust") or next(iter(rules.values()))
+            texts = (_result(task, rule, report.title), _comparison(task, rule), _reliability(task, rule, made))
+            sentences[task.name] = texts
     return sentences
 
 
@@ -59,63 +44,49 @@ def image_gain(task: TaskReport, rule: RuleScores) -> tuple[Gain | None, str]:
 def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     """Return the main score with its interval, size and data; and the same metric under the other rows."""
     main = rule.scores[0]
-    samples = rule.counts.scored or task.answered
     clusters = f" in {counted(main.clusters, 'independent cluster')}" if main.clusters else ""
+    samples = f"{counted(rule.counts.scored or task.answered, 'sample')}{clusters}"
     data = f"data '{task.dataset}', fingerprint {task.fingerprint or 'not recorded'}" if task.dataset else "own data"
-    others = [
-        f"{score.metric} is {scored(score)} under {other.name}"
-        for other in task.rules
-        if other is not rule and (score := other.estimates.get(main.metric))
-    ]
-    caution = "".join(f" {warning}." for warning in warnings(task))
     reached = f"{model} reaches {main.metric} {scored(main)} under {rule.name} (95 % interval in brackets)"
-    first = f"On {task.name}, {reached}, for {counted(samples, 'sample')}{clusters} ({data})"
-    return f"{'; '.join([first, *others])}.{caution}"
+    others = [(other.name, other.estimates.get(main.metric)) for other in task.rules if other is not rule]
+    others_too = "".join(f"; under {name} it is {scored(score)}" for name, score in others if score)
+    caution = "".join(f" {warning}." for warning in warnings(task))
+    return f"On {task.name}, {reached}, for {samples} ({data}){others_too}.{caution}"
 
 
 def _comparison(task: TaskReport, rule: RuleScores) -> str:
     """Return the paired difference from the task without its image, else from the best baseline."""
-    main = rule.scores[0]
-    gain, _ = image_gain(task, rule)
+    main, best, (gain, _) = rule.scores[0], task.best_baseline(rule), image_gain(task, rule)
     if gain:
         share = task.is_share(gain.metric, gain.score, gain.variant_score)
-        shown = VARIANTS.get(gain.variant, gain.variant)
-        test = "" if math.isnan(gain.p) else f" (p = {p_value(gain.p)}, corrected {p_value(gain.p_holm)})"
+        change = difference(gain.difference, gain.low, gain.high, share)
+        test = f"paired, p = {p_value(gain.p)}, corrected {p_value(gain.p_holm)}"
         return (
-            f"With {shown} ({gain.task}) the model scores {number(gain.variant_score, share)} in {gain.metric} instead "
-            f"of {number(gain.score, share)}: a paired difference of "
-            f"{difference(gain.difference, gain.low, gain.high, share)} on {counted(gain.samples, 'sample')}{test}."
+            f"With {VARIANTS.get(gain.variant, gain.variant)} ({gain.task}) its {gain.metric} is "
+            f"{number(gain.variant_score, share)} instead of {number(gain.score, share)}: a difference of {change} on "
+            f"{counted(gain.samples, 'sample')} ({'not tested' if math.isnan(gain.p) else test})."
         )
-    best = task.best_baseline(rule)
     if best is None:
-        return f"Compared with nothing: {task.name}_blind in the same run would show what the image adds."
-    metric, result = best[0].tests.get(rule.name, ("", None))
-    sentence = f"The best baseline that sees no image, {best[0].name}, scores {number(best[1], main.share)}"
-    if result is None:
-        return f"{sentence} in {main.metric}; whether this run differs from it was not tested."
-    ends = difference(result.difference, result.low, result.high, task.is_share(metric, result.first))
-    return f"{sentence}; this run minus it, in {metric}: {ends} (paired, p = {p_value(result.p)})."
+        return f"It is compared with nothing: {task.name}_blind in the same run would show what the image adds."
+    sentence = f"The best baseline that sees no image, {best[0].name}, has {main.metric} {number(best[1], main.share)}"
+    if rule.name not in best[0].tests:
+        return f"{sentence}; whether this run differs from it was not tested."
+    metric, result = best[0].tests[rule.name]
+    change = difference(result.difference, result.low, result.high, task.is_share(metric, result.first))
+    return f"{sentence}; this run minus it, in {metric}: {change} (paired, p = {p_value(result.p)})."
 
 
-def _reliability(rule: RuleScores, task: TaskReport, made: str) -> str:
+def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
     """Return unusable replies, then the worst group and the hardest variant, or how the run was made without them."""
-    main, counts = rule.scores[0], rule.counts
+    main, counts, invalid = rule.scores[0], rule.counts, rule.estimates.get("invalid_rate")
     sign = -1 if main.higher_is_better is False else 1
-    invalid = rule.estimates.get("invalid_rate")
-    without_answer = f"{number(invalid.value)} of replies had no valid answer" if invalid else "none is counted invalid"
-    parts = [
-        f"{count(counts.lost)} of {counted(counts.scored + counts.lost, 'sample')} are in no score; {without_answer}"
-    ]
-    groups: list[tuple[float, str, Group]] = [
-        (sign * group.scores[0].value, column, group)
-        for column, of_column in rule.groups.items()
-        for group in of_column
-        if group.compared and group.scores and not math.isnan(group.scores[0].value)
-    ]
-    if groups:
-        _, column, worst = min(groups, key=lambda entry: entry[:2])
-        score = worst.scores[0]
-        parts.append(f"the worst of the {column} is {worst.name}, {score.metric} {scored(score)}")
+    lost = f"{counts.lost} of {counted(counts.scored + counts.lost, 'sample')} are in no score"
+    parts = [f"{lost}; replies without a valid answer: {number(invalid.value) if invalid else 'not counted'}"]
+    named = [(column, group) for column, groups in rule.groups.items() for group in groups if group.compared]
+    defined = [(column, group) for column, group in named if not math.isnan(group.scores[0].value)]
+    if defined:
+        column, group = min(defined, key=lambda entry: sign * entry[1].scores[0].value)
+        parts.append(f"the worst group of {column} is {group.name}, {main.metric} {scored(group.scores[0])}")
     harder = [gain for gain in task.gains if gain.rule == rule.name and gain.variant not in _CONTROLS]
     losses = [gain for gain in harder if gain.metric == main.metric and not math.isnan(gain.difference)]
     if losses:
@@ -123,5 +94,6 @@ def _reliability(rule: RuleScores, task: TaskReport, made: str) -> str:
         share = task.is_share(loss.metric, loss.score, loss.variant_score)
         change = difference(-loss.difference, -loss.high, -loss.low, share)
         parts.append(f"the hardest variant, {loss.task}, changes {loss.metric} by {change}")
-    decoding = task.settings.get("decoding", "not recorded")
-    return f"{'; '.join(parts)}." if groups or losses else f"{'; '.join(parts)}. {made}; decoding: {decoding}."
+    if not (defined or losses):
+        parts.append(f"{made}; decoding: {task.settings.get('decoding', 'not recorded')}")
+    return f"{'; '.join(parts)}."

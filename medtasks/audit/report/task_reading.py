@@ -121,25 +121,20 @@ def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
 
 
 def recorded_settings(reading: TaskReading) -> dict[str, str]:
-    """Return version, prompt, decoding and source of the data of a task as its run recorded them; no sample's text."""
-    recorded, data = reading.recorded, reading.recorded.data
-    config, dataset = recorded.config, reading.task.dataset or ""
-    published = CATALOGUE[dataset].source if dataset in CATALOGUE else ""
-    prompts = mapping_in(config, SETTINGS)
+    """Return version, prompt, decoding and source of the data as the run recorded them; no sample's text."""
+    recorded, data, dataset = reading.recorded, reading.recorded.data, reading.task.dataset or ""
+    published = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
+    prompts, generation = mapping_in(recorded.config, SETTINGS), mapping_in(recorded.config, "generation_kwargs")
     digest = hashlib.sha256(json.dumps(prompts, sort_keys=True, default=str).encode()).hexdigest()[:12]
-    generation = mapping_in(config, "generation_kwargs")
     settings = {
-        "version": recorded.version or recorded.metadata.get("version"),
-        "prompt": prompts and f"templates in configs/{recorded.name}/{SETTINGS} of the results file, SHA-256 {digest}",
-        "few-shot examples": config.get("num_fewshot"),
-        "decoding": generation and ", ".join(f"{name}={value}" for name, value in generation.items()),
-        "source": data and ("synthetic sample images" if data.get("sample") else published or "a folder of the user"),
-        "revision": data.get("revision"),
-        "rows": data.get("rows"),
-        "images": data.get("images"),
+        "version": recorded.version,
+        "prompt": prompts and f"templates in configs/{recorded.name}/{SETTINGS} of the results, SHA-256 {digest}",
+        "decoding": ", ".join(f"{name}={value}" for name, value in generation.items()),
+        "source": data and ("synthetic sample images" if data.get("sample") else published),
+        **{name: data.get(name) for name in ("revision", "rows", "images")},
         "rows left out": data and f"{len(data.get('left_out') or ())} notes in its manifest",
     }
-    return {name: str(value) for name, value in settings.items() if value not in (None, "", {})}
+    return {name: str(value) for name, value in settings.items() if value or value == 0}
 
 
 def rule_reports(

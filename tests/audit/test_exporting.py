@@ -1,0 +1,167 @@
+"""``medtasks export``: files for the Hub and for Every Eval Ever, and what must not leave the house.
+
+``MEDTASKS_TEST_EEE`` names the Python of an environment with ``every-eval-ever``, whose validator then reads the files.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.schema import CHOICE
+from medtasks.extract.failure import failed_reply
+from medtasks.families.family import Reply
+from medtasks.home import dataset_folder
+from medtasks.runs.result_files import ResultsFile
+from medtasks.runs.run_manifest import RunManifest, RunProcess
+
+from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
+from .report.harness_output import publish_own, texts, write_run, write_task
+
+CANARY = "zyzzyva"
+BENCHMARK = ("--benchmark", "house_set=org/house/main")
+MAIN = {"accuracy"}
+
+
+def finished(folder, state="finished", **changes):
+    record = {"outcome": "done", "dataset": "house_set", "results": "20260301_101500_results.json"}
+    content = {
+        "state": state,
+        "started": "2026-03-01T10:00:00+00:00",
+        "ended": "2026-03-01T10:30:00+00:00",
+        "process": RunProcess(pid=1, began=None, place=None),
+        "command": ["medtasks", "run"],
+        "arguments": [],
+        "asked": ["house_set"],
+        "tasks": {"house_set": {**record, **changes.pop("record", {})}, **changes.pop("tasks", {})},
+        "seeds": dict.fromkeys(("python", "numpy", "torch", "fewshot"), 0),
+        "versions": {"medtasks": "1.0.0", "lmms_eval": "0.7.3"},
+        "model": {"name": "made_up", "arguments": "", "weights": "org/made-up", "fingerprint": "commit:" + "0" * 40},
+        "hardware": {"system": "Linux", "cpu": "", "cores": 2, "memory": None},
+    }
+    RunManifest.model_validate({**content, **changes}).write(folder / "20260301_100000_000000Z_run.json")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A finished run over a credentialed set of one's own: 30 of 40 right, two without an answer."""
+    rows = [
+        {"question": f"{CANARY} {n}", "options": [f"{CANARY} a", "b"], "answer": "A", "label": 0} for n in range(40)
+    ]
+    publish_own("house_set", CHOICE, [{k: v for k, v in row.items() if k in CHOICE} for row in rows], "credentialed")
+    write_task("house_set", "choice", {"reference": "robust_choice", "robust": "robust_choice"})
+    replies = texts({f"d{n}": "A" if n < 30 else "" if n < 32 else "B" for n in range(40)})
+    write_run(tmp_path / "run", {"house_set": replies})
+    finished(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def exported(medtasks, run, folder):  # noqa: F811
+    folder.mkdir()
+    options = ("--hub", folder / "house.yaml", "--eee", folder / "eee", "--organization", "A hospital", *BENCHMARK)
+    ran = medtasks("export", run, *options)
+    assert (ran.code, ran.err) == (0, "")
+    files = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return files, [folder / path for path in files if path.suffix == ".json"]
+
+
+def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, run, tmp_path):  # noqa: F811
+    files, (path,) = exported(medtasks, run, tmp_path / "first")
+    assert exported(medtasks, run, tmp_path / "second")[0] == files
+    assert not any(CANARY.encode() in content for content in files.values())
+    entries = yaml.safe_load(files[Path("house.yaml")])
+    assert [entry["dataset"] for entry in entries] == [{"id": "org/house", "task_id": "main"}] * 2
+    assert [(entry["value"], entry["date"]) for entry in entries] == [(75.0, "2026-03-01")] * 2
+    for row, entry in zip(("reference", "robust"), entries, strict=True):
+        for part in ("percent", f"accuracy, row {row} (robust_choice)", "75.0% [", "40 samples scored, 0 lost"):
+            assert part in entry["notes"]
+        assert re.search(
+            r"invalid replies 5\.0%; task house_set version 1, data fingerprint [0-9a-f]{12};", entry["notes"]
+        )
+
+    record = json.loads(path.read_text(), parse_constant=pytest.fail)
+    required = (
+        "schema_version evaluation_id retrieved_timestamp source_metadata model_info eval_library evaluation_results"
+    )
+    assert set(required.split()) <= record.keys()
+    assert (record["schema_version"], record["retrieved_timestamp"]) == ("0.3.0", "1772361000")
+    assert record["evaluation_id"] == "house_set/org/made-up/1772361000"
+    assert path.relative_to(tmp_path / "first" / "eee").parts[:-1] == ("data", "medtasks", "org", "made-up")
+    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", path.stem)
+    details = record["model_info"]["additional_details"]
+    assert (details["deployment_type"], details["model_availability"]) == ("self_deployed", "open_weights")
+    assert record["source_metadata"]["source_organization_name"] == "A hospital"
+    for result in record["evaluation_results"]:
+        assert {"evaluation_name", "source_data", "metric_config", "score_details"} <= result.keys()
+        metric, score = result["metric_config"], result["score_details"]
+        assert (metric["metric_id"], metric["lower_is_better"], metric["max_score"]) == ("accuracy", False, 1.0)
+        assert score["score"] == 0.75
+        ends = score["uncertainty"]["confidence_interval"]
+        assert 0 < ends["lower"] < 0.75 < ends["upper"] < 1
+        assert "clustered over 40 clusters" in score["uncertainty"]["standard_error"]["method"]
+        assert result["source_data"]["additional_details"]["access"] == "credentialed"
+    if python := os.environ.get("MEDTASKS_TEST_EEE"):
+        command = [python, "-m", "every_eval_ever.validator.validate", "--format", "json", str(path)]
+        checked = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def change_data(run, **changes):
+    (path,) = run.glob("*_results.json")
+    content = json.loads(path.read_text())
+    content["configs"]["house_set"]["metadata"]["data"].update(changes)
+    ResultsFile(path, content).write()
+
+
+def rescore(run):
+    (path,) = run.glob("*_results.json")
+    content = json.loads(path.read_text())
+    content["results"]["house_set"]["accuracy,robust"] = 0.9
+    ResultsFile(path, content).write()
+
+
+def rerun(run, replies, **options):
+    for path in run.iterdir():
+        path.unlink()
+    write_run(run, {"house_set": replies}, **options)
+    finished(run)
+
+
+ALL = {f"d{n}": Reply(text="A") for n in range(40)}
+REFUSALS = {
+    "are synthetic": lambda run: change_data(run, sample=True),
+    "a part of the published set": lambda run: change_data(run, complete=False),
+    "10 of 40 samples": lambda run: rerun(run, {f"d{n}": ALL[f"d{n}"] for n in range(10)}, limit=10),
+    "it is shard 1": lambda run: finished(run, shard={"index": 1, "count": 2}),
+    "the run is interrupted": lambda run: finished(run, state="interrupted"),
+    "the run is killed": lambda run: finished(run, state="running"),
+    "missing or damaged": lambda run: finished(run, record={"results": "later_results.json"}),
+    "results are missing": lambda run: finished(run, record={"outcome": "failed"}),
+    "the run recorded 0.9": rescore,
+    "has no manifest": lambda run: [path.unlink() for path in run.glob("*_run.json")],
+    "no results of other_set": lambda run: finished(run, tasks={"other_set": {"outcome": "failed"}}),
+    "10 failed of 40": lambda run: rerun(run, ALL | {f"d{n}": Reply(text=failed_reply("broken")) for n in range(10)}),
+    "holds 1 repeats": lambda run: shutil.copytree(run, run / "repeat_1"),
+}
+
+
+def test_what_must_stay_is_refused_with_one_sentence(medtasks, fails, run, tmp_path):  # noqa: F811
+    for number, (part, change) in enumerate(REFUSALS.items()):
+        copy = tmp_path / f"copy{number}"
+        shutil.copytree(run, copy)
+        change(copy)
+        fails(["export", copy, "--eee", tmp_path / "eee"], part)
+    assert not (tmp_path / "eee").exists()
+    fails(["export", run, "--hub", tmp_path / "file.yaml"], "no dataset of the Hub", "--benchmark house_set=")
+    fails(["export", run], "--hub", "--eee")
+    fails(["export", run, "--eee", tmp_path / "eee", "--task", "other"], "has no results of other")
+    path = dataset_folder("house_set") / "manifest.json"
+    manifest = Manifest.read(path.parent)
+    path.write_text(manifest.model_copy(update={"text_sha256": "other"}).model_dump_json())
+    assert medtasks("export", run, "--eee", tmp_path / "eee").code == 0  # as recorded, without the data of the run
