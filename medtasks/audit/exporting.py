@@ -46,19 +46,17 @@ class Export:
         metrics = reading.task.metrics if reading else ()
         main = [metric.name for metric in metrics if metric.role is Role.MAIN] or [metrics[0].name]
         task = f"task {report.name} version {self.recorded.version}, data fingerprint {report.fingerprint}"
+        task += f"; medtasks {self.manifest.versions.get('medtasks')}"
         scores = []
         for rule, score in [(rule, rule.estimates.get(name)) for rule in report.rules for name in main]:
-            if score is None or math.isnan(score.value):
-                continue
-            invalid = rule.estimates.get("invalid_rate")
-            parts = (
-                f"{score.metric}, row {rule.name} ({rule.rule}): {scored(score)}",
-                f"95 % interval over {counted(score.clusters, 'cluster')}" if score.clusters else "",
-                f"{counted(rule.counts.scored, 'sample')} scored, {rule.counts.lost} lost",
-                f"invalid replies {number(invalid.value)}" if invalid else "",
-                f"{task}; medtasks {self.manifest.versions.get('medtasks')}",
-            )
-            scores.append((rule, score, "; ".join(filter(None, parts))))
+            if score is not None and not math.isnan(score.value):
+                clusters = f" in {counted(score.clusters, 'cluster')}" if score.clusters else ""
+                invalid = rule.estimates.get("invalid_rate")
+                unusable = f"{rule.counts.lost} lost, {number(invalid.value) if invalid else 'uncounted'} invalid"
+                size = f"{counted(rule.counts.scored, 'sample')}{clusters}, {unusable}"
+                scores.append(
+                    (rule, score, f"{score.metric}, row {rule.name} ({rule.rule}): {scored(score)}; {size}; {task}")
+                )
         return scores
 
 
@@ -70,9 +68,7 @@ def exports(run: Run, names: Iterable[str] = ()) -> list[Export]:
     """
     wanted = names or dict.fromkeys([*(name for manifest in run.manifests for name in manifest.tasks), *run.tasks])
     if missing := [name for name in wanted if name not in run.tasks]:
-        raise MedTasksError(
-            f"{run.folder} has no results of {listed(missing)}; finish the run, or give others as --task"
-        )
+        raise MedTasksError(f"{run.folder} has no results of {listed(missing)}; finish the run, or choose with --task")
     parts = {name: section(run.tasks[name]) for name in wanted}
     results = {name: part for name, part in parts.items() if part.reading and part.reading.task.variant not in VARIANTS}
     others = sorted(parts.keys() - results.keys())
@@ -123,12 +119,8 @@ def hub_yaml(chosen: Iterable[Export], benchmarks: Mapping[str, str]) -> str:
             )
         dataset, _, task_id = named.rpartition("/")
         for _, score, note in export.scores():
-            value = round(100 * score.value, 4) if score.share else score.value
-            facts = {
-                "value": value,
-                "date": export.manifest.started[:10],
-                "notes": f"{'percent; ' * score.share}{note}",
-            }
+            value, unit = (round(100 * score.value, 4), "percent; ") if score.share else (score.value, "")
+            facts = {"value": value, "date": export.manifest.started[:10], "notes": unit + note}
             entries.append({"dataset": {"id": dataset, "task_id": task_id}, **facts})
     return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=100)
 

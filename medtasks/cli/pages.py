@@ -66,8 +66,8 @@ def report(
         write_page(content, page, drawn(content, figures))
     aids = [write_checklist(content, name, page.with_name(f"checklist-{name}.html")) for name in checklist or ()]
     if markdown:
-        sections = [*report_tables(content), ("Checklists", aids)]
-        write_text(markdown, tables.markdown(content.title, sections[: -1 if not aids else None]))
+        sections = [*report_tables(content), *[("Checklists", aids)] * bool(aids)]
+        write_text(markdown, tables.markdown(content.title, sections))
     if latex:
         write_text(latex, tables.latex(report_tables(content)))
     if json_file:
@@ -77,15 +77,15 @@ def report(
     missing = names_by((task.name, sentence) for task in content.tasks for sentence in task.missing)
     for note in (*(f"{names}: {text}" for text, names in missing.items()), *content.notes):
         say(f"note: {note}")
+    for name in checklist or ():
+        say(f"checklist: {page.with_name(f'checklist-{name}.html')}")
     say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
 
 
 def export(
     context: typer.Context,
     results: Annotated[Path, Argument(help="Folder of a finished run (its --output_path).")],
-    hub: Annotated[
-        Path | None, Option(help="YAML file to write, for .eval_results/ of the model's repository.")
-    ] = None,
+    hub: Annotated[Path | None, Option(help="YAML file for .eval_results/ of the model's repository.")] = None,
     eee: Annotated[Path | None, Option(help="Folder for records of Every Eval Ever 0.3.")] = None,
     task: Annotated[list[str] | None, Option(help="Export only this task; repeatable.")] = None,
     benchmark: Annotated[list[str] | None, Option(help="Hub benchmark of a task: TASK=ORG/DATASET/TASK_ID.")] = None,

@@ -79,11 +79,12 @@ def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, ru
     assert [entry["dataset"] for entry in entries] == [{"id": "org/house", "task_id": "main"}] * 2
     assert [(entry["value"], entry["date"]) for entry in entries] == [(75.0, "2026-03-01")] * 2
     for row, entry in zip(("reference", "robust"), entries, strict=True):
-        for part in ("percent", f"accuracy, row {row} (robust_choice)", "75.0% [", "40 samples scored, 0 lost"):
+        for part in (
+            f"percent; accuracy, row {row} (robust_choice): 75.0% [",
+            "40 clusters, 0 lost, 5.0% invalid; task",
+        ):
             assert part in entry["notes"]
-        assert re.search(
-            r"invalid replies 5\.0%; task house_set version 1, data fingerprint [0-9a-f]{12};", entry["notes"]
-        )
+        assert re.search("house_set version 1, data fingerprint [0-9a-f]{12}; medtasks 1.0.0", entry["notes"])
 
     record = json.loads(path.read_text(), parse_constant=pytest.fail)
     required = (

@@ -19,7 +19,7 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
     versions = report.facts.get("versions", "").split(", ")
     harness = ", ".join(text for text in versions if text.startswith(("medtasks ", "lmms_eval "))) or "not recorded"
     weights = report.facts.get("fingerprint of the weights", "not recorded")
-    made = f"Model {report.model or 'not recorded'}; fingerprint of the weights: {weights}; versions: {harness}"
+    made = f"model {report.model or 'not recorded'}; fingerprint of the weights: {weights}; versions: {harness}"
     sentences: dict[str, tuple[str, str, str]] = {}
     for task in (task for task in report.tasks if task.name not in variants):
         rules = {rule.name: rule for rule in task.rules if rule.scores}
@@ -47,7 +47,7 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     clusters = f" in {counted(main.clusters, 'independent cluster')}" if main.clusters else ""
     samples = f"{counted(rule.counts.scored or task.answered, 'sample')}{clusters}"
     data = f"data '{task.dataset}', fingerprint {task.fingerprint or 'not recorded'}" if task.dataset else "own data"
-    reached = f"{model} reaches {main.metric} {scored(main)} under {rule.name} (95 % interval in brackets)"
+    reached = f"{model} reaches {main.metric} {scored(main)} under rule {rule.name} (95 % interval in brackets)"
     others = [(other.name, other.estimates.get(main.metric)) for other in task.rules if other is not rule]
     others_too = "".join(f"; under {name} it is {scored(score)}" for name, score in others if score)
     caution = "".join(f" {warning}." for warning in warnings(task))

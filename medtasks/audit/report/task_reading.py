@@ -129,7 +129,8 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
     settings = {
         "version": recorded.version,
         "prompt": prompts and f"templates in configs/{recorded.name}/{SETTINGS} of the results, SHA-256 {digest}",
-        "decoding": ", ".join(f"{name}={value}" for name, value in generation.items()),
+        "decoding": ", ".join(f"{name}={value}" for name, value in generation.items())
+        or "log-likelihood of each option" * reading.task.compares_likelihoods,
         "source": data and ("synthetic sample images" if data.get("sample") else published),
         **{name: data.get(name) for name in ("revision", "rows", "images")},
         "rows left out": data and f"{len(data.get('left_out') or ())} notes in its manifest",
