@@ -63,8 +63,7 @@ class Export:
 def exports(run: Run, names: Iterable[str] = ()) -> list[Export]:
     """Return the tasks of a run to publish, by default all of ours but groups and sanity variants.
 
-    Raises MedTasksError if one of them must not leave the house: of synthetic or incomplete data, of a part of the
-    questions, of a run that did not end or is damaged.
+    Raises MedTasksError if one has synthetic or incomplete data or a part of the samples, or the run is not whole.
     """
     wanted = names or dict.fromkeys([*(name for manifest in run.manifests for name in manifest.tasks), *run.tasks])
     if missing := [name for name in wanted if name not in run.tasks]:
@@ -105,8 +104,7 @@ def _checked(run: Run, part: Section, recorded: TaskRun) -> Export:
 def hub_yaml(chosen: Iterable[Export], benchmarks: Mapping[str, str]) -> str:
     """Return scores as a file for ``.eval_results/`` of a model's repository, shares in percent.
 
-    ``benchmarks`` give the Hub's dataset and task, ``ORG/DATASET/TASK``, of tasks that have another name there. Raises
-    MedTasksError for a task without one whose data are not from the Hub.
+    ``benchmarks`` give ``ORG/DATASET/TASK`` by task; MedTasksError: one without has data that are not from the Hub.
     """
     entries = []
     for export in chosen:
@@ -137,6 +135,7 @@ def write_eee(chosen: Iterable[Export], folder: Path, organization: str, relatio
         model = weights if "/" in weights else f"local/{weights}"
         made = str(int(datetime.fromisoformat(manifest.ended or manifest.started).timestamp()))
         versions = {name: str(version) for name, version in manifest.versions.items() if version}
+        library = {"name": "medtasks", "version": versions.get("medtasks", "unknown")}
         details = {"adapter": facts.name, "weights": facts.weights, "fingerprint": facts.fingerprint or facts.unknown}
         details["deployment_type"] = "self_deployed" if facts.fingerprint else "unknown"
         details["model_availability"] = "open_weights" if "commit:" in details["fingerprint"] else "unknown"
@@ -146,7 +145,7 @@ def write_eee(chosen: Iterable[Export], folder: Path, organization: str, relatio
             "evaluation_timestamp": manifest.started,
             "retrieved_timestamp": made,
             "source_metadata": {"source_name": "medtasks", "source_type": "evaluation_run", **ran_by},
-            "eval_library": {"name": "medtasks", "version": versions["medtasks"], "additional_details": versions},
+            "eval_library": {**library, "additional_details": versions},
             "model_info": {"name": weights, "id": model, "additional_details": details},
             "evaluation_results": [_eee_result(export, *scores) for scores in export.scores()],
         }

@@ -19,33 +19,28 @@ from medtasks.extract.failure import failed_reply
 from medtasks.families.family import Reply
 from medtasks.home import dataset_folder
 from medtasks.runs.result_files import ResultsFile
-from medtasks.runs.run_manifest import RunManifest, RunProcess
 
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
+from ..runs.test_run import manifest
 from .report.harness_output import publish_own, texts, write_run, write_task
 
 CANARY = "zyzzyva"
 BENCHMARK = ("--benchmark", "house_set=org/house/main")
-MAIN = {"accuracy"}
 
 
-def finished(folder, state="finished", **changes):
-    record = {"outcome": "done", "dataset": "house_set", "results": "20260301_101500_results.json"}
-    content = {
-        "state": state,
-        "started": "2026-03-01T10:00:00+00:00",
-        "ended": "2026-03-01T10:30:00+00:00",
-        "process": RunProcess(pid=1, began=None, place=None),
-        "command": ["medtasks", "run"],
-        "arguments": [],
-        "asked": ["house_set"],
-        "tasks": {"house_set": {**record, **changes.pop("record", {})}, **changes.pop("tasks", {})},
-        "seeds": dict.fromkeys(("python", "numpy", "torch", "fewshot"), 0),
-        "versions": {"medtasks": "1.0.0", "lmms_eval": "0.7.3"},
-        "model": {"name": "made_up", "arguments": "", "weights": "org/made-up", "fingerprint": "commit:" + "0" * 40},
-        "hardware": {"system": "Linux", "cpu": "", "cores": 2, "memory": None},
+def finished(folder, state="finished", record=(), more=(), **changes):
+    record = {"outcome": "done", "dataset": "house_set", "results": "20260301_101500_results.json", **dict(record)}
+    changes |= {"tasks": {"house_set": record, **dict(more)}, "ended": "2026-03-01T10:30:00+00:00"}
+    changes |= {"versions": {"medtasks": "1.0.0", "lmms_eval": "0.7.3"}, "process": {"pid": 1, "began": 1, "place": ""}}
+    changes["model"] = {
+        "name": "made_up",
+        "arguments": "",
+        "weights": "org/made-up",
+        "fingerprint": "commit:" + "0" * 40,
     }
-    RunManifest.model_validate({**content, **changes}).write(folder / "20260301_100000_000000Z_run.json")
+    for path in folder.glob("*_run.json"):
+        path.unlink()
+    manifest(folder, {"house_set": ("done", "")}, state, **changes)
 
 
 @pytest.fixture
@@ -87,24 +82,18 @@ def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, ru
         assert re.search("house_set version 1, data fingerprint [0-9a-f]{12}; medtasks 1.0.0", entry["notes"])
 
     record = json.loads(path.read_text(), parse_constant=pytest.fail)
-    required = (
-        "schema_version evaluation_id retrieved_timestamp source_metadata model_info eval_library evaluation_results"
-    )
-    assert set(required.split()) <= record.keys()
+    assert {"source_metadata", "model_info", "eval_library", "evaluation_results"} <= record.keys()
     assert (record["schema_version"], record["retrieved_timestamp"]) == ("0.3.0", "1772361000")
     assert record["evaluation_id"] == "house_set/org/made-up/1772361000"
     assert path.relative_to(tmp_path / "first" / "eee").parts[:-1] == ("data", "medtasks", "org", "made-up")
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", path.stem)
     details = record["model_info"]["additional_details"]
     assert (details["deployment_type"], details["model_availability"]) == ("self_deployed", "open_weights")
-    assert record["source_metadata"]["source_organization_name"] == "A hospital"
     for result in record["evaluation_results"]:
-        assert {"evaluation_name", "source_data", "metric_config", "score_details"} <= result.keys()
         metric, score = result["metric_config"], result["score_details"]
         assert (metric["metric_id"], metric["lower_is_better"], metric["max_score"]) == ("accuracy", False, 1.0)
-        assert score["score"] == 0.75
         ends = score["uncertainty"]["confidence_interval"]
-        assert 0 < ends["lower"] < 0.75 < ends["upper"] < 1
+        assert 0 < ends["lower"] < score["score"] == 0.75 < ends["upper"] < 1
         assert "clustered over 40 clusters" in score["uncertainty"]["standard_error"]["method"]
         assert result["source_data"]["additional_details"]["access"] == "credentialed"
     if python := os.environ.get("MEDTASKS_TEST_EEE"):
@@ -113,18 +102,15 @@ def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, ru
         assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def change_data(run, **changes):
+def edit(run, change):
     (path,) = run.glob("*_results.json")
     content = json.loads(path.read_text())
-    content["configs"]["house_set"]["metadata"]["data"].update(changes)
+    change(content)
     ResultsFile(path, content).write()
 
 
-def rescore(run):
-    (path,) = run.glob("*_results.json")
-    content = json.loads(path.read_text())
-    content["results"]["house_set"]["accuracy,robust"] = 0.9
-    ResultsFile(path, content).write()
+def data(content):
+    return content["configs"]["house_set"]["metadata"]["data"]
 
 
 def rerun(run, replies, **options):
@@ -136,17 +122,19 @@ def rerun(run, replies, **options):
 
 ALL = {f"d{n}": Reply(text="A") for n in range(40)}
 REFUSALS = {
-    "are synthetic": lambda run: change_data(run, sample=True),
-    "a part of the published set": lambda run: change_data(run, complete=False),
+    "are synthetic": lambda run: edit(run, lambda content: data(content).update(sample=True)),
+    "a part of the published set": lambda run: edit(run, lambda content: data(content).update(complete=False)),
     "10 of 40 samples": lambda run: rerun(run, {f"d{n}": ALL[f"d{n}"] for n in range(10)}, limit=10),
     "it is shard 1": lambda run: finished(run, shard={"index": 1, "count": 2}),
     "the run is interrupted": lambda run: finished(run, state="interrupted"),
     "the run is killed": lambda run: finished(run, state="running"),
     "missing or damaged": lambda run: finished(run, record={"results": "later_results.json"}),
     "results are missing": lambda run: finished(run, record={"outcome": "failed"}),
-    "the run recorded 0.9": rescore,
+    "the run recorded 0.9": lambda run: edit(
+        run, lambda one: one["results"]["house_set"].update({"accuracy,robust": 0.9})
+    ),
     "has no manifest": lambda run: [path.unlink() for path in run.glob("*_run.json")],
-    "no results of other_set": lambda run: finished(run, tasks={"other_set": {"outcome": "failed"}}),
+    "no results of other_set": lambda run: finished(run, more={"other_set": {"outcome": "failed"}}),
     "10 failed of 40": lambda run: rerun(run, ALL | {f"d{n}": Reply(text=failed_reply("broken")) for n in range(10)}),
     "holds 1 repeats": lambda run: shutil.copytree(run, run / "repeat_1"),
 }

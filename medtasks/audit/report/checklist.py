@@ -54,10 +54,8 @@ def write_checklist(report: RunReport, name: str, path: Path) -> Table:
 def task_facts(task: TaskReport) -> dict[str, str]:
     """Return what a run proves of a task, by key of a fact; empty if it does not."""
     settings, rules = task.settings, task.rules
-    facts_of_data = [
-        f"{name} {settings[name]}" for name in ("source", "revision", "rows", "images") if name in settings
-    ]
     data = [task.dataset, task.access or "access unknown", f"fingerprint {task.fingerprint or 'not recorded'}"]
+    data += [f"{name} {settings[name]}" for name in ("source", "revision", "rows", "images") if name in settings]
     complete = "all rows of the source" if task.complete_data else "a part of the source"
     outcomes = []
     for rule in rules:
@@ -68,7 +66,7 @@ def task_facts(task: TaskReport) -> dict[str, str]:
     rates = [(rule.name, rule.estimates.get("invalid_rate")) for rule in rules]
     facts = {
         "task": [task.describes, f"version {settings.get('version', 'not recorded')}"],
-        "data": data + facts_of_data if task.dataset else [],
+        "data": data if task.dataset else [],
         "left_out": [complete, settings["rows left out"]] if "rows left out" in settings else [],
         "images": [task.image_conversions],
         "counts": [f"{questions(task)} samples answered", f"in no score: {task.lost or 'none'}"],
@@ -79,8 +77,8 @@ def task_facts(task: TaskReport) -> dict[str, str]:
         "repeats": [f"{task.repeats.repeats} repeats, seeds {task.repeats.seeds}"] if task.repeats else [],
         "published": [f"{score.model} {score.printed} ({score.source})" for score in task.published[:_PUBLISHED]],
     }
-    facts |= _score_facts(task)
-    return {**settings, **{key: "; ".join(filter(None, texts)) for key, texts in facts.items()}}
+    joined = {key: "; ".join(filter(None, texts)) for key, texts in {**facts, **_score_facts(task)}.items()}
+    return {**settings, **joined}
 
 
 def _score_facts(task: TaskReport) -> dict[str, list[str]]:
@@ -90,21 +88,17 @@ def _score_facts(task: TaskReport) -> dict[str, list[str]]:
     scores = [(rule.name, score) for rule in task.rules for name in names if (score := rule.estimates.get(name))]
     errors = [f"{score.metric} ({rule}) over {score.clusters} clusters" for rule, score in scores if score.clusters]
     few = dict.fromkeys(sentence for rule in task.rules for sentence in rule.few_clusters)
-    last = task.rules[-1:]
-    groups = [(rule.name, column, group) for rule in last for column in rule.groups for group in rule.groups[column]]
-    gains = []
+    groups, gains = [], []
+    for column, of_column in task.rules[-1].groups.items() if task.rules else ():
+        shown = [f"{group.name} ({count(group.questions)}) {scored(group.scores[0])}" for group in of_column]
+        groups.append(f"{column} ({task.rules[-1].name}): {', '.join(shown)}")
     for gain in (gain for gain in task.gains if not gain.same_as):
         change = difference(gain.difference, gain.low, gain.high, task.is_share(gain.metric, gain.score))
-        test = f"corrected p {p_value(gain.p_holm)}"
-        gains.append(f"{gain.metric} ({gain.rule}) minus that of {gain.task} {change}, {test}")
+        gains.append(f"{gain.metric} ({gain.rule}) minus {gain.task} {change}, corrected p {p_value(gain.p_holm)}")
     return {
         "metrics": [f"{name}: {task.metrics[name].description}".rstrip(".") for name in names if name in task.metrics],
         "results": [f"{score.metric} ({rule}) {scored(score)}" for rule, score in scores],
         "intervals": ["95 % intervals with clustered errors", *errors, *few] if errors else [],
-        "subgroups": [
-            f"{column} {group.name} ({count(group.questions)}): {rule} {scored(group.scores[0])}"
-            for rule, column, group in groups
-            if group.scores
-        ],
+        "subgroups": groups,
         "stress": gains,
     }

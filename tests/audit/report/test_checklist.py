@@ -32,7 +32,7 @@ REPORT = made_up.report_of(*TASKS, title="<script>alert</script>")
     "name, parts",
     [
         ("claim", ("mediconfusion: mediconfusion; public; fingerprint 0123456789ab", "set_accuracy (robust) 22.5% [")),
-        ("stard-ai", ("temperature=0.0", "categories Head and Neck (60): robust 20.0%", "1,000 of 4,550 samples")),
+        ("stard-ai", ("temperature=0.0", "categories (robust): Cerebral (100) 10.0%", "1,000 of 4,550 samples")),
         ("tripod-llm", ("With a picture that belongs to another question (m", "robust_rule v1, Reads the letter")),
         ("mi-clear-llm", ("model: made_up_model: size=<small>", "SHA-256 abc", "; it comes from medtasks run --rep")),
     ],
