@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
@@ -20,36 +19,29 @@ from medtasks.families.family import Reply
 from medtasks.home import dataset_folder
 from medtasks.runs.result_files import ResultsFile
 
-from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
+from ..audit.report.harness_output import publish_own, texts, write_run, write_task
 from ..runs.test_run import manifest
-from .report.harness_output import publish_own, texts, write_run, write_task
 
 CANARY = "zyzzyva"
-BENCHMARK = ("--benchmark", "house_set=org/house/main")
+MADE = {
+    "ended": "2026-03-01T10:30:00+00:00",
+    "versions": {"medtasks": "1.0.0", "lmms_eval": "0.7.3"},
+    "model": {"name": "made_up", "arguments": "", "weights": "org/made-up", "fingerprint": f"commit:{'0' * 40}"},
+}
 
 
 def finished(folder, state="finished", record=(), more=(), **changes):
-    record = {"outcome": "done", "dataset": "house_set", "results": "20260301_101500_results.json", **dict(record)}
-    changes |= {"tasks": {"house_set": record, **dict(more)}, "ended": "2026-03-01T10:30:00+00:00"}
-    changes |= {"versions": {"medtasks": "1.0.0", "lmms_eval": "0.7.3"}, "process": {"pid": 1, "began": 1, "place": ""}}
-    changes["model"] = {
-        "name": "made_up",
-        "arguments": "",
-        "weights": "org/made-up",
-        "fingerprint": "commit:" + "0" * 40,
-    }
+    done = {"outcome": "done", "dataset": "house_set", "results": "20260301_101500_results.json", **dict(record)}
     for path in folder.glob("*_run.json"):
         path.unlink()
-    manifest(folder, {"house_set": ("done", "")}, state, **changes)
+    manifest(folder, {"house_set": ("done", "")}, state, **MADE, tasks={"house_set": done, **dict(more)}, **changes)
 
 
 @pytest.fixture
 def run(tmp_path):
     """A finished run over a credentialed set of one's own: 30 of 40 right, two without an answer."""
-    rows = [
-        {"question": f"{CANARY} {n}", "options": [f"{CANARY} a", "b"], "answer": "A", "label": 0} for n in range(40)
-    ]
-    publish_own("house_set", CHOICE, [{k: v for k, v in row.items() if k in CHOICE} for row in rows], "credentialed")
+    rows = [{"question": f"{CANARY} {n}", "options": [f"{CANARY} a", "b"], "answer": "A"} for n in range(40)]
+    publish_own("house_set", CHOICE, rows, "credentialed")
     write_task("house_set", "choice", {"reference": "robust_choice", "robust": "robust_choice"})
     replies = texts({f"d{n}": "A" if n < 30 else "" if n < 32 else "B" for n in range(40)})
     write_run(tmp_path / "run", {"house_set": replies})
@@ -57,35 +49,28 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-def exported(medtasks, run, folder):  # noqa: F811
-    folder.mkdir()
-    options = ("--hub", folder / "house.yaml", "--eee", folder / "eee", "--organization", "A hospital", *BENCHMARK)
-    ran = medtasks("export", run, *options)
-    assert (ran.code, ran.err) == (0, "")
-    files = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    return files, [folder / path for path in files if path.suffix == ".json"]
-
-
-def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, run, tmp_path):  # noqa: F811
-    files, (path,) = exported(medtasks, run, tmp_path / "first")
-    assert exported(medtasks, run, tmp_path / "second")[0] == files
-    assert not any(CANARY.encode() in content for content in files.values())
-    entries = yaml.safe_load(files[Path("house.yaml")])
-    assert [entry["dataset"] for entry in entries] == [{"id": "org/house", "task_id": "main"}] * 2
-    assert [(entry["value"], entry["date"]) for entry in entries] == [(75.0, "2026-03-01")] * 2
+def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, run, tmp_path):
+    options = ("--organization", "A hospital", "--benchmark", "house_set=org/house/main")
+    files = []
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        folder.mkdir()
+        ran = medtasks("export", run, "--hub", folder / "house.yaml", "--eee", folder / "eee", *options)
+        assert (ran.code, ran.err) == (0, "")
+        files.append({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()})
+    assert files[0] == files[1]
+    assert not any(CANARY.encode() in content for content in files[0].values())
+    entries = yaml.safe_load((tmp_path / "first" / "house.yaml").read_text())
+    facts = {"dataset": {"id": "org/house", "task_id": "main"}, "value": 75.0, "date": "2026-03-01"}
     for row, entry in zip(("reference", "robust"), entries, strict=True):
-        for part in (
-            f"percent; accuracy, row {row} (robust_choice): 75.0% [",
-            "40 clusters, 0 lost, 5.0% invalid; task",
-        ):
-            assert part in entry["notes"]
-        assert re.search("house_set version 1, data fingerprint [0-9a-f]{12}; medtasks 1.0.0", entry["notes"])
-
+        notes = rf"percent; accuracy, row {row} \(robust_choice\): 75.0% \[59.1 to 86.2\]; 40 samples in 40 clusters, "
+        versions = "; task house_set version 1, data fingerprint [0-9a-f]{12}; medtasks 1.0.0"
+        assert re.fullmatch(f"{notes}0 lost, 5.0% invalid{versions}", entry.pop("notes"))
+        assert entry == facts
+    (path,) = tmp_path.glob("first/eee/data/medtasks/org/made-up/*.json")
     record = json.loads(path.read_text(), parse_constant=pytest.fail)
     assert {"source_metadata", "model_info", "eval_library", "evaluation_results"} <= record.keys()
     assert (record["schema_version"], record["retrieved_timestamp"]) == ("0.3.0", "1772361000")
     assert record["evaluation_id"] == "house_set/org/made-up/1772361000"
-    assert path.relative_to(tmp_path / "first" / "eee").parts[:-1] == ("data", "medtasks", "org", "made-up")
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", path.stem)
     details = record["model_info"]["additional_details"]
     assert (details["deployment_type"], details["model_availability"]) == ("self_deployed", "open_weights")
@@ -102,15 +87,13 @@ def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, ru
         assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def edit(run, change):
+def edit(run, task, **changes):
+    """Change what the results say of a task: its data, or its scores."""
     (path,) = run.glob("*_results.json")
     content = json.loads(path.read_text())
-    change(content)
+    part = content["results"][task] if "scores" in changes else content["configs"][task]["metadata"]["data"]
+    part.update(changes.pop("scores", changes))
     ResultsFile(path, content).write()
-
-
-def data(content):
-    return content["configs"]["house_set"]["metadata"]["data"]
 
 
 def rerun(run, replies, **options):
@@ -122,17 +105,15 @@ def rerun(run, replies, **options):
 
 ALL = {f"d{n}": Reply(text="A") for n in range(40)}
 REFUSALS = {
-    "are synthetic": lambda run: edit(run, lambda content: data(content).update(sample=True)),
-    "a part of the published set": lambda run: edit(run, lambda content: data(content).update(complete=False)),
+    "are synthetic": lambda run: edit(run, "house_set", sample=True),
+    "a part of the published set": lambda run: edit(run, "house_set", complete=False),
     "10 of 40 samples": lambda run: rerun(run, {f"d{n}": ALL[f"d{n}"] for n in range(10)}, limit=10),
     "it is shard 1": lambda run: finished(run, shard={"index": 1, "count": 2}),
     "the run is interrupted": lambda run: finished(run, state="interrupted"),
     "the run is killed": lambda run: finished(run, state="running"),
     "missing or damaged": lambda run: finished(run, record={"results": "later_results.json"}),
     "results are missing": lambda run: finished(run, record={"outcome": "failed"}),
-    "the run recorded 0.9": lambda run: edit(
-        run, lambda one: one["results"]["house_set"].update({"accuracy,robust": 0.9})
-    ),
+    "the run recorded 0.9": lambda run: edit(run, "house_set", scores={"accuracy,robust": 0.9}),
     "has no manifest": lambda run: [path.unlink() for path in run.glob("*_run.json")],
     "no results of other_set": lambda run: finished(run, more={"other_set": {"outcome": "failed"}}),
     "10 failed of 40": lambda run: rerun(run, ALL | {f"d{n}": Reply(text=failed_reply("broken")) for n in range(10)}),
@@ -140,7 +121,7 @@ REFUSALS = {
 }
 
 
-def test_what_must_stay_is_refused_with_one_sentence(medtasks, fails, run, tmp_path):  # noqa: F811
+def test_what_must_stay_is_refused_with_one_sentence(medtasks, fails, run, tmp_path):
     for number, (part, change) in enumerate(REFUSALS.items()):
         copy = tmp_path / f"copy{number}"
         shutil.copytree(run, copy)
@@ -151,6 +132,5 @@ def test_what_must_stay_is_refused_with_one_sentence(medtasks, fails, run, tmp_p
     fails(["export", run], "--hub", "--eee")
     fails(["export", run, "--eee", tmp_path / "eee", "--task", "other"], "has no results of other")
     path = dataset_folder("house_set") / "manifest.json"
-    manifest = Manifest.read(path.parent)
-    path.write_text(manifest.model_copy(update={"text_sha256": "other"}).model_dump_json())
+    path.write_text(Manifest.read(path.parent).model_copy(update={"text_sha256": "other"}).model_dump_json())
     assert medtasks("export", run, "--eee", tmp_path / "eee").code == 0  # as recorded, without the data of the run
