@@ -94,7 +94,8 @@ def _score_facts(task: TaskReport) -> dict[str, list[str]]:
         groups.append(f"{column} ({task.rules[-1].name}): {', '.join(shown)}")
     for gain in (gain for gain in task.gains if not gain.same_as):
         change = difference(gain.difference, gain.low, gain.high, task.is_share(gain.metric, gain.score))
-        gains.append(f"{gain.metric} ({gain.rule}) minus {gain.task} {change}, corrected p {p_value(gain.p_holm)}")
+        compared = f"{gain.metric} ({gain.rule}) minus that of {gain.task} ({gain.variant})"
+        gains.append(f"{compared} {change}, corrected p {p_value(gain.p_holm)}")
     return {
         "metrics": [f"{name}: {task.metrics[name].description}".rstrip(".") for name in names if name in task.metrics],
         "results": [f"{score.metric} ({rule}) {scored(score)}" for rule, score in scores],

@@ -7,7 +7,7 @@ from medtasks.audit.report.wording import VARIANTS, counted, difference, number,
 from medtasks.data.variants import BLANK, BLIND, SWAPPED
 
 _MOST = 3  # tasks
-_CONTROLS = (BLIND, BLANK, SWAPPED, "told")  # variants that take the image away; all others make the task harder
+_CONTROLS = (BLIND, BLANK, SWAPPED, "told", "nota_control")  # variants that make no task harder for a model that sees
 
 
 def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
@@ -93,7 +93,7 @@ def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
         loss = max(losses, key=lambda gain: sign * gain.difference)
         share = task.is_share(loss.metric, loss.score, loss.variant_score)
         change = difference(-loss.difference, -loss.high, -loss.low, share)
-        parts.append(f"the hardest variant, {loss.task}, changes {loss.metric} by {change}")
+        parts.append(f"the hardest variant, {loss.task} ({loss.variant}), changes {loss.metric} by {change}")
     if not (defined or losses):
         parts.append(f"{made}; decoding: {task.settings.get('decoding', 'not recorded')}")
     return f"{'; '.join(parts)}."

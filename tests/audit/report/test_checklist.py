@@ -85,7 +85,11 @@ WITHOUT_GROUPS = replace(made_up.paired_rule("robust"), groups={})
         ({"gains": (), "baselines": ()}, 1, "mediconfusion_blind in the same run would show what the image adds."),
         ({"rules": (made_up.paired_rule("robust"),)}, 2, "replies without a valid answer: 25.0%"),
         ({"rules": (WITHOUT_GROUPS,)}, 2, "versions: medtasks 0.8.0, lmms_eval 0.7.3; decoding: not recorded."),
-        ({"gains": HARDER}, 2, "the hardest variant, hard_2, changes set_accuracy by −20.0 pts [−30.0 to 0.0]."),
+        (
+            {"gains": HARDER},
+            2,
+            "the hardest variant, hard_2 (hard2), changes set_accuracy by −20.0 pts [−30.0 to 0.0].",
+        ),
     ],
 )
 def test_three_sentences_say_result_comparison_and_reliability(changes, index, part):
