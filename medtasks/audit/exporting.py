@@ -151,8 +151,8 @@ def write_eee(chosen: Iterable[Export], folder: Path, organization: str, relatio
         }
         text = json.dumps(record, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
         name = uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=4)
-        developer, _, model = model.partition("/")
-        paths.append(folder / "data" / "medtasks" / developer / re.sub("[/:]", "_", model) / f"{name}.json")
+        developer, _, model = model.replace(":", "_").partition("/")
+        paths.append(folder / "data" / "medtasks" / developer / model.replace("/", "_") / f"{name}.json")
         paths[-1].parent.mkdir(parents=True, exist_ok=True)
         with written_whole(paths[-1]) as partial:
             partial.write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
 """``medtasks report``, ``export`` and ``data duplicates``: a run, and copies of images, as files for others."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from medtasks import __version__
 from medtasks.audit import tables
+from medtasks.audit.report.contents import RunReport, report_as_dict
 from medtasks.audit.report.wording import counted, names_by, number
 from medtasks.cli.options import IncludePath, JsonFile, ModelName, look_into, named_values
 from medtasks.cli.output import out, say, show, write_json, write_text
@@ -42,14 +43,10 @@ def report(
     The page needs no server and no network. For credentialed data it holds only scores and hashed ids.
     """
     from medtasks.audit.repeats import collected
-    from medtasks.audit.report.checklist import write_checklist
     from medtasks.audit.report.collecting import collect_replies
-    from medtasks.audit.report.contents import report_as_dict
     from medtasks.audit.report.differences import compare_with
     from medtasks.audit.report.figures import figures as drawn
     from medtasks.audit.report.page import write_page
-    from medtasks.audit.report.report_tables import report_tables
-    from medtasks.audit.report.sentences import quotable_sentences
     from medtasks.runs.run import Source
 
     if not run.exists():
@@ -64,7 +61,27 @@ def report(
     page = html or (run if run.is_dir() else run.parent) / _PAGE
     with out.status("Writing ..."):
         write_page(content, page, drawn(content, figures))
-    aids = [write_checklist(content, name, page.with_name(f"checklist-{name}.html")) for name in checklist or ()]
+    _write_tables(content, page, checklist or (), markdown, latex, json_file)
+    for name, why in content.missing.items():
+        say(f"missing: {name}: {why}")
+    missing = names_by((task.name, sentence) for task in content.tasks for sentence in task.missing)
+    for note in (*(f"{names}: {text}" for text, names in missing.items()), *content.notes):
+        say(f"note: {note}")
+    say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+
+
+def _write_tables(content: RunReport, page: Path, checklists: Sequence[str], *files: Path | None) -> None:
+    """Write checklists next to the page, and all tables as Markdown, LaTeX and JSON into the files that are named."""
+    from medtasks.audit.report.checklist import write_checklist
+    from medtasks.audit.report.report_tables import report_tables
+    from medtasks.audit.report.sentences import quotable_sentences
+
+    markdown, latex, json_file = files
+    aids = []
+    for name in checklists:
+        path = page.with_name(f"checklist-{name}.html")
+        aids.append(write_checklist(content, name, path))
+        say(f"checklist: {path}")
     if markdown:
         sections = [*report_tables(content), *[("Checklists", aids)] * bool(aids)]
         write_text(markdown, tables.markdown(content.title, sections))
@@ -72,14 +89,6 @@ def report(
         write_text(latex, tables.latex(report_tables(content)))
     if json_file:
         write_json(json_file, {**report_as_dict(content), "sentences": quotable_sentences(content)})
-    for name, why in content.missing.items():
-        say(f"missing: {name}: {why}")
-    missing = names_by((task.name, sentence) for task in content.tasks for sentence in task.missing)
-    for note in (*(f"{names}: {text}" for text, names in missing.items()), *content.notes):
-        say(f"note: {note}")
-    for name in checklist or ():
-        say(f"checklist: {page.with_name(f'checklist-{name}.html')}")
-    say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
 
 
 def export(
