@@ -338,4 +338,5 @@ def with_interval(
     return ReportedScore(
         *(metric.name, estimate.value, estimate.error, *ends, share, metric.higher_is_better, has_error),
         by_construction=by_construction,
+        clusters=estimate.clusters,
     )

@@ -20,6 +20,7 @@ from medtasks.audit.report.task_reading import (
     given_replies,
     image_files,
     read_task,
+    recorded_settings,
     recorded_values,
     rule_reports,
 )
@@ -213,6 +214,7 @@ def reading_section(reading: TaskReading) -> Section:
         # If no data are recorded, those that the replies were matched to.
         **_facts_of({**reading.data, **recorded.data}),
         decoding=decoding,
+        settings=recorded_settings(reading),
         withheld=reading.withheld,
         documents=documents,
         answered=answered,

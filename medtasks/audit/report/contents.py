@@ -35,6 +35,7 @@ class Score:
     higher_is_better: bool | None  # None if neither is, or it is not recorded
     has_error: bool = field(default=True, compare=False)  # whether the metric has a standard error at all; not in JSON
     by_construction: bool = False  # whether the value follows from the task alone; then it has no error and no interval
+    clusters: int | None = field(default=None, compare=False)  # of the error; None without one, or if only recorded
 
 
 @dataclass(frozen=True)
@@ -261,6 +262,7 @@ class TaskReport:
     decoding: Decoding | None = None  # of the task's own settings; None: as its dataset says
     image_conversions: str = ""  # numbers of images by conversion, in words; empty if not recorded
     missing: tuple[str, ...] = ()  # missing parts and how to get them, one sentence each
+    settings: Mapping[str, str] = field(default_factory=dict)  # recorded: version, prompt, decoding, source of the data
 
     @property
     def lost(self) -> SampleCounts | None:

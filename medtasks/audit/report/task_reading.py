@@ -5,6 +5,8 @@ and no file written. A damaged samples file is read as far as possible: a report
 """
 
 import contextlib
+import hashlib
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +17,7 @@ from typing import Any
 from medtasks.audit.error_classes import count_kinds, image_names, own_columns, wrong_answers
 from medtasks.audit.report.contents import Item, RuleScores, Score
 from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores, with_interval
-from medtasks.data.catalogue import Access
+from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
@@ -36,6 +38,7 @@ from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.tasks.documents import access_of_task, image_settings, is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option
+from medtasks.tasks.task_index import SETTINGS, mapping_in
 
 Document = Mapping[str, Any]
 
@@ -115,6 +118,24 @@ def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
         if metric and _ERROR not in metric and metric != _BYPASS:
             by_row.setdefault(name, {})[metric] = (value, float(numbers.get(f"{metric}{_ERROR},{name}", math.nan)))
     return by_row
+
+
+def recorded_settings(reading: TaskReading) -> dict[str, str]:
+    """Return version, prompt, decoding and source of the data as the run recorded them; no sample's text."""
+    recorded, data, dataset = reading.recorded, reading.recorded.data, reading.task.dataset or ""
+    published = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
+    prompts, generation = mapping_in(recorded.config, SETTINGS), mapping_in(recorded.config, "generation_kwargs")
+    digest = hashlib.sha256(json.dumps(prompts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+    settings = {
+        "version": recorded.version,
+        "prompt": prompts and f"templates in configs/{recorded.name}/{SETTINGS} of the results, SHA-256 {digest}",
+        "decoding": ", ".join(f"{name}={value}" for name, value in generation.items())
+        or "log-likelihood of each option" * reading.task.compares_likelihoods,
+        "source": data and ("synthetic sample images" if data.get("sample") else published),
+        **{name: data.get(name) for name in ("revision", "rows", "images")},
+        "rows left out": data and f"{len(data.get('left_out') or ())} notes in its manifest",
+    }
+    return {name: str(value) for name, value in settings.items() if value or value == 0}
 
 
 def rule_reports(

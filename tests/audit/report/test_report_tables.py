@@ -147,9 +147,9 @@ def test_scores_stand_with_their_intervals_rules_baselines_and_gains():
     assert "reference: reference_rule v1. Reads the letter of an option." in text
     captions = re.findall(r"\*\*Table \d+.\*\* (.*)", text)
     data = "Data: mediconfusion, fingerprint 0123456789ab."
-    assert captions[1] == f"Scores. mediconfusion, {REPORT.title}. Pairs of pictures with one question. {data}"
+    assert captions[2] == f"Scores. mediconfusion, {REPORT.title}. Pairs of pictures with one question. {data}"
     assert len(captions) > 4
-    assert all(f" mediconfusion, {REPORT.title}." in caption for caption in captions[1:-2])
+    assert all(f" mediconfusion, {REPORT.title}." in caption for caption in captions[2:-2])
     assert REPORT.model not in "".join(captions)
 
 
