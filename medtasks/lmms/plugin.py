@@ -115,7 +115,7 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         with or_warn():
             raise failure
     elif isinstance(index, dict):
-        variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated, _think)"
+        variants = "the variants of its tasks (_blind, _rotated, _nota, _think and others)"
         with or_warn(f"add {variants} to", "all other tasks are there"):
             from medtasks.tasks.task_files import include, index_entries
 
