@@ -65,8 +65,9 @@ NONE_OF_THEM = "None of the other options"  # arXiv 2606.16583
 CANNOT_TELL = "I cannot tell from this image"  # arXiv 2601.12471
 _SUCH_OPTIONS = {
     NONE_OF_THEM: re.compile(
-        r"(?i)\s*(none|all|any|both|neither|either)( of)?( the)? (above|these|those|them|others?\b|(other |given )?"
-        r"(options|choices|answers))|\s*none\W*$|\s*(both )?\(?[a-h]\)?\s*(,|and|&|or|/)\s*\(?[a-h]\b\W*$"
+        r"(?i)\s*((none|neither)\b|(all|any|both|either)( of)?( the)? (above|these|those|them|others?\b|"
+        r"(other |given )?(options|choices|answers))|(both|either)\W*$|(both )?\(?[a-h]\)?\s*(,|and|&|or|/)\s*\(?[a-h]"
+        r"\b\W*$)"
     ),
     CANNOT_TELL: re.compile(
         r"(?i).*\b((can ?not|can't|unable to|(im|not )possible to) (be )?(\w+ly )?(tell|told|say|said|assess|determine"
@@ -174,48 +175,38 @@ def nota(documents: Documents, *, control: bool = False) -> Changed:
     """Return documents of which the right option, or for the control a drawn wrong one, is :data:`NONE_OF_THEM`."""
     changed: Changed = []
     for document in _with_room_for(NONE_OF_THEM, documents):
-        options, right = list(document["options"]), Sample(document).target
+        options, right = document["options"], Sample(document).target
         wrong = [index for index in range(len(options)) if index != right]
         drawn = random.Random(f"{_REPLACED_SEED} {document['doc_id']}").choice(wrong)
         index = drawn if control or right is None else right
-        lines: dict[str, Any] = {}
-        if "option_lines" in document:
-            lines = {"option_lines": list(document["option_lines"]), "gold": document["gold"]}
-            lines["option_lines"][index] = _line_like(document, index, letter(index), NONE_OF_THEM)
-            if index == right and lines["gold"].strip() == options[index].strip():
-                lines["gold"] = NONE_OF_THEM
-        options[index] = NONE_OF_THEM
-        changed.append({**document, "options": options, **lines, COLUMN: NOTA_CONTROL if control else NOTA})
+        changed.append({**_with_option(document, index, NONE_OF_THEM), COLUMN: NOTA_CONTROL if control else NOTA})
+        if index == right and str(document.get("gold")).strip() == options[index].strip():
+            changed[-1]["gold"] = NONE_OF_THEM
     return changed
 
 
 def abstain(documents: Documents) -> Changed:
     """Return documents with :data:`CANNOT_TELL` as their last option."""
-    changed: Changed = []
-    for document in _with_room_for(CANNOT_TELL, documents):
-        options = list(document["options"])
-        lines: dict[str, Any] = {}
-        if "option_lines" in document:  # those after the last option are of options that are null
-            added = _line_like(document, len(options) - 1, letter(len(options)), CANNOT_TELL)
-            lines = {"option_lines": [*document["option_lines"][: len(options)], added]}
-        changed.append({**document, "options": [*options, CANNOT_TELL], **lines, COLUMN: ABSTAIN})
-    return changed
+    return [
+        {**_with_option(document, len(document["options"]), CANNOT_TELL), COLUMN: ABSTAIN}
+        for document in _with_room_for(CANNOT_TELL, documents)
+    ]
 
 
 def _with_room_for(option: str, documents: Documents) -> list[Document]:
-    """Return the documents with two options, one of them right, that have neither such an option nor list them twice.
+    """Return the documents with at least two options, one of them right, and none that is like the given one.
 
-    The number of others is logged; MedTasksError if no document remains.
+    The number of others is logged. They include questions with the right text twice, and those that list their options
+    in a form of their own. MedTasksError if no document remains.
     """
     usable: list[Document] = []
     for document in documents:
         options, target = document.get("options") or (), Sample(document).target
         if len(options) < 2 or target is None or any(map(_SUCH_OPTIONS[option].match, options)):
             continue
-        names = [text.strip().casefold() for text in options]
-        listed = all(name in str(document.get("question")).casefold() for name in names)
-        labelled = re.search(r"\bA[.:)].*\bB[.:)]", str(document.get("question")), re.DOTALL)
-        if names.count(names[target]) == 1 and not (listed and labelled):
+        texts, question = [text.strip().casefold() for text in options], str(document.get("question"))
+        own_form = _listed(options) not in question and re.search(r"\bA[.:)].*\bB[.:)]", question, re.DOTALL)
+        if texts.count(texts[target]) == 1 and not (own_form and all(text in question.casefold() for text in texts)):
             usable.append(document)
     if not usable:
         raise MedTasksError(f"no question has options, one right answer, and none like '{option}'")
@@ -225,13 +216,26 @@ def _with_room_for(option: str, documents: Documents) -> list[Document]:
     return usable
 
 
-def _line_like(document: Document, index: int, name: str, text: str) -> str:
-    """Return the line of an option with another letter and text, in the form of the option at ``index``."""
-    line, old = document["option_lines"][index], document["options"][index]
-    before = _LETTER.match(line)
-    if before is None or line[before.end() :].strip() != old.strip():
-        return text  # lines of this form begin with no letter
-    return f"{before[1]}{name}{line[before.end(2) : before.end()]}{text}"
+def _with_option(document: Document, index: int, text: str) -> dict[str, Any]:
+    """Return a document whose option at ``index``, or a new last one, is a text; its line and question follow."""
+    options = list(document["options"])
+    changed = {**document, "options": [*options[:index], text, *options[index + 1 :]]}
+    if document.get("question"):  # may list the options
+        changed["question"] = document["question"].replace(_listed(options), _listed(changed["options"]))
+    if "option_lines" in document:
+        lines, model = document["option_lines"], min(index, len(options) - 1)  # whose form the line takes
+        before, after = _LETTER.match(lines[model]), lines[index + 1 :] if index < len(options) else []
+        line = text  # where lines begin with no letter
+        if before is not None and lines[model][before.end() :].strip() == options[model].strip():
+            line = f"{before[1]}{letter(index)}{lines[model][before.end(2) : before.end()]}{text}"
+        # Lines after the last option are of options that are null: a new option takes the letter of the first of them.
+        changed["option_lines"] = [*lines[:index], line, *after]
+    return changed
+
+
+def _listed(options: Sequence[str]) -> str:
+    """Return options in the form in which MedXpertQA's questions repeat them."""
+    return " ".join(f"({letter(index)}) {text}" for index, text in enumerate(options))
 
 
 def degraded(documents: Documents) -> Changed:
@@ -240,10 +244,9 @@ def degraded(documents: Documents) -> Changed:
     All questions that are connected by an image or a pair have the same, so that a file always looks the same. The
     combinations are drawn in blocks of all of them, so that each is as frequent among clusters as any other.
     """
-    keys: list[list[Hashable]] = [
-        [image.sha256 for image in images_of(document)] + [("pair", document["pair_id"])] * ("pair_id" in document)
-        for document in documents
-    ]
+    keys: list[list[Hashable]] = [[image.sha256 for image in images_of(document)] for document in documents]
+    for document, of_document in zip(documents, keys, strict=True):
+        of_document += [("pair", document["pair_id"])] if "pair_id" in document else []
     clusters, names = connected_components(keys), dict[int, str]()
     for document, cluster, key in zip(documents, clusters, keys, strict=True):
         if key:
