@@ -56,6 +56,8 @@ WITHOUT_IMAGE = (BLIND, BLANK, TOLD)
 SANITY = (*OF_IMAGES, ROTATED)
 STRESS = (TOLD, DEGRADED, ABSTAIN, NOTA, NOTA_CONTROL)
 VARIANTS = (*SANITY, *STRESS)
+NOT_OF_ALL = (SWAPPED, ABSTAIN, NOTA, NOTA_CONTROL)
+"""Variants that some data have not, which is checked before a run."""
 COLUMN = "variant"
 """Column by which prompts know the documents of a variant."""
 DEGRADATION, SEVERITY = "degradation", "severity"
@@ -180,7 +182,8 @@ def nota(documents: Documents, *, control: bool = False) -> Changed:
         drawn = random.Random(f"{_REPLACED_SEED} {document['doc_id']}").choice(wrong)
         index = drawn if control or right is None else right
         changed.append({**_with_option(document, index, NONE_OF_THEM), COLUMN: NOTA_CONTROL if control else NOTA})
-        if index == right and str(document.get("gold")).strip() == options[index].strip():
+        gold = str(document.get("gold")).strip()
+        if index == right and gold == options[index].strip() and gold != document.get("answer"):  # a text, no letter
             changed[-1]["gold"] = NONE_OF_THEM
     return changed
 

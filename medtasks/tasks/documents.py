@@ -17,7 +17,7 @@ from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.privacy import access_of, is_private
 from medtasks.data.samples import Sample
 from medtasks.data.schema import SPLIT
-from medtasks.data.variants import NEW_COLUMNS, NOTA_CONTROL, ROTATED, SWAPPED, TOLD, swapped_images
+from medtasks.data.variants import NEW_COLUMNS, NOT_OF_ALL, NOTA_CONTROL, ROTATED, SWAPPED, TOLD, swapped_images
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.families.templates import names_in_template
@@ -78,9 +78,9 @@ def check_possible(task: TaskFile) -> None:
         config = task_config(task.base or task.name)
         if any(is_our_hook(config.get(key)) for key in _FUNCTIONS) and (problem := next(task_problems(task), "")):
             raise MedTasksError(problem)
+    if task.variant in NOT_OF_ALL and (task.dataset is None or task.variant != SWAPPED):
+        task_documents(task)
     if task.dataset is None:
-        if task.variant == SWAPPED:
-            task_documents(task)
         return
     table = open_documents(task.dataset)[SPLIT]
     if task.variant == SWAPPED:
