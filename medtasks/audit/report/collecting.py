@@ -28,7 +28,7 @@ from medtasks.audit.report.wording import moment
 from medtasks.data.dataset_manifest import described_images
 from medtasks.data.images.decoding import Decoding
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
-from medtasks.data.variants import OF_IMAGES
+from medtasks.data.variants import NOTA, NOTA_CONTROL, ROTATED, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.metrics.metric import Declaration
 from medtasks.runs.harness_options import model_title
@@ -103,9 +103,12 @@ def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = Ma
             changes["thinking"] = thinking_of(part.reading, over_direct)
         elif part.reading is not None:
             gains: list[Gain] = []
-            for variant in OF_IMAGES:
-                variant_part = by_name.get(f"{task.name}_{variant}")
-                if variant_part and variant_part.reading and variant_part.reading.task.base == task.name:
+            # Rotations have other metrics. The control is compared with the form that it controls.
+            variants = {f"{task.name}_{variant}": task.name for variant in VARIANTS if variant != ROTATED}
+            variants |= {f"{task.base}_{NOTA}": str(task.base)} if task.variant == NOTA_CONTROL else {}
+            for name, base_name in variants.items():
+                variant_part = by_name.get(name)
+                if variant_part and variant_part.reading and variant_part.reading.task.base == base_name:
                     gains += gains_over(part.readings, part.report, variant_part.readings, variant_part.report)
             changes["gains"] = tuple(gains)
         reports.append(replace(part.report, **changes))

@@ -129,9 +129,9 @@ class PublishedScore:
 
 @dataclass(frozen=True)
 class Gain:
-    """Difference of a task from one of its sanity variants on the same questions."""
+    """Difference of a task from one of its variants on the same questions."""
 
-    variant: str  # blind, blank or swapped
+    variant: str  # blind, nota, ..., or the part of them with one severity
     task: str  # name of the variant
     rule: str
     metric: str
@@ -253,7 +253,7 @@ class TaskReport:
     metrics: Mapping[str, Declaration] = field(default_factory=dict)  # as declared, by name; empty if it is not ours
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
     published: tuple[PublishedScore, ...] = ()  # published results, best first per metric
-    gains: tuple[Gain, ...] = ()  # against the sanity variants in the same run
+    gains: tuple[Gain, ...] = ()  # against the sanity and stress variants in the same run
     thinking: Thinking | None = None  # of a thinking variant
     repeats: RepeatedTask | None = None  # results over all repeats of the run
     calibration: Mapping[str, Calibration] = field(default_factory=dict)  # by filter name, for likelihoods

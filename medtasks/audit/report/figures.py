@@ -183,7 +183,7 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     main = next((rule.scores[0].metric for rule in task.rules if rule.scores), "")
     metric = main if main in metrics else metrics[0]
     gains, share = [gain for gain in defined if gain.metric == metric], task.is_share(metric)
-    title = f"{task.name}: difference from its sanity variants"
+    title = f"{task.name}: difference from its variants"
     rules = list(dict.fromkeys(gain.rule for gain in gains))
     variants = list(dict.fromkeys(gain.variant for gain in gains))
     figure, axes = style.new_rows(title, task_warnings(task), [*map(style.row_name, variants)], rules, len(rules))

@@ -22,7 +22,7 @@ from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.data.selecting import SELECTABLE, values
-from medtasks.data.variants import BLANK
+from medtasks.data.variants import BLANK, DEGRADED
 from medtasks.errors import MedTasksError, SourceError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.counts import judges_of
@@ -393,7 +393,7 @@ def as_logged(answer: ReadAnswer) -> ReadAnswer:
 
 def _keyed_images(task: TaskFile, document: Document) -> list[tuple[str, str]]:
     """Return each image's key, which reveals no absolute path of this machine, and its file; volumes are left out."""
-    files = () if task.variant == BLANK else Sample(document).images
+    files = () if task.variant in (BLANK, DEGRADED) else Sample(document).images  # not as the model saw them
     return [
         (hidden_id("image", file) if Path(file).is_absolute() else file, file)
         for file in files

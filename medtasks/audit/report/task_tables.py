@@ -111,13 +111,13 @@ def baselines_table(task: TaskReport) -> Table:
 
 
 def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
-    """Return the differences of a task from its sanity variants, or of a thinking variant from its direct form."""
+    """Return the differences of a task from its variants, or of a thinking variant from its direct form."""
     gains = task.gains if not thinking else task.thinking.gains if task.thinking else ()
     rows = []
     for gain in (gain for gain in gains if not gain.same_as):
         share = task.is_share(gain.metric, gain.score, gain.variant_score)
-        of_test = (gain.task, gain.metric, gain.rule)
-        alike = [twin.rule for twin in gains if (twin.task, twin.metric, twin.same_as) == of_test]
+        of_test = (gain.variant, gain.metric, gain.rule)
+        alike = [twin.rule for twin in gains if (twin.variant, twin.metric, twin.same_as) == of_test]
         names = (name_cell(", ".join([gain.rule, *alike])), name_cell(gain.metric), count(gain.samples))
         reduced = f"{number(gain.variant_score, share)}{' by construction' * gain.by_construction}"
         gained = difference(gain.difference, gain.low, gain.high, share)
@@ -133,7 +133,7 @@ def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
     zero = [BY_CONSTRUCTION] if any(gain.by_construction for gain in gains) else []
     notes = (INTERVALS, corrected, *zero, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants))
     headings = cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm")
-    caption = "Score minus that of a sanity variant on the same questions."
+    caption = "Score minus that of a variant on the same questions."
     return Table(label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=notes)
 
 

@@ -40,10 +40,16 @@ WRONG_KINDS: Mapping[str, str] = {  # what a kind of wrong answer is
     ErrorClass.FOR_A_HUMAN: "The reply names a wrong option. Whether the model saw or knew too little takes a human.",
 }
 
-VARIANTS: Mapping[str, str] = {  # what a model got in place of the image
+VARIANTS: Mapping[str, str] = {  # form of the questions
     "blind": "no picture at all",
     "blank": "an empty picture",
     "swapped": "a picture that belongs to another question",
+    "told": "no image, and the prompt says so",
+    "degraded": "images with compression, blur, noise or other brightness, contrast or gamma",
+    "abstain": "a last option to abstain, which is never right",
+    "nota": "the right option reads 'None of the other options'; its control, in which a wrong one does, tells whether "
+    "this text alone misleads the model",
+    "nota_control": "a wrong option reads 'None of the other options'",
 }
 
 
