@@ -14,7 +14,8 @@ from typing import Any
 
 from medtasks.audit.error_classes import count_kinds, image_names, own_columns, wrong_answers
 from medtasks.audit.report.contents import Item, RuleScores, Score
-from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores, with_interval
+from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores
+from medtasks.audit.subgroups import with_interval
 from medtasks.data.catalogue import Access
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
