@@ -59,6 +59,8 @@ def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str])
 
     RepliesError: it has no such column, or one that is no grouping or may not be shown, or nothing to compare.
     """
+    if not by:
+        return task
     if not task.family.paired and not _group_metrics(task):
         raise RepliesError(f"'{task.name}' has no main score of single samples or pairs, so that --by cannot group it")
     if is_private_task(task, documents) and (hidden := [column for column in by if column not in task.breakdown]):

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from medtasks.audit.report import wording
 from medtasks.audit.report.contents import RunComparison, RunReport
-from medtasks.audit.report.task_tables import label, score_cell, task_tables
-from medtasks.audit.report.wording import INTERVALS
+from medtasks.audit.report.task_tables import task_tables
+from medtasks.audit.report.wording import INTERVALS, label, score_cell
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.data.variants import BLIND, SWAPPED
 from medtasks.stats.paired import ALPHA
