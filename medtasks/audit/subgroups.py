@@ -72,8 +72,8 @@ def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str])
     columns = dict.fromkeys(name for document in documents for name in document)
     for column in by:
         if column not in columns:
-            known = ", ".join(columns)
-            raise RepliesError(f"'{task.name}' has no column '{column}'{near_match(column, columns)}; it has: {known}")
+            hint = near_match(column, columns) or "."
+            raise RepliesError(f"'{task.name}' has no column '{column}'{hint} Its columns: {', '.join(columns)}")
         number = len({value for document in documents for value in values(document, column)})
         if not 0 < number <= MOST_GROUPS:
             raise RepliesError(
@@ -184,7 +184,7 @@ def _compared(groups: Sequence[_Member], totals: Sequence[_Part]) -> tuple[Group
             part, others = parts[position], rest[position]
             gap, p = EstimatedValue(math.nan), math.nan
             if chosen and others.weight and others.size >= LEAST_EFFECTIVE:
-                gap, p = _difference(part, others, total, level)
+                gap, p = _difference(part, others, total, LEVEL if len(groups) == 2 else level)
             of_groups.append(p)
             of_gaps.append(gap)
         defined = [p for p in of_groups if not math.isnan(p)]

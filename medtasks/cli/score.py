@@ -118,10 +118,12 @@ def _print_scores(
     limit: FailureLimit,
 ) -> None:
     """Print tables and notes. Raises MedTasksError if too many samples are in no score, or a metric fails."""
+    notes: dict[str, None] = {}
     for table in tables:
         show(table)
-        for note in table.notes:
+        for note in (note for note in table.notes if note not in notes):
             say(note)
+        notes |= dict.fromkeys(table.notes)
     if replies < documents:
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):

@@ -85,6 +85,7 @@ def collect_run(
     ``by`` further columns; RepliesError: no task can be grouped by one of them.
     """
     sections = [section(recorded, repeats.get(recorded.name, {}), by) for recorded in run.tasks.values()]
+    ungrouped = grouping_notes([part.reading for part in sections if part.reading], by)
     by_name = {part.report.name: part for part in sections}
     recipe = run.manifests[-1].recipe if run.manifests else None
     of_same_model = set(published_of(recipe.published_as if recipe else {}))
@@ -121,11 +122,7 @@ def collect_run(
         facts=facts(run),
         tasks=corrected_gains(reports),
         missing=missing_tasks(run),
-        notes=(
-            *run_notes(run),
-            *grouping_notes([part.reading for part in sections if part.reading], by),
-            *(note for part in sections for note in part.notes),
-        ),
+        notes=(*run_notes(run), *ungrouped, *(note for part in sections for note in part.notes)),
     )
 
 
@@ -134,7 +131,7 @@ def collect_replies(task_name: str, paths: Sequence[Path], by: Sequence[str] = (
 
     Raises:
         UnknownName: There is no such task.
-        RepliesError: Replies cannot be read or do not fit the task, it is a group, or a column of ``by`` groups nothing.
+        RepliesError: Replies cannot be read or do not fit the task, it is a group, or has no column of ``by``.
         DatasetNotPrepared: Its dataset is not there.
     """
     task = scored_task(task_name)

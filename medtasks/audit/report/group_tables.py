@@ -21,8 +21,8 @@ from medtasks.audit.tables import Cell, Table, cells, name_cell
 from medtasks.metrics.clinical import ClassNumbers
 
 _NUMBERS = {  # heading by name of a clinical number
-    "sensitivity": "Sensitivity",
-    "specificity": "Specificity",
+    "sensitivity": "Sens.",
+    "specificity": "Spec.",
     "ppv": "PPV",
     "npv": "NPV",
     "lr_positive": "LR+",
@@ -46,20 +46,19 @@ def class_tables(name: str, rules: Iterable[RuleScores]) -> Iterator[Table]:
             continue
         rows = []
         for of_class in rule.by_class:
-            calls = (of_class.present, of_class.absent)
-            numbers = (part for of in calls for part in (of.positive, of.negative, of.invalid, of.failed))
-            rows.append(cells(of_class.name, *map(count, numbers)))
-        parts = ("called", "not called", "invalid", "failed")
-        headings = cells("Class", *(f"{target}: {part}" for target in ("Present", "Absent") for part in parts))
+            for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
+                numbers = map(count, (calls.positive, calls.negative, calls.invalid, calls.failed))
+                rows.append(cells(name_cell(of_class.name), target, *numbers))
+        headings = cells("Class", "Target", "Called positive", "Called negative", "Invalid", "Failed")
         caption = f"Cross table by class, {rule.name}."
-        yield Table(label(name, "cross", rule.name), caption, "lrrrrrrrr", headings, rows)
+        yield Table(label(name, "cross", rule.name), caption, "llrrrr", headings, rows)
 
         first = rule.by_class[0]
         prevalence = "" if first.prevalence is None else number(first.prevalence)
         columns = [metric for metric in _NUMBERS if metric in first.numbers]
         headings = cells("Class", *(_NUMBERS[metric].format(prevalence=prevalence) for metric in columns))
         rows = [
-            cells(of_class.name, *(_clinical_cell(of_class, metric) for metric in columns))
+            cells(name_cell(of_class.name), *(_clinical_cell(of_class, metric) for metric in columns))
             for of_class in rule.by_class
         ]
         why = names_by(
