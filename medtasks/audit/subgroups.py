@@ -44,14 +44,11 @@ class _Part:
 
     metric: Declaration
     estimate: Estimate
-    weight: float  # samples
+    weight: float  # samples with a value
 
     @property
     def size(self) -> float:
         return self.weight if self.estimate.effective is None else self.estimate.effective
-
-
-_Member = tuple[str, int, Sequence[_Part], Sequence[_Part]]  # name and size of a group, it and the others by metric
 
 
 def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str]) -> TaskFile:
@@ -108,17 +105,14 @@ def by_group(task: TaskFile, documents: Sequence[Document], scores: Sequence[Sco
     by_column: dict[str, tuple[Group, ...]] = {}
     totals = parts([score for _, score in answered])
     for column in task.breakdown:
-        places: dict[str, set[int]] = {}
-        for place, (document, _) in enumerate(answered):
+        groups: dict[str, list[Score]] = {}
+        for document, score in answered:
             for value in values(document, column):
-                places.setdefault(value, set()).add(place)
-        members = []
-        for value, inside in sorted(places.items(), key=lambda group: (-len(group[1]), group[0])):
-            own = [answered[place][1] for place in sorted(inside)]
-            others = [score for place, (_, score) in enumerate(answered) if place not in inside]
-            questions = sum(not is_unjudged(score) for score in own)
-            members.append((value, questions, parts(own), parts(others)))
-        by_column[column] = _compared(members, totals)
+                groups.setdefault(value, []).append(score)
+        ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+        sizes = (sum(not is_unjudged(score) for score in members) for _, members in ordered)
+        of_column = [(name, size, parts(members)) for (name, members), size in zip(ordered, sizes, strict=True)]
+        by_column[column] = _compared(of_column, totals)
     return Subgroups(by_column, _column_tests(by_column, totals))
 
 
@@ -140,23 +134,18 @@ def by_category(
         for answer in answers:
             for name in answer.categories:
                 sizes[name] = sizes.get(name, 0) + 1
-        totals = _pair_parts(answers, [True] * len(answers))
-        members = []
-        for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
-            inside = [name in answer.categories for answer in answers]
-            outside = [not is_inside for is_inside in inside]
-            members.append((name, sizes[name], _pair_parts(answers, inside), _pair_parts(answers, outside)))
-        by_column[column] = _compared(members, totals)
+        totals = _pair_parts(answers, None)
+        names = sorted(sizes, key=lambda name: (-sizes[name], name))
+        by_column[column] = _compared([(name, sizes[name], _pair_parts(answers, name)) for name in names], totals)
     return Subgroups(by_column, _column_tests(by_column, totals))
 
 
-def _pair_parts(answers: Sequence[PairedAnswer], chosen: Sequence[bool]) -> list[_Part]:
-    """Return the scores of pairs and of single images, of the chosen answers."""
-    here = [answer for answer, is_chosen in zip(answers, chosen, strict=True) if is_chosen]
-    images = {(answer.pair_id, answer.position) for answer in here}
+def _pair_parts(answers: Sequence[PairedAnswer], name: str | None) -> list[_Part]:
+    """Return the scores of pairs and of single images, of those in a group or of all."""
+    here = [answer for answer in answers if name is None or name in answer.categories]
     pairs = complete_pairs(answers)
     images_of = {
-        pair: sum((answer.pair_id, answer.position) in images for answer in (pair.first, pair.second)) for pair in pairs
+        pair: sum(name is None or name in answer.categories for answer in (pair.first, pair.second)) for pair in pairs
     }
     solved = mean_over_pairs(
         "set_accuracy",
@@ -169,26 +158,24 @@ def _pair_parts(answers: Sequence[PairedAnswer], chosen: Sequence[bool]) -> list
     return [_Part(solved, solved.estimate(()), sum(images_of.values())), _Part(right, right.estimate(()), len(here))]
 
 
-def _compared(groups: Sequence[_Member], totals: Sequence[_Part]) -> tuple[Group, ...]:
+def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part]) -> tuple[Group, ...]:
     """Return the groups of a column with their intervals, gaps to the others and tests; ``totals`` are of all."""
     compared = [
         any(part.weight for part in parts) and all(part.size >= LEAST_EFFECTIVE for part in parts if part.weight)
-        for _, _, parts, _ in groups
+        for *_, parts in groups
     ]
     level = 1 - (1 - LEVEL) / max(1, sum(compared))
     p_values: list[list[float]] = []
     gaps: list[list[EstimatedValue]] = []
     for position, total in enumerate(totals):
-        of_groups, of_gaps = list[float](), list[EstimatedValue]()
-        for (_, _, parts, rest), chosen in zip(groups, compared, strict=True):
-            part, others = parts[position], rest[position]
+        of_gaps, of_groups = list[EstimatedValue](), list[float]()
+        for (*_, parts), chosen in zip(groups, compared, strict=True):
             gap, p = EstimatedValue(math.nan), math.nan
-            if chosen and others.weight and others.size >= LEAST_EFFECTIVE:
-                gap, p = _difference(part, others, total, LEVEL if len(groups) == 2 else level)
-            of_groups.append(p)
+            if chosen:  # of two groups in all, either one is tested against the other: one gap
+                gap, p = _difference(parts[position], total, LEVEL if len(groups) == 2 else level)
             of_gaps.append(gap)
+            of_groups.append(p)
         defined = [p for p in of_groups if not math.isnan(p)]
-        # Of two groups in all, either one is tested against the other.
         corrected = iter(defined if len(groups) == 2 else holm(defined))
         p_values.append([p if math.isnan(p) else next(corrected) for p in of_groups])
         gaps.append(of_gaps)
@@ -201,21 +188,34 @@ def _compared(groups: Sequence[_Member], totals: Sequence[_Part]) -> tuple[Group
             p_holm=tuple(of_metric[position] for of_metric in p_values),
             gaps=tuple(of_metric[position] for of_metric in gaps),
         )
-        for position, ((name, questions, parts, _), chosen) in enumerate(zip(groups, compared, strict=True))
+        for position, ((name, questions, parts), chosen) in enumerate(zip(groups, compared, strict=True))
     )
 
 
-def _difference(part: _Part, others: _Part, total: _Part, level: float) -> tuple[EstimatedValue, float]:
-    """Return the gap of a group to all other samples with its interval, and the p-value of its test."""
-    own, rest = (with_interval(of.metric, of.estimate, level=level) for of in (part, others))
-    ends = (EstimatedValue(score.value, score.error, score.low, score.high) for score in (own, rest))
+def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue, float]:
+    """Return the gap of a group to all other samples with its interval, and the p-value of its test.
+
+    Both are NaN if the others are too few. Samples outside are taken to be worth as much each as all are on average.
+    """
+    weight, degrees = total.weight - part.weight, part.estimate.degrees
+    size = total.size * weight / total.weight if total.weight else 0.0
+    if not part.weight or size < LEAST_EFFECTIVE:
+        return EstimatedValue(math.nan), math.nan
+    value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / weight
+    if is_share := part.metric.is_share(part.estimate.value, total.estimate.value):
+        value = min(max(value, 0.0), 1.0)
+        others = Estimate(value, math.sqrt(value * (1 - value) / size), degrees=total.estimate.degrees, effective=size)
+    else:
+        others = Estimate(
+            value, total.estimate.error * math.sqrt(total.weight / weight), degrees=total.estimate.degrees
+        )
+    scores = (with_interval(part.metric, estimate, level=level) for estimate in (part.estimate, others))
+    ends = (EstimatedValue(score.value, score.error, score.low, score.high) for score in scores)
     gap = independent_difference(*ends)
-    degrees = part.estimate.degrees
-    if not part.metric.is_share(own.value, rest.value):
-        error = gap.error if gap.error > 0 else math.nan
-        return gap, min(1.0, 2 * exceeding(abs(gap.value) / error, degrees or math.inf))
-    sizes = (part.size, total.size * others.weight / total.weight)
-    return gap, difference_of_shares((own.value, rest.value), sizes, degrees)
+    if is_share:
+        return gap, difference_of_shares((part.estimate.value, value), (part.size, size), degrees)
+    error = gap.error if gap.error > 0 else math.nan
+    return gap, min(1.0, 2 * exceeding(abs(gap.value) / error, degrees or math.inf))
 
 
 def _column_tests(
