@@ -13,7 +13,17 @@ from medtasks import __version__
 from medtasks.audit import tables
 from medtasks.audit.report.contents import RunReport, report_as_dict
 from medtasks.audit.report.wording import counted, names_by, number
-from medtasks.cli.options import IncludePath, JsonFile, ModelName, look_into, named_values
+from medtasks.cli.options import (
+    GroupColumns,
+    IncludePath,
+    JsonFile,
+    ModelName,
+    Prevalence,
+    columns_of,
+    for_prevalence,
+    look_into,
+    named_values,
+)
 from medtasks.cli.output import out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError
@@ -35,6 +45,8 @@ def report(
     latex: Annotated[Path | None, Option(help="Also write the tables as LaTeX (booktabs).")] = None,
     figures: Annotated[Path | None, Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
     checklist: Annotated[list[Checklist] | None, Option(help="Also write checklist-NAME.html; repeatable.")] = None,
+    by: GroupColumns = None,
+    prevalence: Prevalence = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -55,7 +67,10 @@ def report(
         raise RepliesError(f"{run} is a file; give the folder of the run, or say with --task which task it answers")
     look_into(context, include_path, [run, *repeat_folders(run), *(against or ())])
     with out.status("Collecting ..."):
-        content = collected(run, model) if task is None else collect_replies(task, [run])
+        columns = columns_of(by)
+        content = collected(run, model, columns) if task is None else collect_replies(task, [run], columns)
+        adjusted = zip(content.tasks, for_prevalence([part.rules for part in content.tasks], prevalence), strict=True)
+        content = replace(content, tasks=tuple(replace(part, rules=rules) for part, rules in adjusted))
         if against:
             content = replace(content, comparisons=compare_with(Source(run, model), against, task))
     page = html or (run if run.is_dir() else run.parent) / _PAGE

@@ -3,19 +3,29 @@
 A page is an aid for filling in the published checklist. It never says that a study complies with one.
 """
 
+from dataclasses import asdict
 from pathlib import Path
 
 from medtasks.audit.report import wording
 from medtasks.audit.report.contents import RunReport, TaskReport
 from medtasks.audit.report.page import TEMPLATES, write_rendered
 from medtasks.audit.report.sentences import quotable_sentences
-from medtasks.audit.report.task_tables import label
-from medtasks.audit.report.wording import count, difference, names_by, p_value, pair_rows, questions, scored
+from medtasks.audit.report.wording import (
+    count,
+    difference,
+    estimate,
+    label,
+    names_by,
+    p_value,
+    pair_rows,
+    questions,
+    scored,
+)
 from medtasks.audit.tables import Table, cells
 from medtasks.home import packaged_facts
 
 AUTHORS = "to be stated by the authors"
-_CLINICAL = ("sensitivity", "specificity", "ppv", "npv", "auroc")  # beginnings of names of metrics
+_CLINICAL = ("sensitivity", "specificity", "ppv", "npv")
 _PUBLISHED = 5  # results named; the report has all
 
 
@@ -62,6 +72,10 @@ def task_facts(task: TaskReport) -> dict[str, str]:
         pairs = {name: numbers[0] for name, _, numbers in pair_rows([rule.pairs])} if rule.pairs else {}
         kinds = {**rule.reasons, **rule.wrong_kinds, **pairs}.items()
         outcomes.append(f"{rule.name}: {', '.join(f'{kind} {count(total)}' for kind, total in kinds)}")
+        for of_class in rule.by_class:
+            for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
+                read = ", ".join(f"{kind} {count(total)}" for kind, total in asdict(calls).items())
+                outcomes.append(f"{of_class.name} {target} ({rule.name}): {read}")
     judges = dict.fromkeys(text for rule in rules for text in rule.remarks if text.startswith("Judge: "))
     rates = [(rule.name, rule.estimates.get("invalid_rate")) for rule in rules]
     facts = {
@@ -83,8 +97,14 @@ def task_facts(task: TaskReport) -> dict[str, str]:
 
 def _score_facts(task: TaskReport) -> dict[str, list[str]]:
     """Return the scores of a task, their uncertainty and their robustness, by key of a fact."""
-    clinical = [name for name in task.metric_names if name.startswith(_CLINICAL)]
-    names = dict.fromkeys([*(rule.scores[0].metric for rule in task.rules if rule.scores), *clinical])
+    names = dict.fromkeys(rule.scores[0].metric for rule in task.rules if rule.scores)
+    clinical = [
+        f"{metric} of {of_class.name} ({rule.name}) {estimate(numbers.value, numbers.low, numbers.high, True)}"
+        for rule in task.rules
+        for of_class in rule.by_class
+        for metric, numbers in of_class.numbers.items()
+        if metric in _CLINICAL
+    ]
     scores = [(rule.name, score) for rule in task.rules for name in names if (score := rule.estimates.get(name))]
     errors = [f"{score.metric} ({rule}) over {score.clusters} clusters" for rule, score in scores if score.clusters]
     few = dict.fromkeys(sentence for rule in task.rules for sentence in rule.few_clusters)
@@ -98,7 +118,7 @@ def _score_facts(task: TaskReport) -> dict[str, list[str]]:
         gains.append(f"{compared} {change}, corrected p {p_value(gain.p_holm)}")
     return {
         "metrics": [f"{name}: {task.metrics[name].description}".rstrip(".") for name in names if name in task.metrics],
-        "results": [f"{score.metric} ({rule}) {scored(score)}" for rule, score in scores],
+        "results": [*(f"{score.metric} ({rule}) {scored(score)}" for rule, score in scores), *clinical],
         "intervals": ["95 % intervals with clustered errors", *errors, *few] if errors else [],
         "subgroups": groups,
         "stress": gains,

@@ -15,10 +15,12 @@ from medtasks.audit.error_classes import WrongAnswer
 from medtasks.data.images.decoding import Decoding
 from medtasks.extract.extractor_registry import Reason
 from medtasks.families.family import ReadAnswer
+from medtasks.metrics.clinical import ClassNumbers
 from medtasks.metrics.metric import Declaration
 from medtasks.metrics.pairs import PairCounts
 from medtasks.runs.sample_counts import SampleCounts, counts_of
 from medtasks.stats.calibration import Calibration
+from medtasks.stats.intervals import EstimatedValue
 from medtasks.stats.paired import PairedResult, PairedValues
 
 
@@ -47,6 +49,17 @@ class Group:
     scores: tuple[Score, ...]  # the task's main metrics, with intervals that hold for all compared groups together
     compared: bool = True  # whether it is large enough; else its interval is its own 95 % interval
     p_holm: tuple[float, ...] = ()  # per score: test against all other samples, corrected for the column's groups
+    gaps: tuple[EstimatedValue, ...] = ()  # per score: minus that of all other samples; NaN if not compared
+
+
+@dataclass(frozen=True)
+class ColumnTest:
+    """Test of a main metric by the groups of a column."""
+
+    overall: Score  # of all answered samples
+    worst: str  # compared group with the worst score
+    p: float  # that no group differs: the smallest of the groups' corrected ones
+    p_holm: float = math.nan  # corrected for all columns and main metrics of the task
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,8 @@ class RuleScores:
     wrong: Sequence[WrongAnswer] = ()
     few_clusters: tuple[str, ...] = ()  # a sentence where intervals rest on few clusters
     remarks: tuple[str, ...] = ()  # sentences of metrics on their scores, such as the number of images per class
+    column_tests: Mapping[str, tuple[ColumnTest, ...]] = field(default_factory=dict)  # of ``groups``, one per metric
+    by_class: tuple[ClassNumbers, ...] = ()  # of yes/no questions, classes and findings
 
     @property
     def estimates(self) -> dict[str, Score]:

@@ -18,7 +18,7 @@ from medtasks.audit.comparing import (
 from medtasks.audit.report.contents import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.audit.report.task_reading import TaskReading
 from medtasks.audit.run_values import Values, main_metrics, mean_values
-from medtasks.audit.scoring import with_interval
+from medtasks.audit.subgroups import with_interval
 from medtasks.data.images.degrading import SEVERITIES
 from medtasks.data.samples import Sample
 from medtasks.data.variants import DEGRADED, SEVERITY, WITHOUT_IMAGE

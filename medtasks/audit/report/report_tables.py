@@ -6,8 +6,8 @@ from dataclasses import replace
 from medtasks.audit.report import wording
 from medtasks.audit.report.contents import RunComparison, RunReport
 from medtasks.audit.report.sentences import image_gain, quotable_sentences
-from medtasks.audit.report.task_tables import label, score_cell, task_tables
-from medtasks.audit.report.wording import INTERVALS
+from medtasks.audit.report.task_tables import task_tables
+from medtasks.audit.report.wording import INTERVALS, label, score_cell
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.stats.paired import ALPHA
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from medtasks.audit.error_classes import ErrorClass
 from medtasks.audit.report.contents import PairOutcomes, Score, TaskReport
-from medtasks.audit.tables import NOT_DEFINED
+from medtasks.audit.tables import NOT_DEFINED, Cell
 from medtasks.extract.extractor_registry import Reason
 
 INTERVALS = "Brackets hold 95 % intervals."
@@ -129,6 +129,11 @@ def coded(name: str, end: str = "", also: str = "") -> str:
     return re.sub(rf"[^A-Za-z0-9_{also}]", lambda found: f"-{ord(found.group()):x}{end}", name)
 
 
+def label(*parts: str) -> str:
+    """Return a label of letters, digits and ``_-.`` that differs for different parts."""
+    return ".".join(coded(part, end="-") for part in parts)
+
+
 def anchor(name: str) -> str:
     """Return the name of a task as an id in the page, such as ``task-my-20task``."""
     return "task-" + coded(name)
@@ -152,6 +157,12 @@ def estimate(value: float, low: float, high: float, share: bool) -> str:
     """Return a value with its interval, if it has one."""
     text, ends = number(value, share), interval(low, high, share).replace("%", "")
     return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
+
+
+def score_cell(score: Score | None, remark: str = "", mark: float = math.nan) -> Cell:
+    """Return a score with its interval; its bar on the page has a ``mark`` at another value."""
+    bar = (score.value, score.low, score.high, mark) if score and score.share else ()
+    return Cell(scored(score), remark=remark, bar=bar)
 
 
 def with_error(value: float, error: float, share: bool) -> str:
