@@ -313,6 +313,9 @@ def test_ct_scans(prepared):
     assert file.startswith(str(prepared / FOLDER_NAME))
     slices = volumes(asked[0], {"slices": 2})
     assert [len(picture.getcolors()) for picture in slices] == [1, 1]
+    dim = {"variant": "degraded", "degradation": "contrast", "severity": 3}
+    plain, flat = (volumes({**asked[0], **columns}, {"slices": 2}) for columns in ({"variant": None}, dim))
+    assert np.array_equal(flat[0], 128 + (np.asarray(plain[0]).astype(int) - 128) // 4)
     gone = {**asked[0], "image_files": ["images/none.nii.gz"]}
     for settings in ({"slices": 0}, {"slices": 2}):
         with pytest.raises(SourceError, match="is missing"):
