@@ -198,19 +198,18 @@ def numbers_by_class(task: TaskFile, columns: Documents, scores: Scores) -> tupl
 
     Classes have the texts of the options if all ``columns`` have the same ones, else their letters.
     """
-    decided = [score for score in clustered(scores) if task.family.decisions(score)]
-    if not decided or any(score.get("stops") for score in scores):
+    if any(score.get("stops") for score in scores):
         return ()
+    decided = [(score, decisions) for score in clustered(scores) if (decisions := task.family.decisions(score))]
     options = {tuple(document.get("options") or ()) for document in columns}
     names = {letter(n): text for n, text in enumerate(options.pop())} if len(options) == 1 else {}
-    read = {id(score) for score in judged(decided)}
+    read = {id(score) for score in judged([score for score, _ in decided])}
     by_class: dict[str, list[Decision]] = {}
-    for place, score in enumerate(decided):
-        cluster = score.get("cluster_id") or ("sample", place)
-        for name, (present, called) in task.family.decisions(score).items():
-            decision = Decision(cluster, present, called, failed=id(score) not in read)
-            by_class.setdefault(name, []).append(decision)
-    return tuple(class_numbers(names.get(name, name), decisions) for name, decisions in by_class.items())
+    for place, (score, decisions) in enumerate(decided):
+        cluster, failed = score.get("cluster_id") or ("sample", place), id(score) not in read
+        for name, (present, called) in decisions.items():
+            by_class.setdefault(name, []).append(Decision(cluster, present, called, failed))
+    return tuple(class_numbers(names.get(name, name), of_class) for name, of_class in by_class.items())
 
 
 def count_reasons(scores: Iterable[Score]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, t_quantile
 from medtasks.stats.standard_error import clustered_error
 
 ABSENT = "no answered sample has the class"
-PRESENT = "every answered sample has the class"
+PRESENT = "no answered sample is without the class"
 NEVER = "no sample is called positive"
 ALWAYS = "no sample is called negative"
 NO_FALSE_POSITIVE = "no sample without the class is called positive, so that the ratio has no upper bound"
@@ -108,13 +108,18 @@ def _ratio(decisions: Sequence[Decision], called: bool, degrees: float) -> Estim
     value = calls[True] / sizes[True] / (calls[False] / sizes[False])
     if not value:
         return EstimatedValue(value)  # its logarithm has no error
-    # Influence of each sample on log(p1 / p0), times the number of samples; its sum is 0.
-    scale = {present: len(decisions) * (1 if present else -1) / calls[present] for present in (True, False)}
-    shares = {present: calls[present] / sizes[present] for present in (True, False)}
-    influences = [
-        scale[decision.present] * ((decision.called is called) - shares[decision.present]) for decision in decisions
-    ]
-    error = clustered_error(influences, [decision.cluster for decision in decisions]).error
+    # Influence of a sample on log(p1 / p0), times the number of samples; all together are 0.
+    influence = {
+        (present, is_call): sign * len(decisions) * (is_call / calls[present] - 1 / sizes[present])
+        for present, sign in ((True, 1), (False, -1))
+        for is_call in (True, False)
+    }
+    by_cluster: dict[Hashable, list[float]] = {}
+    for (cluster, *cell), number in Counter((of.cluster, of.present, of.called is called) for of in decisions).items():
+        by_cluster.setdefault(cluster, [0.0, 0.0])[0] += number * influence[cell[0], cell[1]]
+        by_cluster[cluster][1] += number
+    means = [total / number for total, number in by_cluster.values()]
+    error = clustered_error(means, list(by_cluster), [number for _, number in by_cluster.values()]).error
     half = t_quantile((1 + LEVEL) / 2, degrees) * error
     half = half if half > 0 else math.nan
     return EstimatedValue(value, value * error, value * math.exp(-half), value * math.exp(half))
