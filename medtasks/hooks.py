@@ -77,10 +77,11 @@ def published(hook: str) -> Any:
         return made
     if f"{module}.{name}" in METRIC_LISTS:
         return metric_list(pkgutil.resolve_name(METRIC_LISTS[f"{module}.{name}"]))
-    family = family_of(f"{HOOKS}{module}.process_results")
+    of_hook = hook.removesuffix(f"_{METRIC_LIST}")  # of a family that has no module of its own
+    family = family_of(of_hook if of_hook != hook else f"{HOOKS}{module}.process_results")
     entries = [] if family is None else metric_list(family.metrics)
     aggregations = {entry["metric"]: entry["aggregation"] for entry in entries}
-    if entries and name == METRIC_LIST:
+    if entries and name.endswith(METRIC_LIST):
         return entries
     if name not in aggregations:
         raise AttributeError(f"there is no {hook}")

@@ -136,11 +136,12 @@ def real(folder):
 
 
 OURS = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
+OF_IMAGES = ["blank", "blind", "degraded", "sanity", "stress", "swapped", "told"]
 ENDINGS = {
-    "mediconfusion": ["blank", "blind", "rotated", "sanity", "swapped", "think", "think_boxed"],
-    "mediconfusion_ff": ["blank", "blind", "sanity", "swapped"],
-    "mediconfusion_gd": ["blank", "blind", "rotated", "sanity", "swapped"],
-    "mediconfusion_ps": ["blank", "blind", "sanity", "swapped"],
+    "mediconfusion": [*OF_IMAGES, "rotated", "abstain", "think", "think_boxed"],
+    "mediconfusion_ff": OF_IMAGES,
+    "mediconfusion_gd": [*OF_IMAGES, "rotated", "abstain"],
+    "mediconfusion_ps": OF_IMAGES,
 }
 
 

@@ -46,14 +46,14 @@ def write_repeats(output: Path) -> dict[str, RepeatedTask]:
     return joined
 
 
-def collected(folder: Path, model: str | None = None) -> RunReport:
+def collected(folder: Path, model: str | None = None, by: Sequence[str] = ()) -> RunReport:
     """Collect the report of a run; of a repeated one, of its first repeat and of all together."""
     if not repeat_folders(folder):
-        return collect_run(read_run(folder, model))
+        return collect_run(read_run(folder, model), by=by)
     repeats = read_repeats(folder, model)
-    readings, repeated = _joined(repeats)
+    readings, repeated = _joined(repeats, by)
     first = next((run for run in repeats.runs.values() if run.tasks), None)
-    report = collect_run(first or read_run(repeat_folders(folder)[0], model), readings)
+    report = collect_run(first or read_run(repeat_folders(folder)[0], model), readings, by)
     tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in report.tasks)
     note = (
         f"The run was made {len(repeats.runs)} times. Scores, figures and single questions are those of "
@@ -63,7 +63,9 @@ def collected(folder: Path, model: str | None = None) -> RunReport:
     return replace(report, tasks=tasks, notes=(note, *report.notes))
 
 
-def _joined(repeats: RepeatedRun) -> tuple[dict[str, dict[Path, TaskReading]], dict[str, RepeatedTask]]:
+def _joined(
+    repeats: RepeatedRun, by: Sequence[str] = ()
+) -> tuple[dict[str, dict[Path, TaskReading]], dict[str, RepeatedTask]]:
     """Return the readings of our tasks by name and folder of each repeat that has them, and the joined tasks."""
     readings: dict[str, dict[Path, TaskReading]] = {}
     for folder, run in repeats.runs.items():
@@ -73,7 +75,7 @@ def _joined(repeats: RepeatedRun) -> tuple[dict[str, dict[Path, TaskReading]], d
             except MedTasksError:
                 continue
             if task.kind == "task" and not task.only_harness:
-                readings.setdefault(name, {})[folder] = read_task(recorded, task)
+                readings.setdefault(name, {})[folder] = read_task(recorded, task, by)
     joined = {}
     for name, by_folder in readings.items():
         of_task = list(by_folder.values())

@@ -1,53 +1,44 @@
-"""Scores of recorded replies under every rule of a task, without a model: of all samples, and of groups of them.
-
-Intervals of the groups of a column are simultaneous (Bonferroni), and each group is tested against all other samples,
-corrected for the groups (Holm): some group differs at all where the smallest of these p-values says so. Groups of less
-than :data:`LEAST_EFFECTIVE` samples are shown with their own 95 % interval and are not compared.
-"""
+"""Scores of recorded replies under every rule of a task, without a model: of all samples, of groups and of classes."""
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from medtasks.audit.error_classes import count_kinds, wrong_answers
-from medtasks.audit.report.contents import Group, PairOutcomes, RuleScores, as_json
-from medtasks.audit.report.contents import Score as ReportedScore
+from medtasks.audit.report.contents import PairOutcomes, RuleScores, as_json
+from medtasks.audit.subgroups import CATEGORIES, by_category, by_group, with_interval
 from medtasks.data.privacy import hidden_id
-from medtasks.data.samples import Sample
-from medtasks.data.selecting import values
+from medtasks.data.samples import Sample, letter
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, warn_once
 from medtasks.extract.extractor_registry import AnswerKind
-from medtasks.families.counts import COUNTS, is_failed, is_unjudged
+from medtasks.families.counts import COUNTS, judged
 from medtasks.families.family import Reply, Row, labelled
-from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
+from medtasks.families.paired_choice import mean_over_pairs, paired_answers
 from medtasks.families.text_metrics import text_metrics
+from medtasks.metrics.clinical import ClassNumbers, Decision, class_numbers
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
-    Declaration,
-    Estimate,
     PanelResult,
     Role,
     Score,
     Scores,
+    clustered,
     evaluate,
     forget_computed,
 )
-from medtasks.metrics.pairs import TOTAL, PairCounts, PairedAnswer, answers_by_pair, complete_pairs, count
+from medtasks.metrics.pairs import complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
-from medtasks.stats.intervals import FEW_CLUSTERS, LEVEL, difference_of_shares, interval
-from medtasks.stats.paired import holm
+from medtasks.stats.intervals import FEW_CLUSTERS
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
 Documents = Sequence[Mapping[str, Any]]
 Replies = Mapping[str, Reply]
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
-CATEGORIES = "categories"
-LEAST_EFFECTIVE = 20  # effective samples of a group that is compared
 
 
 def score_replies(
@@ -90,8 +81,15 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     lists_all = task.family.kind is AnswerKind.REPORT  # metrics without a standard error, too
     with_error = [score for score in rule.scores if score.has_error or (lists_all and score.metric not in COUNTS)]
     errors = {score.metric: score.error for score in with_error}
-    head = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
+    head: dict[str, Any] = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
     head |= {"remarks": rule.remarks} if rule.remarks else {}
+    tested = {
+        column: {"tests": rule.column_tests[column], "groups": groups}
+        for column, groups in rule.groups.items()
+        if rule.column_tests.get(column)
+    }
+    head |= {"subgroups": tested} if tested else {}
+    head |= {"by_class": rule.by_class} if rule.by_class else {}
     if rule.categories:
         injections = rule.estimates.get("possible_injection")
         categories = {
@@ -100,14 +98,14 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
         }
         counted = {"possible_injection": int(injections.value)} if injections else {}
         return as_json({**head, **counted, "categories": categories})
-    groups: dict[str, dict[str, Any]] = {column: {} for column in rule.groups}
+    metrics = {score.metric: score.value for score in rule.scores}
+    groups: dict[str, dict[str, Any]] = {}
     for column, of_column in rule.groups.items():
-        for group in of_column:
+        for group in of_column if "accuracy" in metrics else ():
             accuracy = {"accuracy": group.scores[0].value, "standard_error": group.scores[0].error}
-            groups[column][group.name] = {"questions": group.questions, **accuracy}
+            groups.setdefault(column, {})[group.name] = {"questions": group.questions, **accuracy}
     further: dict[str, Any] = {"settings": rule.settings, "failures": rule.failures, "groups": groups}
     further["wrong_answers"] = count_kinds(rule.wrong)
-    metrics = {score.metric: score.value for score in rule.scores}
     return as_json({**head, "metrics": metrics, **{name: value for name, value in further.items() if value}})
 
 
@@ -165,7 +163,9 @@ def rule_scores(
     remarks = tuple(filter(None, (metric.remark(metric.selection(scores)) for metric in metrics if metric.remark)))
     whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=sentences, remarks=remarks)
     if not task.family.paired:
-        return replace(whole, groups=by_group(task, columns, scores))
+        groups = by_group(task, columns, scores)
+        classes = numbers_by_class(task, columns, scores)
+        return replace(whole, groups=groups.groups, column_tests=groups.tests, by_class=classes)
 
     answers = paired_answers(task.metrics[0].selection(scores))
     counts, pairs = count(answers), complete_pairs(answers)
@@ -189,8 +189,27 @@ def rule_scores(
         both_wrong=len(both_wrong),
         solved_of_decided=with_interval(decided, decided.estimate(())),
     )
-    groups = {CATEGORIES: by_category(answers, counts)}
-    return replace(whole, groups=groups, pairs=outcomes, categories=counts)
+    groups = by_category(task, columns, scores, list(dict.fromkeys((CATEGORIES, *task.breakdown))))
+    return replace(whole, groups=groups.groups, column_tests=groups.tests, pairs=outcomes, categories=counts)
+
+
+def numbers_by_class(task: TaskFile, columns: Documents, scores: Scores) -> tuple[ClassNumbers, ...]:
+    """Return the clinical numbers of each class; there are none where the published code stops.
+
+    Classes have the texts of the options if all ``columns`` have the same ones, else their letters.
+    """
+    if any(score.get("stops") for score in scores):
+        return ()
+    decided = [(score, decisions) for score in clustered(scores) if (decisions := task.family.decisions(score))]
+    options = {tuple(document.get("options") or ()) for document in columns}
+    names = {letter(n): text for n, text in enumerate(options.pop())} if len(options) == 1 else {}
+    read = {id(score) for score in judged([score for score, _ in decided])}
+    by_class: dict[str, list[Decision]] = {}
+    for place, (score, decisions) in enumerate(decided):
+        cluster, failed = score.get("cluster_id") or ("sample", place), id(score) not in read
+        for name, (present, called) in decisions.items():
+            by_class.setdefault(name, []).append(Decision(cluster, present, called, failed))
+    return tuple(class_numbers(names.get(name, name), of_class) for name, of_class in by_class.items())
 
 
 def count_reasons(scores: Iterable[Score]) -> dict[str, int]:
@@ -223,119 +242,3 @@ def warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
         failures = [f"{name} could not be computed: {cause}" for name, cause in panel.failures.items()]
         for sentence in (*failures, *panel.warnings):
             warn_once(f"{sentence}.")
-
-
-@dataclass(frozen=True)
-class _Part:
-    """One metric of one group, or of all samples."""
-
-    metric: Declaration
-    estimate: Estimate
-    weight: float  # samples
-
-    @property
-    def size(self) -> float:
-        return self.weight if self.estimate.effective is None else self.estimate.effective
-
-
-def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, tuple[Group, ...]]:
-    """Return the accuracy of each group of the columns that a task names, by column and value, the largest group first.
-
-    A document with several values counts in each of their groups. There are no groups without accuracy, nor where the
-    published code stops. Both lists have shape (samples,); scores are settled (:meth:`TaskFamily.settled`).
-    """
-    accuracy = next((metric for metric in task.metrics if metric.name == "accuracy"), None)
-    if accuracy is None or not task.breakdown or any(score.get("stops") for score in scores):
-        return {}
-
-    def part(members: Sequence[Score]) -> _Part:
-        # Failed ones are in no group.
-        return _Part(accuracy, accuracy.estimate(members), sum(not is_unjudged(score) for score in members))
-
-    total = part([score for score in scores if not is_failed(score)])
-    by_column: dict[str, tuple[Group, ...]] = {}
-    for column in task.breakdown:
-        groups: dict[str, list[Score]] = {}
-        for document, score in zip(documents, scores, strict=True):
-            for value in () if is_failed(score) else values(document, column):
-                groups.setdefault(value, []).append(score)
-        ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-        parts = [(value, part(members)) for value, members in ordered]
-        by_column[column] = _compared([(value, int(of_group.weight), [of_group]) for value, of_group in parts], [total])
-    return by_column
-
-
-def by_category(answers: Sequence[PairedAnswer], counts: Mapping[str, PairCounts]) -> tuple[Group, ...]:
-    """Return scores by medical area; a pair counts once for each of its images there, as in the benchmark."""
-    pairs = complete_pairs(answers)
-
-    def parts(name: str | None) -> list[_Part]:
-        here = [answer for answer in answers if name is None or name in answer.categories]
-        images_of = {
-            pair: sum(name is None or name in answer.categories for answer in (pair.first, pair.second))
-            for pair in pairs
-        }
-        solved = mean_over_pairs(
-            "set_accuracy",
-            lambda pair: float(pair.solved),
-            units=lambda _: pairs,
-            weights=lambda units: [float(images_of[pair]) for pair in units],
-        )
-        by_pair = answers_by_pair(here)
-        right = mean_over_answers("individual_accuracy", lambda answer: answer.correct, units=lambda _: by_pair)
-        pairs_here = _Part(solved, solved.estimate(()), sum(images_of.values()))
-        return [pairs_here, _Part(right, right.estimate(()), len(here))]
-
-    names = sorted(counts.keys() - {TOTAL}, key=lambda name: (-counts[name].images, name))
-    return _compared([(name, counts[name].images, parts(name)) for name in names], parts(None))
-
-
-def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part]) -> tuple[Group, ...]:
-    """Return the groups of a column with their intervals and tests; ``totals`` are of all samples."""
-    compared = [all(part.size >= LEAST_EFFECTIVE for part in parts) for *_, parts in groups]
-    level = 1 - (1 - LEVEL) / max(1, sum(compared))
-    p_values: list[list[float]] = []
-    for position, total in enumerate(totals):
-        of_groups = []
-        for (*_, parts), chosen in zip(groups, compared, strict=True):
-            part, others = parts[position], total.weight - parts[position].weight
-            if not chosen or others <= 0:
-                of_groups.append(math.nan)
-                continue
-            value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / others
-            shares = (part.estimate.value, min(max(value, 0.0), 1.0))
-            sizes = (part.size, total.size * others / total.weight)
-            of_groups.append(difference_of_shares(shares, sizes, part.estimate.degrees))
-        defined = [p for p in of_groups if not math.isnan(p)]
-        # Of two groups in all, either one is tested against the other.
-        corrected = iter(defined if len(groups) == 2 else holm(defined))
-        p_values.append([p if math.isnan(p) else next(corrected) for p in of_groups])
-    return tuple(
-        Group(
-            name,
-            questions,
-            tuple(with_interval(part.metric, part.estimate, level=level if chosen else LEVEL) for part in parts),
-            compared=chosen,
-            p_holm=tuple(of_metric[position] for of_metric in p_values),
-        )
-        for position, ((name, questions, parts), chosen) in enumerate(zip(groups, compared, strict=True))
-    )
-
-
-def with_interval(
-    metric: Declaration, estimate: Estimate, *, no_image: bool = False, level: float = LEVEL
-) -> ReportedScore:
-    """Return the estimate of a metric with its interval.
-
-    A 0 that follows from the lack of images, as set accuracy's where both images of a pair get one prompt, has none.
-    """
-    by_construction = no_image and metric.zero_if_blind and estimate.value == 0
-    if by_construction:
-        estimate = replace(estimate, error=math.nan)
-    share = metric.is_share(estimate.value)
-    ends = estimate.ends or interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective, level)
-    has_error = estimate.clusters is not None
-    return ReportedScore(
-        *(metric.name, estimate.value, estimate.error, *ends, share, metric.higher_is_better, has_error),
-        by_construction=by_construction,
-    )

@@ -1,19 +1,27 @@
 """Options that several commands share."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Option
 
+from medtasks.audit.report.contents import RuleScores
 from medtasks.cli.output import say
+from medtasks.metrics.clinical import at_prevalence
 from medtasks.runs.result_files import recorded_folders
 from medtasks.tasks.task_files import INCLUDE, including, refuse_shipped_names
 
 ModelName = Annotated[str | None, Option("--model", help="Model to take from a folder with runs of several models.")]
 MaxFailed = Annotated[str, Option("--max-failed", help="Number (5) or share (1%) of samples without reply or verdict.")]
 JsonFile = Annotated[Path | None, Option("--json", help="Also write everything as JSON.")]
+GroupColumns = Annotated[
+    str | None,
+    Option("--by", metavar="COLUMN,...", help="Compare groups by these columns of the data, such as sex,site."),
+]
+Prevalence = Annotated[float | None, Option(help="Also print the predictive values for this prevalence, such as 0.05.")]
 IncludePath = Annotated[
     list[Path] | None,
     Option(
@@ -34,6 +42,31 @@ def named_values(option: str, texts: Sequence[str], form: str) -> list[tuple[str
             raise typer.BadParameter(f"{option} {text} is not of the form {form}")
         pairs.append((name, value))
     return pairs
+
+
+def columns_of(by: str | None) -> list[str]:
+    """Return the columns that --by names, each once."""
+    return list(dict.fromkeys(filter(None, map(str.strip, (by or "").split(",")))))
+
+
+def for_prevalence(tasks: Sequence[Sequence[RuleScores]], prevalence: float | None) -> list[tuple[RuleScores, ...]]:
+    """Add predictive values for another prevalence, if one is given, to the scores of tasks under each rule.
+
+    Raises BadParameter if it does not lie between 0 and 1, or there are no clinical numbers.
+    """
+    if prevalence is None:
+        return list(map(tuple, tasks))
+    if not 0 < prevalence < 1:
+        raise typer.BadParameter(f"--prevalence {prevalence:g} is not between 0 and 1")
+    if not any(rule.by_class for rules in tasks for rule in rules):
+        raise typer.BadParameter("--prevalence needs yes/no questions, classes or findings, and there are none here")
+    return [
+        tuple(
+            replace(rule, by_class=tuple(at_prevalence(of_class, prevalence) for of_class in rule.by_class))
+            for rule in rules
+        )
+        for rules in tasks
+    ]
 
 
 def look_into(context: typer.Context, folders: Sequence[Path] | None, runs: Sequence[Path] = ()) -> None:

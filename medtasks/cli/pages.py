@@ -1,22 +1,36 @@
-"""``medtasks report`` and ``data duplicates``: a run, and copies of images, as one file that a reviewer can open."""
+"""``medtasks report``, ``export`` and ``data duplicates``: a run, and copies of images, as files for others."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
 from medtasks import __version__
 from medtasks.audit import tables
+from medtasks.audit.report.contents import RunReport, report_as_dict
 from medtasks.audit.report.wording import counted, names_by, number
-from medtasks.cli.options import IncludePath, JsonFile, ModelName, look_into
+from medtasks.cli.options import (
+    GroupColumns,
+    IncludePath,
+    JsonFile,
+    ModelName,
+    Prevalence,
+    columns_of,
+    for_prevalence,
+    look_into,
+    named_values,
+)
 from medtasks.cli.output import out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.runs.result_files import repeat_folders
 
+Checklist = StrEnum("Checklist", ["stard-ai", "claim", "tripod-llm", "mi-clear-llm"])
+Relationship = Literal["first_party", "third_party", "collaborative", "other"]
 _PAGE = "report.html"
 
 
@@ -30,6 +44,9 @@ def report(
     markdown: Annotated[Path | None, Option(help="Also write the tables as Markdown.")] = None,
     latex: Annotated[Path | None, Option(help="Also write the tables as LaTeX (booktabs).")] = None,
     figures: Annotated[Path | None, Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
+    checklist: Annotated[list[Checklist] | None, Option(help="Also write checklist-NAME.html; repeatable.")] = None,
+    by: GroupColumns = None,
+    prevalence: Prevalence = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -39,11 +56,9 @@ def report(
     """
     from medtasks.audit.repeats import collected
     from medtasks.audit.report.collecting import collect_replies
-    from medtasks.audit.report.contents import report_as_dict
     from medtasks.audit.report.differences import compare_with
     from medtasks.audit.report.figures import figures as drawn
     from medtasks.audit.report.page import write_page
-    from medtasks.audit.report.report_tables import report_tables
     from medtasks.runs.run import Source
 
     if not run.exists():
@@ -52,24 +67,74 @@ def report(
         raise RepliesError(f"{run} is a file; give the folder of the run, or say with --task which task it answers")
     look_into(context, include_path, [run, *repeat_folders(run), *(against or ())])
     with out.status("Collecting ..."):
-        content = collected(run, model) if task is None else collect_replies(task, [run])
+        columns = columns_of(by)
+        content = collected(run, model, columns) if task is None else collect_replies(task, [run], columns)
+        adjusted = zip(content.tasks, for_prevalence([part.rules for part in content.tasks], prevalence), strict=True)
+        content = replace(content, tasks=tuple(replace(part, rules=rules) for part, rules in adjusted))
         if against:
             content = replace(content, comparisons=compare_with(Source(run, model), against, task))
     page = html or (run if run.is_dir() else run.parent) / _PAGE
     with out.status("Writing ..."):
         write_page(content, page, drawn(content, figures))
-    if markdown:
-        write_text(markdown, tables.markdown(content.title, report_tables(content)))
-    if latex:
-        write_text(latex, tables.latex(report_tables(content)))
-    if json_file:
-        write_json(json_file, report_as_dict(content))
+    _write_tables(content, page, checklist or (), markdown, latex, json_file)
     for name, why in content.missing.items():
         say(f"missing: {name}: {why}")
     missing = names_by((task.name, sentence) for task in content.tasks for sentence in task.missing)
     for note in (*(f"{names}: {text}" for text, names in missing.items()), *content.notes):
         say(f"note: {note}")
     say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+
+
+def _write_tables(content: RunReport, page: Path, checklists: Sequence[str], *files: Path | None) -> None:
+    """Write checklists next to the page, and all tables as Markdown, LaTeX and JSON into the files that are named."""
+    from medtasks.audit.report.checklist import write_checklist
+    from medtasks.audit.report.report_tables import report_tables
+    from medtasks.audit.report.sentences import quotable_sentences
+
+    markdown, latex, json_file = files
+    aids = []
+    for name in checklists:
+        path = page.with_name(f"checklist-{name}.html")
+        aids.append(write_checklist(content, name, path))
+        say(f"checklist: {path}")
+    if markdown:
+        sections = [*report_tables(content), *[("Checklists", aids)] * bool(aids)]
+        write_text(markdown, tables.markdown(content.title, sections))
+    if latex:
+        write_text(latex, tables.latex(report_tables(content)))
+    if json_file:
+        write_json(json_file, {**report_as_dict(content), "sentences": quotable_sentences(content)})
+
+
+def export(
+    context: typer.Context,
+    results: Annotated[Path, Argument(help="Folder of a finished run (its --output_path).")],
+    hub: Annotated[Path | None, Option(help="YAML file for .eval_results/ of the model's repository.")] = None,
+    eee: Annotated[Path | None, Option(help="Folder for records of Every Eval Ever 0.3.")] = None,
+    task: Annotated[list[str] | None, Option(help="Export only this task; repeatable.")] = None,
+    benchmark: Annotated[list[str] | None, Option(help="Hub benchmark of a task: TASK=ORG/DATASET/TASK_ID.")] = None,
+    organization: Annotated[str, Option(help="Who ran the evaluation, for --eee.")] = "not stated",
+    relationship: Annotated[Relationship, Option(help="Relation of who ran it to the model, for --eee.")] = "other",
+    model: ModelName = None,
+    include_path: IncludePath = None,
+) -> None:
+    """Export main scores with intervals, versions and fingerprints, and no text of samples; always the same bytes.
+
+    Refused for synthetic or incomplete data, shards, parts (--limit), and runs that are unfinished or damaged.
+    """
+    from medtasks.audit.exporting import exports, hub_yaml, write_eee
+    from medtasks.runs.run import read_run
+
+    if hub is None and eee is None:
+        raise MedTasksError("nothing to write; name a file with --hub, or a folder with --eee")
+    look_into(context, include_path, [results])
+    with out.status("Collecting ..."):
+        chosen = exports(read_run(results, model), task or ())
+    if hub:
+        names = dict(named_values("--benchmark", benchmark or (), "TASK=ORG/DATASET/TASK_ID"))
+        write_text(hub, hub_yaml(chosen, names))
+    for path in [*filter(None, [hub]), *(write_eee(chosen, eee, organization, relationship) if eee else ())]:
+        say(f"written: {path}")
 
 
 def duplicates(

@@ -15,13 +15,25 @@ from medtasks import __version__
 from medtasks.audit.doctor.metric_models import fetch_command
 from medtasks.audit.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
 from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
-from medtasks.audit.report.contents import RuleScores, as_json
+from medtasks.audit.report.contents import RuleScores, TaskReport, as_json
+from medtasks.audit.report.group_tables import class_tables, group_tables
 from medtasks.audit.report.task_tables import class_table
 from medtasks.audit.report.wording import estimate, names_by, number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
+from medtasks.audit.subgroups import grouped_by
 from medtasks.audit.tables import Table, number_table
 from medtasks.audit.task_calibration import class_areas
-from medtasks.cli.options import IncludePath, JsonFile, MaxFailed, ModelName, look_into
+from medtasks.cli.options import (
+    GroupColumns,
+    IncludePath,
+    JsonFile,
+    MaxFailed,
+    ModelName,
+    Prevalence,
+    columns_of,
+    for_prevalence,
+    look_into,
+)
 from medtasks.cli.output import out, print_state_of_data, say, show, write_json
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import Sample
@@ -54,6 +66,8 @@ def score(
     labels: Annotated[Path | None, Option(help="Labels of 'medtasks judge sample': corrects the score.")] = None,
     model: ModelName = None,
     max_failed: MaxFailed = DEFAULT_LIMIT,
+    by: GroupColumns = None,
+    prevalence: Prevalence = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -68,9 +82,11 @@ def score(
     if export_errors and not names & set(OF_ANSWERS):
         raise RepliesError(f"'{task}' scores no single answers as right or wrong, so --export-errors would list none")
     documents = task_documents(chosen)
+    chosen = grouped_by(chosen, documents, columns := columns_of(by))
     files = [replies_to(task, Source(path, model)) for path in replies]
     recorded = take_answer_field(read_replies(files, documents), answer_field)
     rules = score_replies(chosen, documents, recorded, [name for name in metric or () if name not in names])
+    rules = dict(zip(rules, *for_prevalence([list(rules.values())], prevalence), strict=True))
     if export_errors:
         wrong = {name: scores.wrong for name, scores in rules.items()}
         export_wrong_answers(export_errors, private_datasets(chosen, documents), wrong)
@@ -88,8 +104,8 @@ def score(
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
-    class_tables = [class_table(task, classes)] if classes else []
-    tables = _tables(title, rules, class_tables, checked, paired=chosen.family.paired)
+    further = [*class_tables(task, rules.values()), *([class_table(task, classes)] if classes else [])]
+    tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
     _print_scores(tables, rules, data, len(recorded), len(documents), limit)
 
 
@@ -102,8 +118,12 @@ def _print_scores(
     limit: FailureLimit,
 ) -> None:
     """Print tables and notes. Raises MedTasksError if too many samples are in no score, or a metric fails."""
+    notes: dict[str, None] = {}
     for table in tables:
         show(table)
+        for note in (note for note in table.notes if note not in notes):
+            say(note)
+        notes |= dict.fromkeys(table.notes)
     if replies < documents:
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
@@ -135,8 +155,9 @@ def _print_scores(
 def _tables(
     title: str,
     rules: Mapping[str, RuleScores],
-    class_tables: Sequence[Table],
+    further: Sequence[Table],
     checked: Mapping[str, CheckedScore],
+    by: Sequence[str],
     *,
     paired: bool,
 ) -> Iterator[Table]:
@@ -160,6 +181,8 @@ def _tables(
     accuracies = {name: rule.estimates["accuracy"] for name, rule in rules.items() if "accuracy" in rule.estimates}
     scored = {name: rules[name] for name, score in accuracies.items() if math.isfinite(score.value) and not paired}
     for column, groups in next(iter(scored.values())).groups.items() if scored else ():
+        if column in by:  # in the further tables
+            continue
         by_rule = [{group.name: group.scores[0] for group in rule.groups[column]} for rule in scored.values()]
         rows = []
         for group in groups:
@@ -173,7 +196,9 @@ def _tables(
     if names:
         rows = [(kind, *(str(counts.get(kind, 0)) for counts in kinds)) for kind in names]
         yield number_table("", ("wrong answers", *scored), rows)
-    yield from class_tables
+    yield from further
+    report = TaskReport("", "", rules=tuple(rules.values()))
+    yield from (table for column in by for table in group_tables(report, column))
     if checked:
         rows = [("labelled replies", *(str(check.judge.labels) for check in checked.values()))]
         for name in ("sensitivity", "specificity", "kappa", "corrected"):

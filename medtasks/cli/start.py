@@ -38,9 +38,9 @@ from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_files import (
     INCLUDE,
-    TAG_ENDING,
     main_metrics_first,
     scored_task,
+    tags_of,
     task_file,
     task_files,
     variants_of,
@@ -155,7 +155,7 @@ def doctor(
 def list_tasks(
     context: typer.Context,
     words: Annotated[list[str] | None, Argument(metavar="[WORD]...", help="Show lines with all these words.")] = None,
-    sanity: Annotated[bool, Option("--sanity", help="List sanity variants, such as _blind.")] = False,
+    sanity: Annotated[bool, Option("--sanity", help="List sanity and stress variants, such as _blind.")] = False,
     thinking: Annotated[bool, Option("--thinking", help="List the tasks that have thinking variants.")] = False,
     include_path: IncludePath = None,
 ) -> None:
@@ -166,7 +166,8 @@ def list_tasks(
     for task in tasks.values():
         variants = variants_of(task, sanity=sanity, thinking=thinking)
         if variants:
-            endings = [f"_{variant.variant}" for variant in variants] + [TAG_ENDING] * bool(sanity and task.variants)
+            endings = [f"_{variant.variant}" for variant in variants]
+            endings += [tag.removeprefix(task.name) for tag in tags_of(task) if sanity]
             line = f"{task.name:<{width}}  {' '.join(endings)}"
         elif sanity or thinking:
             continue

@@ -2,16 +2,24 @@
 
 Documents of a variant have the column ``variant``. What else changes:
 
-===========  ==========================================================================================================
-variant      columns
-===========  ==========================================================================================================
-``blind``    ``image_files`` is empty; paired questions have it in place of ``image_file``
-``blank``    none: whoever opens the images greys them (:mod:`medtasks.data.images.volume_files`)
-``swapped``  the images' files and digests, see :func:`swapped_images`; ``image_id`` remains the question's
-``rotated``  each document comes once per rotation: ``doc_id`` is ``<doc_id>~r<n>``, ``options`` and target are
-             rotated, and ``option_lines`` with the letters of their new positions and a ``gold`` that is a letter;
-             rotation 0 is as published. Documents without options, or without a right one, are left out
-===========  ==========================================================================================================
+============  =========================================================================================================
+variant       columns
+============  =========================================================================================================
+``blind``     ``image_files`` is empty; paired questions have it in place of ``image_file``
+``blank``     none: whoever opens the images greys them (:mod:`medtasks.data.images.volume_files`)
+``swapped``   the images' files and digests, see :func:`swapped_images`; ``image_id`` remains the question's
+``rotated``   each document comes once per rotation: ``doc_id`` is ``<doc_id>~r<n>``, ``options`` and target are
+              rotated, and ``option_lines`` with the letters of their new positions and a ``gold`` that is a letter;
+              rotation 0 is as published. Documents without options, or without a right one, are left out
+``told``      those of ``blind``; the prompt says that the image is missing
+``degraded``  ``degradation`` and ``severity`` of all its images, see :func:`degraded`
+``abstain``   ``options`` and ``option_lines`` end with :data:`CANNOT_TELL`, which is never right
+``nota``      :data:`NONE_OF_THEM` replaces the right one of ``options``, its line and a ``gold`` that is its text; in
+              ``nota_control`` a wrong one
+============  =========================================================================================================
+
+Documents with fewer than two options or without a right one are left out of ``nota``, its control and ``abstain``, as
+are those that have such an option already; their number is logged.
 
 and documents of ``rotated`` have further columns:
 
@@ -23,14 +31,17 @@ and documents of ``rotated`` have further columns:
 ================  =====================================================================================================
 """
 
+import hashlib
+import itertools
 import random
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from medtasks.data.images.degrading import SEVERITIES, STRENGTHS
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.samples import Sample, letter
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, warn_once
 from medtasks.stats.standard_error import connected_components
 
 Document = Mapping[str, Any]
@@ -38,14 +49,36 @@ Documents = Sequence[Document]
 Changed = list[dict[str, Any]]
 
 BLIND, BLANK, SWAPPED, ROTATED = "blind", "blank", "swapped", "rotated"
+TOLD, DEGRADED, ABSTAIN, NOTA, NOTA_CONTROL = "told", "degraded", "abstain", "nota", "nota_control"
 OF_IMAGES = (BLIND, BLANK, SWAPPED)
-WITHOUT_IMAGE = (BLIND, BLANK)
-VARIANTS = (*OF_IMAGES, ROTATED)
+NOT_SHOWN = (BLIND, TOLD)
+WITHOUT_IMAGE = (BLIND, BLANK, TOLD)
+SANITY = (*OF_IMAGES, ROTATED)
+STRESS = (TOLD, DEGRADED, ABSTAIN, NOTA, NOTA_CONTROL)
+VARIANTS = (*SANITY, *STRESS)
+NOT_OF_ALL = (SWAPPED, ABSTAIN, NOTA, NOTA_CONTROL)
+"""Variants that some data have not, which is checked before a run."""
 COLUMN = "variant"
 """Column by which prompts know the documents of a variant."""
+DEGRADATION, SEVERITY = "degradation", "severity"
 NEW_COLUMNS = {COLUMN: "string", "rotation_of": "string", "rotation": "int32", "unit_id": "string"}
+NEW_COLUMNS |= {DEGRADATION: "string", SEVERITY: "int32"}
+NONE_OF_THEM = "None of the other options"  # arXiv 2606.16583
+CANNOT_TELL = "I cannot tell from this image"  # arXiv 2601.12471
+_SUCH_OPTIONS = {
+    NONE_OF_THEM: re.compile(
+        r"(?i)\s*((none|neither)\b|(all|any|both|either)( of)?( the)? (above|these|those|them|others?\b|"
+        r"(other |given )?(options|choices|answers))|(both|either)\W*$|(both )?\(?[a-h]\)?\s*(,|and|&|or|/)\s*\(?[a-h]"
+        r"\b\W*$)"
+    ),
+    CANNOT_TELL: re.compile(
+        r"(?i).*\b((can ?not|can't|unable to|(im|not )possible to) (be )?(\w+ly )?(tell|told|say|said|assess|determine"
+        r"|know|decide)|(insufficient|not enough|no) (information|data)\b|(don't|do not) know|not sure)"
+    ),
+}
 _LETTER = re.compile(r"(\s*\(?)([A-Z])(\)|\s*:|\.)\s*")  # `` A: Green ``, ``A. Green``, ``A.Green``, ``(A) Green``
 _SEED = "medtasks swapped images"
+_REPLACED_SEED, _DEGRADED_SEED = "medtasks replaced option", "medtasks degraded images"
 
 
 class ShownImage(NamedTuple):
@@ -63,6 +96,11 @@ def blind(documents: Documents) -> Changed:
     none: dict[str, Any] = {"image_files": []} | ({"image_sha256": []} if "image_sha256" in documents[0] else {})
     texts = [{name: value for name, value in document.items() if name != "image_file"} for document in documents]
     return [{**document, **none, COLUMN: BLIND} for document in texts]
+
+
+def told(documents: Documents) -> Changed:
+    """Return documents without images whose prompts say so."""
+    return [{**document, COLUMN: TOLD} for document in blind(documents)]
 
 
 def blank(documents: Documents) -> Changed:
@@ -133,6 +171,98 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
 def published_position(position: int, rotation: int, options: int) -> int:
     """Return the published position, from 0, of the option at ``position`` in a rotation."""
     return (position + rotation) % options
+
+
+def nota(documents: Documents, *, control: bool = False) -> Changed:
+    """Return documents of which the right option, or for the control a drawn wrong one, is :data:`NONE_OF_THEM`."""
+    changed: Changed = []
+    for document in _with_room_for(NONE_OF_THEM, documents):
+        options, right = document["options"], Sample(document).target
+        wrong = [index for index in range(len(options)) if index != right]
+        drawn = random.Random(f"{_REPLACED_SEED} {document['doc_id']}").choice(wrong)
+        index = drawn if control or right is None else right
+        changed.append({**_with_option(document, index, NONE_OF_THEM), COLUMN: NOTA_CONTROL if control else NOTA})
+        gold = str(document.get("gold")).strip()
+        if index == right and gold == options[index].strip() and gold != document.get("answer"):  # a text, no letter
+            changed[-1]["gold"] = NONE_OF_THEM
+    return changed
+
+
+def abstain(documents: Documents) -> Changed:
+    """Return documents with :data:`CANNOT_TELL` as their last option."""
+    return [
+        {**_with_option(document, len(document["options"]), CANNOT_TELL), COLUMN: ABSTAIN}
+        for document in _with_room_for(CANNOT_TELL, documents)
+    ]
+
+
+def _with_room_for(option: str, documents: Documents) -> list[Document]:
+    """Return the documents with at least two options, one of them right, and none that is like the given one.
+
+    The number of others is logged. They include questions with the right text twice, and those that list their options
+    in a form of their own. MedTasksError if no document remains.
+    """
+    usable: list[Document] = []
+    for document in documents:
+        options, target = document.get("options") or (), Sample(document).target
+        if len(options) < 2 or target is None or any(map(_SUCH_OPTIONS[option].match, options)):
+            continue
+        texts, question = [text.strip().casefold() for text in options], str(document.get("question"))
+        own_form = _listed(options) not in question and re.search(r"\bA[.:)].*\bB[.:)]", question, re.DOTALL)
+        if texts.count(texts[target]) == 1 and not (own_form and all(text in question.casefold() for text in texts)):
+            usable.append(document)
+    if not usable:
+        raise MedTasksError(f"no question has options, one right answer, and none like '{option}'")
+    if len(usable) < len(documents):
+        numbers = f"{len(documents) - len(usable):,} of {len(documents):,} questions of {documents[0].get('dataset')}"
+        warn_once(f"{numbers} cannot be asked with the option '{option}', and are left out", "INFO")
+    return usable
+
+
+def _with_option(document: Document, index: int, text: str) -> dict[str, Any]:
+    """Return a document whose option at ``index``, or a new last one, is a text; its line and question follow."""
+    options = list(document["options"])
+    changed = {**document, "options": [*options[:index], text, *options[index + 1 :]]}
+    if document.get("question"):  # may list the options
+        changed["question"] = document["question"].replace(_listed(options), _listed(changed["options"]))
+    if "option_lines" in document:
+        lines, model = document["option_lines"], min(index, len(options) - 1)  # whose form the line takes
+        before, after = _LETTER.match(lines[model]), lines[index + 1 :] if index < len(options) else []
+        line = text  # where lines begin with no letter
+        if before is not None and lines[model][before.end() :].strip() == options[model].strip():
+            line = f"{before[1]}{letter(index)}{lines[model][before.end(2) : before.end()]}{text}"
+        # Lines after the last option are of options that are null: a new option takes the letter of the first of them.
+        changed["option_lines"] = [*lines[:index], line, *after]
+    return changed
+
+
+def _listed(options: Sequence[str]) -> str:
+    """Return options in the form in which MedXpertQA's questions repeat them."""
+    return " ".join(f"({letter(index)}) {text}" for index, text in enumerate(options))
+
+
+def degraded(documents: Documents) -> Changed:
+    """Return documents with the kind and severity at which their images are degraded.
+
+    All questions that are connected by an image or a pair have the same, so that a file always looks the same. The
+    combinations are drawn in blocks of all of them, so that each is as frequent among clusters as any other.
+    """
+    keys: list[list[Hashable]] = [[image.sha256 for image in images_of(document)] for document in documents]
+    for document, of_document in zip(documents, keys, strict=True):
+        of_document += [("pair", document["pair_id"])] if "pair_id" in document else []
+    clusters, names = connected_components(keys), dict[int, str]()
+    for document, cluster, key in zip(documents, clusters, keys, strict=True):
+        if key:
+            names[cluster] = min(str(document["doc_id"]), names.get(cluster, str(document["doc_id"])))
+    order = sorted(names, key=lambda cluster: hashlib.sha256(f"{_DEGRADED_SEED} {names[cluster]}".encode()).digest())
+    combinations = list(itertools.product(STRENGTHS, SEVERITIES))
+    drawn: dict[int, tuple[str, int]] = {}
+    for start in range(0, len(order), len(combinations)):
+        block = random.Random(f"{_DEGRADED_SEED} {start}").sample(combinations, len(combinations))
+        drawn |= zip(order[start : start + len(block)], block, strict=False)
+    none = (None, None)  # for a question without images
+    shown = [dict(zip((DEGRADATION, SEVERITY), drawn.get(cluster, none), strict=True)) for cluster in clusters]
+    return [{**document, **columns, COLUMN: DEGRADED} for document, columns in zip(documents, shown, strict=True)]
 
 
 def images_of(document: Document) -> Shown:

@@ -155,6 +155,12 @@ class Classification(TaskFamily):
         name = None if value_read is None else letter(value_read)
         return ReadAnswer(name, score["reason"], value_read == score["target"])
 
+    def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
+        """Return the decision about each class."""
+        target, value = score["target"], score["value"]
+        classes = range(score["classes"])
+        return {letter(n): (n == target, None if value is None else n == value) for n in classes}
+
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return the most frequent class."""
         describes = "Gives every image the class that most of them have."
@@ -171,6 +177,12 @@ class Classification(TaskFamily):
         scored = present if present > 1 else 0
         expected = {"invalid_rate": 0.0, "balanced_accuracy": 1 / classes, "macro_auroc": scored / classes / 2}
         return {**expected, "present_class_auroc": 0.5} if scored else expected
+
+
+def _right_share(score: Score) -> float:
+    """Return the share of findings that are rightly called present or absent; none is without a valid answer."""
+    labels, target = score["value"] or (), score["target"]
+    return sum(bool(label == gold) for label, gold in zip(labels, target, strict=bool(labels))) / len(target)
 
 
 class MultiLabel(TaskFamily):
@@ -194,6 +206,16 @@ class MultiLabel(TaskFamily):
         *counts.LABELLED_SAMPLE_COUNTS,
     )
 
+    compared_in_groups = (
+        Metric(
+            "right_decisions",
+            selection=counts.judged,
+            role=Role.MAIN,
+            description="Share of findings that are rightly called present or absent, mean over images.",
+            of=_right_share,
+        ),
+    )
+
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         value = None if answer.value is None else list(answer.value)
         return {"target": list(sample.document["labels"]), "value": value}
@@ -206,12 +228,17 @@ class MultiLabel(TaskFamily):
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letters of the findings that were read, with the share of right decisions."""
-        labels, target, reason = score["value"], score["target"], score["reason"]
+        labels, reason = score["value"], score["reason"]
         if reason == Reason.JUDGE_FAILED:
             return ReadAnswer(None, reason, None)
-        right = 0 if labels is None else sum(label == gold for label, gold in zip(labels, target, strict=True))
         listed = None if labels is None else ", ".join(letters_of(labels)) or NO_OPTION
-        return ReadAnswer(listed, reason, None, right / len(target))
+        return ReadAnswer(listed, reason, None, _right_share(score))
+
+    def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
+        """Return the decision about each finding."""
+        value = score["value"] or [None] * len(score["target"])
+        calls = (None if label is None else bool(label) for label in value)
+        return {letter(n): (bool(score["target"][n]), call) for n, call in enumerate(calls)}
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return no finding at all, and all of them."""

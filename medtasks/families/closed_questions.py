@@ -146,6 +146,12 @@ class ClosedQuestions(TaskFamily):
         scored = score["counted"] == Counted.SCORED
         return ReadAnswer(score["value"], score["reason"], bool(score["correct"]) if scored else None)
 
+    def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
+        """Return the decision about Yes, of a yes/no question."""
+        if score["kind"] != BINARY or score["target"] is None:
+            return {}
+        return {"Yes": (score["target"] == YES, None if score["value"] is None else score["value"] == YES)}
+
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Mean "Yes" or "No", also to questions with options, as ``always_yes`` and ``always_no`` do."""
         forms = [(sample.document["kind"], len(sample.options)) for sample in samples]

@@ -163,6 +163,8 @@ class TaskFamily(ABC):
     asked_for: ClassVar[AskedFor | None] = None  # by its questions, where reasoning before it makes sense
     metrics: Sequence[AnyMetric]  # all that its tasks may have, in the order of tables
     compared_only: ClassVar[tuple[Metric[Any], ...]] = ()  # by which runs are compared, in no table
+    # Metrics by which groups of samples are compared, where no main metric is a mean over samples.
+    compared_in_groups: ClassVar[tuple[Metric[Any], ...]] = ()
     paired: ClassVar[bool] = False  # samples come in pairs, with scores by category
     # Hook, as task files name it, that scores its samples asked in every rotation of their options; None where no
     # target is among the options, or a judge reads the replies.
@@ -228,6 +230,13 @@ class TaskFamily(ABC):
         valued = text_values(metric, scores, only_of_means=True) if compares_texts(metric) else metric.values(scores)
         values = ((ids[id(score)], value) for score, value in valued)
         return {doc_id: (cluster, value) for (doc_id, cluster), value in values}
+
+    def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
+        """Return whether the sample has each class, and whether its answer says so; None for no valid answer.
+
+        Classes are the letters of options, or ``Yes``; samples without any are in no clinical number.
+        """
+        return {}
 
     def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, and the rule's name."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from medtasks.families.family import TaskFamily
 
 HOOKS = "medtasks.hooks."
+ABSTAINING = "abstentions."
+"""Module of hooks for a family whose questions have an option to abstain: ``abstentions.choice__process_results``."""
 _PACKAGE = "medtasks.families"
 _PROCESS_RESULTS = ".process_results"
 
@@ -55,11 +57,15 @@ def family_of(hook: str) -> "TaskFamily | None":
     """Return the family that a hook, as a task's file names it, scores for; None for one that is not ours."""
     if not hook.startswith(HOOKS):
         return None
+    family: TaskFamily | None
     name = hook.removeprefix(HOOKS)
+    if name.startswith(ABSTAINING):
+        family = family_of(HOOKS + name.removeprefix(ABSTAINING).replace("__", ".", 1))
+        return family and importlib.import_module(f"{_PACKAGE}.abstentions").abstaining(family)
     module, attribute = NAMED.get(name, (name.removesuffix(_PROCESS_RESULTS), "FAMILY"))
     if module not in modules() or (name not in NAMED and not name.endswith(_PROCESS_RESULTS)):
         return None
-    family: TaskFamily | None = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), attribute, None)
+    family = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), attribute, None)
     return family
 
 

@@ -130,7 +130,35 @@ _METRICS: tuple[AnyMetric, ...] = (
 )
 
 
-class KitQuestions(TaskFamily):
+class YesNoAmongOthers(TaskFamily):
+    """Questions of which some have yes or no as target; scores say what each such reply says."""
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        score = super()._score(sample, reply, row)
+        return score | self._yes_no(sample, reply, row, score)
+
+    def _yes_no(self, sample: Sample, reply: Reply, row: Row, fields: Score) -> Score:
+        """Return whether target and answer are yes, of a closed question whose target is yes or no; else nothing.
+
+        A reply says what its rule calls right: where that is not the target, the rule is asked with the opposite one.
+        """
+        published = str(sample.document["answer"]).strip()
+        is_yes = published.lower() == "yes"
+        if not (fields["closed"] and (is_yes or published.lower() == "no")):
+            return {}
+        if fields["correct"]:
+            return {"target_yes": is_yes, "answer_yes": is_yes}
+        opposite = "no" if is_yes else "yes"
+        opposite = opposite.capitalize() if published[0].isupper() else opposite
+        answer, _ = self.read(Sample({**sample.document, "answer": opposite}), reply, row)
+        return {"target_yes": is_yes, "answer_yes": not is_yes if answer.facts["correct"] else None}
+
+    def decisions(self, score: Score) -> Mapping[str, tuple[bool, bool | None]]:
+        """Return the decision about Yes, of a question whose target is yes or no."""
+        return {"Yes": (score["target_yes"], score["answer_yes"])} if "target_yes" in score else {}
+
+
+class KitQuestions(YesNoAmongOthers):
     """An open answer is right where it is the same text; scores hold numbers only."""
 
     name = "closed and open questions"
@@ -195,6 +223,7 @@ class JudgedKitQuestions(KitQuestions):
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
         fields, protocol = self._fields(sample, answer), protocol_of(rule)
+        fields |= self._yes_no(sample, reply, row, fields)
         judge = judge_for(sample.dataset)
         # A failure needs no judge; a closed answer is right or wrong by rule, unless the published code asks.
         asks = (
@@ -262,7 +291,7 @@ class RadReStruct(KitQuestions):
 # ---- open questions: overlap with the target, and accuracy of closed and open ones ----
 
 
-class OpenQuestions(TaskFamily):
+class OpenQuestions(YesNoAmongOthers):
     """Questions without options; scores hold numbers only, as question, target and reply may come from a record."""
 
     name = "open questions"

@@ -115,7 +115,7 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         with or_warn():
             raise failure
     elif isinstance(index, dict):
-        variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated, _think)"
+        variants = "the variants of its tasks (_blind, _rotated, _nota, _think and others)"
         with or_warn(f"add {variants} to", "all other tasks are there"):
             from medtasks.tasks.task_files import include, index_entries
 
@@ -144,13 +144,13 @@ def _match_without_variants(match: AnyFunction, manager: Any, task_list: Any, *a
 def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: Any) -> Any:
     """Check that a task's documents exist, let the harness load them, check them, and add the columns that follow.
 
-    The harness would hide a dataset of ours that is not prepared, and a variant whose images cannot be swapped.
+    The harness would hide a dataset of ours that is not prepared, and a variant that its data do not allow.
     Prepared documents, those that are read in streams and those of others' hooks are left as they are. Raises
     MedTasksError for a column that is missing or holds something else.
     """
     _guard_evaluation()  # again, for an index made before the evaluator is imported
     from medtasks.data.dataset_lookup import prepared_folder
-    from medtasks.data.variants import SWAPPED
+    from medtasks.data.variants import NOT_OF_ALL
     from medtasks.home import dataset_holding
     from medtasks.tasks.documents import check_possible
     from medtasks.tasks.own_documents import completed, is_our_hook, split_of, without_media
@@ -162,7 +162,7 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     dataset = dataset_holding(Path(path)) if isinstance(path, str) else None
     if dataset:
         prepared_folder(dataset)
-    if (variant := variant_of(name)) and variant[1] == SWAPPED:
+    if (variant := variant_of(name)) and variant[1] in NOT_OF_ALL:
         check_possible(task_file(name))
     made = download(task, *args, **kwargs)
     if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):

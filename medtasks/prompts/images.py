@@ -1,8 +1,9 @@
 """Images of a document, for ``doc_to_visual``."""
 
 import contextlib
+import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from loguru import logger
@@ -12,12 +13,13 @@ from medtasks.data.dataset_lookup import known, prepared_folder
 from medtasks.data.dataset_manifest import manifest_of
 from medtasks.data.document_store import embedded_path
 from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, Decoding, decoded
+from medtasks.data.images.degrading import degrade
 from medtasks.data.images.strict_pillow import UnclearRange
 from medtasks.data.images.volume_files import GREY
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
-from medtasks.data.variants import BLANK, COLUMN
+from medtasks.data.variants import BLANK, COLUMN, DEGRADATION, DEGRADED, SEVERITY, images_of
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
 from medtasks.families.templates import filled
 
@@ -51,7 +53,8 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     decoding = image_decoding(doc, settings)
     demonstrations, files = settings.get("demonstrations") or (), Sample(doc).images
     shots = [prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot for shot in demonstrations]
-    paths = [image_path(files[index], doc, settings) for index in image_order(doc, settings)]
+    order = image_order(doc, settings)
+    paths = [image_path(files[index], doc, settings) for index in order]
     private = doc.get("dataset") is not None and is_private(str(doc["dataset"]))
     sample = f"sample {hidden_id('doc', doc.get('doc_id')) if private else doc.get('doc_id', '?')}"
     opened = []
@@ -75,7 +78,7 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
                 _LOGGED.add(done)
                 text = f"Some images are not shown to the model as they are stored (image_rule {decoding.rule})"
                 logger.log("WARNING" if done == NEARLY_FLAT else "INFO", f"{text}: {done}; the first is {name}")
-    return [*opened[: len(shots)], *shown(doc, opened[len(shots) :])]
+    return [*opened[: len(shots)], *shown(doc, opened[len(shots) :], [images_of(doc)[index].sha256 for index in order])]
 
 
 def no_images(doc: Mapping[str, Any]) -> list[Image.Image]:
@@ -165,12 +168,23 @@ def named_images(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[in
     return {index: names[index] for _, index in named}
 
 
-# ---- sanity variants ----
+# ---- sanity and stress variants ----
 
 
-def shown(doc: Mapping[str, Any], opened: Sequence[Image.Image]) -> list[Image.Image]:
-    """Return a document's images as its variant shows them."""
-    return [Image.new("RGB", image.size, GREY) if doc.get(COLUMN) == BLANK else image for image in opened]
+def shown(doc: Mapping[str, Any], opened: Sequence[Image.Image], digests: Sequence[str] = ()) -> list[Image.Image]:
+    """Return a document's images as its variant shows them.
+
+    ``digests`` of the files, shape (images,), seed the noise of degraded images; a path in their place counts by its
+    last part, so that it is the same on every machine.
+    """
+    if doc.get(COLUMN) == BLANK:
+        return [Image.new("RGB", image.size, GREY) for image in opened]
+    if doc.get(COLUMN) != DEGRADED:
+        return list(opened)
+    names = [PurePath(digest).name for digest in digests]
+    seeds = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) for name in names]
+    pairs = zip(opened, seeds, strict=True)
+    return [degrade(image, doc[DEGRADATION], doc[SEVERITY], seed) for image, seed in pairs]
 
 
 def own_marks_removed(template: str, settings: Mapping[str, Any]) -> str:

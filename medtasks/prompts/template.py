@@ -29,13 +29,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from medtasks.data.samples import letter
-from medtasks.data.variants import BLIND, COLUMN
+from medtasks.data.variants import COLUMN, NOT_SHOWN, TOLD
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.families.templates import IMAGE, filled, written_options
 from medtasks.prompts.images import image_order, images, named_images, own_marks_removed
 
 Settings = Mapping[str, Any]
 Message = dict[str, Any]
+NO_IMAGE = "The image of this question is not available. Answer from the text alone."
+"""First line of prompts that say that an image is missing (arXiv 2603.21687)."""
 _PLACE = f"<image {uuid.uuid4()}>"  # in no document
 _CUT = f"<cut {uuid.uuid4()}>"
 _MAY_LACK = ("question", "context", "details", "indication")
@@ -123,7 +125,7 @@ def filled_parts(
     """
     if name not in settings:
         raise MedTasksError(f"lmms_eval_specific_kwargs have no {name} for this model; add one in the task's YAML")
-    template, blind = str(settings[name]), doc.get(COLUMN) == BLIND
+    template, blind = str(settings[name]), doc.get(COLUMN) in NOT_SHOWN
     texts = list(doc.get("options") or ())
     options, written = _Options(texts), written_options(settings.get("option"), texts)
     options.listed = str(settings.get("options_joined_by", "\n")).join(written)
@@ -150,6 +152,10 @@ def filled_parts(
     }
     complaint = f"{'' if name == 'template' else f'{name} '}{template!r} cannot be filled in"
     template = own_marks_removed(template, settings) if blind else template
+    if doc.get(COLUMN) == TOLD and settings.get("demonstrations"):  # which come before the question
+        values["question"] = f"{NO_IMAGE}\n{question}"
+    elif doc.get(COLUMN) == TOLD:
+        template = f"{NO_IMAGE}\n{template}"
     first, *others = filled(template, values, fields, complaint).split(_PLACE)
     return ["".join([first, *(part.removeprefix(" ") for part in others)])] if blind else [first, *others]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.images.volume_files import axial_slices, blank_volume
-from medtasks.data.variants import BLANK, COLUMN
+from medtasks.data.variants import BLANK, COLUMN, DEGRADED, images_of
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts import template as image_prompts
 from medtasks.prompts.images import shown
@@ -26,14 +26,17 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = 
 def volumes(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Any]:
     """Return the volumes in a document's ``image_files``: names of files for models that read them, else RGB slices.
 
-    Raises SourceError for a volume that is missing or damaged.
+    Raises SourceError for a volume that is missing or damaged, MedTasksError for one to be degraded as a file.
     """
     count = int((lmms_eval_specific_kwargs or {}).get("slices", 8))
+    if not count and doc.get(COLUMN) == DEGRADED:
+        raise MedTasksError("files of volumes cannot be degraded; set slices under lmms_eval_specific_kwargs")
     parts: list[Any] = []
-    for path in (prepared_folder(doc["dataset"]) / file for file in doc["image_files"]):
+    for volume in images_of(doc):
+        path = prepared_folder(doc["dataset"]) / volume.file
         try:
             if count:
-                parts += shown(doc, axial_slices(path, count))
+                parts += shown(doc, axial_slices(path, count), [f"{volume.sha256} {at}" for at in range(count)])
             elif not path.is_file():
                 raise FileNotFoundError(path)
             else:

@@ -23,9 +23,9 @@ from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.run_manifest import Notice, refuse, warn
 from medtasks.tasks.task_files import (
     INCLUDE,
-    TAG_ENDING,
     included_option,
     including,
+    tags_of,
     task_config,
     task_file,
     task_files,
@@ -170,8 +170,7 @@ def _unknown_names(run: PlannedRun) -> Iterator[Notice]:
         index = index_tasks(folders)
         tasks = {*index.configs, *index.members}
         for name, task in task_files().items():
-            tasks |= {name, *task.tags, *(made.name for made in variants_of(task, thinking=True))}
-            tasks |= {name + TAG_ENDING} if task.variants else set()
+            tasks |= {name, *task.tags, *tags_of(task), *(made.name for made in variants_of(task, thinking=True))}
     folder_hint = "" if run.options.folders() else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
     for name in names:
         if name not in tasks and not any(fnmatchcase(task, name) for task in tasks):

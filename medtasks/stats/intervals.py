@@ -93,6 +93,18 @@ def difference_of_shares(shares: tuple[float, float], sizes: tuple[float, float]
     return float(2 * stdtr(degrees, -statistic))
 
 
+def independent_difference(first: EstimatedValue, second: EstimatedValue) -> EstimatedValue:
+    """Return the first minus the second of two values of different samples, with the interval that follows from theirs.
+
+    Its ends are as far from the difference as those of both intervals together (Newcombe, 1998, Statistics in Medicine
+    17, method 10, for Wilson's; Zou and Donner, 2008, Statistics in Medicine 27, for any).
+    """
+    value = first.value - second.value
+    below = math.hypot(first.value - first.low, second.high - second.value)
+    above = math.hypot(first.high - first.value, second.value - second.low)
+    return EstimatedValue(value, math.hypot(first.error, second.error), value - below, value + above)
+
+
 def t_quantile(probability: float, degrees: float | None) -> float:
     """Return the quantile of Student's t, or of the normal distribution if the degrees of freedom are None."""
     if degrees is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from medtasks.data import variants
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.dataset_manifest import text_fingerprint
@@ -16,7 +17,7 @@ from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.privacy import access_of, is_private
 from medtasks.data.samples import Sample
 from medtasks.data.schema import SPLIT
-from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, blind, rotated, swapped, swapped_images
+from medtasks.data.variants import NEW_COLUMNS, NOT_OF_ALL, NOTA_CONTROL, ROTATED, SWAPPED, TOLD, swapped_images
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.families.templates import names_in_template
@@ -27,7 +28,7 @@ from medtasks.tasks.published_names import published_names
 from medtasks.tasks.task_file import TaskFile, names_in_templates
 from medtasks.tasks.task_files import members_of, task_config, task_file, variant_of
 from medtasks.tasks.task_index import LOCAL_LOADERS, SETTINGS, DottedName, mapping_in, resolved
-from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_prompt
+from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_prompt, told_prompt
 
 Document = Mapping[str, Any]
 KEYS = frozenset(
@@ -77,9 +78,9 @@ def check_possible(task: TaskFile) -> None:
         config = task_config(task.base or task.name)
         if any(is_our_hook(config.get(key)) for key in _FUNCTIONS) and (problem := next(task_problems(task), "")):
             raise MedTasksError(problem)
+    if task.variant in NOT_OF_ALL and (task.dataset is None or task.variant != SWAPPED):
+        task_documents(task)
     if task.dataset is None:
-        if task.variant == SWAPPED:
-            task_documents(task)
         return
     table = open_documents(task.dataset)[SPLIT]
     if task.variant == SWAPPED:
@@ -90,8 +91,8 @@ def check_possible(task: TaskFile) -> None:
 def variant_hook(name: str) -> Callable[[Any], Any]:
     """Return the hook that the harness's file for a variant names: its ``process_docs``, under the variant's name.
 
-    After ``text_of_`` and ``messages_of_``, the hook for the prompt of a thinking variant. Raises AttributeError for an
-    unknown variant.
+    After ``text_of_`` and ``messages_of_``, the hook for the prompt of a thinking variant or of ``_told``. Raises
+    AttributeError for an unknown variant.
     """
     keys = {TEXT_OF: "doc_to_text", MESSAGES_OF: "doc_to_messages"}
     prefix = next((prefix for prefix in keys if name.startswith(prefix)), "")
@@ -99,6 +100,8 @@ def variant_hook(name: str) -> Callable[[Any], Any]:
     if names is None:
         raise AttributeError(name)
     task, base = task_file(name.removeprefix(prefix)), task_config(names[0])
+    if prefix and names[1] == TOLD:
+        return told_prompt(resolved(base[keys[prefix]]))
     if prefix:
         return thinking_prompt(resolved(base[keys[prefix]]), names[1], task.family)
     config = resolved({key: value for key, value in base.items() if key != "dataset_path"})
@@ -125,11 +128,13 @@ def variant_hook(name: str) -> Callable[[Any], Any]:
 def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if task.variant is None or task.variant in THINKING:
         return documents
-    changes = {BLIND: blind, BLANK: blank, SWAPPED: swapped}
-    if task.variant in changes:
-        return changes[task.variant](documents)
+    if task.variant == NOTA_CONTROL:
+        return variants.nota(documents, control=True)
+    if task.variant != ROTATED:
+        change: Callable[[Sequence[Document]], list[dict[str, Any]]] = getattr(variants, task.variant)
+        return change(documents)
     family = task_file(str(task.base)).family
-    return rotated(documents, family.independent_clusters([Sample(document) for document in documents]))
+    return variants.rotated(documents, family.independent_clusters([Sample(document) for document in documents]))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.variants import OF_IMAGES, VARIANTS
+from medtasks.data.variants import ABSTAIN, NOTA, NOTA_CONTROL, ROTATED, TOLD, VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
-from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
+from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Column, Row, TaskFamily, needs_labeler
 from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.families.templates import names_in_template
 from medtasks.home import dataset_folder
@@ -57,7 +57,7 @@ class TaskFile:
     members: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()  # names under which the task is selected together with others
     breakdown: tuple[str, ...] = ()  # columns by which ``medtasks score`` groups its questions
-    variants: tuple[str, ...] = ()  # its sanity variants (``blind``, ``rotated``, ...); none for a variant
+    variants: tuple[str, ...] = ()  # sanity and stress variants (``blind``, ``nota``, ...); none for a variant
     thinking: tuple[str, ...] = ()  # its thinking variants; none for a variant or a few-shot twin
     variant: str | None = None  # sanity or thinking variant of ``base``; None for a task with a file
     base: str | None = None
@@ -131,7 +131,7 @@ class TaskFile:
         return replace(task, origin=self.name, differs=differs)
 
     def as_variant(self, variant: str, config: Mapping[str, Any]) -> "TaskFile":
-        """Return a sanity or thinking variant of this task, of which ``config`` is the whole configuration."""
+        """Return a sanity, stress or thinking variant of this task, of which ``config`` is the whole configuration."""
         family = self.family if self.has_family else None
         changes = variant_changes(self.name, variant, config, self.rows, family, self.description)
         task = replace(self.following(config, {**self.differs, **changes}), origin=self.origin)
@@ -160,7 +160,15 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
     if templates_in(settings):
         names = names_in_templates(settings) & {"options", "option_a", "option_lines"}
         shows_options = hook.startswith(HOOKS) and bool(names)
-    can_rotate = family is not None and family.rotated and shows_options
+    impossible = set[str]()
+    if family is None or not family.rotated or not shows_options:
+        impossible = {ROTATED, ABSTAIN, NOTA, NOTA_CONTROL}
+    elif Column.LETTERS in family.columns.values():  # several right options
+        impossible = {ABSTAIN, NOTA, NOTA_CONTROL}
+    elif family.paired:  # the options of both images would differ, so that they alone tell the images apart
+        impossible = {NOTA, NOTA_CONTROL}
+    if not isinstance(config.get("doc_to_text"), DottedName):
+        impossible |= {TOLD}
     return TaskFile(
         name=name,
         kind="task",
@@ -174,7 +182,7 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
         metric_list=ListedMetrics(metrics) if isinstance(metrics, list) else metrics,
         tags=tuple(names_in(config.get("tag") or None)),
         breakdown=tuple(names_in(metadata.get("breakdown"))),
-        variants=() if not has_images else VARIANTS if can_rotate else OF_IMAGES,
+        variants=tuple(variant for variant in VARIANTS if has_images and variant not in impossible),
         thinking=thinking_of(config, family, rows),
     )
 

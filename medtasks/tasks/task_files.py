@@ -2,8 +2,9 @@
 
 They come from three places, and of two with one name the first counts, as in the harness: folders of the user's
 (``--include_path``, see :func:`including`), this package, and ``MEDTASKS_HOME/tasks``. Variants are found by name
-(:mod:`medtasks.tasks.task_variants`). ``<task>_sanity`` is a tag: the task and all its sanity variants. For the harness
-a task without a file gets a temporary one that includes its task's and names the differences (:func:`index_entries`).
+(:mod:`medtasks.tasks.task_variants`). ``<task>_sanity`` and ``<task>_stress`` are tags: the task and all its sanity or
+stress variants. For the harness a task without a file gets a temporary one that includes its task's and names the
+differences (:func:`index_entries`).
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.variants import SANITY, STRESS
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.home import own_tasks_folders
 from medtasks.tasks.task_file import TaskFile, description_in, task_file_of
@@ -32,7 +34,8 @@ from medtasks.tasks.task_index import (
 from medtasks.tasks.task_variants import ENDINGS, TWIN_ENDING, listed_changes, listed_variants, twin_changes
 
 INCLUDE = "--include_path"
-TAG_ENDING = "_sanity"
+TAG_ENDINGS: Mapping[str, Sequence[str]] = {"_sanity": SANITY, "_stress": STRESS}
+"""Variants that are selected together with their task, by the ending of the tag."""
 VARIANT_OF = "medtasks_variant_of"
 """Key of an entry of the harness's index for a variant, or for the tag of a task's variants."""
 
@@ -191,18 +194,24 @@ def _variant(name: str, tasks: Mapping[str, TaskFile]) -> TaskFile | None:
 
 
 def variants_of(task: TaskFile, *, sanity: bool = True, thinking: bool = False) -> list[TaskFile]:
-    """Return the sanity or thinking variants of a task, or both; a name that belongs to a file is not among them."""
+    """Return the sanity and stress or the thinking variants of a task, or all; not a name that belongs to a file."""
     tasks, variants = task_files(), (*(task.variants if sanity else ()), *(task.thinking if thinking else ()))
     config = _config_of(task) if variants else {}
     return [task.as_variant(variant, config) for variant in variants if f"{task.name}_{variant}" not in tasks]
 
 
+def tags_of(task: TaskFile) -> list[str]:
+    """Return the tags under which a task is selected together with variants, such as ``<task>_sanity``."""
+    return [task.name + ending for ending, variants in TAG_ENDINGS.items() if {*variants} & {*task.variants}]
+
+
 def tagged_tasks(tag: str) -> list[TaskFile]:
-    """Return a task and its variants for the tag ``<task>_sanity``; an empty list for another name."""
-    base = task_files().get(tag.removesuffix(TAG_ENDING))
-    if base is None or not tag.endswith(TAG_ENDING) or not base.variants:
-        return []
-    return [base, *variants_of(base)]
+    """Return a task and its variants for one of its :func:`tags_of`; an empty list for another name."""
+    for ending, variants in TAG_ENDINGS.items():
+        base = task_files().get(tag.removesuffix(ending)) if tag.endswith(ending) else None
+        if base is not None and tag in tags_of(base):
+            return [base, *(made for made in variants_of(base) if made.variant in variants)]
+    return []
 
 
 def members_of(name: str, above: tuple[str, ...] = ()) -> list[TaskFile]:
@@ -251,27 +260,50 @@ def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True
     and thinking variants are left out without ``sanity``.
     """
     entries: dict[str, dict[str, Any]] = {}
-    for task in task_files().values():
+    tasks = {**task_files()}
+    for task in tasks.values():
         origin = index.get(task.origin or task.name, {})
         if os.path.abspath(str(origin.get("yaml_path"))) != str(task.path):
             continue
         is_new = task.origin is not None and task.name not in index
-        variants = [each for each in variants_of(task, sanity=sanity, thinking=sanity) if each.name not in index]
-        for made in [*([task] if is_new else []), *variants]:
-            config = read_config(made.path)
-            placed = with_image_roots(config, made.path.parent)
-            moved = {SETTINGS: placed[SETTINGS]} if placed.get(SETTINGS) != config.get(SETTINGS) else {}
-            path = Path(_folder().name, f"{made.name}.yaml")
-            path.write_text(dumped({"include": str(made.path), **moved, **made.differs}), encoding="utf-8")
-            base = {} if made is task else {VARIANT_OF: task.name}
-            entries[made.name] = {**origin, "yaml_path": str(path), **base}
+        if is_new:
+            entries[task.name] = _Entry(origin, task)
+        names = {variant: f"{task.name}_{variant}" for variant in (*task.variants, *task.thinking) if sanity}
+        free = {variant: name for variant, name in names.items() if name not in index and name not in tasks}
+        for variant, name in free.items():
+            entries[name] = _Entry({**origin, VARIANT_OF: task.name}, task, variant)
         for tag in task.tags if is_new else ():
             tagged = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
             entries[tag] = {**tagged, "task": [*tagged["task"], task.name]}
-        names, tag = [each.name for each in variants if each.variant in task.variants], task.name + TAG_ENDING
-        if names and tag not in index:
-            entries[tag] = {"type": "tag", "task": [task.name, *names], "yaml_path": -1, VARIANT_OF: task.name}
+        for ending, members in TAG_ENDINGS.items():
+            tag, tagged_names = task.name + ending, [name for variant, name in free.items() if variant in members]
+            if tagged_names and tag not in index:
+                of_tag = {"type": "tag", "task": [task.name, *tagged_names], "yaml_path": -1}
+                entries[tag] = {**of_tag, VARIANT_OF: task.name}
     return entries
+
+
+class _Entry(dict[str, Any]):
+    """Entry of a task without a file: its file is written when its path is first looked up.
+
+    The harness indexes hundreds of variants at each start, and opens the files of those that were asked for.
+    """
+
+    def __init__(self, facts: Mapping[str, Any], task: TaskFile, variant: str | None = None) -> None:
+        super().__init__({key: value for key, value in facts.items() if key != "yaml_path"})
+        self._task, self._variant = task, variant
+
+    def __missing__(self, key: str) -> Any:
+        if key != "yaml_path":
+            raise KeyError(key)
+        made = self._task if self._variant is None else self._task.as_variant(self._variant, _config_of(self._task))
+        config = read_config(made.path)
+        placed = with_image_roots(config, made.path.parent)
+        moved = {SETTINGS: placed[SETTINGS]} if placed.get(SETTINGS) != config.get(SETTINGS) else {}
+        path = Path(_folder().name, f"{made.name}.yaml")
+        path.write_text(dumped({"include": str(made.path), **moved, **made.differs}), encoding="utf-8")
+        self[key] = str(path)
+        return self[key]
 
 
 @cache

@@ -6,6 +6,10 @@ r"""Tasks without files of their own: each follows from another one's, by the ke
 - ``_blank``: a uniform grey image of the same size replaces each image of the question
 - ``_swapped``: the question comes with another image: the other one of its pair, else that of another patient or case
 - ``_rotated``: every question is asked once for each rotation of its options (:mod:`medtasks.families.rotations`)
+- ``_told``: as ``_blind``, and the prompt says that the image is missing
+- ``_degraded``: images are degraded in one of several ways and severities (:mod:`medtasks.data.images.degrading`)
+- ``_abstain``: a last option is to abstain (:mod:`medtasks.families.abstentions`)
+- ``_nota``: the right option is "None of the other options"; in ``_nota_control`` a wrong one is
 - ``_think``: MedVLThinker's instruction comes before the prompt: thoughts in ``<think>``, the answer in ``<answer>``
 - ``_think_boxed``: MedEvalKit's last line for reasoning, the answer in a ``\boxed{}``, replaces one for the bare answer
 
@@ -19,11 +23,13 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.variants import ROTATED, VARIANTS
+from medtasks.data.images import degrading
+from medtasks.data.variants import ABSTAIN, DEGRADATION, DEGRADED, ROTATED, SEVERITY, TOLD, VARIANTS
 from medtasks.families.family import AskedFor, Row, TaskFamily
-from medtasks.families.family_registry import HOOKS
-from medtasks.tasks.published_names import prompt_settings
-from medtasks.tasks.task_index import COLUMNS, SETTINGS, DottedName, mapping_in, parsed, with_included
+from medtasks.families.family_registry import ABSTAINING, HOOKS
+from medtasks.prompts.template import NO_IMAGE
+from medtasks.tasks.published_names import METRIC_LIST, prompt_settings
+from medtasks.tasks.task_index import COLUMNS, SETTINGS, DottedName, mapping_in, names_in, parsed, with_included
 
 TAGS, BOXED = "think", "think_boxed"
 THINKING = (TAGS, BOXED)
@@ -40,6 +46,11 @@ _MEANING = {
     "blank": "grey images in place of the images",
     "swapped": "with the image of another question",
     "rotated": "in every rotation of the options",
+    "told": "without the image, as the prompt says",
+    "degraded": "with degraded images",
+    "abstain": "with an option to abstain",
+    "nota": "the right option replaced by 'None of the other options'",
+    "nota_control": "a wrong option replaced by 'None of the other options'",
     TAGS: "reasoning in <think>, the answer in <answer>",
     BOXED: "reasoning first, the answer in a box",
 }
@@ -105,7 +116,7 @@ def _named(name: str, *, is_prepared: bool) -> dict[str, Any]:
 def variant_changes(
     name: str, variant: str, config: Config, rows: Mapping[str, Row], family: TaskFamily | None, description: str
 ) -> dict[str, Any]:
-    """Return the differences of a sanity or thinking variant of the task ``name``, whose file says ``config``."""
+    """Return the differences of a variant of the task ``name``, whose file says ``config``."""
     made = f"{name}_{variant}"
     about = {"description": f"{description}; {_MEANING[variant]}", "variant": variant, "base": name}
     metadata = {**mapping_in(config, "metadata"), **about}
@@ -117,6 +128,15 @@ def variant_changes(
         if variant == ROTATED and family is not None:
             changes["process_results"] = DottedName(str(family.rotated))
             changes["metric_list"] = DottedName(f"{HOOKS}rotations.METRIC_LIST")
+        elif variant == ABSTAIN:
+            hook = str(config["process_results"]).removeprefix(HOOKS).replace(".", "__")
+            changes["process_results"] = DottedName(f"{HOOKS}{ABSTAINING}{hook}")
+            changes["metric_list"] = DottedName(f"{HOOKS}{ABSTAINING}{hook}_{METRIC_LIST}")
+        elif variant == DEGRADED:
+            metadata["degradations"] = degrading.VERSION
+            metadata["breakdown"] = [*names_in(metadata.get("breakdown")), DEGRADATION, SEVERITY]
+        elif variant == TOLD and not str(config["doc_to_text"]).startswith(HOOKS):  # ours know the variant
+            changes["doc_to_text"] = DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{made}")
         return changes
     # The documents of a thinking variant are those of its task; its rows are the careful ones.
     filters = []
@@ -155,7 +175,17 @@ def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Ro
     return THINKING if readable and generated and all(isinstance(hook, DottedName) for hook in hooks) else ()
 
 
-# ---- prompts of thinking variants ----
+# ---- prompts of variants ----
+
+
+def told_prompt(prompt: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a ``doc_to_text`` that says that the image is missing, before a prompt of the user's own."""
+
+    @wraps(prompt)
+    def telling(doc: Mapping[str, Any], *args: Any, **named: Any) -> str:
+        return f"{NO_IMAGE}\n{prompt(doc, *args, **named)}"
+
+    return telling
 
 
 def thinking_prompt(prompt: Callable[..., Any], variant: str, family: TaskFamily) -> Callable[..., Any]:

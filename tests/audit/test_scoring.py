@@ -20,7 +20,8 @@ from medtasks.audit.error_classes import (
     wrong_answers,
 )
 from medtasks.audit.judge_labels import checked_scores, read_labels, write_sheet
-from medtasks.audit.scoring import by_group, rule_as_dict, score_replies
+from medtasks.audit.scoring import rule_as_dict, score_replies
+from medtasks.audit.subgroups import by_group
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
@@ -29,7 +30,7 @@ from medtasks.extract.failure import failed_reply
 from medtasks.families import choice, free_texts, kit_questions, paired_choice
 from medtasks.families.family import Reply, Row
 from medtasks.judges.judge_client import JudgeSettings, JudgeVerdict
-from medtasks.metrics.metric import Metric
+from medtasks.metrics.metric import Metric, Role
 from medtasks.metrics.pairs import TOTAL
 from medtasks.stats.intervals import difference_of_shares, interval
 from medtasks.tasks.task_files import task_file
@@ -190,11 +191,11 @@ def test_groups_equal_a_plain_mean(questions, replies, robust):
         assert {group.name: group.scores[0].value for group in groups} == pytest.approx(means.to_dict())
         assert all(group.scores[0].error > 0 for group in groups)
     reports = replace(task_file("iu_xray_report"), breakdown=("department",))
-    assert by_group(reports, questions, [{"reason": "ok"}] * len(questions)) == {}
+    assert by_group(reports, questions, [{"reason": "ok"}] * len(questions)).groups == {}
 
 
-ACCURACY = Metric("accuracy", of=lambda score: float(score["value"] == score["target"]))
-GROUPED = SimpleNamespace(metrics=[ACCURACY], breakdown=("department",))
+ACCURACY = Metric("accuracy", role=Role.MAIN, of=lambda score: float(score["value"] == score["target"]))
+GROUPED = SimpleNamespace(metrics=[ACCURACY], breakdown=("department",), family=SimpleNamespace(compared_only=()))
 
 
 def groups_of(*answers):
@@ -205,7 +206,7 @@ def groups_of(*answers):
         for place, members in enumerate(answers)
         for number, value in enumerate(members)
     ]
-    return by_group(GROUPED, documents, scores)["department"]
+    return by_group(GROUPED, documents, scores).groups["department"]
 
 
 def test_only_a_group_that_differs_is_found_and_small_ones_are_not_compared():

@@ -1,5 +1,6 @@
 """``medtasks report``, ``data duplicates`` and ``data tree``: files written, what is said, and what is refused."""
 
+import html
 import inspect
 import json
 import re
@@ -30,12 +31,23 @@ def test_page_tables_json_and_figures_say_the_same(medtasks, recorded, tmp_path)
     files = {name: tmp_path / f"found.{name}" for name in ("md", "tex", "json")}
     ran = medtasks(
         *("report", recorded, "--markdown", files["md"], "--latex", files["tex"], "--json", files["json"]),
-        *("--figures", tmp_path / "figures", "--against", write_run(tmp_path / "other", ("mediconfusion",), 0.3, 2)),
+        *(
+            "--checklist",
+            "claim",
+            "--figures",
+            tmp_path / "figures",
+            "--against",
+            write_run(tmp_path / "other", ("mediconfusion",), 0.3, 2),
+        ),
     )
     assert (ran.code, ran.err) == (0, "")
     page = recorded / "report.html"
     assert f"report: {page} (" in ran.out
+    assert f"checklist: {recorded / 'checklist-claim.html'}\n" in ran.out
     found = json.loads(files["json"].read_text(), parse_constant=pytest.fail)
+    for sentence in found["sentences"]["mediconfusion"]:
+        assert sentence in html.unescape(page.read_text())
+    assert "CLAIM, 2024 update" in files["md"].read_text()
     medtasks("score", "mediconfusion", next(recorded.glob("*.jsonl")), "--json", tmp_path / "score.json")
     score = json.loads((tmp_path / "score.json").read_text())["rules"]["robust"]["categories"]["total"]
     (task,) = found["tasks"]

@@ -36,8 +36,9 @@ def test_tasks(medtasks):
 
     lines = [line.split() for line in medtasks("tasks", "--sanity").out.splitlines()]
     found = {name: endings for name, *endings in lines}
-    assert found["mediconfusion"] == ["_blind", "_blank", "_swapped", "_rotated", "_sanity"]
-    assert found["mediconfusion_ps"] == ["_blind", "_blank", "_swapped", "_sanity"]
+    sanity, stress = ["_blind", "_blank", "_swapped", "_rotated"], ["_told", "_degraded", "_abstain"]
+    assert found["mediconfusion"] == [*sanity, *stress, "_sanity", "_stress"]
+    assert found["mediconfusion_ps"] == [*sanity[:3], *stress[:2], "_sanity", "_stress"]
     assert not {"mediconfusion_all", "multimedeval_medqa"} & found.keys()
 
 

@@ -14,15 +14,15 @@ from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.images.volume_files import FOLDER_NAME, axial_slices, blank_volume, read_header, volume_digests
 from medtasks.data.samples import Sample
+from medtasks.data.variants import ABSTAIN, DEGRADED, NOTA, NOTA_CONTROL, TOLD, published_position, rotated
 from medtasks.data.variants import ShownImage as Picture
 from medtasks.data.variants import images_of as pictures_of
-from medtasks.data.variants import published_position, rotated
 from medtasks.data.variants import swapped_images as swapped_pictures
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts.images import shown as shown_images
 from medtasks.prompts.volumes import volumes
 from medtasks.stats.standard_error import connected_components
-from medtasks.tasks.documents import task_documents, variant_hook
+from medtasks.tasks.documents import check_possible, task_documents, variant_hook
 from medtasks.tasks.task_files import task_file, task_files, variants_of
 
 from ..medical_files import nifti, put_nifti, scan
@@ -46,6 +46,10 @@ def test_every_dataset_in_every_variant_here_and_in_the_harness(prepared, name):
     task = task_file(name)
     before, table = load_documents(task.dataset), open_documents(task.dataset)["test"]
     for variant in variants_of(task):
+        if variant.variant in (NOTA, NOTA_CONTROL) and "pmc_vqa" in name:  # in miniature each has the option "None"
+            with pytest.raises(MedTasksError, match="no question has options"):
+                check_possible(variant)
+            continue
         after, changed = task_documents(variant), variant_hook(variant.name)(table)
         assert changed.to_list() == after
         for column in set(changed.features) & set(table.features) - {"image_sha256"}:
@@ -56,9 +60,20 @@ def test_every_dataset_in_every_variant_here_and_in_the_harness(prepared, name):
                 document["doc_id"] for document in before if keyed(document) for _ in document["options"]
             ]
             continue
+        if variant.variant in (ABSTAIN, NOTA, NOTA_CONTROL):
+            olds = {document["doc_id"]: document for document in before}
+            for new in after:
+                old = olds[new["doc_id"]]
+                assert len(set(new["options"]) - set(old["options"])) == 1
+                assert {key: old.get(key) for key in ("answer", "label")} == {
+                    key: new.get(key) for key in ("answer", "label")
+                }
+            continue
         for old, new in zip(before, after, strict=True):
             assert {key: old.get(key) for key in KEPT} == {key: new.get(key) for key in KEPT}
-            if variant.variant == "blind":
+            if variant.variant == DEGRADED:
+                assert new == {**old, **{key: new[key] for key in ("variant", "degradation", "severity")}}
+            elif variant.variant in ("blind", TOLD):
                 assert images(new) == []
                 assert "image_file" not in new
             elif variant.variant == "blank":
@@ -298,6 +313,9 @@ def test_ct_scans(prepared):
     assert file.startswith(str(prepared / FOLDER_NAME))
     slices = volumes(asked[0], {"slices": 2})
     assert [len(picture.getcolors()) for picture in slices] == [1, 1]
+    dim = {"variant": "degraded", "degradation": "contrast", "severity": 3}
+    plain, flat = (volumes({**asked[0], **columns}, {"slices": 2}) for columns in ({"variant": None}, dim))
+    assert np.array_equal(flat[0], 128 + (np.asarray(plain[0]).astype(int) - 128) // 4)
     gone = {**asked[0], "image_files": ["images/none.nii.gz"]}
     for settings in ({"slices": 0}, {"slices": 2}):
         with pytest.raises(SourceError, match="is missing"):

@@ -8,7 +8,7 @@ import pytest
 
 from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.document_store import load_documents
-from medtasks.data.variants import OF_IMAGES, VARIANTS
+from medtasks.data.variants import ABSTAIN, DEGRADED, NOTA, NOTA_CONTROL, OF_IMAGES, SANITY, STRESS, TOLD, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.home import own_tasks_folder
 from medtasks.lmms.plugin import download_and_check
@@ -34,6 +34,7 @@ from .conftest import choice_yaml
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
 ALIKE = {(task.process_results, tuple(task.rows), task.variants): name for name, task in task_files().items()}
 MADE = [made.name for name in ALIKE.values() for made in variants_of(task_file(name))]
+OF_PAIRS = (*SANITY, TOLD, DEGRADED, ABSTAIN)  # of MediConfusion's two prompts that show options
 JUDGED = {"gmai_mmbench_val_judged"}  # shows options and has a key, but a judge reads the replies
 
 
@@ -63,10 +64,13 @@ def shows_options(task, document):
 @each_row("name", TASKS)
 def test_variants_follow_from_the_documents(prepared, name):
     documents = load_documents(task_file(name).dataset)
-    wanted = OF_IMAGES if shows_images(documents) else ()
+    wanted = {*OF_IMAGES, TOLD, DEGRADED} if shows_images(documents) else set()
     if wanted and name not in JUDGED and keyed_by_option(documents[0]) and shows_options(name, documents[0]):
-        wanted = VARIANTS
-    assert task_file(name).variants == wanted
+        several, paired = "answers" in documents[0], "pair_id" in documents[0]
+        wanted = (
+            {*VARIANTS} - ({ABSTAIN} if several else set()) - ({NOTA, NOTA_CONTROL} if several or paired else set())
+        )
+    assert task_file(name).variants == tuple(variant for variant in VARIANTS if variant in wanted)
 
 
 def test_names():
@@ -94,10 +98,13 @@ def test_configurations(prepared, name):
     base, config = task_config(task.base), task_config(name)
     assert base.keys() <= config.keys()
     changed = {key for key in config if config[key] != base.get(key)}
-    scored = {"process_results", "metric_list"} if task.variant == "rotated" else set()
+    scored = {"process_results", "metric_list"} if task.variant in ("rotated", ABSTAIN) else set()
     assert changed - {"tag"} == {"task", "task_alias", "metadata", "process_docs"} | scored
     assert config["tag"] == []
     about = {"variant": task.variant, "base": task.base, "description": task.description}
+    if task.variant == DEGRADED:
+        groups = [*base["metadata"].get("breakdown", []), "degradation", "severity"]
+        about |= {"degradations": 1, "breakdown": groups}
     assert config["metadata"] == {**base["metadata"], **about}
     assert (config["process_results"], config["metric_list"]) == (task.process_results, task.metric_list)
     file, config = read(name), resolved(config)
@@ -113,17 +120,20 @@ def test_entries_of_the_harness_index():
     entries = index_entries(index_of("mediconfusion", "mediconfusion_ps", "multimedeval_medqa"))
     assert sorted(entries) == sorted(
         [
-            *(f"mediconfusion_{ending}" for ending in (*VARIANTS, "sanity", *THINKING)),
-            *(f"mediconfusion_ps_{ending}" for ending in (*OF_IMAGES, "sanity")),  # which compares likelihoods
+            *(f"mediconfusion_{ending}" for ending in (*OF_PAIRS, "sanity", "stress", *THINKING)),
+            *(
+                f"mediconfusion_ps_{ending}" for ending in (*OF_IMAGES, TOLD, DEGRADED, "sanity", "stress")
+            ),  # likelihoods
             *(f"multimedeval_medqa_{ending}" for ending in ("5shot", *THINKING)),
             "multimedeval_5shot",
         ]
     )
     assert entries["multimedeval_5shot"]["task"] == ["multimedeval_medqa_5shot"]
+    assert not {"yaml_path"} & entries["mediconfusion_blind"].keys()  # written when it is asked for
     assert "mediconfusion_blind.yaml" in entries["mediconfusion_blind"]["yaml_path"]
     tag = entries["mediconfusion_sanity"]
     assert tag["type"] == "tag"
-    assert tag["task"] == ["mediconfusion", *(f"mediconfusion_{variant}" for variant in VARIANTS)]
+    assert tag["task"] == ["mediconfusion", *(f"mediconfusion_{variant}" for variant in SANITY)]
 
 
 OWN = choice_yaml(
@@ -157,7 +167,7 @@ def test_names_that_are_taken_and_tasks_that_are_not_ours():
     assert "mediconfusion_blind" not in entries
     assert entries["mediconfusion_sanity"]["task"] == [
         "mediconfusion",
-        *(f"mediconfusion_{variant}" for variant in VARIANTS[1:]),
+        *(f"mediconfusion_{variant}" for variant in SANITY[1:]),
     ]
     assert index_entries({"mediconfusion": {"type": "task", "yaml_path": "/elsewhere/mediconfusion.yaml"}}) == {}
     assert index_entries({"mediconfusion": {"type": "tag", "task": [], "yaml_path": -1}}) == {}
@@ -165,7 +175,9 @@ def test_names_that_are_taken_and_tasks_that_are_not_ours():
 
 
 def test_tags_and_selection(prepared):
-    names = ["mediconfusion_gd", *(f"mediconfusion_gd_{variant}" for variant in VARIANTS)]
+    stressed = ["mediconfusion_gd", *(f"mediconfusion_gd_{variant}" for variant in STRESS if variant in OF_PAIRS)]
+    assert [task.name for task in tagged_tasks("mediconfusion_gd_stress")] == stressed
+    names = ["mediconfusion_gd", *(f"mediconfusion_gd_{variant}" for variant in SANITY)]
     assert [task.name for task in tagged_tasks("mediconfusion_gd_sanity")] == names
     assert tagged_tasks("multimedeval_medqa_sanity") == tagged_tasks("mediconfusion") == tagged_tasks("_sanity") == []
     assert tasks_of("mediconfusion_gd_sanity") == names
@@ -195,7 +207,7 @@ def test_parts_and_datasets_of_the_user(sample_home, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
     part = task_file("mc_head_gd")
-    assert part.variants == VARIANTS
+    assert part.variants == OF_PAIRS
     assert variant_of("mc_head_gd_rotated") == ("mc_head_gd", "rotated")
     asked = task_documents(task_file("mc_head_swapped"))
     assert {document["doc_id"] for document in asked} == {one["doc_id"] for one in load_documents("mc_head")}
@@ -219,4 +231,4 @@ def test_a_task_with_a_file_of_that_name_is_no_variant(tmp_path, monkeypatch):
     (own_tasks_folder() / "x.yaml").write_text(text.replace("task: mediconfusion\n", "task: mediconfusion_blind\n"))
     assert variant_of("mediconfusion_blind") is None
     assert task_file("mediconfusion_blind").variant is None
-    assert [task.variant for task in variants_of(task_file("mediconfusion"))] == list(VARIANTS[1:])
+    assert [task.variant for task in variants_of(task_file("mediconfusion"))] == list(OF_PAIRS[1:])

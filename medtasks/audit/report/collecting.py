@@ -18,16 +18,19 @@ from medtasks.audit.report.task_reading import (
     TaskReading,
     audit_items,
     given_replies,
+    grouping_notes,
     image_files,
     read_task,
+    recorded_settings,
     recorded_values,
     rule_reports,
 )
 from medtasks.audit.report.wording import moment
+from medtasks.audit.subgroups import grouped_by
 from medtasks.data.dataset_manifest import described_images
 from medtasks.data.images.decoding import Decoding
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
-from medtasks.data.variants import OF_IMAGES
+from medtasks.data.variants import NOTA, NOTA_CONTROL, ROTATED, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.metrics.metric import Declaration
 from medtasks.runs.harness_options import model_title
@@ -73,13 +76,17 @@ class Section:
     readings: Sequence[TaskReading] = ()  # of all repeats of the run; none without a source
 
 
-def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({})) -> RunReport:
+def collect_run(
+    run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({}), by: Sequence[str] = ()
+) -> RunReport:
     """Collect the report of a run, which may be one of several ``repeats``: readings by task and folder.
 
     Scores are computed again from the recorded replies; where that gives other numbers than the run recorded, a note
-    names both and the recorded ones are shown. Nothing here loads a model or asks a judge.
+    names both and the recorded ones are shown. Nothing here loads a model or asks a judge. Scores are also grouped
+    ``by`` further columns; RepliesError: no task can be grouped by one of them.
     """
-    sections = [section(recorded, repeats.get(recorded.name, {})) for recorded in run.tasks.values()]
+    sections = [section(recorded, repeats.get(recorded.name, {}), by) for recorded in run.tasks.values()]
+    ungrouped = grouping_notes([part.reading for part in sections if part.reading], by)
     by_name = {part.report.name: part for part in sections}
     recipe = run.manifests[-1].recipe if run.manifests else None
     of_same_model = set(published_of(recipe.published_as if recipe else {}))
@@ -102,9 +109,12 @@ def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = Ma
             changes["thinking"] = thinking_of(part.reading, over_direct)
         elif part.reading is not None:
             gains: list[Gain] = []
-            for variant in OF_IMAGES:
-                variant_part = by_name.get(f"{task.name}_{variant}")
-                if variant_part and variant_part.reading and variant_part.reading.task.base == task.name:
+            # Rotations have other metrics. The control is compared with the form that it controls.
+            variants = {f"{task.name}_{variant}": task.name for variant in VARIANTS if variant != ROTATED}
+            variants |= {f"{task.base}_{NOTA}": str(task.base)} if task.variant == NOTA_CONTROL else {}
+            for name, base_name in variants.items():
+                variant_part = by_name.get(name)
+                if variant_part and variant_part.reading and variant_part.reading.task.base == base_name:
                     gains += gains_over(part.readings, part.report, variant_part.readings, variant_part.report)
             changes["gains"] = tuple(gains)
         reports.append(replace(part.report, **changes))
@@ -116,20 +126,21 @@ def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = Ma
         facts=facts(run),
         tasks=corrected_gains(reports),
         missing=missing_tasks(run),
-        notes=(*run_notes(run), *(note for part in sections for note in part.notes)),
+        notes=(*run_notes(run), *ungrouped, *(note for part in sections for note in part.notes)),
     )
 
 
-def collect_replies(task_name: str, paths: Sequence[Path]) -> RunReport:
+def collect_replies(task_name: str, paths: Sequence[Path], by: Sequence[str] = ()) -> RunReport:
     """Collect the report of recorded replies to one task, in files or folders of one run.
 
     Raises:
         UnknownName: There is no such task.
-        RepliesError: Replies cannot be read or do not fit the task, or it is a group.
+        RepliesError: Replies cannot be read or do not fit the task, it is a group, or has no column of ``by``.
         DatasetNotPrepared: Its dataset is not there.
     """
     task = scored_task(task_name)
     documents = task_documents(task)
+    task = grouped_by(task, documents, by)
     part = reading_section(given_replies(task, documents, read_replies(paths, documents)))
     return RunReport(
         title=f"Recorded replies to {task_name}",
@@ -143,7 +154,9 @@ def collect_replies(task_name: str, paths: Sequence[Path]) -> RunReport:
     )
 
 
-def section(recorded: TaskRun, repeats: Mapping[Path, TaskReading] = MappingProxyType({})) -> Section:
+def section(
+    recorded: TaskRun, repeats: Mapping[Path, TaskReading] = MappingProxyType({}), by: Sequence[str] = ()
+) -> Section:
     """Return the section of a task or group of a run, with its readings in all repeats."""
     task = None
     with contextlib.suppress(UnknownName):
@@ -185,7 +198,7 @@ def section(recorded: TaskRun, repeats: Mapping[Path, TaskReading] = MappingProx
         )
         return Section(report, members=members)
     reading = next((repeat for repeat in repeats.values() if repeat.recorded is recorded), None)
-    part = reading_section(reading or read_task(recorded, task))
+    part = reading_section(reading or read_task(recorded, task, by))
     return replace(part, readings=list(repeats.values())) if repeats else part
 
 
@@ -213,6 +226,7 @@ def reading_section(reading: TaskReading) -> Section:
         # If no data are recorded, those that the replies were matched to.
         **_facts_of({**reading.data, **recorded.data}),
         decoding=decoding,
+        settings=recorded_settings(reading),
         withheld=reading.withheld,
         documents=documents,
         answered=answered,

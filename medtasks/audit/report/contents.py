@@ -15,10 +15,12 @@ from medtasks.audit.error_classes import WrongAnswer
 from medtasks.data.images.decoding import Decoding
 from medtasks.extract.extractor_registry import Reason
 from medtasks.families.family import ReadAnswer
+from medtasks.metrics.clinical import ClassNumbers
 from medtasks.metrics.metric import Declaration
 from medtasks.metrics.pairs import PairCounts
 from medtasks.runs.sample_counts import SampleCounts, counts_of
 from medtasks.stats.calibration import Calibration
+from medtasks.stats.intervals import EstimatedValue
 from medtasks.stats.paired import PairedResult, PairedValues
 
 
@@ -35,6 +37,7 @@ class Score:
     higher_is_better: bool | None  # None if neither is, or it is not recorded
     has_error: bool = field(default=True, compare=False)  # whether the metric has a standard error at all; not in JSON
     by_construction: bool = False  # whether the value follows from the task alone; then it has no error and no interval
+    clusters: int | None = field(default=None, compare=False)  # of the error; None without one, or if only recorded
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,17 @@ class Group:
     scores: tuple[Score, ...]  # the task's main metrics, with intervals that hold for all compared groups together
     compared: bool = True  # whether it is large enough; else its interval is its own 95 % interval
     p_holm: tuple[float, ...] = ()  # per score: test against all other samples, corrected for the column's groups
+    gaps: tuple[EstimatedValue, ...] = ()  # per score: minus that of all other samples; NaN if not compared
+
+
+@dataclass(frozen=True)
+class ColumnTest:
+    """Test of a main metric by the groups of a column."""
+
+    overall: Score  # of all answered samples
+    worst: str  # compared group with the worst score
+    p: float  # that no group differs: the smallest of the groups' corrected ones
+    p_holm: float = math.nan  # corrected for all columns and main metrics of the task
 
 
 @dataclass(frozen=True)
@@ -80,6 +94,8 @@ class RuleScores:
     wrong: Sequence[WrongAnswer] = ()
     few_clusters: tuple[str, ...] = ()  # a sentence where intervals rest on few clusters
     remarks: tuple[str, ...] = ()  # sentences of metrics on their scores, such as the number of images per class
+    column_tests: Mapping[str, tuple[ColumnTest, ...]] = field(default_factory=dict)  # of ``groups``, one per metric
+    by_class: tuple[ClassNumbers, ...] = ()  # of yes/no questions, classes and findings
 
     @property
     def estimates(self) -> dict[str, Score]:
@@ -128,9 +144,9 @@ class PublishedScore:
 
 @dataclass(frozen=True)
 class Gain:
-    """Difference of a task from one of its sanity variants on the same questions."""
+    """Difference of a task from one of its variants on the same questions."""
 
-    variant: str  # blind, blank or swapped
+    variant: str  # blind, nota, ..., or the part of them with one severity
     task: str  # name of the variant
     rule: str
     metric: str
@@ -252,7 +268,7 @@ class TaskReport:
     metrics: Mapping[str, Declaration] = field(default_factory=dict)  # as declared, by name; empty if it is not ours
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
     published: tuple[PublishedScore, ...] = ()  # published results, best first per metric
-    gains: tuple[Gain, ...] = ()  # against the sanity variants in the same run
+    gains: tuple[Gain, ...] = ()  # against the sanity and stress variants in the same run
     thinking: Thinking | None = None  # of a thinking variant
     repeats: RepeatedTask | None = None  # results over all repeats of the run
     calibration: Mapping[str, Calibration] = field(default_factory=dict)  # by filter name, for likelihoods
@@ -261,6 +277,7 @@ class TaskReport:
     decoding: Decoding | None = None  # of the task's own settings; None: as its dataset says
     image_conversions: str = ""  # numbers of images by conversion, in words; empty if not recorded
     missing: tuple[str, ...] = ()  # missing parts and how to get them, one sentence each
+    settings: Mapping[str, str] = field(default_factory=dict)  # recorded: version, prompt, decoding, source of the data
 
     @property
     def lost(self) -> SampleCounts | None:

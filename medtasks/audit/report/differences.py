@@ -18,9 +18,10 @@ from medtasks.audit.comparing import (
 from medtasks.audit.report.contents import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.audit.report.task_reading import TaskReading
 from medtasks.audit.run_values import Values, main_metrics, mean_values
-from medtasks.audit.scoring import with_interval
+from medtasks.audit.subgroups import with_interval
+from medtasks.data.images.degrading import SEVERITIES
 from medtasks.data.samples import Sample
-from medtasks.data.variants import WITHOUT_IMAGE
+from medtasks.data.variants import DEGRADED, SEVERITY, WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
@@ -67,7 +68,10 @@ def gains_over(
 
 
 def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReading]) -> list[Gain]:
-    """Compare main metrics sample by sample on the questions that both answered, if the replies are here."""
+    """Compare main metrics sample by sample on the questions that both answered, if the replies are here.
+
+    Degraded images are compared a second time at each severity.
+    """
     base, variant = repeats[0], variant_repeats[0]
     answered_ids = [
         {name for reading in readings for name, reply in reading.samples.replies.items() if not reply.failed}
@@ -90,14 +94,22 @@ def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReadin
     except MedTasksError:
         return []
     # The difference is the task minus its variant, so that the variant comes first.
-    values = {key: (reduced.get(key, {}), values) for key, values in full.items()}
+    values = {key: (reduced.get(key, {}), of_task) for key, of_task in full.items()}
+    parts = {"": {name for first, _ in values.values() for name in first}}  # ids of samples, or of pairs
+    for severity in SEVERITIES if variant.task.variant == DEGRADED else ():
+        chosen = [document for document in variant.documents if document[SEVERITY] == severity]
+        parts[f", severity {severity}"] = {
+            str(document.get(name)) for document in chosen for name in ("doc_id", "pair_id")
+        }
     zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind}
     gains = []
-    for (rule, metric), pair in values.items():
-        if pair[0].keys() & pair[1].keys():
-            paired = paired_values(*pair)
+    for part, ids in parts.items():
+        for (rule, metric), (first, second) in values.items():
+            paired = paired_values({name: value for name, value in first.items() if name in ids}, second)
+            if not paired[0]:
+                continue
             result, same = compare_paired(*paired), same_values(values, rule, metric)
-            of = (str(variant.task.variant or _DIRECT), variant.task.name, rule, metric)
+            of = (f"{variant.task.variant or _DIRECT}{part}", variant.task.name, rule, metric)
             if not result.first and metric in zero_if_blind and variant.task.variant in WITHOUT_IMAGE:
                 scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
                 gains.append(Gain(*of, *scores, samples=result.samples, same_as=same, by_construction=True))
@@ -111,7 +123,7 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     """Correct the p-values of all gains of a run's reports together; equal rules are one test."""
     gains = {report.name: (*report.gains, *(report.thinking.gains if report.thinking else ())) for report in reports}
     tests = {
-        (name, gain.task, gain.metric, gain.rule): gain.test
+        (name, gain.variant, gain.task, gain.metric, gain.rule): gain.test
         for name, of_task in gains.items()
         for gain in of_task
         if gain.test and not gain.same_as
@@ -121,7 +133,7 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     def together(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
         changed = []
         for gain in gains:
-            result = results.get((name, gain.task, gain.metric, gain.same_as or gain.rule))
+            result = results.get((name, gain.variant, gain.task, gain.metric, gain.same_as or gain.rule))
             changed.append(replace(gain, p=result[0].p, p_holm=result[1], test=None) if result else gain)
         return tuple(changed)
 

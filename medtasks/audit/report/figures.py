@@ -150,10 +150,21 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
             text = f"{best[0].name}, all questions: {number(best[1], task.is_share(metric))}"
             level = [(best[1], style.legend_text(text))]
     text_lines = 1 if len(sizes) > _DENSE else 2
-    names = [style.row_name(name, f"(n = {count(size)})", lines=text_lines) for name, size in sizes.items()]
-    legend = [rule.name for rule in rules] + [text for _, text in level]
+    small = {group.name for rule in rules for group in rule.groups[column] if not group.compared}
+    names = [
+        style.row_name(name, f"(n = {count(size)}{', not compared' * (name in small)})", lines=text_lines)
+        for name, size in sizes.items()
+    ]
+    overall = {
+        rule.name: test.overall
+        for rule in rules
+        for test in rule.column_tests.get(column, ())
+        if test.overall.metric == metric
+    }
+    wholes = {name: style.legend_text(f"all questions, {name}: {scored(score)}") for name, score in overall.items()}
+    legend = [rule.name for rule in rules] + [*wholes.values(), *(text for _, text in level)]
     figure, axes = style.new_rows(title, task_warnings(task), names, legend, len(rules))
-    values = [value for value, _ in level]
+    values = [*(value for value, _ in level), *(score.value for score in overall.values())]
     sentences = [f"Dashed line: {text}." for _, text in level]
     for position, rule in enumerate(rules):
         scores = {name: rule.group_score(column, name, metric) for name in sizes}
@@ -164,7 +175,12 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
         texts = "; ".join(f"{name} {scored(score)}" for name, score in scores.items())
         sentences.append(f"{rule.name}: {texts}.")
     grey: dict[str, Any] = {"color": style.GREY, "linewidth": 1, "linestyle": "--"}
-    lines = [axes.axvline(value, label=text, **grey) for value, text in level]
+    lines = [
+        axes.axvline(overall[name].value, label=text, color=looks[name].colour, linewidth=1.2, zorder=0)
+        for name, text in wholes.items()
+    ]
+    lines += [axes.axvline(value, label=text, **grey) for value, text in level]
+    sentences += [f"Line: {text}." for text in wholes.values()]
     style.set_score_axis(axes, values, mains[0].share)
     axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
     style.add_legend(figure, lines, {rule.name: looks[rule.name] for rule in rules})
@@ -183,7 +199,7 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     main = next((rule.scores[0].metric for rule in task.rules if rule.scores), "")
     metric = main if main in metrics else metrics[0]
     gains, share = [gain for gain in defined if gain.metric == metric], task.is_share(metric)
-    title = f"{task.name}: difference from its sanity variants"
+    title = f"{task.name}: difference from its variants"
     rules = list(dict.fromkeys(gain.rule for gain in gains))
     variants = list(dict.fromkeys(gain.variant for gain in gains))
     figure, axes = style.new_rows(title, task_warnings(task), [*map(style.row_name, variants)], rules, len(rules))

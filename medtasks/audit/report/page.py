@@ -23,6 +23,7 @@ from PIL import Image
 from medtasks import __version__
 from medtasks.audit.report import report_tables, task_tables, wording
 from medtasks.audit.report.contents import RunReport, as_json
+from medtasks.audit.report.sentences import quotable_sentences
 from medtasks.data.dataset_manifest import decoding_of_file
 from medtasks.data.images.decoding import Decoding, decoded_somehow
 from medtasks.data.images.strict_pillow import strict_decoding
@@ -72,6 +73,7 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
         "page",
         path,
         report=report,
+        sentences=quotable_sentences(report),
         figures={key: Markup(figure) for key, figure in (figures or {}).items()},
         pictures=images,
         left_out=left_out,
@@ -88,8 +90,8 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
 def write_rendered(name: str, path: Path, option: str = "--html", **values: Any) -> None:
     """Write a page of our templates whole or not at all; they escape every value and take no undefined one.
 
-    The template and the page's only script have the same name; the template may use ``version``, ``script`` and
-    ``policy`` besides the values. MedTasksError: the page cannot be written, ``option`` names another file.
+    The template and the page's only script, if any, have the same name; the template may use ``version``, ``script``
+    and ``policy`` besides the values. MedTasksError: the page cannot be written, ``option`` names another file.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -97,7 +99,8 @@ def write_rendered(name: str, path: Path, option: str = "--html", **values: Any)
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters.update({function.__name__: function for function in _FILTERS})
-    script = (TEMPLATES / f"{name}.js").read_text(encoding="utf-8")
+    file = TEMPLATES / f"{name}.js"
+    script = file.read_text(encoding="utf-8") if file.is_file() else ""
     # Only our own script runs, and nothing is loaded.
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     rules = ("default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:")

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from medtasks.audit.report import wording
 from medtasks.audit.report.contents import RunComparison, RunReport
-from medtasks.audit.report.task_tables import label, score_cell, task_tables
-from medtasks.audit.report.wording import INTERVALS
+from medtasks.audit.report.sentences import image_gain, quotable_sentences
+from medtasks.audit.report.task_tables import task_tables
+from medtasks.audit.report.wording import INTERVALS, label, score_cell
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
-from medtasks.data.variants import BLIND, SWAPPED
 from medtasks.stats.paired import ALPHA
 
 _FINGERPRINT = 12  # characters of a fingerprint, enough to tell data apart
@@ -18,7 +18,9 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     """Return all tables of a report by section; those without a row are left out."""
     comparisons = [comparison_table(report, other, position) for position, other in enumerate(report.comparisons, 1)]
     summary = summary_table(report)
-    sections = [("Summary", [replace(summary, notes=(*summary.notes, *report.notes)), *comparisons])]
+    quotes = [cells(name_cell(name), " ".join(parts)) for name, parts in quotable_sentences(report).items()]
+    sentences = Table(label("sentences"), "Sentences to quote.", "lp", cells("Task", "Sentences"), quotes)
+    sections = [("Summary", [sentences, replace(summary, notes=(*summary.notes, *report.notes)), *comparisons])]
     for task in report.tasks:
         tables = [
             replace(table, caption=f"{table.caption} {task.name}, {report.title}.", warnings=wording.warnings(task))
@@ -55,13 +57,7 @@ def summary_table(report: RunReport) -> Table:
             better = Cell(metric, code=True, remark=direction)
             best = task.best_baseline(rule) if score else None
             baseline = f"{wording.number(best[1], share)} ({best[0].name})" if best else NOT_DEFINED
-            # The gain over the blind variant; if the metric is 0 there by construction, of another metric or variant.
-            gains = {(gain.variant, gain.metric): gain for gain in task.gains if gain.rule == rule.name}
-            gain, remark = gains.get((BLIND, metric)), ""
-            if metric in task.metrics and task.metrics[metric].zero_if_blind:
-                gain, remark = gains.get((BLIND, "individual_accuracy")), " (individual_accuracy)"
-                if gain is None:
-                    gain, remark = gains.get((SWAPPED, metric)), " (over swapped)"
+            gain, remark = image_gain(task, rule)
             gained = NOT_DEFINED
             if gain:
                 gain_share = task.is_share(gain.metric, gain.score, gain.variant_score)
@@ -74,13 +70,13 @@ def summary_table(report: RunReport) -> Table:
             rows.append(cells(name, name_cell(rule.name), better, main, invalid_share, baseline, gained, answered))
             if rule.pairs and (counts := wording.decided(rule.pairs)):
                 pairs.append(f"{task.name}, {rule.name}: pairs solved : wrong on both sides {counts}.")
-    image_gain = (
+    explained = (
         "Image gain: the score minus that of the same model without the image, where that was run. Of pairs it is "
         "that of single answers, or of pairs over those with swapped images: set accuracy without images is 0 by "
         "construction."
     )
     headings = cells("Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions")
-    caption, notes = f"Main scores: {report.title}.", (INTERVALS, image_gain, *pairs)
+    caption, notes = f"Main scores: {report.title}.", (INTERVALS, explained, *pairs)
     warnings = tuple(f"{task.name}: {text}" for task in report.tasks for text in wording.warnings(task))
     return Table(label("summary"), caption, "lllrrrrr", headings, rows, warnings, notes)
 

@@ -5,6 +5,8 @@ and no file written. A damaged samples file is read as far as possible: a report
 """
 
 import contextlib
+import hashlib
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -14,14 +16,15 @@ from typing import Any
 
 from medtasks.audit.error_classes import count_kinds, image_names, own_columns, wrong_answers
 from medtasks.audit.report.contents import Item, RuleScores, Score
-from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores, with_interval
-from medtasks.data.catalogue import Access
+from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores
+from medtasks.audit.subgroups import grouped_by, with_interval
+from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.data.selecting import SELECTABLE, values
-from medtasks.data.variants import BLANK
-from medtasks.errors import MedTasksError, SourceError, UnknownName
+from medtasks.data.variants import BLANK, DEGRADED
+from medtasks.errors import MedTasksError, RepliesError, SourceError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.counts import judges_of
 from medtasks.families.family import FENCED, NO_OPTION, ReadAnswer, Reply, without_its_reasoning
@@ -36,6 +39,7 @@ from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.tasks.documents import access_of_task, image_settings, is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option
+from medtasks.tasks.task_index import SETTINGS, mapping_in
 
 Document = Mapping[str, Any]
 
@@ -74,6 +78,7 @@ class TaskReading:
     # Values of single samples where a metric is neither right nor wrong, by filter name and document id.
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)  # missing parts and how to get them, one sentence each
+    ungrouped: dict[str, str] = field(default_factory=dict)  # why it is not grouped by columns asked for, by column
 
     @property
     def answered(self) -> list[Document]:
@@ -115,6 +120,24 @@ def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
         if metric and _ERROR not in metric and metric != _BYPASS:
             by_row.setdefault(name, {})[metric] = (value, float(numbers.get(f"{metric}{_ERROR},{name}", math.nan)))
     return by_row
+
+
+def recorded_settings(reading: TaskReading) -> dict[str, str]:
+    """Return version, prompt, decoding and source of the data as the run recorded them; no sample's text."""
+    recorded, data, dataset = reading.recorded, reading.recorded.data, reading.task.dataset or ""
+    published = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
+    prompts, generation = mapping_in(recorded.config, SETTINGS), mapping_in(recorded.config, "generation_kwargs")
+    digest = hashlib.sha256(json.dumps(prompts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+    settings = {
+        "version": recorded.version,
+        "prompt": prompts and f"templates in configs/{recorded.name}/{SETTINGS} of the results, SHA-256 {digest}",
+        "decoding": ", ".join(f"{name}={value}" for name, value in generation.items())
+        or "log-likelihood of each option" * reading.task.compares_likelihoods,
+        "source": data and ("synthetic sample images" if data.get("sample") else published),
+        **{name: data.get(name) for name in ("revision", "rows", "images")},
+        "rows left out": data and f"{len(data.get('left_out') or ())} notes in its manifest",
+    }
+    return {name: str(value) for name, value in settings.items() if value or value == 0}
 
 
 def rule_reports(
@@ -178,8 +201,11 @@ def _agrees(recorded: tuple[float, float], computed: Score) -> bool:
     )
 
 
-def read_task(recorded: TaskRun, task: TaskFile) -> TaskReading:
-    """Read what a run recorded of one of our tasks; :attr:`TaskReading.missing` lists what cannot be read."""
+def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> TaskReading:
+    """Read what a run recorded of one of our tasks; :attr:`TaskReading.missing` lists what cannot be read.
+
+    Scores are also grouped ``by`` further columns, as far as the task has them and may show them.
+    """
     reading = TaskReading(recorded, task, withheld=is_private_task(task))
     try:
         documents = [] if task.dataset else task_documents(task)
@@ -196,6 +222,11 @@ def read_task(recorded: TaskRun, task: TaskFile) -> TaskReading:
         reading.missing.append(f"{_UNMATCHED}: {str(error).rstrip('.')}.")
         return reading
     reading.withheld = is_private_task(task, reading.documents)
+    for column in by:
+        try:
+            reading.task = grouped_by(reading.task, reading.documents, [column])
+        except RepliesError as error:
+            reading.ungrouped[column] = str(error)
     if recorded.samples is None:
         reading.missing.append(NO_SAMPLES)
         return reading
@@ -219,6 +250,20 @@ def read_task(recorded: TaskRun, task: TaskFile) -> TaskReading:
     return reading
 
 
+def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[str]:
+    """Name the tasks that are not grouped by columns asked for. RepliesError: no task is grouped by one of them."""
+    notes = []
+    for column in by:
+        without = [reading for reading in readings if column not in reading.task.breakdown]
+        if len(without) == len(readings):
+            causes = [reading.ungrouped[column] for reading in readings if column in reading.ungrouped]
+            unread = f"no task of the run has questions and replies here that --by {column} could group"
+            raise RepliesError(next((why for why in causes if "did you mean" in why), [*causes, unread][0]))
+        if without:
+            notes.append(f"Not grouped by {column}: {', '.join(reading.task.name for reading in without)}.")
+    return notes
+
+
 def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mapping[str, Reply]) -> TaskReading:
     """Read recorded replies without a run, at least one; MedTasksError: they do not fit the task."""
     withheld = is_private_task(task, documents)
@@ -229,8 +274,9 @@ def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mappin
         _read_replies(reading)
     if withheld:  # values of columns that no record holds are text of the dataset
         for name, computed in reading.computed.items():
-            groups = _aggregated(task, computed.report.rule, (), computed.samples).report.groups
-            reading.computed[name] = replace(computed, report=replace(computed.report, groups=groups))
+            logged = _aggregated(task, computed.report.rule, (), computed.samples).report
+            report = replace(computed.report, groups=logged.groups, column_tests=logged.column_tests)
+            reading.computed[name] = replace(computed, report=replace(report, by_class=logged.by_class))
     if not task.is_computed:
         reading.missing.append(f"{_NEEDS}; use 'medtasks score' on these replies.")
     return reading
@@ -372,7 +418,7 @@ def as_logged(answer: ReadAnswer) -> ReadAnswer:
 
 def _keyed_images(task: TaskFile, document: Document) -> list[tuple[str, str]]:
     """Return each image's key, which reveals no absolute path of this machine, and its file; volumes are left out."""
-    files = () if task.variant == BLANK else Sample(document).images
+    files = () if task.variant in (BLANK, DEGRADED) else Sample(document).images  # not as the model saw them
     return [
         (hidden_id("image", file) if Path(file).is_absolute() else file, file)
         for file in files

@@ -1,26 +1,27 @@
 """Tables of one task: scores, baselines, sanity variants, thinking, repeats, published results, pairs, groups."""
 
 import math
-from collections.abc import Iterator, Sequence
-from urllib.parse import urlencode
+from collections.abc import Sequence
 
-from medtasks.audit.report.contents import RepeatedTask, Score, TaskReport
+from medtasks.audit.report.contents import RepeatedTask, TaskReport
+from medtasks.audit.report.group_tables import class_tables, group_tables
 from medtasks.audit.report.wording import (
     BY_CONSTRUCTION,
     INTERVALS,
     VARIANTS,
-    coded,
     count,
     counted,
     decided,
     difference,
     estimate,
+    label,
     names_by,
     number,
     p_value,
     pair_rows,
     points,
     questions,
+    score_cell,
     scored,
 )
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
@@ -28,17 +29,6 @@ from medtasks.stats.calibration import Calibration, ClassArea, CoveragePoint
 
 _COVERAGE_ROWS = 10
 _DIRECTIONS = {True: "↑ higher is better", False: "↓ lower is better", None: ""}
-
-
-def label(*parts: str) -> str:
-    """Return a label of letters, digits and ``_-.`` that differs for different parts."""
-    return ".".join(coded(part, end="-") for part in parts)
-
-
-def score_cell(score: Score | None, remark: str = "", mark: float = math.nan) -> Cell:
-    """Return a score with its interval; its bar on the page has a ``mark`` at another value."""
-    bar = (score.value, score.low, score.high, mark) if score and score.share else ()
-    return Cell(scored(score), remark=remark, bar=bar)
 
 
 def task_tables(task: TaskReport) -> list[Table]:
@@ -51,6 +41,7 @@ def task_tables(task: TaskReport) -> list[Table]:
         lengths_table(task),
         *([repeats_table(task.repeats)] if task.repeats else []),
         published_table(task),
+        *class_tables(task.name, task.rules),
         pairs_table(task),
         calibration_table(task),
         class_table(task.name, next((calibration.classes for calibration in task.calibration.values()), ())),
@@ -111,13 +102,13 @@ def baselines_table(task: TaskReport) -> Table:
 
 
 def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
-    """Return the differences of a task from its sanity variants, or of a thinking variant from its direct form."""
+    """Return the differences of a task from its variants, or of a thinking variant from its direct form."""
     gains = task.gains if not thinking else task.thinking.gains if task.thinking else ()
     rows = []
     for gain in (gain for gain in gains if not gain.same_as):
         share = task.is_share(gain.metric, gain.score, gain.variant_score)
-        of_test = (gain.task, gain.metric, gain.rule)
-        alike = [twin.rule for twin in gains if (twin.task, twin.metric, twin.same_as) == of_test]
+        of_test = (gain.variant, gain.metric, gain.rule)
+        alike = [twin.rule for twin in gains if (twin.variant, twin.metric, twin.same_as) == of_test]
         names = (name_cell(", ".join([gain.rule, *alike])), name_cell(gain.metric), count(gain.samples))
         reduced = f"{number(gain.variant_score, share)}{' by construction' * gain.by_construction}"
         gained = difference(gain.difference, gain.low, gain.high, share)
@@ -133,7 +124,7 @@ def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
     zero = [BY_CONSTRUCTION] if any(gain.by_construction for gain in gains) else []
     notes = (INTERVALS, corrected, *zero, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants))
     headings = cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm")
-    caption = "Score minus that of a sanity variant on the same questions."
+    caption = "Score minus that of a variant on the same questions."
     return Table(label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=notes)
 
 
@@ -281,30 +272,3 @@ def class_table(name: str, classes: Sequence[ClassArea]) -> Table:
     caption = "AUROC of each class against all others, from the likelihoods."
     headings = cells("Class", "Questions", "Likelihood AUROC")
     return Table(label(name, "classes"), caption, "lrr", headings, rows, notes=(INTERVALS,))
-
-
-def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
-    """Yield the scores by the groups of a column, a table per metric."""
-    rules = [rule for rule in task.rules if column in rule.groups]
-    groups = [group for rule in rules for group in rule.groups[column]]
-    small = dict.fromkeys(group.name for group in groups if not group.compared)
-    for metric in dict.fromkeys(score.metric for group in groups for score in group.scores):
-        rows = []
-        for name, size in task.group_sizes[column].items():
-            query = {"task": task.name, "column": column, "group": name}
-            remark = "too few to compare" if name in small else ""
-            group = Cell(name, remark=remark, link=urlencode(query, errors="replace") if task.items else "")
-            scores = (score_cell(rule.group_score(column, name, metric)) for rule in rules)
-            rows.append(cells(group, count(size), *scores))
-        notes = ["Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."]
-        for rule in rules:
-            tests = [zip(group.scores, group.p_holm, strict=False) for group in rule.groups[column]]
-            p_values = [p for test in tests for score, p in test if score.metric == metric and not math.isnan(p)]
-            if p_values:
-                notes.append(f"Any difference between groups, {rule.name}: p = {p_value(min(p_values))}.")
-        if small:
-            names = ", ".join(small)
-            notes.append(f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {names}.")
-        caption, columns = f"{metric} by {column}.", "lr" + "r" * len(rules)
-        headings = cells(column, "Questions", *(name_cell(rule.name) for rule in rules))
-        yield Table(label(task.name, column, metric), caption, columns, headings, rows, notes=tuple(notes))

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from medtasks.audit.error_classes import ErrorClass
 from medtasks.audit.report.contents import PairOutcomes, Score, TaskReport
-from medtasks.audit.tables import NOT_DEFINED
+from medtasks.audit.tables import NOT_DEFINED, Cell
 from medtasks.extract.extractor_registry import Reason
 
 INTERVALS = "Brackets hold 95 % intervals."
@@ -40,10 +40,16 @@ WRONG_KINDS: Mapping[str, str] = {  # what a kind of wrong answer is
     ErrorClass.FOR_A_HUMAN: "The reply names a wrong option. Whether the model saw or knew too little takes a human.",
 }
 
-VARIANTS: Mapping[str, str] = {  # what a model got in place of the image
+VARIANTS: Mapping[str, str] = {  # form of the questions
     "blind": "no picture at all",
     "blank": "an empty picture",
     "swapped": "a picture that belongs to another question",
+    "told": "no image, and the prompt says so",
+    "degraded": "images with compression, blur, noise or other brightness, contrast or gamma",
+    "abstain": "a last option to abstain, which is never right",
+    "nota": "the right option reads 'None of the other options'; its control, in which a wrong one does, tells whether "
+    "this text alone misleads the model",
+    "nota_control": "a wrong option reads 'None of the other options'",
 }
 
 
@@ -123,6 +129,11 @@ def coded(name: str, end: str = "", also: str = "") -> str:
     return re.sub(rf"[^A-Za-z0-9_{also}]", lambda found: f"-{ord(found.group()):x}{end}", name)
 
 
+def label(*parts: str) -> str:
+    """Return a label of letters, digits and ``_-.`` that differs for different parts."""
+    return ".".join(coded(part, end="-") for part in parts)
+
+
 def anchor(name: str) -> str:
     """Return the name of a task as an id in the page, such as ``task-my-20task``."""
     return "task-" + coded(name)
@@ -146,6 +157,12 @@ def estimate(value: float, low: float, high: float, share: bool) -> str:
     """Return a value with its interval, if it has one."""
     text, ends = number(value, share), interval(low, high, share).replace("%", "")
     return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
+
+
+def score_cell(score: Score | None, remark: str = "", mark: float = math.nan) -> Cell:
+    """Return a score with its interval; its bar on the page has a ``mark`` at another value."""
+    bar = (score.value, score.low, score.high, mark) if score and score.share else ()
+    return Cell(scored(score), remark=remark, bar=bar)
 
 
 def with_error(value: float, error: float, share: bool) -> str:

@@ -20,6 +20,7 @@ from medtasks.metrics.pairs import TOTAL
 from medtasks.runs.run import read_run
 from medtasks.stats.intervals import interval
 from medtasks.stats.paired import holm
+from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file, task_files
 
 from ...tables import each_row
@@ -329,6 +330,28 @@ def test_gains_over_the_variants_of_the_same_run(tmp_path):
     assert any(note.startswith(solved) for note in summary_table(report).notes)
     assert tasks["mediconfusion_blind"].items[0].images == ()
     assert tasks["mediconfusion_swapped"].items[0].images != tasks["mediconfusion"].items[0].images
+
+
+def test_gains_over_stress_variants(multimedeval_home, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
+    name = "multimedeval_octmnist"
+    degraded = {one["doc_id"]: one["severity"] for one in task_documents(task_file(f"{name}_degraded"))}
+    right, worst = {one["doc_id"]: one["options"][one["label"]] for one in load_documents(name)}, max(degraded.values())
+    others = {one["doc_id"]: one["options"][one["label"] - 1] for one in load_documents(name)}
+    dim = {doc_id: (others if severity == worst else right)[doc_id] for doc_id, severity in degraded.items()}
+    said = {"": right, "_nota": others, "_nota_control": right, "_degraded": dim}
+    tasks = {task.name: task for task in collected(tmp_path, **{name + end: texts(said[end]) for end in said}).tasks}
+    gains = {gain.variant: gain for gain in tasks[name].gains if gain.rule == "robust"}
+    share = sum(severity == worst for severity in degraded.values()) / len(degraded)
+    wanted = {f"degraded, severity {severity}": float(severity == worst) for severity in set(degraded.values())}
+    wanted |= {"degraded": share, "nota": 1, "nota_control": 0}
+    assert {variant: gain.difference for variant, gain in gains.items()} == pytest.approx(wanted)
+    (control,) = {gain.difference for gain in tasks[f"{name}_nota_control"].gains}
+    assert (control, {gain.variant for gain in tasks[f"{name}_nota_control"].gains}) == (1, {"nota"})
+    assert tasks[f"{name}_degraded"].items[0].images == ()  # they are not those that the model saw
+    assert {group for item in tasks[f"{name}_degraded"].items for group in item.groups["severity"]} == {
+        *map(str, degraded.values())
+    }
 
 
 def test_gains_without_samples_are_the_differences_of_the_recorded_scores(tmp_path):

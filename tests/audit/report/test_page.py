@@ -247,7 +247,7 @@ def test_everything_is_json_and_paths_are_not_in_it(tmp_path):
     assert str(tmp_path) not in text
     (task,) = content["tasks"]
     undefined = dict.fromkeys(("error", "low", "high"))
-    flags = {"share": True, "higher_is_better": True, "by_construction": False}
+    flags = {"share": True, "higher_is_better": True, "by_construction": False, "clusters": None}
     assert task["rules"][0]["scores"] == [{"metric": "accuracy", "value": 0.5, **undefined, **flags}]
     assert task["rules"][0]["reasons"] == {"empty": 3}
     (item,) = task["items"]

@@ -137,7 +137,7 @@ def test_scores_stand_with_their_intervals_rules_baselines_and_gains():
         *("352", "12.5%", "0.0%", r"+12.5 pts \[−2.0 to +20.0\]"),
         *("0.0033", "0.0067"),
     ]
-    assert row(text, "Head and Neck", "60", r"10.0% \[5.0 to 15.0\]")[3] == r"20.0% \[15.0 to 25.0\]"
+    assert row(text, "Head and Neck", "60", r"10.0% \[5.0 to 15.0\]")[4] == r"20.0% \[15.0 to 25.0\]"
     assert row(text, "Both answered A") == ["Both answered A", "80", "80"]
     assert "Of 3 more pairs only one image was asked; they are in no score of pairs." in text
     gain = r"+12.5 pts \[−2.0 to +20.0\] (over swapped)"
@@ -147,9 +147,9 @@ def test_scores_stand_with_their_intervals_rules_baselines_and_gains():
     assert "reference: reference_rule v1. Reads the letter of an option." in text
     captions = re.findall(r"\*\*Table \d+.\*\* (.*)", text)
     data = "Data: mediconfusion, fingerprint 0123456789ab."
-    assert captions[1] == f"Scores. mediconfusion, {REPORT.title}. Pairs of pictures with one question. {data}"
+    assert captions[2] == f"Scores. mediconfusion, {REPORT.title}. Pairs of pictures with one question. {data}"
     assert len(captions) > 4
-    assert all(f" mediconfusion, {REPORT.title}." in caption for caption in captions[1:-2])
+    assert all(f" mediconfusion, {REPORT.title}." in caption for caption in captions[2:-2])
     assert REPORT.model not in "".join(captions)
 
 

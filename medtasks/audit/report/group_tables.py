@@ -1,0 +1,129 @@
+"""Tables of classes and of groups of samples: clinical numbers, and main scores by column."""
+
+import math
+from collections.abc import Iterable, Iterator
+from urllib.parse import urlencode
+
+from medtasks.audit.report.contents import RuleScores, TaskReport
+from medtasks.audit.report.wording import (
+    INTERVALS,
+    count,
+    difference,
+    estimate,
+    label,
+    names_by,
+    number,
+    p_value,
+    score_cell,
+    scored,
+)
+from medtasks.audit.tables import Cell, Table, cells, name_cell
+from medtasks.metrics.clinical import ClassNumbers
+
+_NUMBERS = {  # heading by name of a clinical number
+    "sensitivity": "Sens.",
+    "specificity": "Spec.",
+    "ppv": "PPV",
+    "npv": "NPV",
+    "lr_positive": "LR+",
+    "lr_negative": "LR−",
+    "ppv_adjusted": "PPV at {prevalence}",
+    "npv_adjusted": "NPV at {prevalence}",
+}
+_CALLS = (
+    "Sensitivity: called, of all answered samples with the class; specificity: not called, of those without it. An "
+    "invalid reply calls nothing, so that it is wrong in both. PPV and NPV: right calls of all valid ones, at the "
+    "prevalence of these data. LR+ and LR−: how many times as likely a positive or negative call is with the class as "
+    "without it. Failed replies are in none of these."
+)
+_AT = "PPV and NPV at {prevalence}: for that prevalence, from the likelihood ratios."
+
+
+def class_tables(name: str, rules: Iterable[RuleScores]) -> Iterator[Table]:
+    """Yield cross table and clinical numbers of each class of a task, under each rule."""
+    for rule in rules:
+        if not rule.by_class:
+            continue
+        rows = []
+        for of_class in rule.by_class:
+            for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
+                numbers = map(count, (calls.positive, calls.negative, calls.invalid, calls.failed))
+                rows.append(cells(name_cell(of_class.name), target, *numbers))
+        headings = cells("Class", "Target", "Called positive", "Called negative", "Invalid", "Failed")
+        caption = f"Cross table by class, {rule.name}."
+        yield Table(label(name, "cross", rule.name), caption, "llrrrr", headings, rows)
+
+        first = rule.by_class[0]
+        prevalence = "" if first.prevalence is None else number(first.prevalence)
+        columns = [metric for metric in _NUMBERS if metric in first.numbers]
+        headings = cells("Class", *(_NUMBERS[metric].format(prevalence=prevalence) for metric in columns))
+        rows = [
+            cells(name_cell(of_class.name), *(_clinical_cell(of_class, metric) for metric in columns))
+            for of_class in rule.by_class
+        ]
+        why = names_by(
+            (f"{_NUMBERS[metric].format(prevalence=prevalence)} of {of_class.name}", cause)
+            for of_class in rule.by_class
+            for metric, cause in of_class.undefined.items()
+        )
+        undefined = (f"Not defined: {names}, because {cause}." for cause, names in why.items())
+        at = [_AT.format(prevalence=prevalence)] if prevalence else []
+        caption, notes = f"Clinical numbers by class, {rule.name}.", (INTERVALS, _CALLS, *at, *undefined)
+        columns_of_table = "l" + "r" * len(columns)
+        yield Table(label(name, "clinical", rule.name), caption, columns_of_table, headings, rows, notes=notes)
+
+
+def _clinical_cell(of_class: ClassNumbers, metric: str) -> Cell:
+    value, share = of_class.numbers[metric], not metric.startswith("lr_")
+    bar = (value.value, value.low, value.high) if share else ()
+    text = estimate(value.value, value.low, value.high, share)
+    return Cell(text, remark=of_class.undefined.get(metric, ""), bar=bar)
+
+
+def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
+    """Yield the scores by the groups of a column, a table per metric."""
+    rules = [rule for rule in task.rules if column in rule.groups]
+    groups = [group for rule in rules for group in rule.groups[column]]
+    small = dict.fromkeys(group.name for group in groups if not group.compared)
+    for metric in dict.fromkeys(score.metric for group in groups for score in group.scores):
+        rows = []
+        for name, size in task.group_sizes[column].items():
+            query = {"task": task.name, "column": column, "group": name}
+            remark = "too few to compare" if name in small else ""
+            row = [Cell(name, remark=remark, link=urlencode(query, errors="replace") if task.items else "")]
+            row.append(Cell(count(size)))
+            for rule in rules:
+                row += [score_cell(rule.group_score(column, name, metric)), _gap_cell(rule, column, name, metric)]
+            rows.append(tuple(row))
+        notes = ["Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."]
+        notes += [sentence for rule in rules for sentence in _column_notes(rule, column, metric)]
+        if small:
+            names = ", ".join(small)
+            notes.append(f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {names}.")
+        caption, columns = f"{metric} by {column}.", "lr" + "rr" * len(rules)
+        by_rule = (cell for rule in rules for cell in (name_cell(rule.name), f"{rule.name}: gap to all others"))
+        headings = cells(column, "Questions", *by_rule)
+        yield Table(label(task.name, column, metric), caption, columns, headings, rows, notes=tuple(notes))
+
+
+def _gap_cell(rule: RuleScores, column: str, name: str, metric: str) -> Cell:
+    """Return the gap of a group to all other samples, with the p-value of its test on the page."""
+    for group in rule.groups[column]:
+        for position, score in enumerate(group.scores):
+            if (group.name, score.metric) == (name, metric) and position < len(group.gaps):
+                gap, p = group.gaps[position], group.p_holm[position]
+                remark = "" if math.isnan(p) else f"p = {p_value(p)}"
+                return Cell(difference(gap.value, gap.low, gap.high, score.share), remark=remark)
+    return Cell("")
+
+
+def _column_notes(rule: RuleScores, column: str, metric: str) -> Iterator[str]:
+    """Yield the score of all samples, whether groups differ at all, and which is worst."""
+    number_of_tests = sum(map(len, rule.column_tests.values()))
+    for test in rule.column_tests.get(column, ()):
+        if test.overall.metric == metric:
+            corrected = f", corrected for {number_of_tests} such tests {p_value(test.p_holm)}" * (number_of_tests > 1)
+            yield (
+                f"All questions, {rule.name}: {scored(test.overall)}. Any difference between groups, {rule.name}: "
+                f"p = {p_value(test.p)}{corrected}. Worst group: {test.worst}."
+            )

@@ -1,0 +1,99 @@
+"""Sentences of a report's first screen: result, comparison and reliability of its main tasks."""
+
+import math
+
+from medtasks.audit.report.contents import Gain, RuleScores, RunReport, TaskReport
+from medtasks.audit.report.wording import VARIANTS, counted, difference, number, p_value, scored, warnings
+from medtasks.data.variants import BLANK, BLIND, SWAPPED
+
+_MOST = 3  # tasks
+_CONTROLS = (BLIND, BLANK, SWAPPED, "told", "nota_control")  # variants that make no task harder for a model that sees
+
+
+def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
+    """Return result, comparison and reliability of the first tasks that are no variant of another, by task.
+
+    They are about the main metric, read by the careful row ``robust`` if a task has it.
+    """
+    variants = {gain.task for task in report.tasks for gain in task.gains}
+    versions = report.facts.get("versions", "").split(", ")
+    harness = ", ".join(text for text in versions if text.startswith(("medtasks ", "lmms_eval "))) or "not recorded"
+    weights = report.facts.get("fingerprint of the weights", "not recorded")
+    made = f"model {report.model or 'not recorded'}; fingerprint of the weights: {weights}; versions: {harness}"
+    sentences: dict[str, tuple[str, str, str]] = {}
+    for task in (task for task in report.tasks if task.name not in variants):
+        rules = {rule.name: rule for rule in task.rules if rule.scores}
+        if rules and len(sentences) < _MOST:
+            rule = rules.get("robust") or next(iter(rules.values()))
+            texts = (_result(task, rule, report.title), _comparison(task, rule), _reliability(task, rule, made))
+            sentences[task.name] = texts
+    return sentences
+
+
+def image_gain(task: TaskReport, rule: RuleScores) -> tuple[Gain | None, str]:
+    """Return the gain over the blind variant and a remark; of another metric or variant if it is 0 by construction."""
+    metric = rule.scores[0].metric if rule.scores else ""
+    gains = {(gain.variant, gain.metric): gain for gain in task.gains if gain.rule == rule.name}
+    if metric not in task.metrics or not task.metrics[metric].zero_if_blind:
+        return gains.get((BLIND, metric)), ""
+    if gain := gains.get((BLIND, "individual_accuracy")):
+        return gain, " (individual_accuracy)"
+    return gains.get((SWAPPED, metric)), " (over swapped)"
+
+
+def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
+    """Return the main score with its interval, size and data; and the same metric under the other rows."""
+    main = rule.scores[0]
+    clusters = f" in {counted(main.clusters, 'independent cluster')}" if main.clusters else ""
+    samples = f"{counted(rule.counts.scored or task.answered, 'sample')}{clusters}"
+    data = f"data '{task.dataset}', fingerprint {task.fingerprint or 'not recorded'}" if task.dataset else "own data"
+    reached = f"{model} reaches {main.metric} {scored(main)} under rule {rule.name} (95 % interval in brackets)"
+    others = [(other.name, other.estimates.get(main.metric)) for other in task.rules if other is not rule]
+    others_too = "".join(f"; under {name} it is {scored(score)}" for name, score in others if score)
+    caution = "".join(f" {warning}." for warning in warnings(task))
+    return f"On {task.name}, {reached}, for {samples} ({data}){others_too}.{caution}"
+
+
+def _comparison(task: TaskReport, rule: RuleScores) -> str:
+    """Return the paired difference from the task without its image, else from the best baseline."""
+    main, best, (gain, _) = rule.scores[0], task.best_baseline(rule), image_gain(task, rule)
+    if gain:
+        share = task.is_share(gain.metric, gain.score, gain.variant_score)
+        change = difference(gain.difference, gain.low, gain.high, share)
+        test = f"paired, p = {p_value(gain.p)}, corrected {p_value(gain.p_holm)}"
+        return (
+            f"With {VARIANTS.get(gain.variant, gain.variant)} ({gain.task}) its {gain.metric} is "
+            f"{number(gain.variant_score, share)} instead of {number(gain.score, share)}: a difference of {change} on "
+            f"{counted(gain.samples, 'sample')} ({'not tested' if math.isnan(gain.p) else test})."
+        )
+    if best is None:
+        return f"It is compared with nothing: {task.name}_blind in the same run would show what the image adds."
+    sentence = f"The best baseline that sees no image, {best[0].name}, has {main.metric} {number(best[1], main.share)}"
+    if rule.name not in best[0].tests:
+        return f"{sentence}; whether this run differs from it was not tested."
+    metric, result = best[0].tests[rule.name]
+    change = difference(result.difference, result.low, result.high, task.is_share(metric, result.first))
+    return f"{sentence}; this run minus it, in {metric}: {change} (paired, p = {p_value(result.p)})."
+
+
+def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
+    """Return unusable replies, then the worst group and the hardest variant, or how the run was made without them."""
+    main, counts, invalid = rule.scores[0], rule.counts, rule.estimates.get("invalid_rate")
+    sign = -1 if main.higher_is_better is False else 1
+    lost = f"{counts.lost} of {counted(counts.scored + counts.lost, 'sample')} are in no score"
+    parts = [f"{lost}; replies without a valid answer: {number(invalid.value) if invalid else 'not counted'}"]
+    named = [(column, group) for column, groups in rule.groups.items() for group in groups if group.compared]
+    defined = [(column, group) for column, group in named if not math.isnan(group.scores[0].value)]
+    if defined:
+        column, group = min(defined, key=lambda entry: sign * entry[1].scores[0].value)
+        parts.append(f"the worst group of {column} is {group.name}, {main.metric} {scored(group.scores[0])}")
+    harder = [gain for gain in task.gains if gain.rule == rule.name and gain.variant not in _CONTROLS]
+    losses = [gain for gain in harder if gain.metric == main.metric and not math.isnan(gain.difference)]
+    if losses:
+        loss = max(losses, key=lambda gain: sign * gain.difference)
+        share = task.is_share(loss.metric, loss.score, loss.variant_score)
+        change = difference(-loss.difference, -loss.high, -loss.low, share)
+        parts.append(f"the hardest variant, {loss.task} ({loss.variant}), changes {loss.metric} by {change}")
+    if not (defined or losses):
+        parts.append(f"{made}; decoding: {task.settings.get('decoding', 'not recorded')}")
+    return f"{'; '.join(parts)}."

@@ -1,0 +1,260 @@
+"""Scores of groups of samples, by the columns that a task or the user names.
+
+Intervals of the groups of a column are simultaneous (Bonferroni), and each group is tested against all other samples,
+corrected for the groups (Holm): some group differs at all where the smallest of these p-values says so. That is one
+test per column and main metric, and these are corrected together (Holm). Groups of less than :data:`LEAST_EFFECTIVE`
+samples are shown with their own 95 % interval and are not compared, nor is a group whose others are so few.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from medtasks.audit.report.contents import ColumnTest, Group
+from medtasks.audit.report.contents import Score as ReportedScore
+from medtasks.data.samples import Document
+from medtasks.data.selecting import values
+from medtasks.errors import RepliesError, listed, near_match
+from medtasks.families.counts import is_failed, is_unjudged
+from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
+from medtasks.metrics.metric import Declaration, Estimate, Metric, Role, Score
+from medtasks.metrics.pairs import PairedAnswer, answers_by_pair, complete_pairs
+from medtasks.stats.intervals import LEVEL, EstimatedValue, difference_of_shares, independent_difference, interval
+from medtasks.stats.paired import exceeding, holm
+from medtasks.tasks.documents import is_private_task
+from medtasks.tasks.task_file import TaskFile
+
+CATEGORIES = "categories"
+LEAST_EFFECTIVE = 20  # effective samples of a group that is compared
+MOST_GROUPS = 60  # a column with more values is no grouping
+
+
+@dataclass(frozen=True)
+class Subgroups:
+    """Groups of a task's samples, and whether they differ, by column."""
+
+    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
+    tests: Mapping[str, tuple[ColumnTest, ...]] = field(default_factory=dict)  # one per main metric
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One metric of one group, or of all samples."""
+
+    metric: Declaration
+    estimate: Estimate
+    weight: float  # samples with a value
+
+    @property
+    def size(self) -> float:
+        return self.weight if self.estimate.effective is None else self.estimate.effective
+
+
+def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str]) -> TaskFile:
+    """Return a task that groups its samples by further columns of its documents.
+
+    RepliesError: it has no such column, or one that is no grouping or may not be shown, or nothing to compare.
+    """
+    if not by:
+        return task
+    if not task.family.paired and not _group_metrics(task):
+        raise RepliesError(f"'{task.name}' has no main score of single samples or pairs, so that --by cannot group it")
+    if is_private_task(task, documents) and (hidden := [column for column in by if column not in task.breakdown]):
+        shown = f"by {listed(task.breakdown)} only" if task.breakdown else "by no column"
+        raise RepliesError(
+            f"'{task.name}' is credentialed and can be grouped {shown}, because values of '{hidden[0]}' are text "
+            "of the dataset; MEDTASKS_LOG_TEXT with its name allows to show them"
+        )
+    columns = dict.fromkeys(name for document in documents for name in document)
+    for column in by:
+        if column not in columns:
+            hint = near_match(column, columns) or "."
+            raise RepliesError(f"'{task.name}' has no column '{column}'{hint} Its columns: {', '.join(columns)}")
+        number = len({value for document in documents for value in values(document, column)})
+        if not 0 < number <= MOST_GROUPS:
+            raise RepliesError(
+                f"column '{column}' of '{task.name}' has {number} different values, and groups need 1 to {MOST_GROUPS};"
+                " add a column with bands or kinds to the data"
+            )
+    return replace(task, breakdown=tuple(dict.fromkeys((*task.breakdown, *by))))
+
+
+def _group_metrics(task: TaskFile) -> list[Metric[Any]]:
+    """Return the metrics by which groups are compared: main ones that are means over samples."""
+    declared = (*task.metrics, *task.family.compared_only)
+    main = [metric for metric in declared if isinstance(metric, Metric) and metric.is_compared]
+    return [metric for metric in main if metric.role is Role.MAIN] or [*task.family.compared_in_groups]
+
+
+def by_group(task: TaskFile, documents: Sequence[Document], scores: Sequence[Score]) -> Subgroups:
+    """Return main scores by group of the columns that a task names, the largest group first.
+
+    A document with several values counts in each of their groups. There are no groups without a main score of single
+    samples, nor where the published code stops. Both lists have shape (samples,); scores are settled
+    (:meth:`TaskFamily.settled`).
+    """
+    metrics = _group_metrics(task)
+    if not metrics or not task.breakdown or any(score.get("stops") for score in scores):
+        return Subgroups()
+
+    def parts(members: Sequence[Score]) -> list[_Part]:
+        return [_Part(metric, metric.estimate(members), len(metric.values(members))) for metric in metrics]
+
+    answered = [(document, score) for document, score in zip(documents, scores, strict=True) if not is_failed(score)]
+    by_column: dict[str, tuple[Group, ...]] = {}
+    totals = parts([score for _, score in answered])
+    for column in task.breakdown:
+        groups: dict[str, list[Score]] = {}
+        for document, score in answered:
+            for value in values(document, column):
+                groups.setdefault(value, []).append(score)
+        ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+        sizes = (sum(not is_unjudged(score) for score in members) for _, members in ordered)
+        of_column = [(name, size, parts(members)) for (name, members), size in zip(ordered, sizes, strict=True)]
+        by_column[column] = _compared(of_column, totals)
+    return Subgroups(by_column, _column_tests(by_column, totals))
+
+
+def by_category(
+    task: TaskFile, documents: Sequence[Document], scores: Sequence[Score], columns: Sequence[str] = (CATEGORIES,)
+) -> Subgroups:
+    """Return scores of pairs by medical area, or by other columns of their images.
+
+    A pair counts once for each of its images in a group, as in the benchmark. Both lists have shape (samples,).
+    """
+    by_column, totals = dict[str, tuple[Group, ...]](), list[_Part]()
+    for column in columns:
+        grouped = [
+            score if column == CATEGORIES else {**score, CATEGORIES: values(document, column)}
+            for document, score in zip(documents, scores, strict=True)
+        ]
+        answers = paired_answers(task.metrics[0].selection(grouped))
+        sizes: dict[str, int] = {}
+        for answer in answers:
+            for name in answer.categories:
+                sizes[name] = sizes.get(name, 0) + 1
+        totals = _pair_parts(answers, None)
+        names = sorted(sizes, key=lambda name: (-sizes[name], name))
+        by_column[column] = _compared([(name, sizes[name], _pair_parts(answers, name)) for name in names], totals)
+    return Subgroups(by_column, _column_tests(by_column, totals))
+
+
+def _pair_parts(answers: Sequence[PairedAnswer], name: str | None) -> list[_Part]:
+    """Return the scores of pairs and of single images, of those in a group or of all."""
+    here = [answer for answer in answers if name is None or name in answer.categories]
+    pairs = complete_pairs(answers)
+    images_of = {
+        pair: sum(name is None or name in answer.categories for answer in (pair.first, pair.second)) for pair in pairs
+    }
+    solved = mean_over_pairs(
+        "set_accuracy",
+        lambda pair: float(pair.solved),
+        units=lambda _: pairs,
+        weights=lambda units: [float(images_of[pair]) for pair in units],
+    )
+    by_pair = answers_by_pair(here)
+    right = mean_over_answers("individual_accuracy", lambda answer: answer.correct, units=lambda _: by_pair)
+    return [_Part(solved, solved.estimate(()), sum(images_of.values())), _Part(right, right.estimate(()), len(here))]
+
+
+def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part]) -> tuple[Group, ...]:
+    """Return the groups of a column with their intervals, gaps to the others and tests; ``totals`` are of all."""
+    compared = [
+        any(part.weight for part in parts) and all(part.size >= LEAST_EFFECTIVE for part in parts if part.weight)
+        for *_, parts in groups
+    ]
+    level = 1 - (1 - LEVEL) / max(1, sum(compared))
+    p_values: list[list[float]] = []
+    gaps: list[list[EstimatedValue]] = []
+    for position, total in enumerate(totals):
+        of_gaps, of_groups = list[EstimatedValue](), list[float]()
+        for (*_, parts), chosen in zip(groups, compared, strict=True):
+            gap, p = EstimatedValue(math.nan), math.nan
+            if chosen:  # of two groups in all, either one is tested against the other: one gap
+                gap, p = _difference(parts[position], total, LEVEL if len(groups) == 2 else level)
+            of_gaps.append(gap)
+            of_groups.append(p)
+        defined = [p for p in of_groups if not math.isnan(p)]
+        corrected = iter(defined if len(groups) == 2 else holm(defined))
+        p_values.append([p if math.isnan(p) else next(corrected) for p in of_groups])
+        gaps.append(of_gaps)
+    return tuple(
+        Group(
+            name,
+            questions,
+            tuple(with_interval(part.metric, part.estimate, level=level if chosen else LEVEL) for part in parts),
+            compared=chosen,
+            p_holm=tuple(of_metric[position] for of_metric in p_values),
+            gaps=tuple(of_metric[position] for of_metric in gaps),
+        )
+        for position, ((name, questions, parts), chosen) in enumerate(zip(groups, compared, strict=True))
+    )
+
+
+def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue, float]:
+    """Return the gap of a group to all other samples with its interval, and the p-value of its test.
+
+    Both are NaN if the others are too few. Samples outside are taken to be worth as much each as all are on average.
+    """
+    weight, degrees = total.weight - part.weight, part.estimate.degrees
+    size = total.size * weight / total.weight if total.weight else 0.0
+    if not part.weight or size < LEAST_EFFECTIVE:
+        return EstimatedValue(math.nan), math.nan
+    value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / weight
+    if is_share := part.metric.is_share(part.estimate.value, total.estimate.value):
+        value = min(max(value, 0.0), 1.0)
+        others = Estimate(value, math.sqrt(value * (1 - value) / size), degrees=total.estimate.degrees, effective=size)
+    else:
+        others = Estimate(
+            value, total.estimate.error * math.sqrt(total.weight / weight), degrees=total.estimate.degrees
+        )
+    scores = (with_interval(part.metric, estimate, level=level) for estimate in (part.estimate, others))
+    ends = (EstimatedValue(score.value, score.error, score.low, score.high) for score in scores)
+    gap = independent_difference(*ends)
+    if is_share:
+        return gap, difference_of_shares((part.estimate.value, value), (part.size, size), degrees)
+    error = gap.error if gap.error > 0 else math.nan
+    return gap, min(1.0, 2 * exceeding(abs(gap.value) / error, degrees or math.inf))
+
+
+def _column_tests(
+    by_column: Mapping[str, tuple[Group, ...]], totals: Sequence[_Part]
+) -> dict[str, tuple[ColumnTest, ...]]:
+    """Return one test per column and main metric, corrected for all of them."""
+    overall = [with_interval(total.metric, total.estimate) for total in totals]
+    tests: dict[tuple[str, int], ColumnTest] = {}
+    for column, groups in by_column.items():
+        for position, score in enumerate(overall):
+            p_values = [group.p_holm[position] for group in groups if not math.isnan(group.p_holm[position])]
+            if not p_values:
+                continue
+            sign = -1 if score.higher_is_better is False else 1
+            of_group = {group.name: sign * group.scores[position].value for group in groups if group.compared}
+            worst = min(of_group, key=of_group.__getitem__)
+            tests[column, position] = ColumnTest(score, worst, min(p_values))
+    corrected = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
+    return {
+        column: tuple(replace(test, p_holm=corrected[key]) for key, test in tests.items() if key[0] == column)
+        for column in by_column
+    }
+
+
+def with_interval(
+    metric: Declaration, estimate: Estimate, *, no_image: bool = False, level: float = LEVEL
+) -> ReportedScore:
+    """Return the estimate of a metric with its interval.
+
+    A 0 that follows from the lack of images, as set accuracy's where both images of a pair get one prompt, has none.
+    """
+    by_construction = no_image and metric.zero_if_blind and estimate.value == 0
+    if by_construction:
+        estimate = replace(estimate, error=math.nan)
+    share = metric.is_share(estimate.value)
+    ends = estimate.ends or interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective, level)
+    has_error = estimate.clusters is not None
+    return ReportedScore(
+        *(metric.name, estimate.value, estimate.error, *ends, share, metric.higher_is_better, has_error),
+        by_construction=by_construction,
+        clusters=estimate.clusters,
+    )

@@ -1,0 +1,54 @@
+"""Degraded images: compression, blur, noise, brightness, contrast and gamma, each at three severities.
+
+The kinds are corruptions to which medical vision-language models were found sensitive (arXiv 2505.15425). The strengths
+are ours. Severity 1 is common in practice (a screenshot, a dim monitor), severity 2 is poor, and at severity 3 fine
+detail is lost while large structures remain visible. Severity 0 is the identity.
+"""
+
+import io
+from collections.abc import Mapping
+
+from PIL import Image, ImageFilter
+
+VERSION = 1
+"""Raised with every change of the pixels or of the draws; recorded with each run."""
+STRENGTHS: Mapping[str, tuple[float, float, float]] = {
+    "jpeg": (25, 15, 7),  # quality of 100, colours at half the resolution
+    "blur": (0.004, 0.008, 0.016),  # Pillow's Gaussian radius, relative to the shorter side
+    "noise": (10, 20, 40),  # standard deviation of normal noise in grey levels, the same in all channels
+    "brightness": (25, 50, 75),  # grey levels added
+    "contrast": (75, 50, 25),  # per cent of the distance from level 128 that remain
+    "gamma": (1.5, 2.0, 3.0),  # exponent of relative levels, which darkens
+}
+SEVERITIES = (1, 2, 3)
+
+
+def degrade(image: Image.Image, kind: str, severity: int, seed: int) -> Image.Image:
+    """Return a copy of an 8-bit image (mode L or RGB) with a kind of :data:`STRENGTHS` applied; ``seed`` is for noise.
+
+    Levels are changed by integer tables and rounded noise, so that pixels are the same on every machine.
+    """
+    if severity == 0:
+        return image.copy()
+    strength = STRENGTHS[kind][severity - 1]
+    if kind == "jpeg":
+        stream = io.BytesIO()
+        image.save(stream, "JPEG", quality=int(strength), subsampling=2)
+        with Image.open(stream) as packed:
+            return packed.convert(image.mode)
+    if kind == "blur":
+        return image.filter(ImageFilter.GaussianBlur(strength * min(image.size)))
+    if kind == "noise":
+        import numpy as np
+
+        noise = np.random.default_rng(seed).normal(0, strength, (image.height, image.width)).round().astype(np.int16)
+        pixels = np.asarray(image).astype(np.int16)
+        noisy = pixels + (noise if pixels.ndim == 2 else noise[:, :, None])
+        return Image.fromarray(noisy.clip(0, 255).astype(np.uint8))
+    if kind == "brightness":
+        levels = [min(255, level + int(strength)) for level in range(256)]
+    elif kind == "contrast":
+        levels = [128 + (level - 128) * int(strength) // 100 for level in range(256)]
+    else:
+        levels = [round(255 * (level / 255) ** strength) for level in range(256)]
+    return image.point(levels * len(image.getbands()))

@@ -1,0 +1,147 @@
+"""Sensitivity, specificity, predictive values and likelihood ratios of one class, with clustered errors.
+
+An invalid reply calls nothing: it counts as wrong in sensitivity and specificity, as in accuracy, and is in no
+predictive value. A failed one is in the cross table only. A likelihood ratio compares how often images with and without
+the class are called; its interval is that of its logarithm, whose error is linearised (Simel, Samsa and Matchar, 1991,
+Journal of Clinical Epidemiology 44, for independent samples) and clustered by patient or image as all others.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, t_quantile
+from medtasks.stats.standard_error import clustered_error
+
+ABSENT = "no answered sample has the class"
+PRESENT = "no answered sample is without the class"
+NEVER = "no sample is called positive"
+ALWAYS = "no sample is called negative"
+NO_FALSE_POSITIVE = "no sample without the class is called positive, so that the ratio has no upper bound"
+NO_TRUE_NEGATIVE = "no sample without the class is called negative, so that the ratio has no upper bound"
+
+_ADJUSTED = {"ppv": "positive", "npv": "negative"}  # predictive values, and the ratios from which they follow
+
+
+class Decision(NamedTuple):
+    """Whether a sample has a class, and whether its reply says so."""
+
+    cluster: Hashable
+    present: bool
+    called: bool | None  # None for a reply without a valid answer
+    failed: bool = False  # whether there is no reply, or none that a judge or labeler could read
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Numbers of samples by the answer that was read: one row of a cross table."""
+
+    positive: int
+    negative: int
+    invalid: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class ClassNumbers:
+    """Clinical numbers of one class; undefined ones are NaN."""
+
+    name: str  # text or letter of an option, or Yes
+    present: Calls  # of samples that have the class
+    absent: Calls
+    numbers: Mapping[str, EstimatedValue]  # sensitivity, specificity, ppv, npv, lr_positive, lr_negative, by name
+    undefined: Mapping[str, str]  # why a number is not defined, by its name
+    prevalence: float | None = None  # for which ppv_adjusted and npv_adjusted hold, if they are there
+
+
+def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
+    """Return the numbers of one class from the decisions about all samples."""
+    counts = Counter((decision.present, None if decision.failed else decision.called) for decision in decisions)
+    failed = Counter(decision.present for decision in decisions if decision.failed)
+    present, absent = (
+        Calls(counts[has, True], counts[has, False], counts[has, None] - failed[has], failed[has])
+        for has in (True, False)
+    )
+    answered = [decision for decision in decisions if not decision.failed]
+    parts = {
+        "sensitivity": [(decision.called is True, decision) for decision in answered if decision.present],
+        "specificity": [(decision.called is False, decision) for decision in answered if not decision.present],
+        "ppv": [(decision.present, decision) for decision in answered if decision.called],
+        "npv": [(not decision.present, decision) for decision in answered if decision.called is False],
+    }
+    shares, degrees = {}, {}
+    for metric, part in parts.items():
+        values = [float(holds) for holds, _ in part]
+        error = clustered_error(values, [decision.cluster for _, decision in part])
+        value = math.fsum(values) / len(values) if values else math.nan
+        ends = interval(value, error.error, error.degrees, True, error.effective)
+        shares[metric], degrees[metric] = EstimatedValue(value, error.error, *ends), error.degrees
+    of_parts = degrees["sensitivity"], degrees["specificity"]  # NaN for no or one cluster
+    fewest = math.nan if any(map(math.isnan, of_parts)) else min(of_parts)
+    positive, negative = (_ratio(answered, called, fewest) for called in (True, False))
+    one_sided = PRESENT if parts["sensitivity"] else ABSENT
+    is_ratio = bool(parts["sensitivity"] and parts["specificity"])
+    reasons = {
+        "sensitivity": ABSENT,
+        "specificity": PRESENT,
+        "ppv": NEVER,
+        "npv": ALWAYS,
+        "lr_positive": NO_FALSE_POSITIVE if is_ratio else one_sided,
+        "lr_negative": NO_TRUE_NEGATIVE if is_ratio else one_sided,
+    }
+    numbers = {**shares, "lr_positive": positive, "lr_negative": negative}
+    undefined = {metric: why for metric, why in reasons.items() if math.isnan(numbers[metric].value)}
+    return ClassNumbers(name, present, absent, numbers, undefined)
+
+
+def _ratio(decisions: Sequence[Decision], called: bool, degrees: float) -> EstimatedValue:
+    """Return a likelihood ratio: how much likelier a call is if the class is present.
+
+    The error of its logarithm has the degrees of freedom of the smaller part, those with or without the class.
+    """
+    sizes = Counter(decision.present for decision in decisions)
+    calls = Counter(decision.present for decision in decisions if decision.called is called)
+    if not sizes[True] or not calls[False]:
+        return EstimatedValue(math.nan)
+    value = calls[True] / sizes[True] / (calls[False] / sizes[False])
+    if not value:
+        return EstimatedValue(value)  # its logarithm has no error
+    # Influence of a sample on log(p1 / p0), times the number of samples; all together are 0.
+    influence = {
+        (present, is_call): sign * len(decisions) * (is_call / calls[present] - 1 / sizes[present])
+        for present, sign in ((True, 1), (False, -1))
+        for is_call in (True, False)
+    }
+    by_cluster: dict[Hashable, list[float]] = {}
+    for (cluster, *cell), number in Counter((of.cluster, of.present, of.called is called) for of in decisions).items():
+        by_cluster.setdefault(cluster, [0.0, 0.0])[0] += number * influence[cell[0], cell[1]]
+        by_cluster[cluster][1] += number
+    means = [total / number for total, number in by_cluster.values()]
+    error = clustered_error(means, list(by_cluster), [number for _, number in by_cluster.values()]).error
+    half = t_quantile((1 + LEVEL) / 2, degrees) * error
+    half = half if half > 0 else math.nan
+    return EstimatedValue(value, value * error, value * math.exp(-half), value * math.exp(half))
+
+
+def at_prevalence(of_class: ClassNumbers, prevalence: float) -> ClassNumbers:
+    """Add the predictive values for another prevalence, between 0 and 1.
+
+    They follow from the likelihood ratios: the logit of a predictive value is that of the prevalence plus the
+    logarithm of a ratio, so that the interval of the ratio (delta method on the logit) is theirs as well.
+    """
+    odds = prevalence / (1 - prevalence)
+
+    def adjusted(ratio: EstimatedValue) -> EstimatedValue:
+        value, low, high = (odds * part / (1 + odds * part) for part in (ratio.value, ratio.low, ratio.high))
+        error = value * (1 - value) * ratio.error / ratio.value if ratio.value else math.nan
+        return EstimatedValue(value, error, low, high)
+
+    ppv, after = (adjusted(of_class.numbers[f"lr_{call}"]) for call in _ADJUSTED.values())
+    # After a negative call it is the probability that the class is there all the same.
+    npv = EstimatedValue(1 - after.value, after.error, 1 - after.high, 1 - after.low)
+    numbers = {**of_class.numbers, "ppv_adjusted": ppv, "npv_adjusted": npv}
+    reasons = {f"{name}_adjusted": of_class.undefined.get(f"lr_{call}") for name, call in _ADJUSTED.items()}
+    undefined = {**of_class.undefined, **{name: why for name, why in reasons.items() if why}}
+    return replace(of_class, numbers=numbers, undefined=undefined, prevalence=prevalence)

@@ -1,0 +1,107 @@
+"""Groups by columns that a user names: gaps, one test per column, sizes, and columns that cannot group."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from medtasks.audit.scoring import score_replies
+from medtasks.audit.subgroups import by_group, grouped_by
+from medtasks.data.document_store import load_documents
+from medtasks.errors import RepliesError
+from medtasks.metrics.metric import Metric, Role
+from medtasks.stats.intervals import EstimatedValue, independent_difference
+from medtasks.tasks.task_files import task_file
+
+from ..tables import each_row
+from .two_runs import own_tasks, texts
+
+ACCURACY = Metric("accuracy", role=Role.MAIN, of=lambda score: score["value"])
+TASK = SimpleNamespace(
+    metrics=[ACCURACY], breakdown=("sex", "site"), family=SimpleNamespace(compared_only=(), compared_in_groups=())
+)
+
+
+def drawn(chance, worse=0.0, patients=120, images=3):
+    """Return groups of clustered answers: sex is the patient's, the site may change from image to image."""
+    documents, scores = [], []
+    for patient in range(patients):
+        sex, skill = "FM"[int(chance.random() < 0.4)], chance.beta(7, 3)
+        for _ in range(images):
+            site = "abc"[int(chance.integers(3))]
+            documents.append({"sex": sex, "site": site})
+            right = float(chance.random() < skill - worse * (site == "b"))
+            scores.append({"cluster_id": f"patient {patient}", "value": right, "reason": "ok"})
+    return by_group(TASK, documents, scores)
+
+
+def test_equal_groups_are_seldom_called_different_and_a_planted_gap_is_found():
+    chance, simulations = np.random.default_rng(5), 120
+    equal = [drawn(chance) for _ in range(simulations)]
+    most = binom.ppf(0.99, simulations, 0.05)
+    for column in TASK.breakdown:
+        assert sum(result.tests[column][0].p < 0.05 for result in equal) <= most
+        covered = [
+            all(gap.low <= 0 <= gap.high for group in result.groups[column] for gap in group.gaps) for result in equal
+        ]
+        assert simulations - sum(covered) <= most
+    either = [min(result.tests[column][0].p_holm for column in TASK.breakdown) < 0.05 for result in equal]
+    assert sum(either) <= most
+    planted = [drawn(chance, worse=0.3) for _ in range(20)]
+    assert all(result.tests["site"][0].worst == "b" for result in planted)
+    assert sum(result.tests["site"][0].p_holm < 0.05 for result in planted) >= 19
+    gaps = [group.gaps[0].value for result in planted for group in result.groups["site"] if group.name == "b"]
+    assert np.mean(gaps) == pytest.approx(-0.3, abs=0.03)
+
+
+def test_small_groups_are_listed_and_neither_they_nor_their_only_others_are_compared():
+    def sites(*sizes):
+        documents = [{"site": str(place)} for place, size in enumerate(sizes) for _ in range(size)]
+        scores = [{"cluster_id": f"{n}", "value": float(n % 3 > 0), "reason": "ok"} for n in range(sum(sizes))]
+        return by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores)
+
+    large, other, small = sites(60, 40, 19).groups["site"]
+    assert [group.compared for group in (large, other, small)] == [True, True, False]
+    assert (math.isnan(small.gaps[0].value), math.isnan(small.p_holm[0])) == (True, True)
+    rest = [float(n % 3 > 0) for n in range(60, 119)]
+    assert large.gaps[0].value == pytest.approx(40 / 60 - np.mean(rest))
+    alone, few = sites(60, 19).groups["site"]
+    assert (alone.compared, few.compared, math.isnan(alone.p_holm[0])) == (True, False, True)
+    assert sites(60, 19).tests["site"] == ()
+    # Newcombe (1998), table II, row (a) of method 10: 56/70 - 48/80.
+    first, second = EstimatedValue(0.8, 0, 0.6920, 0.8770), EstimatedValue(0.6, 0, 0.4904, 0.7004)
+    difference = independent_difference(first, second)
+    assert (difference.low, difference.high) == pytest.approx((0.0524, 0.3339), abs=2e-3)
+
+
+def test_pairs_are_grouped_by_a_column_of_their_images(sample):
+    pairs = [
+        {**item, "site": "ab"[number % 4 // 2], "half": item["position"]}
+        for number, item in enumerate(load_documents("mediconfusion"))
+    ]
+    task = grouped_by(task_file("mediconfusion"), pairs, ["site", "half"])
+    replies = texts(pairs, lambda item: item["answer"] if item["site"] == "a" or item["half"] == 1 else "C")
+    groups = score_replies(task, pairs, replies)["robust"].groups
+    values = {group.name: [score.value for score in group.scores] for group in groups["site"]}
+    assert values == {"a": [1, 1], "b": [0, 0.5]}
+    assert {group.name: group.scores[1].value for group in groups["half"]} == {"1": 1, "2": 0.5}
+
+
+@each_row(
+    "task, columns, sentence",
+    [
+        ("letters", "sexx", "'letters' has no column 'sexx'; did you mean 'sex'. Its columns: question, sex"),
+        ("letters", "question", "column 'question' of 'letters' has 800 different values, and groups need 1 to 60"),
+        ("iu_xray_report", "sex", "has no main score of single samples or pairs"),
+    ],
+)
+def test_a_column_that_cannot_group_is_one_sentence(tmp_path, task, columns, sentence):
+    with own_tasks(tmp_path / "own"):
+        documents = [{"question": f"{n}", "sex": "FM"[n % 2], "site": "a"} for n in range(800)]
+        with pytest.raises(RepliesError, match=sentence):
+            grouped_by(task_file(task), documents, [columns])
+    private = [{"dataset": "medheval_knowledge_open", "sex": "F"}]
+    with pytest.raises(RepliesError, match="by .*kind.* only, because values of 'sex' are text"):
+        grouped_by(task_file("medheval_visual_cxr"), private, ["sex"])
