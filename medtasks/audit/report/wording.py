@@ -181,7 +181,7 @@ def warnings(task: TaskReport) -> tuple[str, ...]:
     """List warnings that belong to every table of a task."""
     sentences = []
     if task.sample_data:
-        sentences.append("SAMPLE DATA: drawn pictures, no score of a model")
+        sentences.append("SAMPLE DATA: synthetic images, no score of a model")
     elif task.dataset and not task.complete_data:
         sentences.append("INCOMPLETE DATA: not comparable with published scores")
     if task.answered < task.documents:

@@ -78,7 +78,7 @@ WITHOUT_GROUPS = replace(made_up.paired_rule("robust"), groups={})
             "With a picture that belongs to another question (mediconfusion_swapped) its set_accuracy is 0.0% inst",
         ),
         ({}, 2, "; the worst group of categories is Cerebral, set_accuracy 10.0% [5.0 to 15.0]."),
-        ({"sample_data": True}, 0, "SAMPLE DATA: drawn pictures, no score of a model."),
+        ({"sample_data": True}, 0, "SAMPLE DATA: synthetic images, no score of a model."),
         ({"answered": 10}, 0, "PARTIAL RUN: 10 of 352 questions answered."),
         ({"gains": ()}, 1, "image, guessing, has set_accuracy 25.0%; whether this run differs from it was not tested."),
         ({"gains": (), "baselines": (TESTED,)}, 1, "−2.5 pts [−10.0 to +5.0] (paired, p = 0.4000)."),

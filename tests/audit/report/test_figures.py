@@ -66,7 +66,7 @@ def test_a_figure_is_one_element_for_a_page(drawn):
         assert len(root[1].text) > 40
         assert not re.search(r"<style|style=|<script|<!DOCTYPE|<\?xml|<metadata", svg)
         assert not re.search(r"https?://(?!www\.w3\.org/)", svg)
-        sample, partial = "SAMPLE DATA: drawn pictures, no score of a model", "PARTIAL RUN: 1,000 of 4,550 questions"
+        sample, partial = "SAMPLE DATA: synthetic images, no score of a model", "PARTIAL RUN: 1,000 of 4,550 questions"
         assert (sample in texts(svg)) == key.startswith("mediconfusion_gd/")
         assert (f"{partial} answered" in texts(svg)) == key.startswith("gmai_mmbench_val/")
     assert TASKS["multimedeval_mimic_cxr_report"].withheld

@@ -95,7 +95,7 @@ def test_a_sample_has_a_banner_and_an_incomplete_set_another_one(tmp_path):
     whole = Structure(written(made_up.report_of(task), tmp_path)).text
     assert not re.search("SAMPLE DATA|Incomplete data|Images as models see them", whole)
     sample = Structure(written(made_up.report_of(replace(task, sample_data=True)), tmp_path)).text
-    assert "SAMPLE DATA: drawn pictures; these scores say nothing about a model." in sample
+    assert "SAMPLE DATA: synthetic images; these scores say nothing about a model." in sample
     partial = Structure(written(made_up.report_of(replace(task, complete_data=False)), tmp_path)).text
     assert "Incomplete data: a part of the published set is not there." in partial
     assert "the two must not be compared" in partial

@@ -223,7 +223,7 @@ def test_comparisons_have_corrected_p_values_and_what_is_not_defined_or_failed_i
 @each_row(
     "task, warning",
     [
-        ("mediconfusion_gd", "SAMPLE DATA: drawn pictures, no score of a model"),
+        ("mediconfusion_gd", "SAMPLE DATA: synthetic images, no score of a model"),
         ("gmai_mmbench_val", "PARTIAL RUN: 1,000 of 4,550 questions answered"),
         ("multimedeval_mimic_cxr_report", "INCOMPLETE DATA: not comparable with published scores"),
     ],
