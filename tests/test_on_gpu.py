@@ -59,15 +59,3 @@ def test_without_a_gpu_the_command_says_so(on_gpu, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["on_gpu.py"])
     with pytest.raises(SystemExit, match="there is no GPU here that torch can use; --tiny"):
         on_gpu.main()
-
-
-def test_checkpoints_have_the_published_numbers_of_parameters(load, tmp_path):
-    published = {"llava_med": 7553.6, "radfm": 13123.8, "med_flamingo": 8220.4, "hf_vlm": 8292.2}  # millions
-    for name, build in load("drawn_checkpoints").BUILDERS.items():
-        (tmp_path / name).mkdir()
-        texts = ["Is the left lung clear? Answer with the option's letter."] * 5
-        model = build(tmp_path / name, texts, False, device="cpu", dtype="bfloat16", journal=False)
-        assert sum(weight.numel() for weight in model.network.parameters()) / 1e6 == pytest.approx(
-            published[name], abs=0.1
-        )
-        assert sum(file.stat().st_size for file in (tmp_path / name).rglob("*") if file.is_file()) < 2e6

@@ -160,15 +160,6 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
     assert tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN)["questions", DraftOutcome.DRAFTED, ""] == 1
 
 
-def test_half_a_surrogate_pair_in_a_reply_ends_no_run(medtasks, endpoint, reports, tmp_path):
-    said = [{**MASS, "question": "Is it \ud800edema?"}]
-    endpoint.script = [endpoint.reply(json.dumps(said, ensure_ascii=form)) for form in (True, True, True, False)]
-    assert medtasks(*arguments(reports, "contextual", tmp_path / "ours")).code == 0
-    outcomes = [line.outcome for line in read_drafted(tmp_path / "ours").values()]
-    assert outcomes == ["malformed", "drafted", "drafted", "drafted"]
-    assert {draft.question for draft in read_drafts(tmp_path / "ours").values()} == {"Is it ?edema?"}
-
-
 def test_credentialed_reports_reach_no_untrusted_endpoint(medtasks, endpoint, reports, tmp_path, monkeypatch):
     monkeypatch.setattr(JudgeSettings, "is_local", False)
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "none")
