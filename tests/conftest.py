@@ -117,7 +117,7 @@ def _datasets_and_tasks(home: Path) -> list[Path]:
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Point every test at an empty data folder, at no judge and at no weights."""
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path_factory.mktemp("home")))
+    monkeypatch.setenv("MEDTASKS_HOME", tempfile.mkdtemp(prefix="home", dir=tmp_path_factory.getbasetemp()))
     ours = (
         "MEDTASKS_JUDGE_",
         "MEDTASKS_TRUSTED_",

@@ -205,26 +205,6 @@ def test_questions_and_categories_are_drafted_and_a_limit_is_gone_on_from(medtas
     fails(["curate", "draft", study, "--categories", "Chest"], "names fewer than two")
 
 
-def test_where_everything_fails_the_cause_is_one_sentence(fails, study, llm, monkeypatch):
-    llm.server.choose = lambda body: llm.server.status(401)
-    ran = fails(
-        ["curate", "draft", study],
-        "every request that was sent failed: the LLM at http://127.0.0.1",
-        "(HTTP 401); check MEDTASKS_JUDGE_API_KEY; fix that and run the same command again",
-    )
-    assert "3       pairs  failed     the LLM" in ran.out
-    assert "3       pairs  not asked" in ran.out
-    assert llm.server.count < 6  # it gives up after three in a row
-    fails(["curate", "draft", study, "--max-requests", 2], "(HTTP 401); check MEDTASKS_JUDGE_API_KEY; fix that")
-    llm.server.choose = lambda body: llm.server.reply("Hello.")
-    cause = "reply did not follow the format, and the limit of 2 requests is used up"
-    ran = fails(["curate", "draft", study, "--max-requests", 2], f"every request that was sent failed: {cause}")
-    assert f"1       pairs  failed     {cause}" in ran.out
-    monkeypatch.delenv("MEDTASKS_JUDGE_MODEL")
-    fails(["curate", "draft", study], "drafting needs an LLM and MEDTASKS_JUDGE_MODEL is not set")
-    fails(["curate", "draft", study.parent], "holds no study (study.json is missing)")
-
-
 def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks, fails, tmp_path, llm):
     folder = tmp_path / "study"
     captioned_study(folder, 102)
@@ -247,14 +227,3 @@ def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks
     medtasks("curate", "patterns", folder, "--out", tmp_path / "again.md")
     assert (tmp_path / "again.md").read_text() == written
     assert llm.server.count == before
-
-
-def test_failure_modes_of_the_published_pairs(medtasks, fails, test_data, tmp_path, llm):
-    out = tmp_path / "modes.md"
-    arguments = ["curate", "patterns", "mediconfusion", "--source", test_data / "mediconfusion", "--out", out]
-    llm.said = {"What do you see on this angiogram": [llm.server.reply("I'm sorry, but I can't.")]}
-    assert medtasks(*arguments).out == f"{out}: 1 of 2 requests answered\n"
-    assert "No reply: the LLM would not." in out.read_text()
-    fails(["curate", "patterns", "mediconfusion"], "'mediconfusion' is not prepared", "--source")
-    (tmp_path / "dataset.json").write_text('{"1": {"cap_1": "x"}}')
-    fails([*arguments, "--source", tmp_path], "dataset.json is malformed")

@@ -204,21 +204,6 @@ def test_nothing_to_publish(fails, study):
     assert not dataset_folder("made_up").exists()
 
 
-def test_names_reviews_and_files_that_do_not_belong(fails, study, tmp_path):
-    taken = "there is a task or dataset 'mediconfusion' already; choose another name with --as"
-    fails(["curate", "publish", study, "--as", "mediconfusion"], taken)
-    fails(["curate", "publish", study, "--as", "My set"], "'My set' cannot be a task's name", "with --as if not")
-    assert not own_tasks_folder().exists()
-    fails(["curate", "publish", study, "--wording", "carol"], "'carol' has not reviewed 'made_up'")
-    other = tmp_path / "other"
-    review(detailed_study(other, name="other"), "bob")
-    shutil.copy(other / "reviews" / "bob.json", study / "reviews")
-    fails(["curate", "publish", study], "bob.json is of another study than 'made_up'")
-    (study / "reviews" / "bob.json").unlink()
-    (study / "pairs.jsonl").write_text("")
-    fails(["curate", "publish", study], "3 drafts of 'made_up' are about images or pairs that")
-
-
 def test_images_that_are_not_what_they_were(fails, medtasks, study):
     file = study / "drawn" / "im4.png"
     shutil.copy(study / "drawn" / "im1.png", file)

@@ -168,18 +168,6 @@ def test_prepared_from_every_layout_or_found_in_nltk_s_folders(source, tmp_path,
     assert synonyms(load_wordnet(), "mostly") == {"largely", "mostly"}
 
 
-def test_nltk_accepts_the_folder_whatever_the_umask(source, monkeypatch):
-    before = os.umask(0)
-    try:
-        prepare_wordnet(source)
-    finally:
-        os.umask(before)
-    monkeypatch.setattr(nltk.data, "path", [str(wordnet_folder().parents[1])])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert str(nltk.data.find("corpora/wordnet")) == str(wordnet_folder())
-
-
 def without(name):
     return {other: content for other, content in FILES.items() if other != name}
 

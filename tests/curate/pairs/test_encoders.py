@@ -319,19 +319,6 @@ def test_an_image_that_an_encoder_fails_on_does_not_end_the_run(files):
     assert found.kept.tolist() == [2, 3, 4, 5, 6, 7]
 
 
-def test_an_encoder_that_always_fails_or_no_more_is_refused(files):
-    for good, batch_size in ((0, 4), (1, 1)):
-        eye = Eye()
-
-        def encode(images, eye=eye, good=good):
-            if len(eye.seen) >= good:
-                raise RuntimeError("out of memory")
-            return eye.encode(images)
-
-        with pytest.raises(MedTasksError, match=r"encoder eye fails \(RuntimeError: out of memory\); give a smaller"):
-            embed(files, encode, batch_size=batch_size)
-
-
 def test_what_is_no_array_of_vectors_or_of_another_size_is_refused(files, store):
     for change in (lambda vectors: vectors[0], lambda vectors: vectors[:1], lambda vectors: vectors[:, :0]):
         with pytest.raises(MedTasksError, match="returned an array of shape"):
