@@ -23,11 +23,13 @@ def faults():
     del sys.modules[spec.name]
 
 
-def test_golden_medevalkit_checks_the_page_is_what_the_script_writes(faults, test_data):
-    """All of the tables on made-up questions, and each third row of those on published ones."""
+def test_golden_medevalkit_checks_the_page_is_what_the_script_writes(faults, test_data, monkeypatch):
+    """A part of the rows: all take half a minute."""
     page, samples = faults.PAGE.read_text(encoding="utf-8"), faults.medxpertqa(test_data)
-    rows = faults.choice_table(samples, (*faults.RIGHT, *faults.NO_ANSWER)[::3], "").splitlines()[2:]
-    for part in (f"{len(samples):,} questions", *rows, faults.faults_table(), faults.permuted_names()):
+    monkeypatch.setattr(faults, "FAULTS", faults.FAULTS[2::3])
+    tables = faults.choice_table(samples, (*faults.RIGHT, *faults.NO_ANSWER)[::5], ""), faults.faults_table()
+    rows = [row for table in tables for row in table.splitlines()[2:]]
+    for part in (f"{len(samples):,} questions", *rows, faults.permuted_names()):
         assert part in page, "run: python benchmarks/medevalkit_faults.py DATA"
 
 
