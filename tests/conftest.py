@@ -36,14 +36,20 @@ from medtasks.tasks.task_files import include
 from . import tiny_multimedeval
 from .start_up import sitecustomize  # noqa: F401 - reads YAML quickly
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")  # however slow
+# The harness imports them for each metric of each run, in vain without their own dependencies.
+sys.modules.update(dict.fromkeys(("lmms_eval.tasks.amber_g.utils", "lmms_eval.tasks.coco_cap_chair.utils")))
+# However slow; 40 examples of each law, and others in each run.
+settings.register_profile("any machine", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; processes of tests would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Files whose tests read the same run of all tasks.
-OF_ONE_RUN = ("lmms/test_every_task.py", "lmms/test_judged_tasks.py", "lmms/test_sanity_runs.py")
+# Files whose tests read the same run of all tasks, and those that share a fork server.
+TOGETHER = (
+    ("tests/lmms/test_every_task.py", "tests/lmms/test_judged_tasks.py", "tests/lmms/test_sanity_runs.py"),
+    ("tests/lmms/test_canary.py", "tests/lmms/test_two_processes.py", "tests/test_plugin.py"),
+)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -54,7 +60,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Files(LoadFileScheduling):  # type: ignore[misc]  # untyped
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
-            return OF_ONE_RUN[0] if file.endswith(OF_ONE_RUN) else file
+            return next((files[0] for files in TOGETHER if file in files), file)
 
     config.option.loadscopereorder = False
     return Files(config, log)
@@ -111,7 +117,7 @@ def _datasets_and_tasks(home: Path) -> list[Path]:
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Point every test at an empty data folder, at no judge and at no weights."""
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path_factory.mktemp("home")))
+    monkeypatch.setenv("MEDTASKS_HOME", tempfile.mkdtemp(prefix="home", dir=tmp_path_factory.getbasetemp()))
     ours = (
         "MEDTASKS_JUDGE_",
         "MEDTASKS_TRUSTED_",

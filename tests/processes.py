@@ -5,10 +5,13 @@ import gc
 import importlib
 import io
 import json
+import multiprocessing
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -144,14 +147,6 @@ def run_fresh(command: Sequence[str], folder: Path, **variables: str) -> subproc
     )
 
 
-def start_fresh(command: Sequence[str], folder: Path, log: Path, **variables: str) -> "subprocess.Popen[bytes]":
-    """Start a command that writes to a file."""
-    with log.open("w") as output:
-        return subprocess.Popen(
-            _python(command), env=_environment(variables), cwd=folder, stdout=output, stderr=subprocess.STDOUT
-        )
-
-
 def _python(command: Sequence[str]) -> list[str]:
     return [sys.executable if command[0] == "python" else command[0], *command[1:]]
 
@@ -162,18 +157,55 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     return {**inherited, **_ALWAYS, **variables, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
+_LIBRARIES = ("torch", "torchvision", "transformers", "datasets", "evaluate", "accelerate", "torch.distributed")
+_START = """
+import os, sys
+os.chdir({folder!r})
+os.environ.clear()
+os.environ.update({variables!r})
+sys.path[:0], sys.argv = {path!r}, {command!r}
+output = os.open({log!r}, os.O_WRONLY | os.O_CREAT)
+os.dup2(output, 1), os.dup2(output, 2)
+"""
+
+
+def start_forked(script: str, folder: Path, log: Path, *arguments: str, **variables: str) -> BaseProcess:
+    """Start a script in a process that has not imported the harness yet, but the libraries that take it seconds.
+
+    Python's fork server imports them once for this process. The output goes to a file.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*_LIBRARIES])
+    path, file = [variables["PYTHONPATH"]] if "PYTHONPATH" in variables else [], log.with_suffix(".py")
+    start = {"variables": _environment(variables), "path": path, "command": [file.name, *arguments]}
+    file.write_text(_START.format(folder=str(folder), log=str(log), **start) + script)
+    process = context.Process(target=runpy.run_path, args=(str(file),), kwargs={"run_name": "__main__"})
+    process.start()
+    return process
+
+
 # A rank that ends while another still talks to it is aborted by the communication library now and then.
 LEAVE = """
+import torch
 torch.distributed.barrier()
 torch.distributed.destroy_process_group()
 """
 
 
-def on_two_processes(script: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in a folder on two processes, as the harness does on two devices."""
-    (folder / "ranks.py").write_text(script)
-    # `accelerate launch --cpu` starts one process whatever --num_processes says.
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "ranks.py"]
-    run = run_fresh([*launch, *arguments], folder, ACCELERATE_USE_CPU="true")
-    assert run.returncode == 0, run.stderr[-12000:]
-    return run
+def on_two_processes(script: str, folder: Path, *arguments: str, **variables: str) -> str:
+    """Run a script in a folder on two processes, as the harness does on two devices; return what they print."""
+    from torch.distributed import TCPStore
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    places = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    places |= {"WORLD_SIZE": "2", "ACCELERATE_USE_CPU": "true", **variables}
+    logs = [folder / f"rank_{rank}.txt" for rank in range(2)]
+    ranks = [
+        start_forked(script, folder, log, *arguments, RANK=str(rank), LOCAL_RANK=str(rank), **places)
+        for rank, log in enumerate(logs)
+    ]
+    for rank in ranks:
+        rank.join(PATIENCE)
+    printed = "".join(log.read_text() for log in logs)
+    assert [rank.exitcode for rank in ranks] == [0, 0], printed[-12000:]
+    return printed

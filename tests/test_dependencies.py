@@ -2,7 +2,6 @@
 
 import configparser
 import contextlib
-import re
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
@@ -92,20 +91,3 @@ def test_no_version_that_breaks_a_promise_is_accepted(name):
     for specifier in bounds:
         accepted = [Version(one.version) for one in specifier if one.operator in (">=", "==", "~=")]
         assert max(accepted, default=Version("0")) >= Version(least), f"{name}{specifier}: {reason}"
-
-
-def test_extras_are_called_what_the_pip_of_python_3_11_looks_for():
-    """A wheel names its extras in normal form, and pip 23.2 looks for what it is asked for letter by letter."""
-    setup = configparser.ConfigParser()
-    setup.read(SETUP, encoding="utf-8")
-    declared = set(setup["options.extras_require"])
-    assert declared == {str(canonicalize_name(extra)) for extra in declared}
-    rooms = [ROOT / name for name in ("medtasks", "model_adapters", "tasks_yaml", "tests")]
-    pages = [ROOT / "README.md", *(page for room in rooms for page in room.rglob("*") if page.suffix in (".md", ".py"))]
-    told = {
-        extra
-        for page in pages
-        for extras in re.findall(r"""install (?:-e )?['"](?:\.|medtasks)\[([\w,.-]+)\]""", page.read_text("utf-8"))
-        for extra in extras.split(",")
-    }
-    assert {"dev", "report", "lm-eval"} <= told <= declared

@@ -12,7 +12,8 @@ import pytest
 from medtasks.lmms import plugin
 from medtasks.tasks.task_index import tasks_folder
 
-from .processes import run_fresh
+from .processes import run_fresh, start_forked
+from .waiting import PATIENCE
 
 MANIFESTS = {
     "hf_vlm": "medtasks.model_adapters.hf_vlm.HfVlm",
@@ -98,15 +99,10 @@ print(json.dumps(report))
 """
 
 
-def in_a_fresh_process(script, *arguments):
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    ran = run_fresh(command, Path.cwd(), MEDTASKS_AUTOLOAD="1")
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return json.loads(ran.stdout.splitlines()[-1])
-
-
 def test_entry_point_is_light():
-    light = in_a_fresh_process(LIGHT)
+    ran = run_fresh([sys.executable, "-c", LIGHT], Path.cwd(), MEDTASKS_AUTOLOAD="1")
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    light = json.loads(ran.stdout)
     heavy = {"torch", "datasets", "transformers", "pydantic", "PIL", "rich", "numpy", "lmms_eval.tasks"}
     assert {*heavy, "lmms_eval.api"}.isdisjoint(light["imported"])
     assert light["manifests"] == [[name, path, None] for name, path in MANIFESTS.items()]
@@ -132,7 +128,11 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def real(folder):
-    return in_a_fresh_process(REAL, folder)
+    process = start_forked(REAL, folder, folder / "printed.txt", str(folder), MEDTASKS_AUTOLOAD="1")
+    process.join(PATIENCE)
+    printed = (folder / "printed.txt").read_text()
+    assert process.exitcode == 0, printed[-3000:]
+    return json.loads(printed.splitlines()[-1])
 
 
 OURS = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]

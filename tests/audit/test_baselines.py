@@ -238,6 +238,8 @@ def test_golden_closed_questions_of_medheval(test_data):
     documents = load_documents("medheval_visual_mm")
     same = {"always yes": "always_yes", "always no": "always_no", "random answer": "random_choice"}
     for task, reply in (("medheval_visual_mm", Reply(text="")), ("medheval_visual_mm_ll", Reply(losses=(1.0, 2.0)))):
+        if task.endswith("_ll"):
+            documents = documents[::5]
         made = by_name(task, documents)
         assert not any(map(no_score, made.values()))
         scored = score_replies(task_file(task), documents, {document["doc_id"]: reply for document in documents})

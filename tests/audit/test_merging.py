@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 
 TASKS = "mediconfusion_all,mediconfusion_gd_rotated,both"
 PLACES = r" at 0x[0-9a-f]+|home_\w+"  # in memory, and on the machine
+SHORT = ("--gen_kwargs", "max_new_tokens=8")
 OWN = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps", "mediconfusion_gd_rotated", "many", "few")
 TEXT_YAML = TWO_CHOICE_YAML.replace("images.images", "images.no_images").replace("image_root: IMAGES, ", "")
 BOTH_YAML = """\
@@ -44,7 +45,8 @@ def folder(sample_home, tmp_path_factory):
         (own / f"{task}.yaml").write_text(text.replace("questions.jsonl", str(own / f"{task}.jsonl")))
     for name in ("one", "1", "2", "3"):
         home = shutil.copytree(sample_home, place / f"home_{name}")
-        record(home, place / name, TASKS, "--include_path", own, *(["--shard", f"{name}/3"] if name != "one" else []))
+        shard = ["--shard", f"{name}/3"] if name != "one" else []
+        record(home, place / name, TASKS, "--include_path", own, *SHORT, *shard)
     return place
 
 
@@ -137,7 +139,7 @@ def test_a_shard_without_results_is_missing_until_it_is_repeated(folder, shards,
     results.unlink()
     journals = {path: path.read_bytes() for path in home.rglob("journal/**/*.jsonl")}
     merge(shards, r"these are missing: 2/3; of 2/3, .* no complete run of it")
-    record(home, shards[1], TASKS, "--include_path", folder / "own", "--shard", "2/3")
+    record(home, shards[1], TASKS, "--include_path", folder / "own", *SHORT, "--shard", "2/3")
     assert journals == {path: path.read_bytes() for path in home.rglob("journal/**/*.jsonl")} != {}
     check_equal(folder / "one", merge(shards))
 
@@ -255,9 +257,9 @@ def test_replies_that_the_samples_withhold_are_those_that_were_saved(merge, tmp_
     task, home = "multimedeval_mimic_cxr_report", tiny_multimedeval.prepare_all(tmp_path / "home", ["mimic_cxr_report"])
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
     shards = [tmp_path / "1", tmp_path / "2"]
-    record(home, tmp_path / "one", task)
+    record(home, tmp_path / "one", task, *SHORT)
     for shard in shards:
-        record(home, shard, task, "--shard", f"{shard.name}/2")
+        record(home, shard, task, *SHORT, "--shard", f"{shard.name}/2")
     rows = [json.dumps(results_of(run)["results"][task]) for run in (tmp_path / "one", merge(shards))]
     assert rows[0] == rows[1]
     assert "rouge_l," in rows[0]

@@ -102,37 +102,6 @@ def test_each_kind(medtasks, endpoint, reports, tmp_path, kind):
     assert read_drafted(tmp_path / "ours")["secret_late"].outcome is DraftOutcome.DRAFTED
 
 
-def test_what_came_of_it_is_shown(medtasks, fails, endpoint, reports, tmp_path):
-    script(endpoint, GOOD["visual_closed"])
-    with reports.open("a") as file:
-        file.write(json.dumps({"id": "none", "image": "secret_path.png"}) + "\n")
-    ran = medtasks(*arguments(reports, "visual_closed", tmp_path / "ours", "--name", "chest"))
-    shown = [" ".join(line.split()) for line in ran.out.splitlines()]
-    assert shown[0] == "chest: visual_closed, credentialed, 4 images; asked by MedHEval, figure 6 (4)"
-    assert shown[1] == "1 left out: it has no report, no question pairs and no bounding boxes"
-    for line in (
-        "1 images drafted",
-        "1 images refused the LLM would not",
-        "1 images malformed reply did not follow the format",
-        "4 questions drafted",
-        "1 questions rejected it says 'report', which its prompt forbids",
-        "Some requests failed or were not sent; run the same command again to continue.",
-        "symptom 3 2 1",
-        "surplus of yes: 1 questions, which publishing leaves out to balance the answers",
-    ):
-        assert line in shown, ran.out
-    drafts = read_drafts(tmp_path / "ours")
-    (letter,) = [draft.answers[0] for draft in drafts.values() if draft.hallucination == "anatomy"]
-    assert f"anatomy 1 0 0 {letter} 1" in shown
-    asked = endpoint.count
-    ran = medtasks("curate", "draft", tmp_path / "ours")
-    assert (ran.out.count("Some requests failed"), endpoint.count) == (1, asked + 1)  # also there only what failed
-    fails(["curate", "draft", tmp_path / "ours", "--categories", "a,b"], "is for studies of pairs")
-    fails(arguments(reports, "contextual", tmp_path / "new", "--name", "No Name"), "'No Name' cannot be a task's name")
-    knowledge = arguments(reports, "contextual", tmp_path / "new", "--knowledge", "book.txt")
-    fails(knowledge, "--knowledge is for knowledge_open, and contextual retrieves nothing")
-
-
 def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path):
     said = ["Useful: edema.", "I'm sorry, but I can't.", "Useful: water.", json.dumps([EDEMA])]
     endpoint.script = [endpoint.reply(text) for text in said]
@@ -158,15 +127,6 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
     assert "retrieved knowledge: Edema is water., return" in endpoint.bodies[2]["messages"][1]["content"]
     assert len(endpoint.bodies) == 4
     assert tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN)["questions", DraftOutcome.DRAFTED, ""] == 1
-
-
-def test_half_a_surrogate_pair_in_a_reply_ends_no_run(medtasks, endpoint, reports, tmp_path):
-    said = [{**MASS, "question": "Is it \ud800edema?"}]
-    endpoint.script = [endpoint.reply(json.dumps(said, ensure_ascii=form)) for form in (True, True, True, False)]
-    assert medtasks(*arguments(reports, "contextual", tmp_path / "ours")).code == 0
-    outcomes = [line.outcome for line in read_drafted(tmp_path / "ours").values()]
-    assert outcomes == ["malformed", "drafted", "drafted", "drafted"]
-    assert {draft.question for draft in read_drafts(tmp_path / "ours").values()} == {"Is it ?edema?"}
 
 
 def test_credentialed_reports_reach_no_untrusted_endpoint(medtasks, endpoint, reports, tmp_path, monkeypatch):

@@ -3,21 +3,19 @@
 import json
 import signal
 import sys
-import threading
 from collections import Counter
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts
+from medtasks.curate.drafts import read_drafts
 from medtasks.curate.study import read_images, read_pairs, read_study
 from medtasks.data.catalogue import Access
 from medtasks.home import HOME_VARIABLE
 
 from ..curate.reviewed_study import DraftingLLM, captioned_study
-from ..processes import run_fresh, start_fresh
-from ..waiting import PATIENCE, wait_until
+from ..processes import run_fresh
 
 COUNT = 24
 # Sees the first and second colour of an image; the other eye its noise. One says on paper what it saw, and dies.
@@ -207,50 +205,6 @@ def test_questions_and_categories_are_drafted_and_a_limit_is_gone_on_from(medtas
     fails(["curate", "draft", study, "--categories", "Chest"], "names fewer than two")
 
 
-def test_where_everything_fails_the_cause_is_one_sentence(fails, study, llm, monkeypatch):
-    llm.server.choose = lambda body: llm.server.status(401)
-    ran = fails(
-        ["curate", "draft", study],
-        "every request that was sent failed: the LLM at http://127.0.0.1",
-        "(HTTP 401); check MEDTASKS_JUDGE_API_KEY; fix that and run the same command again",
-    )
-    assert "3       pairs  failed     the LLM" in ran.out
-    assert "3       pairs  not asked" in ran.out
-    assert llm.server.count < 6  # it gives up after three in a row
-    fails(["curate", "draft", study, "--max-requests", 2], "(HTTP 401); check MEDTASKS_JUDGE_API_KEY; fix that")
-    llm.server.choose = lambda body: llm.server.reply("Hello.")
-    cause = "reply did not follow the format, and the limit of 2 requests is used up"
-    ran = fails(["curate", "draft", study, "--max-requests", 2], f"every request that was sent failed: {cause}")
-    assert f"1       pairs  failed     {cause}" in ran.out
-    monkeypatch.delenv("MEDTASKS_JUDGE_MODEL")
-    fails(["curate", "draft", study], "drafting needs an LLM and MEDTASKS_JUDGE_MODEL is not set")
-    fails(["curate", "draft", study.parent], "holds no study (study.json is missing)")
-
-
-def test_nothing_is_asked_twice_after_ctrl_c(medtasks, study, llm, tmp_path):
-    answers = threading.Event()  # the fourth request is under way until then
-
-    def choose(body):
-        step, number = llm(body), llm.server.count
-        return lambda handler: (number < 3 or answers.wait(), step(handler))
-
-    llm.server.choose = choose
-    log = tmp_path / "log"
-    process = start_fresh(["medtasks", "curate", "draft", str(study), "--no-categories"], tmp_path, log)
-    wait_until(lambda: llm.server.count == 4 and len(read_drafted(study)) == 3, process)
-    process.send_signal(signal.SIGINT)
-    wait_until(lambda: "Finishing the requests that are under way" in log.read_text(), process)
-    answers.set()
-    assert process.wait(PATIENCE) == 130
-    last = "medtasks: interrupted; what was finished is kept, run the same command again to go on\n"
-    assert log.read_text().endswith(last)
-    assert "Traceback" not in log.read_text()
-    llm.server.choose = llm
-    assert medtasks("curate", "draft", study, "--no-categories").code == 0
-    assert {line.outcome for line in read_drafted(study).values()} == {DraftOutcome.DRAFTED}
-    assert len(llm.asked("Here is")) == len(set(llm.asked("Here is"))) == 6
-
-
 def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks, fails, tmp_path, llm):
     folder = tmp_path / "study"
     captioned_study(folder, 102)
@@ -273,14 +227,3 @@ def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks
     medtasks("curate", "patterns", folder, "--out", tmp_path / "again.md")
     assert (tmp_path / "again.md").read_text() == written
     assert llm.server.count == before
-
-
-def test_failure_modes_of_the_published_pairs(medtasks, fails, test_data, tmp_path, llm):
-    out = tmp_path / "modes.md"
-    arguments = ["curate", "patterns", "mediconfusion", "--source", test_data / "mediconfusion", "--out", out]
-    llm.said = {"What do you see on this angiogram": [llm.server.reply("I'm sorry, but I can't.")]}
-    assert medtasks(*arguments).out == f"{out}: 1 of 2 requests answered\n"
-    assert "No reply: the LLM would not." in out.read_text()
-    fails(["curate", "patterns", "mediconfusion"], "'mediconfusion' is not prepared", "--source")
-    (tmp_path / "dataset.json").write_text('{"1": {"cap_1": "x"}}')
-    fails([*arguments, "--source", tmp_path], "dataset.json is malformed")

@@ -192,17 +192,6 @@ def test_hallucination_studies(medtasks, tmp_path, kind):
         assert first["source"] == "made_up"
 
 
-def test_yes_and_no_are_as_frequent_unless_they_need_not_be(medtasks, fails, tmp_path):
-    review(detailed_study(tmp_path / "h", StudyKind.CONTEXTUAL), said=even)
-    ran = medtasks("curate", "publish", tmp_path / "h")
-    assert "Right answers: A 3, No 1, Yes 1" in ran.out
-    assert counts(ran.out) == {"published": 5, "surplus of no": 1}
-    assert Manifest.read(dataset_folder("made_up")).complete
-    assert "A 3, No 2, Yes 1" in medtasks("curate", "publish", tmp_path / "h", "--no-balance").out
-    review(tmp_path / "h", said=lambda draft: 9 if draft.options == ("Yes", "No") else 1)
-    fails(["curate", "publish", tmp_path / "h"], "3 surplus of no", "--no-balance")
-
-
 def test_nothing_to_publish(fails, study):
     review(study, said=lambda draft: None)
     fails(["curate", "publish", study], "none of the 3 drafts of 'made_up' has been scored", "medtasks curate review")
@@ -213,36 +202,6 @@ def test_nothing_to_publish(fails, study):
     fails(["curate", "publish", study / "drawn"], "holds no study")
     assert not own_tasks_folder().exists()
     assert not dataset_folder("made_up").exists()
-
-
-def test_names_reviews_and_files_that_do_not_belong(fails, study, tmp_path):
-    taken = "there is a task or dataset 'mediconfusion' already; choose another name with --as"
-    fails(["curate", "publish", study, "--as", "mediconfusion"], taken)
-    fails(["curate", "publish", study, "--as", "My set"], "'My set' cannot be a task's name", "with --as if not")
-    assert not own_tasks_folder().exists()
-    fails(["curate", "publish", study, "--wording", "carol"], "'carol' has not reviewed 'made_up'")
-    other = tmp_path / "other"
-    review(detailed_study(other, name="other"), "bob")
-    shutil.copy(other / "reviews" / "bob.json", study / "reviews")
-    fails(["curate", "publish", study], "bob.json is of another study than 'made_up'")
-    (study / "reviews" / "bob.json").unlink()
-    (study / "pairs.jsonl").write_text("")
-    fails(["curate", "publish", study], "3 drafts of 'made_up' are about images or pairs that")
-
-
-def test_other_data_of_the_user_stay(fails, publish, study, medtasks, tmp_path):
-    publish()
-    before = fingerprint()
-    other = tmp_path / "other"
-    review(detailed_study(other, access=Access.GATED))
-    fails(["curate", "publish", other], f"there is a dataset 'made_up' from {study} already; choose another name")
-    taken = "there is a task 'made_up_all' on your dataset 'made_up' already"
-    fails(["curate", "publish", other, "--as", "made_up_all"], taken)
-    assert medtasks("data", "select", "made_up", "--where", "categories=vascular", "--as", "part_of_pairs").code == 0
-    fails(["curate", "publish", other, "--as", "part_of_pairs"], "was not written by this command")
-    assert fingerprint() == before
-    copied = shutil.copytree(study, study.with_name("copied"))  # whoever moves a study may publish it again
-    assert medtasks("curate", "publish", copied).code == 0
 
 
 def test_images_that_are_not_what_they_were(fails, medtasks, study):

@@ -119,7 +119,10 @@ def test_demo(medtasks, harness, tmp_path):
     rows = rows_of(ran.out)
     assert (rows["confusion"], rows["incomplete_pairs"]) == (["81.3% ± 10.1%", "n/a"], ["0", ""])
     assert list(rows) == ["set_accuracy", "confusion", "incomplete_pairs"]  # the main metric first
-    assert f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --device cpu --tasks mediconfusion," in ran.out
+    assert (
+        f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --device cpu --tasks mediconfusion,"
+        in ran.out
+    )
     assert str(tmp_path / "out/results/20260101_results.json") in ran.out
     assert seen["reported"] == str(tmp_path / "out/results")
     assert f"Report:  {tmp_path / 'out/results/report.html'} (open it in a browser)" in ran.out

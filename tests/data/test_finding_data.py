@@ -15,7 +15,6 @@ from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.selecting import SELECTABLE
 from medtasks.errors import UnknownName
 from medtasks.home import dataset_folder, dataset_holding, datasets_folder, written_whole
-from medtasks.home import home as home_folder
 
 from ..tables import each_row
 
@@ -106,15 +105,6 @@ def test_the_dataset_that_holds_a_path(home):
     folder = dataset_folder("drugs")
     assert [dataset_holding(path) for path in (folder, folder / "images/1.png")] == ["drugs", "drugs"]
     assert [dataset_holding(path) for path in (datasets_folder(), home, home / "datasets2/drugs")] == [None] * 3
-
-
-def test_home_may_begin_with_a_tilde_and_defaults_to_the_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("MEDTASKS_HOME", "~/medical")
-    assert home_folder() == tmp_path / "medical"
-    monkeypatch.delenv("MEDTASKS_HOME")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert home_folder() == tmp_path / "cache" / "medtasks"
 
 
 def test_a_file_is_replaced_when_the_block_ends_and_not_when_it_fails(tmp_path):

@@ -295,16 +295,6 @@ def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, wor
     assert identities(final / "images").items() >= kept.items()
 
 
-def test_other_troubles_with_the_disk_are_named(options, copies, home, refuses):
-    copies.fail_after(0, PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/locked/images"))
-    with refuses("/locked/images: Permission denied", "MEDTASKS_HOME"):
-        prepare("mediconfusion", options)
-    shutil.rmtree(home)
-    home.write_text("I was here first.")
-    with refuses("cannot prepare 'mediconfusion'", str(home)):
-        prepare("mediconfusion", options)
-
-
 @pytest.mark.parametrize(
     ("step", "error"), [("save", disk_full("/x")), ("manifest", KeyboardInterrupt()), ("rename", disk_full("/x"))]
 )

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-import tenacity
 from PIL import Image, ImageFile
 
 from medtasks.data.catalogue import MEDICONFUSION
@@ -263,16 +262,6 @@ def test_one_sign_of_damage_is_enough(published, fetch, figure, fault, tail, eta
     assert fetch(figure) == {}
 
 
-@each_row("faults, waits", [([(503, 1)], [1.0]), ([(503, "soon")], [0.01]), ([500, 500, 500], [0.01, 0.02, 0.04])])
-def test_pauses_grow_or_are_those_the_server_asks_for(published, fetch, figure, monkeypatch, faults, waits):
-    pauses = []
-    monkeypatch.setattr(tenacity, "sleep_using_event", lambda stop: pauses.append)
-    figure.target.unlink(missing_ok=True)
-    published.faults["list"] = faults
-    assert fetch(figure) == {}
-    assert pauses == waits
-
-
 @each_row(
     "fault, etag, cause, tried",
     [(500, None, "HTTP 500", 4), (403, None, "HTTP 403", 1), (b"GIF89a no", "", "does not decode as an image", 4)],
@@ -348,13 +337,3 @@ def test_unreachable_host_ends_it_after_three_articles(published, fetch, tmp_pat
     assert tried * 2 <= published.count("list .*") <= tried * 2 + 2  # the worker may have begun the next article
     published.faults["list"] = [500, ...]  # a host that answers is not unreachable
     assert len(fetch(*articles(published, tmp_path, 5), workers=1, attempts=1)) == 5
-
-
-def test_few_unreachable_articles_among_good_ones_are_only_missing(published, fetch, tmp_path):
-    figures = articles(published, tmp_path, 9)
-    for n in (0, 1, 3, 4, 6, 7):
-        published.faults[f"PMC{n}.1/a.jpg"] = ["reset", ...]
-    missing = fetch(*figures, workers=1, attempts=2)
-    assert list(missing) == [figures[n] for n in (0, 1, 3, 4, 6, 7)]
-    assert all("no answer" in cause for cause in missing.values())
-    assert files(tmp_path) == ["2.jpg", "5.jpg", "8.jpg"]

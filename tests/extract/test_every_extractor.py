@@ -47,7 +47,7 @@ def sample_of(rule, options, target="yes", question=""):
 
 
 @EVERY
-@settings(max_examples=40)  # of each rule, and others in each run
+@settings(max_examples=20)  # of each rule
 @given(data=st.data())
 def test_any_reply_is_read_without_an_error(name, data):
     rule = extractor_of(name)

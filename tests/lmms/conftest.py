@@ -213,7 +213,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, every_dataset: Path, samp
     command = [
         *(sys.executable, "-m", "medtasks.cli.main", "run", "--model", "medtasks_tiny"),
         *("--tasks", ",".join([*RUN, "shouting"]), "--include_path", str(general)),
-        *("--model_args", f"journal={folder / 'journal'}", "--device", "cpu", "--batch_size", "8", "--log_samples"),
+        *("--model_args", f"journal={folder / 'journal'}", "--device", "cpu", "--batch_size", "32", "--log_samples"),
         *("--gen_kwargs", "max_new_tokens=4", "--max-failed", "100%", "--output_path", str(folder / "results")),
     ]
     with pytest.MonkeyPatch.context() as patch:

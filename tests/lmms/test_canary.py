@@ -26,7 +26,7 @@ from medtasks.runs.replies import read_replies
 from medtasks.runs.run import read_run
 from medtasks.tasks.task_files import task_file
 
-from ..processes import run_fresh, run_here
+from ..processes import LEAVE, on_two_processes, run_here
 from ..scripted_server import Endpoint, serving
 from .conftest import choice_yaml
 
@@ -97,6 +97,7 @@ def publish_planted(name, columns):
 
 Evaluate = Callable[..., CompletedProcess[str]]
 MEDTASKS = [sys.executable, "-m", "medtasks.cli.main"]
+TWO_RANKS = f"from lmms_eval.cli.dispatch import main\nmain()\n{LEAVE}"
 
 
 @pytest.fixture
@@ -106,12 +107,16 @@ def evaluate(planted_home, tmp_path):
     Nothing of a record may be there afterwards, unless ``shows_text``.
     """
 
-    def run(*options, model="echo", tasks=tuple(TASKS), ranks=0, code=0, shows_text=False, **variables):
-        several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks), "-m", "lmms_eval"]
-        line = [sys.executable, *several] if ranks else [*MEDTASKS, "run"]
-        line += ["--model", model, "--tasks", ",".join(tasks), "--output_path", "out", "--log_samples"]
+    def run(*options, model="echo", tasks=tuple(TASKS), code=0, shows_text=False, ranks=1, **variables):
+        line = ["--model", model, "--tasks", ",".join(tasks), "--output_path", "out", "--log_samples"]
         line += ["--batch_size", "1", *options]
-        ran = execute(line, planted_home, tmp_path, fresh=ranks > 0, **variables)
+        if ranks == 1:
+            ran = execute([*MEDTASKS, "run", *line], planted_home, tmp_path, **variables)
+        else:
+            printed = on_two_processes(TWO_RANKS, tmp_path, *line, **places(planted_home, tmp_path))
+            ran = CompletedProcess(line, 0, printed, "")
+            for file in tmp_path.glob("rank_*"):  # which hold that
+                file.unlink()
         assert ran.returncode == code, ran.stderr[-4000:]
         assert shows_text or found_in(ran, tmp_path, *outside(planted_home / "home")) == []
         return ran
@@ -119,9 +124,9 @@ def evaluate(planted_home, tmp_path):
     return run
 
 
-def execute(line, planted_home, folder, *, fresh=False, **variables):
-    """Run a command on the planted data, with everything it writes below ``folder``."""
-    places = {
+def places(planted_home, folder):
+    """Return the variables of a run on the planted data, with everything it writes below ``folder``."""
+    return {
         "PYTHONPATH": str(planted_home / "package"),
         "MEDTASKS_HOME": str(planted_home / "home"),
         "MEDTASKS_TRUSTED_MODEL": "class:echo_model.Echo",
@@ -130,15 +135,17 @@ def execute(line, planted_home, folder, *, fresh=False, **variables):
         "TMPDIR": str(folder),
         "ACCELERATE_USE_CPU": "true",
     }
-    if fresh:
-        return run_fresh(line, folder, **places | variables)
+
+
+def execute(line, planted_home, folder, **variables):
+    """Run a command on the planted data."""
     with pytest.MonkeyPatch.context() as patch:  # the model is known without its entry point
         patch.syspath_prepend(planted_home / "package")
         patch.delitem(sys.modules, "echo_model", raising=False)
         for table in ("_manifests", "_alias_to_model_id"):
             patch.setattr(MODEL_REGISTRY_V2, table, dict(getattr(MODEL_REGISTRY_V2, table)))
         MODEL_REGISTRY_V2.register_manifest(ModelManifest(model_id="echo", simple_class_path="echo_model.Echo"))
-        return run_here(line, folder, **places | variables)
+        return run_here(line, folder, **places(planted_home, folder) | variables)
 
 
 def found_in(ran, *folders):

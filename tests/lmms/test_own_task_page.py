@@ -81,7 +81,8 @@ def project(tmp_path_factory):
 def ran(project):
     """The results of one process of the harness, started in the project's folder."""
     command = ["python", "-m", "lmms_eval", "--model", "medtasks_tiny", "--tasks", ",".join(ASKED), "--log_samples"]
-    options = ["--include_path", "my_tasks", "--output_path", "results"]
+    options = ["--include_path", "my_tasks", "--output_path", "results", "--batch_size", "32"]
+    options += ["--gen_kwargs", "max_new_tokens=8"]
     process = run_here([*command, *options], project, MEDTASKS_HOME=str(project / "home"))
     assert process.returncode == 0, process.stderr[-4000:]
     assert re.search(rf"\d+ of \d+ images are {NEARLY_FLAT} \(.*/02.png of sample ", process.stderr)

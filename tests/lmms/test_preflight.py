@@ -3,7 +3,6 @@
 import functools
 import json
 import re
-import sys
 
 import pytest
 from hypothesis import given
@@ -234,26 +233,6 @@ def test_text_of_patients_stays(arguments, monkeypatch):
     assert notices(PUBLIC, *model)[0] == []
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", PRIVATE)
     assert notices(PRIVATE, *model)[0] == []
-
-
-def test_tasks_of_plug_ins_are_known(tmp_path, monkeypatch):
-    package = tmp_path / "plugged"
-    (package / "tasks").mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "tasks" / "__init__.py").touch()
-    (package / "tasks" / "theirs.yaml").write_text("task: theirs_alone\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("LMMS_EVAL_PLUGINS", "plugged,not_there")
-    try:
-        assert notices("theirs_alone", "--model", "medtasks_tiny")[0] == []
-    finally:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "plugged"]:
-            del sys.modules[name]
-
-
-def test_a_harness_whose_models_cannot_be_listed_says_so_itself(monkeypatch):
-    monkeypatch.setitem(sys.modules, "lmms_eval.models", None)
-    assert notices("mediconfusion", "--model", "medtasks_tny", "--batch_size", "auto")[0] == []
 
 
 def refused(tasks, *arguments):

@@ -28,10 +28,10 @@ WEIGHTS = {
     "radgraph/encoder": "radgraph/encoder",
     "distilroberta-base": "bertscore/distilroberta-base",
 }
-LONG = " ".join(["The cardiomediastinal silhouette is normal.", "No effusion."] * 700)  # 5,000 words
+LONG = " ".join(["The cardiomediastinal silhouette is normal.", "No effusion."] * 150)  # 1,000 words
 ODD_REPLIES = [
     ["", " \n\t ", failed_reply("out of memory"), LONG],
-    ["Кардиомегалия, \u202eéclair \U0001fac1 心肥大", "\x00\x01\ufffd\ud800", "。", "no effusion " * 2500],
+    ["Кардиомегалия, \u202eéclair \U0001fac1 心肥大", "\x00\x01\ufffd\ud800", "。", "no effusion " * 500],
 ]
 
 

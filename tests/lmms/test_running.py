@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -172,16 +171,6 @@ def test_what_a_launcher_has_started_ends_with_it(script, tmp_path, tasks, monke
     wait_until(lambda: process_records._began(int((tmp_path / "pid").read_text())) is None)
 
 
-def test_a_hangup_that_is_ignored_stays_ignored(monkeypatch):
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with stopping_by_signal():
-            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.parametrize("name", ["medical", "tagged"])
 def test_a_missing_or_damaged_dataset_is_left_out_of_its_group(tasks, sample_home, name):
     chosen = select([name, "general"])
@@ -208,16 +197,3 @@ def test_arguments_that_the_harness_gets(tmp_path, script, monkeypatch):
         assert [words[place + 1] for place, word in enumerate(words) if word == "--timezone"] == zones
         folder = words[words.index("--output_path") + 1]
         assert simple_parse_args_string(f"output_path={folder}") == {"output_path": "./3"}
-
-
-@pytest.mark.parametrize(
-    ("error", "code", "shown"), [("KeyboardInterrupt", -signal.SIGINT, ""), ("ValueError", 1, "Traceback")]
-)
-def test_only_ctrl_c_shows_no_traceback(tmp_path, error, code, shown):
-    (tmp_path / "lmms_eval").mkdir()
-    (tmp_path / "lmms_eval" / "__init__.py").touch()
-    harness = f"def cli_evaluate():\n    raise {error}\n\n\ncli_evaluate_single = None\n"
-    (tmp_path / "lmms_eval" / "__main__.py").write_text(harness)
-    command = [sys.executable, "-m", "medtasks.lmms.harness_process"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr[: len(shown) or None]) == (code, shown)

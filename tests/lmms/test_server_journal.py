@@ -12,8 +12,7 @@ from openai.types.chat import ChatCompletion
 
 from medtasks.errors import MedTasksError
 from medtasks.home import home
-from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journal_notices, journaled
-from medtasks.runs.harness_options import read_options
+from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journaled
 
 from ..scripted_server import Endpoint, serving
 from ..tables import each_row
@@ -212,28 +211,6 @@ def test_equal_requests_at_once_get_an_answer_each(server):
             answers = [threads.submit(lm.client.chat.completions.create, **REQUEST) for _ in range(8)]
             assert {text_of(answer.result()) for answer in answers} == set("01234567")
     assert server.count == 8
-
-
-@each_row(
-    ("arguments", "severity", "sentence"),
-    [
-        ("--model async_openai", None, None),
-        ("--model openai --force_simple", None, None),
-        ("--model somebodys_own", None, None),
-        ("--model medtasks_tiny", "warn", "--journal adds nothing: model 'medtasks_tiny' keeps a journal by itself"),
-        (
-            "--model vllm",
-            "refuse",
-            "--journal is for the harness's models that ask a server by an OpenAI client (as",
-        ),
-    ],
-)
-def test_notices_before_a_model_is_loaded(arguments, severity, sentence):
-    notices = [
-        (str(notice.kind), notice.sentence[: len(sentence)])
-        for notice in journal_notices(read_options(arguments.split()))
-    ]
-    assert notices == ([(severity, sentence)] if sentence else [])
 
 
 def test_a_model_without_a_client_is_warned_of(warnings):

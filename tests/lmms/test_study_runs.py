@@ -67,7 +67,8 @@ def test_credentialed_studies_run_with_every_audit_and_nothing_of_them_is_logged
     assert CANARY not in printed.replace(str(studies), "")
     assert printed.count("left out: the image in line 1 of images.jsonl cannot be used: its file cannot be read") == 1
     options = ["--tasks", ",".join(("made_up_all", *TASKS)), "--output_path", "out", "--log_samples"]
-    line = [*MEDTASKS, "run", "--model", "medtasks_tiny", "--batch_size", "8", *options]
+    options += ["--gen_kwargs", "max_new_tokens=8"]
+    line = [*MEDTASKS, "run", "--model", "medtasks_tiny", "--batch_size", "32", *options]
     with serving(Endpoint()) as judge:
         judge.choose = lambda body: judge.reply(judged(body))
         judge_variables = {"MEDTASKS_JUDGE_BASE_URL": judge.url, "MEDTASKS_JUDGE_MODEL": "m"}

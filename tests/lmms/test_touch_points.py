@@ -66,30 +66,6 @@ def index_of_tasks():
 
 
 @point
-def documents():
-    """ConfigurableTask.download(dataset_kwargs) loads the documents into dataset and dataset_no_image, by split,
-    while config holds what the task's file says; the harness retries it and hides its errors."""
-    original = task.ConfigurableTask.download.__wrapped__
-    source = inspect.getsource(original)
-    assert "self.dataset = " in source
-    assert "self.dataset_no_image" in source
-    assert hasattr(original, "retry")
-
-
-@point
-def evaluation():
-    """simple_evaluate calls the module's evaluate(lm, task_dict, limit, offset, cache_requests, ...), which
-    returns results, configs, n-samples and groups by task on the first rank."""
-    original = evaluator.evaluate
-    while hasattr(original, "__wrapped__"):
-        original = original.__wrapped__
-    assert {"lm", "task_dict", "limit", "offset", "cache_requests", "verbosity"} <= set(parameters(original))
-    assert "results = evaluate(\n" in inspect.getsource(evaluator.simple_evaluate)
-    source = inspect.getsource(original)
-    assert all(f'"{key}"' in source for key in ("results", "configs", "n-samples", "groups"))
-
-
-@point
 def predictions_only():
     """--predict_only leaves a task the one metric 'bypass' and no process_results, before evaluate is called."""
     made = object.__new__(task.ConfigurableTask)
@@ -136,17 +112,6 @@ def calls_of_models():
 
 
 @point
-def failures():
-    """The models named in harness_models.toml give an empty text, or a known one, after an exception."""
-    from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS
-
-    from .model_sources import model_sources
-
-    known = {f"{file.parent.name}.{file.stem}" for file, _ in model_sources()}
-    assert known >= EMPTY_AFTER_ERRORS | set(ERROR_TEXTS)  # which these are: test_models.py
-
-
-@point
 def clients():
     """The harness's models for servers with OpenAI's interface ask by self.client.chat.completions.create."""
     from medtasks.lmms.server_journal import CHAT_CLIENTS
@@ -179,19 +144,6 @@ def filters():
     assert [sample.filtered_resps for sample in made] == [{"robust": "A"}, {"robust": "B"}]
     assert instance.unwrap_generation_output((1.5, False))[0] == "(1.5, False)"
     assert "res.strip()" in inspect.getsource(task.ConfigurableTask.process_results)
-
-
-@point
-def tables():
-    """Tables sort the rows of a task by their keys; a group's aggregation gets values, sizes and weight_by_size,
-    and the same list of sizes gives its standard error afterwards."""
-    from lmms_eval import evaluator_utils
-
-    assert "sorted(" in inspect.getsource(utils.make_table)  # what comes of it: test_evaluation.py
-    source = inspect.getsource(evaluator_utils.consolidate_group_results)
-    call = re.compile(r"aggregate_fn\(\s*metrics,\s*sizes,\s*metric_config\[\"weight_by_size\"\],\s*\)")
-    assert call.search(source)
-    assert "pooled_sample_stderr(stderrs, sizes)" in source
 
 
 @point

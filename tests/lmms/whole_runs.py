@@ -17,7 +17,7 @@ from medtasks.tasks.task_index import resolved, tasks_folder
 
 from ..processes import LEAVE, on_two_processes
 
-TINY = {"model_args": "journal=false,weights=random", "batch_size": 8, "device": "cpu"}
+TINY = {"model_args": "journal=false,weights=random", "batch_size": 32, "device": "cpu"}
 
 EVALUATE = (
     """
@@ -26,10 +26,14 @@ import torch
 torch.set_num_threads(1)
 import lmms_eval.models
 from lmms_eval.evaluator import simple_evaluate
+from lmms_eval.tasks import TaskManager
+from medtasks.home import own_tasks_folder
+from medtasks.tasks.task_index import tasks_folder
+manager = TaskManager(include_path=[str(tasks_folder()), str(own_tasks_folder())], include_defaults=False)
 runs = []
 for tasks, options, variables in json.loads(sys.argv[1]):
     os.environ.update(variables)
-    results = simple_evaluate(model="medtasks_tiny", tasks=tasks, **options)
+    results = simple_evaluate(model="medtasks_tiny", tasks=tasks, task_manager=manager, **options)
     rows = {} if results is None else results["results"]
     runs.append({task: {key: repr(value) for key, value in row.items()} for task, row in rows.items()})
 if results is not None:

@@ -5,7 +5,6 @@ import shutil
 import tarfile
 import warnings
 import zipfile
-from pathlib import Path
 from types import SimpleNamespace
 
 import nltk
@@ -169,18 +168,6 @@ def test_prepared_from_every_layout_or_found_in_nltk_s_folders(source, tmp_path,
     assert synonyms(load_wordnet(), "mostly") == {"largely", "mostly"}
 
 
-def test_nltk_accepts_the_folder_whatever_the_umask(source, monkeypatch):
-    before = os.umask(0)
-    try:
-        prepare_wordnet(source)
-    finally:
-        os.umask(before)
-    monkeypatch.setattr(nltk.data, "path", [str(wordnet_folder().parents[1])])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert str(nltk.data.find("corpora/wordnet")) == str(wordnet_folder())
-
-
 def without(name):
     return {other: content for other, content in FILES.items() if other != name}
 
@@ -204,39 +191,6 @@ def test_what_is_not_usable_is_refused_and_what_was_there_stays(files, message, 
     with pytest.raises(WeightsMissing, match=message):
         prepare_wordnet(write_wordnet(tmp_path / "broken", files))
     assert synonyms(load_wordnet(), "nodule") == {"nodule", "tubercle"}
-
-
-def test_sources_that_are_none_and_a_home_that_cannot_be_written(source, tmp_path, monkeypatch):
-    text = tmp_path / "notes.txt"
-    text.write_text("WordNet")
-    for path in (tmp_path / "nowhere", text):
-        with pytest.raises(WeightsMissing, match="cannot be read from"):
-            prepare_wordnet(path)
-    for version in ("3.0", "3.3"):
-        write_wordnet(tmp_path / "both" / f"wordnet-{version}", FILES)
-    with pytest.raises(WeightsMissing, match=r"several WordNet databases.*wordnet-3\.0/, wordnet-3\.3/"):
-        prepare_wordnet(tmp_path / "both")
-    monkeypatch.setenv("MEDTASKS_HOME", str(text))
-    with pytest.raises(WeightsMissing, match=r"cannot be written to .*set MEDTASKS_HOME"):
-        prepare_wordnet(source)
-
-
-def test_downloaded_by_nltk_if_it_can(monkeypatch):
-    def refuse(*_, **__):
-        raise ValueError("Error loading wordnet: no route to host")
-
-    def download(name, folder, **_):
-        zipped(Path(folder, "corpora", f"{name}.zip"))
-        nltk.data.path.append(folder)
-
-    monkeypatch.setattr(nltk, "download", refuse)
-    with pytest.raises(WeightsMissing, match=r"no route to host.*--source FILE' with Princeton's WNdb-3\.0\.tar\.gz"):
-        prepare_wordnet()
-    assert not wordnet_folder().exists()
-    monkeypatch.setattr(nltk, "download", download)
-    prepare_wordnet()
-    assert synonyms(load_wordnet(), "exit") == {"leave", "exit"}
-    assert nltk.data.path == []
 
 
 def test_missing_and_damaged_wordnet_and_nltk_are_one_sentence_with_the_command(source, monkeypatch):

@@ -1,6 +1,5 @@
 """Where weights are looked for, settings of metrics with a model, and the cache of results by text."""
 
-import sqlite3
 from pathlib import Path
 
 import huggingface_hub
@@ -56,18 +55,6 @@ def test_files_and_folders_are_found_and_half_a_download_does_not_count():
         with pytest.raises(WeightsMissing, match="incomplete"):
             weights_path("distilroberta-base")
         (folder / gone).touch()
-
-
-def test_a_shared_folder_goes_before_the_own_and_is_not_fetched(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_WEIGHTS", str(tmp_path))
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("downloaded"))
-    own = put(weights_folder("radgraph"), "radgraph.tar.gz")
-    assert weights_path("radgraph") == own / "radgraph.tar.gz"
-    there = put(tmp_path / "radgraph", "radgraph.tar.gz") / "radgraph.tar.gz"
-    assert weights_path("radgraph") == fetch("radgraph") == there
-    for path in ("mine.tar.gz", "/nowhere/mine.tar.gz", "weights/chexbert.pth", "/a/b", "a/b/c", "roberta"):
-        with pytest.raises(WeightsMissing, match=f"{path} does not exist"):  # no repository either
-            weights_path("radgraph", Path(path))
 
 
 def test_fetching_asks_for_the_files_of_the_entry_only_and_tells_their_place_without_network(monkeypatch):
@@ -138,20 +125,3 @@ def test_values_come_back(tmp_path):
     again, other = (TextCache(tmp_path / "deep" / "folder", model) for model in ("model", "other"))
     assert again.get([text_key("1")]) == {text_key("1"): b"new"}
     assert other.get([text_key("1")]) == {}
-
-
-def test_a_place_that_cannot_be_written_costs_one_warning_and_a_file_without_its_table_none(tmp_path, warnings):
-    (tmp_path / "file").touch()
-    cache = TextCache(tmp_path / "file", "model")
-    for text in "ab":
-        cache.put({text_key(text): b"1"})
-    assert cache.get([text_key("a")]) == {}
-    cache = TextCache(tmp_path / "folder", "model")
-    cache.put({text_key("a"): b"1"})
-    (file,) = (tmp_path / "folder").iterdir()
-    with sqlite3.connect(file) as connection:
-        connection.execute("DROP TABLE texts")
-    assert cache.get([text_key("a")]) == {}
-    cache.put({text_key("a"): b"2"})
-    assert cache.get([text_key("a")]) == {text_key("a"): b"2"}
-    assert len(warnings) == 1

@@ -41,7 +41,7 @@ PLAIN = st.lists(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(TEXTS | PLAIN.map("".join) | st.text(max_size=20))
 @example("Dr. Smith, 2.5 cm (series 2; image 4): 50%.")
 @example("It isn't the patient's, they've said: can't've.")

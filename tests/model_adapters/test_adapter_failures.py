@@ -173,36 +173,6 @@ def test_one_huge_sample_fails_alone_and_does_not_shrink_the_others(new_bench, b
     assert len(warnings(log)) == 1
 
 
-@each_row("shared", [True, False])
-def test_scores_survive_halving_too(new_bench, bench, monkeypatch, log, shared):
-    options = ("x", " clear", " no")
-    small = new_bench(batch_size=12, prefix_cache=shared)
-    Memory(small, monkeypatch, rows=2)
-    got = [loss for loss, _ in small.adapter.loglikelihood(small.scoring(options))]
-    expected = [loss for loss, _ in bench.adapter.loglikelihood(bench.scoring(options))]
-    assert got == pytest.approx(expected, abs=1e-9)
-    assert len(warnings(log)) == 1
-
-
-@each_row(
-    "error, expected",
-    [
-        (torch.OutOfMemoryError("x"), True),
-        (MemoryError(), True),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
-        (RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: 8 bytes"), True),
-        (RuntimeError("shape mismatch"), False),
-        (ValueError("CUBLAS_STATUS_ALLOC_FAILED"), False),
-    ],
-)
-def test_a_batch_is_halved_where_memory_ran_out(new_bench, monkeypatch, log, error, expected):
-    bench = new_bench(batch_size=2)
-    memory = Memory(bench, monkeypatch, rows=1, error=error)
-    assert not any(map(failure_cause, bench.adapter.generate_until(bench.generation([0, 1]))))
-    assert memory.sizes == [2, 1, 1]
-    assert len(warnings(log)) == expected
-
-
 @each_row("budget", [150, 1000, 10**6])
 def test_batches_grow_up_to_the_token_budget(new_bench, bench, monkeypatch, budget):
     wide = new_bench(batch_tokens=budget, batch_size=1)

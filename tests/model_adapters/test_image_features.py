@@ -102,15 +102,6 @@ def test_features_come_back_row_by_row_and_the_image_used_longest_ago_goes_first
         FeatureCache(0).features(prompts(image(1)), lambda pixels: [pixels])
 
 
-@each_row("limit", [0, 15])
-def test_what_is_too_large_is_not_kept_but_computed_once_per_batch(limit):
-    tower, cache = Tower(), FeatureCache(limit)
-    for _ in range(2):
-        assert len(cache.features(prompts(image(1), image(1)), tower)) == 2
-    assert tower.seen == [1, 1]
-    assert cache.used == 0
-
-
 def test_other_content_shape_or_type_has_another_key():
     row, square = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 1.0], [2.0, 2.0]])
     for tensors in (

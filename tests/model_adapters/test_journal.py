@@ -5,7 +5,6 @@ import json
 import os
 import stat
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -282,33 +281,6 @@ def slow_disk(monkeypatch):
     disk = SlowDisk()
     monkeypatch.setattr(os, "fsync", disk.fsync)
     return disk
-
-
-def test_answers_of_many_requests_go_to_the_disk_together_while_the_loop_goes_on(tmp_path, slow_disk):
-    journal = AsyncJournal(opened(tmp_path))
-
-    async def ask(number):
-        await journal.add({str(number): entry(str(number))})
-        assert f'"key": "{number}"'.encode() in journal.journal.path.read_bytes(), "before the answer is handed on"
-
-    async def run(numbers):
-        first = asyncio.ensure_future(ask(numbers[0]))
-        await asyncio.to_thread(slow_disk.begun.wait)
-        others = asyncio.gather(*map(ask, numbers[1:]))
-        while len(journal._waiting) < len(numbers) - 1:  # would never end if the loop stood still
-            await asyncio.sleep(0)
-        assert not first.done()
-        slow_disk.ready.set()
-        await asyncio.gather(first, others)
-
-    asyncio.run(run(range(64)))
-    assert slow_disk.writes == 2
-    asyncio.run(run(range(64, 65)))  # a new loop
-    with ThreadPoolExecutor(16) as threads:
-        list(threads.map(lambda number: journal.submit({str(number): entry("x")}).result(), range(70, 100)))
-    again = AsyncJournal(opened(tmp_path))
-    assert again.replay("63") == entry("63")
-    assert again.replay("64").tokens == again.replay("99").tokens == 3
 
 
 def test_a_request_that_is_given_up_takes_no_other_with_it(tmp_path, slow_disk):

@@ -194,9 +194,6 @@ def test_names_come_from_the_column_alone(bench):
     assert order(table, visual=None) == [[0], [1], [2]]
 
 
-EXAMPLES = 1 + 2 * IMAGE_TOKENS  # where the last of three images starts in the tiny model's prompts
-
-
 def visual(doc):
     return [scan(number) for number in doc["images"]]
 
@@ -237,17 +234,6 @@ def test_what_is_kept_does_not_change_the_last_bit(new_bench, few_shot):
     assert kept.adapter.loglikelihood(kept.scoring(OPTIONS, visual=visual)) == expected
     assert kept.adapter._prefixes.used > 0
     assert forgetful.adapter._prefixes.used == 0
-
-
-@each_row("size", [4, 100])
-def test_examples_and_images_are_read_once_in_a_run(new_bench, few_shot, size, monkeypatch):
-    bench = new_bench(docs=few_shot[:15], batch_size=size)
-    spied = Passes(bench, monkeypatch)
-    for _ in range(2):
-        bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
-    passes = list(zip(spied.rows, spied.columns, strict=True))
-    assert passes.count((1, EXAMPLES)) == 1, "the examples"
-    assert passes.count((1, IMAGE_TOKENS)) == 3, "each image, behind them"
 
 
 def test_a_failing_pass_leaves_all_memory_to_the_next(new_bench, few_shot, monkeypatch):

@@ -318,27 +318,6 @@ def test_a_route_that_answers_nothing_is_no_dead_server(fault, requests, right, 
     assert cause in "".join(log) or requests == len(DOCS)
 
 
-@each_row("concurrency", [1, 4])
-def test_a_tail_of_errors_over_single_requests_is_no_dead_server(concurrency, right, log):
-    """Six questions are answered, whichever come first, and all others never are."""
-    docs, able = [{**DOCS[0], "image": noise(number)} for number in range(16)], set()
-
-    def choosy(handler, path, body):
-        with handler.server.lock:
-            question = json.dumps(body["messages"])
-            if len(able) < 6:
-                able.add(question)
-        return question not in able and CONNECTIONS["500"](handler)
-
-    with serving(FaultyModel(before=choosy)) as server:
-        got = asked(adapter(server, docs=docs, concurrency=concurrency), "generation", docs)
-    assert sorted(map(is_failed, got)) == [False] * 6 + [True] * 10
-    assert all(is_failed(reply) or reply == right["generation"][0] for reply in got)
-    retries = [line for line in log if line.startswith("INFO retrying ")]
-    assert len(retries) == 5, "at the 1st, 2nd, 4th, 8th and 16th of 20"
-    assert f"retrying 1 request: the server at {server.base_url}/chat/completions failed (HTTP 500)" in retries[0]
-
-
 @each_row("allowed", [True, False])
 @each_row(
     "fault, label, words",
@@ -411,17 +390,3 @@ def test_another_server_takes_over_without_a_lost_sample(log):
     assert first.left < 0
     assert all(is_right(*pair) for pair in zip(got, right, strict=True))
     assert not [line for line in log if "WARNING" in line]
-
-
-def test_a_question_that_a_server_cannot_bear_does_not_make_it_gone(right):
-    """All four requests of the second question fail in a row, and one sample is lost with each."""
-    options = ("yes", "B", "no", "C")
-    asking = instances("loglikelihood", DOCS, options, to_visual)
-
-    def unbearable(handler, path, body):
-        poisoned = f"1: {SECRET}" in json.dumps(body) and body.get("prompt_logprobs") == 0
-        return poisoned and CONNECTIONS["500"](handler)
-
-    with serving(FaultyModel(before=unbearable)) as server:
-        got = adapter(server, likelihood="prompt_logprobs").loglikelihood(asking)
-    assert [place for place, answer in enumerate(got) if is_failed(answer)] == [4, 5, 6, 7]

@@ -180,8 +180,8 @@ def simulated(draws, samples, cluster, fall):
 
 @each_row("fall, cluster", [(0.0, 1), (0.05, 2), (0.2, 1)])
 def test_coverage(monkeypatch, fall, cluster):
-    monkeypatch.setattr("medtasks.stats.calibration.RESAMPLES", 300)
-    found = list(simulated(160, 352, cluster, fall))
+    monkeypatch.setattr("medtasks.stats.calibration.RESAMPLES", 200)
+    found = list(simulated(110, 352, cluster, fall))
     spread = 0.05  # variance of the confidence: a beta distribution on half of the line
     confidence, square = 0.75, 0.75**2 + spread / 4
     truth = {

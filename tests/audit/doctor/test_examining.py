@@ -12,10 +12,9 @@ from unittest.mock import Mock
 import pytest
 
 from medtasks.audit.doctor import examining, tasks_and_data
-from medtasks.audit.doctor.check_results import AREAS, MODEL, TORCH, CheckResult, State, findings_of, scope_of
+from medtasks.audit.doctor.check_results import AREAS, MODEL, TORCH, State, findings_of, scope_of
 from medtasks.audit.doctor.examining import disks, examine, harness_version, memory, torch_stack
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.errors import MedTasksError
 from medtasks.home import own_tasks_folder
 from medtasks.tasks.task_files import task_files
 
@@ -50,25 +49,6 @@ def test_areas_in_order_without_secrets(monkeypatch):
     findings = examine(["mediconfusion"])
     assert {"judge", "weights", MODEL} & {*areas(findings)} == set()
     assert [finding.name for finding in findings if finding.area == "datasets"] == ["mediconfusion"]
-
-
-@each_row(
-    "error, sentence, fix",
-    [
-        (SystemExit("canary"), "this could not be checked (SystemExit at test_examining.py:", "look at the named"),
-        (MedTasksError("no disk; make room"), "no disk", "make room"),
-    ],
-)
-def test_failing_check_keeps_its_earlier_findings_and_quotes_nothing_of_others(error, sentence, fix):
-    earlier = CheckResult("tasks", "first", State.OK, "it is there")
-
-    def check():
-        yield earlier
-        raise error
-
-    first, last = findings_of("tasks", "second", check)
-    assert (first, last.area, last.name, last.state) == (earlier, "tasks", "second", State.PROBLEM)
-    assert (last.found.startswith(sentence), last.fix.startswith(fix), "canary" in str(last)) == (True, True, False)
 
 
 def test_failing_checks_cost_nothing_else(monkeypatch):
@@ -204,21 +184,6 @@ def test_what_is_wrong_with_the_stack(stack, fields, name, state, words, fix):
     findings = stack(**fields)
     expect(only(findings, name), state, words, fix=fix)
     assert name != "torch" or not any(finding.name.startswith("GPU") for finding in findings)
-
-
-def test_gpus_and_modules_that_are_not_installed(stack, monkeypatch):
-    findings = stack(gpus=2)
-    assert [finding.state for finding in findings] == [State.OK] * 5
-    assert only(findings, "GPU 1").found == "NVIDIA Imagined, 70.0 of 80.0 GB free"
-    assert only(findings, "torch").found == "torch 2.9.0+cu130 can be imported"
-    real = importlib.util.find_spec
-    for name, expected in (("torch", [State.PROBLEM]), ("torchvision", [])):
-
-        def find_spec(wanted, name=name):
-            return None if wanted == name else real(wanted)
-
-        monkeypatch.setattr(importlib.util, "find_spec", find_spec)
-        assert [finding.state for finding in stack() if finding.name == name] == expected
 
 
 def test_version_of_the_harness(monkeypatch):

@@ -270,22 +270,6 @@ def test_thinking_and_images():
     assert "image attention" not in look(",image_attention=bidirectional", root="google/medgemma-4b-it")
 
 
-def test_server_that_hangs_and_several_servers(monkeypatch):
-    def hang(handler, path, body):
-        return handler.rfile.read(1) == b""
-
-    monkeypatch.setattr(served, "ANSWER_S", 0.2)
-    expect(look(before=hang)["reply"], State.PROBLEM, "did not answer within 0.2 s", fix="log")
-    monkeypatch.setattr(served, "ANSWER_S", 1.0)
-    monkeypatch.setattr(served, "LONGEST_S", 0.2)
-    expect(look(before=hang)["reply"], State.PROBLEM, "did not answer within 0.2 s", fix="timeout=")
-    monkeypatch.setattr(served, "ANSWER_S", 5.0)
-    with serving(ServedModel()) as first, serving(ServedModel(most_images=0)) as second:
-        findings = findings_at(f"base_url={first.base_url};{second.base_url}")
-    assert findings[f"images (127.0.0.1:{first.server_port})"].state is State.OK
-    assert findings[f"images (127.0.0.1:{second.server_port})"].state is State.PROBLEM
-
-
 def test_address(monkeypatch):
     def address(task):
         return findings_at("base_url=https://models.example/v1", scope_of([task]))["address"]

@@ -294,20 +294,3 @@ def test_what_shares_words_is_found_best_first():
     for count in (3, 2, 50):
         assert retriever(passages, count)("There is pulmonary edema; the lung shows fluid.") == found[:count]
     assert [retriever(passages, 3)(text) for text in ("Zyzzyva of the and", "")] == [[], []]
-
-
-def test_mistakes_are_one_sentence(texts, monkeypatch):
-    for path in (texts / "table.csv", texts / "missing.txt"):
-        with pytest.raises(SourceError, match=r"is no \.txt, \.md, \.jsonl file and no folder with any"):
-            knowledge_files([path])
-    for name, content, why in (
-        ("b.md", b"\xff\xfe\x00", r"b\.md is no text in UTF-8"),
-        ("b.md", b" \n\n ", "hold nothing to retrieve"),
-        ("c.jsonl", b'{"title": "t"}\n', r"c\.jsonl row 1"),
-    ):
-        (texts / name).write_bytes(content)
-        with pytest.raises(SourceError, match=why):
-            read_passages([texts / name])
-    monkeypatch.setitem(sys.modules, "bm25s", None)
-    with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[curate\]'"):
-        retriever([EDEMA], 1)

@@ -4,15 +4,15 @@ import hashlib
 import json
 import sqlite3
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
-import open_clip
 import pytest
 import torch
 import transformers as hf
-from open_clip.timm_model import TimmModel
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
@@ -56,7 +56,15 @@ def tiny_dinov2(folder: Path) -> Path:
     return folder
 
 
-def tiny_open_clip(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def open_clip() -> Iterator[ModuleType]:
+    """Only here: it takes seconds to import, and most of them for a library that it does without."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "wandb", None)
+        yield pytest.importorskip("open_clip")
+
+
+def tiny_open_clip(folder: Path, open_clip: ModuleType) -> Path:
     """Save an open_clip checkpoint with a tower of its own."""
     torch.manual_seed(0)
     config = {"embed_dim": 12, "vision_cfg": _VIT, "text_cfg": _TEXT}
@@ -66,13 +74,13 @@ def tiny_open_clip(folder: Path) -> Path:
     return folder
 
 
-def tiny_biomedclip(folder: Path) -> Path:
+def tiny_biomedclip(folder: Path, open_clip: ModuleType) -> Path:
     """Save an open_clip checkpoint in BiomedCLIP's layout; its text tower is named and nowhere to be had."""
     torch.manual_seed(0)
     timm = {"timm_model_name": "test_vit", "timm_model_pretrained": False, "timm_pool": "", "timm_proj": "linear"}
     text = {"hf_model_name": "nobody/nothing", "hf_proj_type": "mlp", "context_length": 256}
     write_config(folder, {"embed_dim": 12, "vision_cfg": {**timm, "image_size": 160}, "text_cfg": text}, {})
-    tower = TimmModel("test_vit", 12, image_size=160, pool="", proj="linear", pretrained=False)
+    tower = open_clip.timm_model.TimmModel("test_vit", 12, image_size=160, pool="", proj="linear", pretrained=False)
     weights = {f"visual.{name}": tensor for name, tensor in tower.state_dict().items()}
     torch.save({**weights, "logit_scale": torch.ones(())}, folder / "open_clip_pytorch_model.bin")
     return folder
@@ -110,7 +118,7 @@ def assert_same(given, expected):
     np.testing.assert_allclose(given, expected.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_an_image_model_gives_what_its_library_gives(tmp_path):
+def test_an_image_model_gives_what_its_library_gives(tmp_path, open_clip):
     folder = tiny_clip(tmp_path / "clip")
     clip = hf.CLIPModel.from_pretrained(folder)
     class_token = clip.vision_model(pixels(folder)).last_hidden_state[:, 0]
@@ -119,11 +127,11 @@ def test_an_image_model_gives_what_its_library_gives(tmp_path):
     folder = tiny_dinov2(tmp_path / "dino")
     expected = hf.Dinov2Model.from_pretrained(folder)(pixels(folder)).last_hidden_state[:, 0]
     assert_same(open_encoder(str(folder), "cpu").load()(IMAGES), expected)
-    folder = tiny_open_clip(tmp_path / "vit")
+    folder = tiny_open_clip(tmp_path / "vit", open_clip)
     model, prepare = open_clip.create_model_from_pretrained(f"local-dir:{folder}")
     expected = model.eval().encode_image(torch.stack([prepare(image) for image in IMAGES]))
     assert_same(open_encoder(str(folder), "cpu").load()(IMAGES), expected)
-    folder = tiny_biomedclip(tmp_path / "biomed")  # needs no text tower
+    folder = tiny_biomedclip(tmp_path / "biomed", open_clip)  # needs no text tower
     vectors = open_encoder(str(folder), "cpu").load()(IMAGES)
     assert vectors.shape == (3, 12)
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
@@ -178,8 +186,8 @@ def test_an_encoder_of_ones_own(tmp_path, monkeypatch):
             open_encoder(name, "cpu")
 
 
-def test_checkpoints_that_cannot_be_used_are_one_sentence(tmp_path):
-    folder = tiny_open_clip(tmp_path / "vit")
+def test_checkpoints_that_cannot_be_used_are_one_sentence(tmp_path, open_clip):
+    folder = tiny_open_clip(tmp_path / "vit", open_clip)
     weights = load_file(folder / "open_clip_model.safetensors")
     del weights["visual.proj"]
     save_file(weights, folder / "open_clip_model.safetensors")
@@ -309,19 +317,6 @@ def test_an_image_that_an_encoder_fails_on_does_not_end_the_run(files):
     found = embed(files[:9], encode, batch_size=2)
     assert found.left_out == {"without a usable embedding": 3}
     assert found.kept.tolist() == [2, 3, 4, 5, 6, 7]
-
-
-def test_an_encoder_that_always_fails_or_no_more_is_refused(files):
-    for good, batch_size in ((0, 4), (1, 1)):
-        eye = Eye()
-
-        def encode(images, eye=eye, good=good):
-            if len(eye.seen) >= good:
-                raise RuntimeError("out of memory")
-            return eye.encode(images)
-
-        with pytest.raises(MedTasksError, match=r"encoder eye fails \(RuntimeError: out of memory\); give a smaller"):
-            embed(files, encode, batch_size=batch_size)
 
 
 def test_what_is_no_array_of_vectors_or_of_another_size_is_refused(files, store):

@@ -313,15 +313,3 @@ def test_what_was_drafted_anew_is_not_judged_yet_and_the_old_word_is_kept_until_
         assert json.loads(file.path.read_text())["items"]["p1"]["note"] == "old"
         save(file, "p1", note="new")
         assert json.loads(file.path.read_text())["items"]["p1"]["note"] == "new"
-
-
-def test_a_study_that_cannot_be_reviewed_is_one_sentence(tmp_path):
-    pairs_study(tmp_path)
-    for file, content, sentence in (
-        ("images.jsonl", "", "6 images of drafts are not in"),
-        (DRAFTS, "", "no drafts to review yet"),
-        ("study.json", "{", "study.json is damaged"),
-    ):
-        (tmp_path / file).write_text(content)
-        with pytest.raises(MedTasksError, match=sentence), opened(tmp_path, "anna"):
-            pass

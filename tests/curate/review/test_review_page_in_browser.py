@@ -8,10 +8,10 @@ import time
 import pytest
 
 from medtasks.curate.review.reviews import Judgement, read_reviews, unjudged
-from medtasks.curate.study import StudyKind, read_study
+from medtasks.curate.study import read_study
 
 from ...audit.report.test_page_in_browser import WIDE, Reader, browser
-from ..reviewed_study import hallucination_study, pairs_study
+from ..reviewed_study import pairs_study
 from .test_review_server import reviewing, save, start_review
 
 __all__ = ["browser"]  # a fixture
@@ -266,16 +266,3 @@ def test_after_a_crash_an_impostor_at_the_port_gets_nothing_and_the_new_page_tak
         expert.browser.switch_to.window(old)
     process.kill()
     process.communicate()
-
-
-def test_questions_about_one_image_are_reviewed_too(expert, tmp_path):
-    hallucination_study(tmp_path, StudyKind.VISUAL_CLOSED)
-    with reviewing(tmp_path) as server:
-        expert.open_review(server.url)
-        expert.press("9", "o")
-        expert.write("New words.")
-        expert.press(ESCAPE, "s", "h", "s")
-        expert.wait_until_saved()
-        review = file_of(tmp_path).items["im1/1"]
-    assert review.judgements == (Judgement(score=9, **MET),)
-    assert (review.hallucination, review.options, review.answers) == ("symptom", ("New words.", "No"), ("A",))

@@ -186,17 +186,6 @@ def test_pictures_of_one_grey_are_counted_and_not_compared(tmp_path):
     assert (found.within, found.outside, found.left_out) == ((), (), ())
 
 
-def test_tiny_different_pictures_are_not_alike(tmp_path):
-    tiny = [texture(number, (28, 28)) for number in range(40)]
-    prepare_set("tiny", [row(f"q{number}", one) for number, one in enumerate(tiny)])
-    folder = write_folder(
-        tmp_path / "training", {f"{number}.png": texture(number, (28, 28)) for number in range(39, 60)}
-    )
-    found = found_in("tiny", folder)
-    assert found.within == ()
-    assert [questions for _, _, questions in said(found.outside)] == [{"q39"}]
-
-
 def test_the_distance_decides_what_is_compared_at_all(tmp_path):
     prepare_set("bench", [row("q1", texture(1, BIG))])
     worse = jpeg(texture(1, BIG), 30).point(lambda value: 255 * (value / 255) ** 1.4)
@@ -249,24 +238,6 @@ def test_what_is_nothing_to_compare_with(tmp_path):
     ):
         with pytest.raises(MedTasksError, match=why):
             other_images(name)
-
-
-def looks_of(folder, *qualities):
-    write_folder(folder, {f"{quality}.jpg": jpeg_bytes(texture(1), quality) for quality in qualities})
-    return list(hash_images(sorted(folder.iterdir()))[0].items())
-
-
-def test_many_candidates_a_picture_that_vanishes_and_a_flood_that_ends_with_advice(tmp_path, monkeypatch):
-    monkeypatch.setattr(image_hashes, "_DETAILS_KEPT", 2)
-    hashed = looks_of(tmp_path, *range(60, 96, 5))
-    looks = Looks(hashed)
-    assert sorted(near(looks, looks, DISTANCE)) == [(one, two) for one in range(8) for two in range(one + 1, 8)]
-    monkeypatch.setattr(image_hashes, "_MOST_PAIRS", 2)
-    with pytest.raises(MedTasksError, match="take a smaller --distance than 40"):
-        near(looks, looks, DISTANCE)
-    hashed[0][0].unlink()
-    looks = Looks(hashed[:2])
-    assert near(looks, looks, DISTANCE) == {}
 
 
 questions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=8)

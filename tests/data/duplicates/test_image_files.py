@@ -1,8 +1,6 @@
 """Pictures in folders, read once, and their hashes: copies are found and different pictures are not."""
 
-import contextlib
 import os
-import sqlite3
 import stat
 
 import numpy as np
@@ -11,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageOps
 
-from medtasks.data.duplicates import image_copies
 from medtasks.data.duplicates import image_hashes as ph
 from medtasks.data.duplicates.image_copies import images_below
 from medtasks.data.duplicates.image_hashes import CACHE_NAME, hash_images, read_image
@@ -44,23 +41,6 @@ def test_pictures_are_found_in_all_subfolders_once_and_the_rest_is_counted(folde
     assert names(images_below(folder).files) == ["b.png", "c.JPG", "d.tif", "e.png"]
     (tmp_path / "link").symlink_to(folder / "a")
     assert names(images_below(folder, [tmp_path / "link", tmp_path / "nowhere"]).files) == ["b.png"]
-
-
-def test_folders_that_may_not_be_read_and_dicom_files_that_nothing_reads_are_counted(folder, monkeypatch):
-    (folder / "x.dcm").write_bytes(b"x")
-    scan = os.scandir
-
-    def closed(path):
-        if os.path.basename(path) == "a":
-            raise PermissionError(13, "Permission denied", path)
-        return scan(path)
-
-    monkeypatch.setattr(os, "scandir", closed)
-    images = images_below(folder)
-    assert (names(images.files), images.closed, images.without_decoder) == (["b.png", "x.dcm"], 1, 0)
-    monkeypatch.setattr(image_copies.importlib.util, "find_spec", lambda name: None)
-    images = images_below(folder)
-    assert (names(images.files), images.without_decoder) == (["b.png"], 1)
 
 
 def test_a_dicom_file_is_read_as_a_picture(tmp_path):
@@ -142,21 +122,6 @@ def test_nothing_is_decoded_twice_unless_it_changed_nor_after_an_interruption(fo
     assert [changed[path] == first[path] for path in files] == [False, True, True]
 
 
-@each_row("damage", [b"", b"no database at all" * 100, "half", 7, b"short"])
-def test_a_damaged_cache_costs_only_time(folder, damage):
-    files = images_below(folder).files
-    expected = hash_images(files)
-    cache = home() / CACHE_NAME
-    if damage == "half":
-        cache.write_bytes(cache.read_bytes()[: cache.stat().st_size // 2])
-    elif damage in (7, b"short"):
-        with contextlib.closing(sqlite3.connect(cache)) as connection, connection:
-            connection.execute("UPDATE pictures SET hash = ?", (damage,))
-    else:
-        cache.write_bytes(damage)
-    assert hash_images(files) == hash_images(files) == expected
-
-
 def test_the_cache_is_its_owners_and_names_no_file_and_can_be_done_without(folder, tmp_path, monkeypatch):
     hash_images(images_below(folder).files)
     cache = home() / CACHE_NAME
@@ -234,16 +199,6 @@ def originals():
 def test_a_copy_is_alike(originals, name, change):
     original = originals[name]
     assert alike(original, COPIES[change](original))
-
-
-def test_pictures_of_one_kind_are_not_alike(originals):
-    chests = [
-        drawn(synthetic_images.chest, seed, large_heart=heart, catheter=catheter)
-        for seed, heart, catheter in ((1, False, False), (2, True, False), (3, False, True), (4, True, True))
-    ]
-    assert not any(alike(chests[one], chests[two]) for two in range(4) for one in range(two))
-    assert not alike(originals["chest"], originals["head"])
-    assert not any(alike(texture(one), texture(two)) for two in range(12) for one in range(two))
 
 
 def test_a_picture_of_one_grey_has_no_sketch_and_the_smallest_have_one():

@@ -16,9 +16,9 @@ from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION, REPORT, STRUCTURED_QUESTION
 from medtasks.data.sources.medevalkit import FLAGS, SUBJECTS
 from medtasks.data.variants import rotated
-from medtasks.errors import MedTasksError, SourceError
+from medtasks.errors import SourceError
 
-from ...damages import both, cut, lost, row, text
+from ...damages import cut, lost, row, text
 from ...multimedeval_sources import put
 from ...tables import each_row
 from ...tiny_medevalkit import SETS, put_source
@@ -72,16 +72,6 @@ def test_pmc_vqa(source, prepared):
     assert [document["answer"] for document in documents] == list("ABCDAB")
     assert documents[2]["question"] == " Which one?\nChoose."
     assert [document["doc_id"] for document in documents[:2]] == ["test_2/0", "test_2/1"]
-
-
-def test_the_text_of_an_answer_that_is_not_that_of_its_letter_is_remarked(source, prepared):
-    manifest, documents = prepared("pmc_vqa_clean", source("pmc_vqa_clean"))
-    assert [(one["answer"], one["gold"], one["flags"]) for one in documents[2:]] == [
-        ("C", "C", []),
-        ("D", "D", ["other_answer_text"]),
-    ]
-    (remark,) = [note for note in manifest.left_out if "letter" in note]
-    assert remark == "the text of the answer of 1 row (the published letter is that of another option and counts)"
 
 
 def test_omnimedvqa(source, prepared):
@@ -285,16 +275,6 @@ def test_refused(source, home, refuses, name, damage, parts):
     assert not (home / "datasets" / f"medevalkit_{name}").exists()
 
 
-@each_row("name, damage, rows, notes", cases(LEFT_OUT, 2))
-def test_counted(source, prepared, name, damage, rows, notes):
-    folder = source(name)
-    damage(folder)
-    manifest, documents = prepared(name, folder)
-    assert len(documents) == rows
-    for note in notes:
-        assert any(note in known for known in manifest.left_out), manifest.left_out
-
-
 @each_row("name", ["omnimedvqa", "pmc_vqa", "medxpertqa_mm"])
 def test_unpacked_and_packed_are_the_same(source, prepared, tmp_path, name):
     folder = source(name)
@@ -310,13 +290,6 @@ def test_unpacked_and_packed_are_the_same(source, prepared, tmp_path, name):
         archive.unlink()
         others = [folder]
     assert {prepared(name, other)[0].fingerprint for other in others} == {first}
-
-
-def test_a_part_of_nothing(source, refuses):
-    folder = source("slake")
-    both(text("test.json", '"en"', '"fr"'), *(text("test.json", '"en"', '"fr"') for _ in range(3)))(folder)
-    with refuses("no question has the language 'en'", kind=MedTasksError):
-        prepare("medevalkit_slake_en", Options(folder, allow_incomplete=True))
 
 
 SOURCES = {  # by the name of the set where it is recorded: dataset, folder of its source

@@ -145,18 +145,6 @@ def test_physionets_own_folders_and_only_the_data_of_the_clone(home, clone):
     assert prepare(CONTEXT, options).rows == 4
 
 
-def test_another_checksum(home, clone, refuses):
-    main, other, _ = CATALOGUE[MM].sha256
-    with refuses(f"{clone / main} is not the file published at 7f7d980", "SHA-256", "--allow-changed"):
-        prepare(MM, Options(clone))
-    assert not dataset_folder(MM).exists()
-    (clone / other).parent.mkdir(parents=True)  # a file with the same questions
-    (clone / other).write_text("[]")
-    revision = prepare(MM, Options(clone, allow_changed=True)).revision
-    assert revision.startswith("7f7d980 with another MM-VisHal.json (SHA-256 ")
-    assert f" and {other.rpartition('/')[2]} (SHA-256 4f53cda18c2b)" in revision
-
-
 def test_some_images_are_missing_or_broken(clone, complains, prepared):
     (clone / "images" / "synpic8.jpg").unlink()
     broken = clone / "images" / "xmlab2" / "source.jpg"
@@ -202,12 +190,6 @@ def test_records_that_make_no_sense(rewrite, complains, change, complaint):
     complains(MM, f"MM-VisHal.json row 5{complaint}")
 
 
-@each_row("answer", ["a list of texts", {"anatomy": "heart", "measurement": [], "symptom": []}])
-def test_components_of_another_kind(rewrite, complains, answer):
-    rewrite("medheval_visual_report", record(1, structured_answer=answer))
-    complains("medheval_visual_report", "MIMIC-CXR_pairs.json row 2")
-
-
 def test_what_a_user_may_lack(home, clone, complains, refuses, tmp_path):
     with refuses(f"'{CONTEXT}'", "clone of https://github.com/Aofei-Chang/MedHEval", "--source CLONE --images"):
         prepare(CONTEXT, Options())
@@ -241,22 +223,6 @@ def test_images_are_named_by_source_and_counted(clone, command, tmp_path):
     assert lines[:2] == ["images of SLAKE: 2 of 2 found", "images of VQA-RAD: 1 of 2 found, 1 missing"]
     assert lines[2].startswith("left out: MM-VisHal.json: 1 of the 2 images of VQA-RAD are missing")
     assert lines[3].startswith(f"Prepared {MM}: 10 questions, 3 images")
-
-
-@each_row(
-    "arguments, complaint",
-    [
-        ([MM, "--images", "slake"], "is not of the form SOURCE=DIR, such as slake=/data/slake/imgs"),
-        ([MM, "--images", "=x"], "is not of the form SOURCE=DIR"),
-        ([MM, "--images", "slake=a", "--images", "slake=b"], "--images names slake twice"),
-        (["mediconfusion", "--images", "slake=a"], "--images is for the sets of MedHEval"),
-        (["mediconfusion", "--allow-changed"], "--allow-changed is for the sets of MedHEval"),
-    ],
-)
-def test_arguments_that_make_no_sense(command, arguments, complaint):
-    result = command(*arguments)
-    assert result.exit_code == 2
-    assert complaint in " ".join(result.output.replace("│", " ").split())
 
 
 def test_golden_medheval_published_set(home, command, test_data):

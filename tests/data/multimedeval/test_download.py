@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import json
-import socket
 from dataclasses import replace
 from types import MappingProxyType
 from urllib.parse import urlsplit
@@ -73,21 +72,6 @@ def test_another_file_is_refused_and_not_kept(server, target, refuses, kind):
     target.write_bytes(b"an older download")
     with refuses("did not arrive as published"):
         fetched(server, target, **{kind: "0" * 32})
-
-
-def test_a_missing_file_is_not_asked_for_again(server, target, refuses):
-    server.files.clear()
-    with refuses(f"cannot download file.bin from {server.url}/file (HTTP 404)", "--source FOLDER"):
-        fetched(server, target)
-    assert len(server.asked) == 1
-
-
-def test_an_unreachable_server(target, refuses):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/file"
-    with refuses(f"cannot download file.bin from {url} (ConnectionError)", "what has arrived is kept"):
-        download(Published(url), target, backoff_s=0.001)
 
 
 COMMIT = "c" * 40
@@ -217,15 +201,6 @@ def test_other_bytes_than_published_are_refused(hub, info, tmp_path, refuses, la
         fetch(info, tmp_path / "copy", "all/test.parquet")
     hub.sent["all/test.parquet"] = b"published"
     assert (fetch(info, tmp_path / "copy", "all/test.parquet") / "all/test.parquet").read_bytes() == b"published"
-
-
-def test_a_full_disk_is_no_network_problem(tiny_mmlu, info, home, refuses, monkeypatch):
-    def full(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", full)
-    with refuses("the disk is full", "make room"):
-        prepare(info)
 
 
 def test_a_copy_of_the_published_files_has_their_revision(info, tmp_path):
