@@ -103,5 +103,5 @@ def test_a_column_that_cannot_group_is_one_sentence(tmp_path, task, columns, sen
         with pytest.raises(RepliesError, match=sentence):
             grouped_by(task_file(task), documents, [columns])
     private = [{"dataset": "medheval_knowledge_open", "sex": "F"}]
-    with pytest.raises(RepliesError, match="by .*kind.* only, because values of 'sex' are text"):
+    with pytest.raises(RepliesError, match=r"by .*kind.* only, because values of 'sex' are text"):
         grouped_by(task_file("medheval_visual_cxr"), private, ["sex"])
