@@ -194,7 +194,7 @@ torch.distributed.destroy_process_group()
 
 def on_two_processes(script: str, folder: Path, *arguments: str, **variables: str) -> str:
     """Run a script in a folder on two processes, as the harness does on two devices; return what they print."""
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # not exported explicitly
 
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     places = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}

@@ -52,7 +52,7 @@ def demo(
     output: Annotated[Path | None, Option(help="Folder for data, log and results. Default: a temporary one.")] = None,
     device: Annotated[str, Option(help="Torch device of the model.")] = "cpu",
 ) -> None:
-    """Run MediConfusion on synthetic images with a small built-in model, with and without images, and write a report."""
+    """Run MediConfusion on synthetic images with a small built-in model, with and without images, and report on it."""
     folder = (output or Path(tempfile.mkdtemp(prefix="medtasks-demo-"))).absolute()
     home, results = folder / "home", folder / "results"
     write_sample_home(home)
