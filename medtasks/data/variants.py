@@ -9,7 +9,8 @@ variant       columns
 ``blank``     none: whoever opens the images greys them (:mod:`medtasks.data.images.volume_files`)
 ``swapped``   the images' files and digests, see :func:`swapped_images`; ``image_id`` remains the question's
 ``rotated``   each document comes once per rotation: ``doc_id`` is ``<doc_id>~r<n>``, ``options`` and target are
-              rotated, and ``option_lines`` with the letters of their new positions and a ``gold`` that is a letter;
+              rotated, as are options that ``question`` lists, ``option_lines`` with the letters of their new positions
+              and a ``gold`` that is a letter;
               rotation 0 is as published. Documents without options, or without a right one, are left out
 ``told``      those of ``blind``; the prompt says that the image is missing
 ``degraded``  ``degradation`` and ``severity`` of all its images, see :func:`degraded`
@@ -134,6 +135,7 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
             continue
         options = list(document["options"])
         for number in range(len(options)):
+            turned = options[number:] + options[:number]
             moved = {letter(index): letter((index - number) % len(options)) for index in range(len(options))}
             if "label" in document:
                 target: dict[str, Any] = {"label": (document["label"] - number) % len(options)}
@@ -141,6 +143,8 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
                 target = {"answers": sorted(moved[answer] for answer in document["answers"])}
             else:
                 target = {"answer": moved[document["answer"]]}
+            if document.get("question"):  # may list the options
+                target["question"] = document["question"].replace(_listed(options), _listed(turned))
             if number and "option_lines" in document:
                 lines = list(document["option_lines"])
                 for index in range(len(options)):
@@ -155,7 +159,7 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
                 {
                     **{name: value for name, value in document.items() if name not in ("pair_id", "position")},
                     "doc_id": f"{document['doc_id']}~r{number}",
-                    "options": options[number:] + options[:number],
+                    "options": turned,
                     **target,
                     COLUMN: ROTATED,
                     "rotation_of": document["doc_id"],

@@ -114,7 +114,8 @@ def positions(document):
 @given(KEYS)
 def test_rotations_keep_every_option_and_the_right_ones(key):
     options, kind, right = key
-    document = question(*key)
+    listed = [f"({letter}) {option}" for letter, option in zip("ABCDEFG", options, strict=False)]
+    document = {**question(*key), "question": f"Which? {' '.join(listed)}"}
     rotations = rotated([document])
     assert [one["doc_id"] for one in rotations] == [f"7~r{number}" for number in range(len(options))]
     assert [one["rotation"] for one in rotations] == list(range(len(options)))
@@ -123,6 +124,8 @@ def test_rotations_keep_every_option_and_the_right_ones(key):
         order = [published_position(place, number, len(options)) for place in range(len(options))]
         assert sorted(order) == list(range(len(options)))
         assert one["options"] == [options[place] for place in order]
+        repeated = [f"({letter}) {options[place]}" for letter, place in zip("ABCDEFG", order, strict=False)]
+        assert one["question"] == f"Which? {' '.join(repeated)}"
         assert {order[place] for place in positions(one)} == wanted
     assert rotations[0]["options"] == options
     assert positions(rotations[0]) == wanted

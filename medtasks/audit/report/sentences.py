@@ -1,4 +1,4 @@
-"""Sentences of a report's first screen: result, comparison and reliability of its main tasks."""
+"""Sentences to quote from a report: result, comparison and reliability of a task."""
 
 import math
 
@@ -6,25 +6,27 @@ from medtasks.audit.report.contents import Gain, RuleScores, RunReport, TaskRepo
 from medtasks.audit.report.wording import VARIANTS, counted, difference, number, p_value, scored, warnings
 from medtasks.data.variants import BLANK, BLIND, SWAPPED
 
-_MOST = 3  # tasks
 _CONTROLS = (BLIND, BLANK, SWAPPED, "told", "nota_control")  # variants that make no task harder for a model that sees
 
 
 def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
-    """Return result, comparison and reliability of the first tasks that are no variant of another, by task.
+    """Return result, comparison and reliability of the tasks that are no variant of another, by task.
 
-    They are about the main metric, read by the careful row ``robust`` if a task has it.
+    They are about the main metric, read by the careful row (``robust`` or ``strict``) if a task has one.
     """
     variants = {gain.task for task in report.tasks for gain in task.gains}
     versions = report.facts.get("versions", "").split(", ")
-    harness = ", ".join(text for text in versions if text.startswith(("medtasks ", "lmms_eval "))) or "not recorded"
-    weights = report.facts.get("fingerprint of the weights", "not recorded")
-    made = f"model {report.model or 'not recorded'}; fingerprint of the weights: {weights}; versions: {harness}"
+    facts = {
+        "model": report.model,
+        "fingerprint of the weights": report.facts.get("fingerprint of the weights", ""),
+        "versions": ", ".join(text for text in versions if text.startswith(("medtasks ", "lmms_eval "))),
+    }
+    made = "; ".join(f"{name}: {text}" for name, text in facts.items() if text)
     sentences: dict[str, tuple[str, str, str]] = {}
     for task in (task for task in report.tasks if task.name not in variants):
         rules = {rule.name: rule for rule in task.rules if rule.scores}
-        if rules and len(sentences) < _MOST:
-            rule = rules.get("robust") or next(iter(rules.values()))
+        if rules:
+            rule = rules.get("robust") or rules.get("strict") or next(iter(rules.values()))
             texts = (_result(task, rule, report.title), _comparison(task, rule), _reliability(task, rule, made))
             sentences[task.name] = texts
     return sentences
@@ -95,5 +97,6 @@ def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
         change = difference(-loss.difference, -loss.high, -loss.low, share)
         parts.append(f"the hardest variant, {loss.task} ({loss.variant}), changes {loss.metric} by {change}")
     if not (defined or losses):
-        parts.append(f"{made}; decoding: {task.settings.get('decoding', 'not recorded')}")
+        decoding = task.settings.get("decoding", "")
+        parts += filter(None, (made, f"decoding: {decoding}" * bool(decoding)))
     return f"{'; '.join(parts)}."

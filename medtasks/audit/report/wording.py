@@ -41,9 +41,9 @@ WRONG_KINDS: Mapping[str, str] = {  # what a kind of wrong answer is
 }
 
 VARIANTS: Mapping[str, str] = {  # form of the questions
-    "blind": "no picture at all",
-    "blank": "an empty picture",
-    "swapped": "a picture that belongs to another question",
+    "blind": "no image",
+    "blank": "a grey image",
+    "swapped": "the image of another question",
     "told": "no image, and the prompt says so",
     "degraded": "images with compression, blur, noise or other brightness, contrast or gamma",
     "abstain": "a last option to abstain, which is never right",

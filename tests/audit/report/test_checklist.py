@@ -33,7 +33,7 @@ REPORT = made_up.report_of(*TASKS, title="<script>alert</script>")
     [
         ("claim", ("mediconfusion: mediconfusion; public; fingerprint 0123456789ab", "set_accuracy (robust) 22.5% [")),
         ("stard-ai", ("temperature=0.0", "categories (robust): Cerebral (100) 10.0%", "1,000 of 4,550 samples")),
-        ("tripod-llm", ("With a picture that belongs to another question (m", "robust_rule v1, Reads the letter")),
+        ("tripod-llm", ("With the image of another question (mediconf", "robust_rule v1, Reads the letter")),
         ("mi-clear-llm", ("model: made_up_model: size=<small>", "SHA-256 abc", "; it comes from medtasks run --rep")),
     ],
 )
@@ -72,11 +72,7 @@ WITHOUT_GROUPS = replace(made_up.paired_rule("robust"), groups={})
         ({}, 0, "reaches set_accuracy 22.5% [17.5 to 27.5] under rule robust (95 % interval in brackets), for 352 sam"),
         ({}, 0, "(data 'mediconfusion', fingerprint 0123456789ab"),
         ({}, 0, "; under reference it is 12.5% [7.5 to 17.5]."),
-        (
-            {},
-            1,
-            "With a picture that belongs to another question (mediconfusion_swapped) its set_accuracy is 0.0% inst",
-        ),
+        ({}, 1, "With the image of another question (mediconfusion_swapped) its set_accuracy is 0.0% instead of "),
         ({}, 2, "; the worst group of categories is Cerebral, set_accuracy 10.0% [5.0 to 15.0]."),
         ({"sample_data": True}, 0, "SAMPLE DATA: synthetic images, no score of a model."),
         ({"answered": 10}, 0, "PARTIAL RUN: 10 of 352 questions answered."),
@@ -84,7 +80,7 @@ WITHOUT_GROUPS = replace(made_up.paired_rule("robust"), groups={})
         ({"gains": (), "baselines": (TESTED,)}, 1, "−2.5 pts [−10.0 to +5.0] (paired, p = 0.4000)."),
         ({"gains": (), "baselines": ()}, 1, "mediconfusion_blind in the same run would show what the image adds."),
         ({"rules": (made_up.paired_rule("robust"),)}, 2, "replies without a valid answer: 25.0%"),
-        ({"rules": (WITHOUT_GROUPS,)}, 2, "versions: medtasks 0.8.0, lmms_eval 0.7.3; decoding: not recorded."),
+        ({"rules": (WITHOUT_GROUPS,)}, 2, "versions: medtasks 0.8.0, lmms_eval 0.7.3."),
         (
             {"gains": HARDER},
             2,
