@@ -188,7 +188,7 @@ def test_what_is_refused(names, given, repeats, words):
 
 @pytest.mark.slow
 def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
-    sampled = ("--gen_kwargs", "temperature=1,do_sample=true,max_new_tokens=4", "--limit", "4", "--batch_size", "8")
+    sampled = ("--gen_kwargs", "temperature=9,do_sample=true,max_new_tokens=4", "--limit", "4", "--batch_size", "8")
     record(sample_home, tmp_path, TASK, *sampled, "--repeats", "2")
     printed = capsys.readouterr().out
     assert "repeat 2 of 2, seed 1235" in printed

@@ -95,7 +95,7 @@ def test_without_the_folder(fails, medtasks, folder, replies):
     fails(["score", "sides", replies(ANSWERS)], "unknown task 'sides'", "needs --include_path FOLDER")
     assert "sides" not in medtasks("tasks").out
     listed = medtasks("tasks", "--sanity", "--include_path", folder).out
-    assert re.search(r"^sides +_blind _blank _swapped _rotated _sanity$", listed, re.MULTILINE)
+    assert re.search(r"^sides +_blind _blank _swapped _rotated .*_sanity _stress$", listed, re.MULTILINE)
     assert "sides" not in task_files()  # nothing remains
     with including([folder]):
         assert scored_task("sides_blind").base == "sides"

@@ -13,6 +13,7 @@ from medtasks.audit.report.wording import (
     label,
     names_by,
     number,
+    p_statement,
     p_value,
     score_cell,
     scored,
@@ -112,7 +113,7 @@ def _gap_cell(rule: RuleScores, column: str, name: str, metric: str) -> Cell:
         for position, score in enumerate(group.scores):
             if (group.name, score.metric) == (name, metric) and position < len(group.gaps):
                 gap, p = group.gaps[position], group.p_holm[position]
-                remark = "" if math.isnan(p) else f"p = {p_value(p)}"
+                remark = "" if math.isnan(p) else p_statement(p)
                 return Cell(difference(gap.value, gap.low, gap.high, score.share), remark=remark)
     return Cell("")
 
@@ -125,5 +126,5 @@ def _column_notes(rule: RuleScores, column: str, metric: str) -> Iterator[str]:
             corrected = f", corrected for {number_of_tests} such tests {p_value(test.p_holm)}" * (number_of_tests > 1)
             yield (
                 f"All questions, {rule.name}: {scored(test.overall)}. Any difference between groups, {rule.name}: "
-                f"p = {p_value(test.p)}{corrected}. Worst group: {test.worst}."
+                f"{p_statement(test.p)}{corrected}. Worst group: {test.worst}."
             )

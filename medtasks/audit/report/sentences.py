@@ -3,7 +3,7 @@
 import math
 
 from medtasks.audit.report.contents import Gain, RuleScores, RunReport, TaskReport
-from medtasks.audit.report.wording import VARIANTS, counted, difference, number, p_value, scored, warnings
+from medtasks.audit.report.wording import VARIANTS, counted, difference, number, p_statement, p_value, scored, warnings
 from medtasks.data.variants import BLANK, BLIND, SWAPPED
 
 _CONTROLS = (BLIND, BLANK, SWAPPED, "told", "nota_control")  # variants that make no task harder for a model that sees
@@ -62,7 +62,7 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
     if gain:
         share = task.is_share(gain.metric, gain.score, gain.variant_score)
         change = difference(gain.difference, gain.low, gain.high, share)
-        test = f"paired, p = {p_value(gain.p)}, corrected {p_value(gain.p_holm)}"
+        test = f"paired, {p_statement(gain.p)}, corrected {p_value(gain.p_holm)}"
         return (
             f"With {VARIANTS.get(gain.variant, gain.variant)} ({gain.task}) its {gain.metric} is "
             f"{number(gain.variant_score, share)} instead of {number(gain.score, share)}: a difference of {change} on "
@@ -75,7 +75,7 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
         return f"{sentence}; whether this run differs from it was not tested."
     metric, result = best[0].tests[rule.name]
     change = difference(result.difference, result.low, result.high, task.is_share(metric, result.first))
-    return f"{sentence}; this run minus it, in {metric}: {change} (paired, p = {p_value(result.p)})."
+    return f"{sentence}; this run minus it, in {metric}: {change} (paired, {p_statement(result.p)})."
 
 
 def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:

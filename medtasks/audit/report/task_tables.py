@@ -17,6 +17,7 @@ from medtasks.audit.report.wording import (
     label,
     names_by,
     number,
+    p_statement,
     p_value,
     pair_rows,
     points,
@@ -90,7 +91,7 @@ def baselines_table(task: TaskReport) -> Table:
     tests = [
         f"This run minus {baseline.name}, {metric} ({rule}): "
         f"{difference(result.difference, result.low, result.high, task.is_share(metric, result.first))}, "
-        f"p = {p_value(result.p)} ({result.test}, on the same questions)."
+        f"{p_statement(result.p)} ({result.test}, on the same questions)."
         for baseline in task.baselines
         for rule, (metric, result) in baseline.tests.items()
     ]

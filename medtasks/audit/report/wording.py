@@ -101,6 +101,11 @@ def p_value(p: float) -> str:
     return "<0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
+def p_statement(p: float) -> str:
+    """Return ``p = 0.0312`` or ``p < 0.0001``."""
+    return f"p = {p_value(p)}".replace("= <", "< ")
+
+
 def count(value: int) -> str:
     """Return a whole number with thousands separators."""
     return f"{value:,}"
