@@ -86,11 +86,11 @@ def clustered_error(
     sums = (math.fsum(deviations[index] for index in indices) for indices in members.values())
     variance = correction * math.fsum(deviation**2 for deviation in sums) / total**2
     spread = mean * (1 - mean)
-    holding = [
+    outcomes = (0.0, 1.0) if abs(mean - 0.5) < _NO_SPREAD else (float(mean > 0.5),)
+    rarer = min(
         sum(any(abs(values[index] - outcome) > _NO_SPREAD for index in indices) for indices in members.values())
-        for outcome in (0.0, 1.0)
-    ]
-    rarer = min(holding) if abs(mean - 0.5) < _NO_SPREAD else holding[mean > 0.5]
+        for outcome in outcomes
+    )
     size = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else float(number)
     effective = min(size, len(values), number if rarer < _FEW_CLUSTERS else math.inf)
     return MeanError(math.sqrt(variance), max(degrees, _LEAST_DEGREES), effective, number)
@@ -173,12 +173,14 @@ def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> li
     """
     if not any(shared):
         return list(clusters)
-    pairs = zip(clusters, shared, strict=True)
-    components = connected_components([(cluster, *([image] if image else ())) for cluster, image in pairs])
-    least = dict(zip(components, clusters, strict=True))
-    for component, cluster in zip(components, clusters, strict=True):
-        least[component] = min(least[component], cluster)
-    return [least[component] for component in components]
+    pairs = list(zip(clusters, shared, strict=True))
+    different = list(dict.fromkeys(pairs))
+    components = connected_components([(cluster, *([image] if image else ())) for cluster, image in different])
+    least: dict[int, str] = {}
+    for component, (cluster, _) in zip(components, different, strict=True):
+        least[component] = min(least.get(component, cluster), cluster)
+    names = {pair: least[component] for pair, component in zip(different, components, strict=True)}
+    return [names[pair] for pair in pairs]
 
 
 def connected_components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
