@@ -175,6 +175,10 @@ def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequen
                 gap, p = _difference(parts[position], total, LEVEL if len(groups) == 2 else level)
             of_gaps.append(gap)
             of_groups.append(p)
+        together = sum(parts[position].weight for *_, parts in groups)
+        if len(groups) == 2 and all(compared) and together == total.weight:  # one test, seen from both sides
+            gap = of_gaps[0]
+            of_gaps[1], of_groups[1] = EstimatedValue(-gap.value, gap.error, -gap.high, -gap.low), of_groups[0]
         defined = [p for p in of_groups if not math.isnan(p)]
         corrected = iter(defined if len(groups) == 2 else holm(defined))
         p_values.append([p if math.isnan(p) else next(corrected) for p in of_groups])

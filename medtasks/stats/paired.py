@@ -89,6 +89,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
     else:
         low, high = sign_flip_interval(differences, units)
         test, p = SIGN_FLIP, sign_flip_test(differences, units)
+    if all(0 <= value <= 1 for value in (*first, *second)):
+        low, high = max(low, -1.0), min(high, 1.0)
     return PairedResult(
         samples=samples,
         units=number,

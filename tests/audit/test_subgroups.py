@@ -47,6 +47,8 @@ def test_equal_groups_are_seldom_called_different_and_a_planted_gap_is_found():
             all(gap.low <= 0 <= gap.high for group in result.groups[column] for gap in group.gaps) for result in equal
         ]
         assert simulations - sum(covered) <= most
+    both = [group.gaps[0] for group in equal[0].groups["sex"]]
+    assert [both[1].value, both[1].low] == [-both[0].value, -both[0].high], "one gap, seen from both sides"
     either = [min(result.tests[column][0].p_holm for column in TASK.breakdown) < 0.05 for result in equal]
     assert sum(either) <= most
     planted = [drawn(chance, worse=0.3) for _ in range(20)]

@@ -177,6 +177,7 @@ def test_dyads_without_a_spread():
     assert 0.02 < same.high == -same.low < 0.2
     all_gained = compare_paired([0.0] * 40, [1.0] * 40, CHAIN)
     assert 0 < all_gained.p < 0.001
+    assert compare_paired([0.0] * 4, [1.0, 0.0, 1.0, 0.0], CHAIN[:4]).high == 1, "a share cannot differ by more"
     star = compare_paired([0.0] * 3, [1.0, 0.0, 1.0], [Dyad(f"p{n}", "hub", f"i{n}") for n in range(3)])
     assert star.p == 1.0
     assert all(map(math.isnan, (star.low, star.high, star.detectable)))

@@ -89,13 +89,13 @@ def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
     if defined:
         column, group = min(defined, key=lambda entry: sign * entry[1].scores[0].value)
         parts.append(f"the worst group of {column} is {group.name}, {main.metric} {scored(group.scores[0])}")
-    harder = [gain for gain in task.gains if gain.rule == rule.name and gain.variant not in _CONTROLS]
+    harder = [gain for gain in task.gains if gain.rule == rule.name and gain.variant in {*VARIANTS} - {*_CONTROLS}]
     losses = [gain for gain in harder if gain.metric == main.metric and not math.isnan(gain.difference)]
     if losses:
         loss = max(losses, key=lambda gain: sign * gain.difference)
         share = task.is_share(loss.metric, loss.score, loss.variant_score)
         change = difference(-loss.difference, -loss.high, -loss.low, share)
-        parts.append(f"the hardest variant, {loss.task} ({loss.variant}), changes {loss.metric} by {change}")
+        parts.append(f"the hardest variant, {loss.task}, changes {loss.metric} by {change}")
     if not (defined or losses):
         decoding = task.settings.get("decoding", "")
         parts += filter(None, (made, f"decoding: {decoding}" * bool(decoding)))

@@ -62,7 +62,10 @@ def test_every_fact_is_known_and_used():
 TEST = PairedResult(352, 176, 0.25, 0.225, -0.025, -0.1, 0.05, "exact McNemar", 0.4, None, 0.1)
 TESTED = Baseline("guessing", "", {"robust": {"set_accuracy": 0.25}}, {"robust": ("set_accuracy", TEST)})
 HARD = ("robust", "set_accuracy", 0.2, 0.1)
-HARDER = tuple(Gain(f"hard{n}", f"hard_{n}", *HARD, n / 10, 0.0, 0.3, 0.1, 352) for n in (1, 2))
+HARDER = tuple(
+    Gain(variant, f"hard_{n}", *HARD, n / 10, 0.0, 0.3, 0.1, 352)
+    for n, variant in enumerate(("abstain", "degraded", "degraded, severity 3", "told"), 1)
+)
 WITHOUT_GROUPS = replace(made_up.paired_rule("robust"), groups={})
 
 
@@ -84,7 +87,7 @@ WITHOUT_GROUPS = replace(made_up.paired_rule("robust"), groups={})
         (
             {"gains": HARDER},
             2,
-            "the hardest variant, hard_2 (hard2), changes set_accuracy by −20.0 pts [−30.0 to 0.0].",
+            "the hardest variant, hard_2, changes set_accuracy by −20.0 pts [−30.0 to 0.0].",
         ),
     ],
 )
