@@ -154,7 +154,8 @@ def rule_scores(
     # Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99.
     compared = [metric for metric in metrics if metric.is_compared]
     main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
-    clusters = {name: degrees + 1 for name in main if (degrees := estimates[name].degrees) is not None}
+    sizes = {name: (estimates[name].degrees, estimates[name].clusters or math.inf) for name in main}
+    clusters = {name: min(degrees + 1, most) for name, (degrees, most) in sizes.items() if degrees is not None}
     few = {name: number for name, number in clusters.items() if number < FEW_CLUSTERS}
     sentences: tuple[str, ...] = ()
     if few:
