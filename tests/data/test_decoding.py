@@ -111,14 +111,12 @@ def test_manifest_and_results_say_what_was_done_with_how_many_images(prepared):
     "name, done",
     [
         ("L.png", ()),
-        ("RGBA opaque.png", ()),
         ("I;16.png", ("more than 8 bits cut off at 255",)),
         ("F.tif", ("more than 8 bits cut off at 255", NEARLY_FLAT)),
         ("RGBA 16 bits.png", ("low byte of 16 bits dropped", "transparency dropped")),
         ("PA.tif", ("transparency dropped", "palette to its colours")),
         ("CMYK Adobe.jpg", ("CMYK to RGB",)),
         ("EXIF 6.jpg", ("EXIF orientation ignored",)),
-        ("EXIF 6.tif", ()),
     ],
 )
 def test_what_is_said_of_published_sets(prepared, name, done):
@@ -206,11 +204,8 @@ def test_the_first_of_several_frames_is_shown_and_said_to_be(tmp_path):
     "settings, complaint",
     [
         ({"image_rule": "careful"}, "image_rule is 'careful'; it can be reference or linear"),
-        ({"image_rule": ["linear"]}, r"image_rule is \['linear'\]"),
         ({"image_range": 4095}, r"image_range is 4095; it must be \[LOW, HIGH\]"),
         ({"image_range": [4095, 0]}, r"image_range is \[4095, 0\]"),
-        ({"image_range": ["0", "1"]}, "image_range is"),
-        ({"image_range": [float("nan"), 1]}, "image_range is"),
         ({"image_range": [0, float("inf")]}, "image_range is"),
         ({"image_rule": "reference", "image_range": [0, 4095]}, "image_range is for the image_rule linear"),
     ],

@@ -132,7 +132,6 @@ def test_a_cut_file_is_refused(source):
     [
         ({"image": "A" * 100}, r"row 2 \(index 1001\): its image is broken"),
         ({"image": "5"}, r"row 2 \(index 1001\): its image is that of row index 5, which is not there"),
-        ({"image": "1001"}, r"row 2 \(index 1001\): its image is that of row index 1001, which has none"),
         ({"answer": "F", "F": ""}, r"row 2 \(index 1001\): its answer is 'F', and the options are"),
         ({"C": "", "D": "x", "answer": "A"}, r"row 2 \(index 1001\): it has an option [D-F] and no option C"),
         ({"index": ""}, "row 2: it has no index"),

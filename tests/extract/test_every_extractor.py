@@ -159,20 +159,6 @@ def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, r
         Answer(value, reason)
 
 
-@each_row(
-    ("name", "kind", "nearest"),
-    [
-        ("robust_choise", AnswerKind.CHOICE, "robust_choice"),
-        ("untide", AnswerKind.LIKELIHOODS, "untied"),
-        ("medheval_open_strikt", AnswerKind.FREE_TEXT, "medheval_open_strict"),
-    ],
-)
-def test_unknown_extractors_are_named_with_the_nearest(name, kind, nearest):
-    for among in (kind, None):
-        with pytest.raises(UnknownName, match=f"unknown .*rule.* '{name}'; did you mean '{nearest}'"):
-            extractor_of(name, among)
-
-
 def test_extractors_are_registered_under_their_names_and_kinds():
     for name, rule in extractors().items():
         assert rule.name == name

@@ -35,12 +35,9 @@ def test_golden_medheval_closed(golden):
     ("choices", "options"),
     [
         ("A: MRI, B: CT", ("A: MRI", "B: CT")),
-        ("A) MRI, B) CT", ("A) MRI", "B) CT")),
-        ("A. MRI; B. CT", ("A. MRI;", "B. CT")),
         ("A. Scan (CT), B. MRI", ("A. Scan (C", "B. MRI")),
         ("A. X, B. Y, A. Z", ("A. Z", "B. Y")),
         ("A. X, C. Y", ("A. X",)),
-        ("B. X, C. Y", ()),
         ("A. 1, B. 2, C. 3, D. 4, E. 5, F. 6, G. 7", ("A. 1", "B. 2", "C. 3", "D. 4", "E. 5", "F. 6")),
         ("A, B, C", ()),
         ("", ()),

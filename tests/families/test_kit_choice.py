@@ -3,7 +3,6 @@
 import json
 import math
 import random
-from functools import partial
 
 import pytest
 
@@ -11,7 +10,6 @@ from medtasks.audit.baselines import baselines
 from medtasks.data.samples import Sample
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
-from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families import submission
 from medtasks.families.choice import KIT_CHOICE as FAMILY
 from medtasks.families.choice import KIT_LIKELIHOODS
@@ -21,8 +19,6 @@ from medtasks.home import home
 from medtasks.metrics.metric import evaluate
 from medtasks.tasks import own_documents
 
-from ..growth import assert_linear
-from ..tables import each_row
 from ..task_families import FAMILIES
 
 OPTIONS = ["liver", "spleen", "heart"]
@@ -107,14 +103,6 @@ def test_a_row_without_modality_type_stops_the_published_code_alone():
         assert ("validation_Pharmacy_2" in warning) == ("KeyError" in warning) == stops
     robust = values(FAMILY, scores_of(documents, ["A", "B"], "robust_kit_choice"))
     assert (robust["accuracy"], math.isnan(robust["fallback_rate"])) == (0.5, True)
-
-
-@each_row("rule", ["medevalkit_choice", "medevalkit_tagged_choice", "medevalkit_mmmu_fixed", "robust_mmmu"])
-def test_a_long_reply_is_read_in_linear_time(rule):
-    for columns in ({}, OPEN):
-        read = partial(extractor_of(rule).extract, sample=Sample(question(1, **columns)))
-        assert_linear(read, "the liver looks normal in this slice, so it is spleen ", lead="")
-        assert_linear(lambda reply, read=read: read(f"{reply}e"), "1", lead="")
 
 
 def test_open_questions_are_right_where_the_authors_rule_reads_them():

@@ -20,13 +20,11 @@ def fill(template):
     ("template", "expected"),
     [
         ("{{ question }}", TEXT),
-        ("{{question}} {{-number}}", f"{TEXT}7"),
         ("\n {{ question }} \n\n", f"\n {TEXT} \n\n"),
         ("{% if answer == 'B' %}{{ question }}{% endif %}", TEXT),
         ("{%- for option in options %}{{ loop.index }}{{ option }}{% endfor %}", "1x"),
         ("{{ number }} {'a': 1} {", "7 {'a': 1} {"),
         ("{{ '{' }}letter} {} { question }", "{letter} {} { question }"),
-        ("", ""),
     ],
 )
 def test_what_a_template_gives(template, expected):
@@ -40,10 +38,7 @@ def test_what_a_template_gives(template, expected):
         ("{{ qestion }}", "'qestion' is undefined"),
         ("{{ question }} {a}", "'a'"),
         ("{{ question", "unexpected end of template, expected 'end of print statement'."),
-        ("{% if question %}", "Unexpected end of template."),
-        ("{0}", "'0'"),
         ("{{ number / 0 }}", "division by zero"),
-        ("{{ question + 1 }}", "can only concatenate str"),
         ("{{ question.__class__.__mro__ }}", "__class__"),
         ("{{ '{0.__class__}'.format(number) + question }}", "__class__"),
     ],

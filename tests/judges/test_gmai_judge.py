@@ -5,7 +5,6 @@ import pytest
 
 from medtasks.errors import UnknownName
 from medtasks.extract.extractor_registry import Answer, Reason
-from medtasks.extract.failure import failed_reply
 from medtasks.judges.judge_client import CORRECTION
 from medtasks.judges.published_judges import PROMPT_VERSIONS, gmai_prompt, match_reply, parse_choice
 
@@ -52,23 +51,6 @@ def test_the_judge_is_read_by_the_rule_of_the_reply():
     declared = "The correct answer is B and not A"
     assert parse_choice(declared, OPTIONS, OLD) is None
     assert parse_choice(declared, OPTIONS, NEW) == Answer.ok("B")
-
-
-@each_row("rule", [OLD, NEW])
-@each_row(
-    "reply, expected",
-    [
-        ("B", Answer.ok("B")),
-        ("an ulcer", Answer.ok("B")),
-        (" \n", Answer.invalid(Reason.EMPTY)),
-        ("Z", Answer.invalid(Reason.NO_MATCH)),
-        ("Cannot determine the answer", Answer.invalid(Reason.REFUSED)),
-        (failed_reply("out of memory"), Answer.invalid(Reason.ADAPTER_FAILED)),
-    ],
-)
-def test_replies_that_need_no_judge(judge, endpoint, rule, reply, expected):
-    assert ask(judge, reply, rule) == (expected, False)
-    assert endpoint.count == 0
 
 
 @each_row("reply", [REPLY, "A or B", "A, B or Z", "polyp, ulcer", "Failed to obtain answer via API", "ü" * 5000])

@@ -130,7 +130,6 @@ def test_credentialed_reports_and_files_stay_on_this_machine(named, monkeypatch)
 @each_row(
     "text, strict, published",
     [
-        (assessment(2).replace("(a) ", "(1) "), None, 2),
         (assessment(2).replace("Some type: 0. Some.", "Some type: " + "9" * 5000 + ". Some.", 1), None, 2),
         (assessment(2) + "\n\n" + assessment(2), 2, 2),
         (assessment(2) + "\n\n" + assessment(3).partition("[Explanation]:")[2], None, 2),

@@ -196,7 +196,7 @@ def prepared(every_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 OURS = [name for name, task in task_files().items() if task.kind == "task"]
 JUDGED = [name for name in OURS if "_judged" in name or name == "mediconfusion_ff"]  # which need a judge to run
 PAIRED = [f"mediconfusion{mode}{ending}" for mode in ("", "_gd") for ending in ("", *(f"_{name}" for name in SANITY))]
-KINDS = ["vqa_rad", "pathmnist", "pathmnist_5shot", "pad_ufes_20", "mimic_cxr_report", "ct_rate_report", "chestxray14"]
+KINDS = ["vqa_rad", "pathmnist", "pad_ufes_20", "mimic_cxr_report", "ct_rate_report", "chestxray14"]
 MADE = [made for name in KINDS for made in variants_of(task_file(f"multimedeval_{name}"))]
 VARIED = [made.name for made in MADE if made.variant in SANITY]
 RUN = sorted({*OURS, *PAIRED, *VARIED} - {*JUDGED})

@@ -11,7 +11,6 @@ from medtasks.model_adapters.radfm.network import read_volume
 from PIL import Image
 
 from medtasks.data.document_store import load_documents, open_documents
-from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.images.volume_files import FOLDER_NAME, axial_slices, blank_volume, read_header, volume_digests
 from medtasks.data.samples import Sample
 from medtasks.data.variants import ABSTAIN, DEGRADED, NOTA, NOTA_CONTROL, TOLD, published_position, rotated
@@ -42,9 +41,11 @@ def keyed(document):
 
 
 @each_row("name", ONE_PER_DATASET)
-def test_every_dataset_in_every_variant_here_and_in_the_harness(prepared, name):
+def test_every_dataset_in_every_variant_here_and_in_the_harness(prepared, monkeypatch, name):
+    monkeypatch.setattr("datasets.arrow_dataset.generate_fingerprint", lambda _: "0")  # takes a third of the time
     task = task_file(name)
     before, table = load_documents(task.dataset), open_documents(task.dataset)["test"]
+    types = table.features  # are copied each time
     for variant in variants_of(task):
         if variant.variant in (NOTA, NOTA_CONTROL) and "pmc_vqa" in name:  # in miniature each has the option "None"
             with pytest.raises(MedTasksError, match="no question has options"):
@@ -52,8 +53,9 @@ def test_every_dataset_in_every_variant_here_and_in_the_harness(prepared, name):
             continue
         after, changed = task_documents(variant), variant_hook(variant.name)(table)
         assert changed.to_list() == after
-        for column in set(changed.features) & set(table.features) - {"image_sha256"}:
-            assert changed.features[column] == table.features[column]
+        changed_types = changed.features
+        for column in set(changed_types) & set(types) - {"image_sha256"}:
+            assert changed_types[column] == types[column]
         assert {document["variant"] for document in after} == {variant.variant}
         if variant.variant == "rotated":
             assert [document["rotation_of"] for document in after] == [
@@ -292,22 +294,6 @@ def test_a_model_that_reads_volumes_sees_an_even_grey(tmp_path):
     seen, blank = read_volume(path, 8), read_volume(blank_volume(path), 8)
     assert blank.shape == seen.shape
     assert set(blank.unique().tolist()) == {0.5}
-
-
-def test_volumes_that_cannot_be_read_or_written(tmp_path, monkeypatch):
-    broken = tmp_path / "broken.nii.gz"
-    broken.write_bytes(gzip.compress(b"x" * 1000)[:20])
-    with pytest.raises(UnreadableImage):
-        blank_volume(broken)
-    broken.write_bytes(b"no gzip")
-    with pytest.raises(OSError, match="gzip"):
-        blank_volume(broken)
-    with pytest.raises(FileNotFoundError):
-        blank_volume(tmp_path / "none.nii.gz")
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    (tmp_path / FOLDER_NAME).write_text("a file is in the way")
-    with pytest.raises(MedTasksError, match=r"cannot write a grey volume in .* set MEDTASKS_HOME"):
-        blank_volume(put_nifti(tmp_path / "a.nii.gz", scan(1)))
 
 
 def test_ct_scans(prepared):

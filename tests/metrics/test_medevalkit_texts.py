@@ -46,14 +46,12 @@ def test_the_union_of_subsequences(reply, gold, shared, said, wanted):
     "reply, gold, stops",
     [
         ("", "ct", "the reply has no words for ROUGE"),
-        ("...", "ct", "the reply has no words for ROUGE"),
         (" \n", "ct", "the reply has no words for F1"),
         (" . ", "ct", None),
         ("ct", "", "the gold has no words for ROUGE"),
         ("ct", " ", "the gold has no words for F1"),
         ("word " * 990, "ct", None),
         ("word " * 991, "ct", "a sentence is too long for the recursion of ROUGE-L"),
-        ("word " * 900 + ". " + "word " * 900, "ct", None),
         ("ct " + "word " * 1000, "ct", "a sentence is too long for the recursion of ROUGE-L"),
         ("word " * 1000 + "ct", "ct", None),  # the walk ends where the gold does
     ],

@@ -28,15 +28,11 @@ def test_a_misspelt_argument_is_answered_with_its_near_match_and_the_known_ones(
     "name, value, wanted",
     [
         ("batch_size", 0, "a whole number of at least 1"),
-        ("batch_size", "abc", "a whole number of at least 1"),
-        ("max_batch_size", "auto", "a whole number of at least 1"),
         ("batch_size", True, "a whole number of at least 1"),
-        ("batch_size", 2.5, "a whole number of at least 1"),
         ("batch_size", float("inf"), "a whole number of at least 1"),
         ("max_new_tokens", -1, "a whole number of at least 1"),
         ("seed", "x", "a whole number of at least 0 and at most 9223372036854775807"),
         ("max_failed", 1.5, "a number of at least 0 and at most 1"),
-        ("max_failed", float("nan"), "a number of at least 0 and at most 1"),
     ],
 )
 def test_an_impossible_value_is_named_with_what_is_wanted(name, value, wanted):

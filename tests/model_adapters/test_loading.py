@@ -18,9 +18,9 @@ from safetensors.torch import load_file
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from ..tables import each_row
-from .llava_med_toy import SHARDS, TOWER, V15, VISION
+from .llava_med_toy import SHARDS, V15, VISION
 from .med_flamingo_toy import DOCS, OPTIONS, scores
-from .radfm_toy import HIDDEN, UNUSED, E, P, V, put
+from .radfm_toy import HIDDEN, UNUSED, E, P, put
 from .toys import noise, tower
 
 MODELS = LLAVA, RADFM, FLAMINGO = ("llava_med", "radfm", "med_flamingo")
@@ -67,17 +67,12 @@ DECODER = "vision_model.decoder.layers.1.mlp.fc2.bias"
         (LLAVA, ONE, rename("lm_head.weight", "score.weight"), r"00001\S* key 'score\.weight' is unknown"),
         (LLAVA, TWO, rename(BIAS.format(2), BIAS.format(4)), r"00002\S* key '\S*4\.bias' leads to"),
         (LLAVA, ONE, put(NORM, torch.ones(3)), r"00001\S* key '\S*norm\.weight' has .*\(3,\), expected \(64,\)"),
-        (LLAVA, TWO, rename(f"{TOWER}pre_layrnorm.bias", f"{TOWER}norm.bias"), r"00002\S* key '\S*norm\.bias'"),
         (RADFM, BIN, without(f"{P}latents"), rf"lacks '{P}latents'"),
         (RADFM, BIN, put(f"{E}box_head.weight", torch.ones(2)), rf"key '{E}box_head\.weight' is unknown"),
-        (RADFM, BIN, put(f"{P}latents", torch.ones(5)), rf"key '{P}latents' has shape \(5,\)"),
-        (RADFM, BIN, put(f"{V}to_patch_embedding.1.weight", torch.ones(70)), r"has shape \(70,\)"),
         (RADFM, BIN, differing(WORDS, f"{E}weight"), rf"'{WORDS}' and '{E}weight' should be eq"),
         (RADFM, BIN, only("lang_model.model.layers.1."), "num_hidden_layers 2, the weights have 1"),
         (FLAMINGO, PT, only("perceiver.latents"), r"perceiver\.latents"),
-        (FLAMINGO, PT, only("gated_cross_attn"), r"lang_encoder\.gated_cross_attn_layers"),
         (FLAMINGO, PT, put(GATE, torch.zeros(1)), re.escape(GATE)),
-        (FLAMINGO, PT, put("perceiver.latents", torch.ones(3)), r"perceiver\.latents"),
         (FLAMINGO, PT, differing(LATE, TWIN), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),
         (FLAMINGO, PT, lambda state: {"a": 1}, r"model\.pt"),
         (FLAMINGO, LLAMA, without(UP), f"llama.*{re.escape(UP)}"),

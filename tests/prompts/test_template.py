@@ -100,21 +100,6 @@ def test_what_a_question_holds_is_text_and_what_is_absent_leaves_its_place_empty
         assert example_answer(row, settings(name)) == text
 
 
-@each_row(
-    "name, expected",
-    [
-        ("medqa", "C"),
-        ("pubmedqa", "C"),
-        ("slake", "Yes"),
-        ("octmnist", "normal, benign"),
-        ("vindr_mammo", "4"),
-        ("mimic_cxr_classification", "Atelectasis, Edema"),
-    ],
-)
-def test_target(name, expected):
-    assert target(REFERENCE[name][0]) == expected
-
-
 def texts(message):
     return [part.get("text", "IMAGE") for part in message["content"]]
 

@@ -106,11 +106,9 @@ GOOD = {"answer": ["A", "B"], "options": ['["x", "y"]', '["x", "y"]'], "images":
     ("damage", "named", "complaint"),
     [
         ({"options": ['["x", "y"]', None]}, {}, "row 2: 'options' is empty, and .* needs a list of at least two texts"),
-        ({"options": ['["x", "y"]', '["x",']}, {}, "row 2: 'options' is "),
         ({"options": ['["x", "y"]', '{"A": "x", "C": "y"}']}, {}, "row 2: 'options' is "),
         ({"options": ['["x", "y"]', "[" * 100_000]}, {}, "row 2: 'options' is "),
         ({"answer": ["A", "C"]}, {}, "row 2: 'answer' is 'C', and .* needs the letter of one of the options"),
-        ({"answer": ["A", None]}, {}, "row 2: 'answer' is empty"),
         ({"images": [[encoded(1)], None]}, {}, "row 2: 'images' lacks an image"),
         ({"images": [[encoded(1)], [{"bytes": None, "path": None}]]}, {}, "row 2: 'images' lacks an image"),
         ({}, {"answer": "lable"}, "has no column 'lable', which 'columns' .* names for 'answer'; it has .*images"),

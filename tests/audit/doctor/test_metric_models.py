@@ -140,11 +140,9 @@ def test_models_of_the_judge_a_slow_one_and_none_at_the_address(endpoint, monkey
     "status, text, state, word, name, fix",
     [
         (401, ERROR, State.PROBLEM, "HTTP 401", "reply", "MEDTASKS_JUDGE_API_KEY"),
-        (403, "{}", State.WARNING, "HTTP 403", "model", "MEDTASKS_JUDGE_API_KEY"),
         (307, ERROR, State.PROBLEM, "redirects", "reply", "MEDTASKS_JUDGE_BASE_URL"),
         (429, ERROR, State.WARNING, "limits the rate", "reply", "later"),
         (429, ERROR.replace("null", '"insufficient_quota"'), State.PROBLEM, "quota", "reply", ""),
-        (500, ERROR, State.PROBLEM, "HTTP 500", "reply", "later"),
         (404, "{}", State.WARNING, "no list of models (HTTP 404)", "model", "/v1"),
         *((200, text, State.PROBLEM, "no list of models", "reply", "") for text in ("<html>", '"text"', "{}")),
     ],

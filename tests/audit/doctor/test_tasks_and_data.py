@@ -53,8 +53,6 @@ def harness(tmp_path, monkeypatch):
         ("task: mediconfusion\ndataset_path: x\n", "mediconfusion"),
         ("group: multimedeval\ntask:\n- a\n- b\n", "multimedeval"),
         ("task: a\ntag:\n- b\n- multimedeval_qa\n", "multimedeval_qa"),
-        ("task: a\ngroup: [gmai_mmbench]\n", "gmai_mmbench"),
-        ("task: iu_xray_report\nclass: !function a.B\n", "iu_xray_report"),
         ("task: medevalkit_pmc_vqa_ll\n", "medevalkit_pmc_vqa_ll"),  # of variants.yml
         ("# task: mediconfusion\ntask: a\ndescription: unlike mediconfusion\n", None),
         ("group: a\ntask: [mediconfusion]\n", None),  # selects ours and defines nothing

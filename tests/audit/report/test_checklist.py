@@ -73,12 +73,8 @@ WITHOUT_GROUPS = replace(made_up.paired_rule("robust"), groups={})
     "changes, index, part",
     [
         ({}, 0, "reaches set_accuracy 22.5% [17.5 to 27.5] under rule robust (95 % interval in brackets), for 352 sam"),
-        ({}, 0, "(data 'mediconfusion', fingerprint 0123456789ab"),
-        ({}, 0, "; under reference it is 12.5% [7.5 to 17.5]."),
         ({}, 1, "With the image of another question (mediconfusion_swapped) its set_accuracy is 0.0% instead of "),
         ({}, 2, "; the worst group of categories is Cerebral, set_accuracy 10.0% [5.0 to 15.0]."),
-        ({"sample_data": True}, 0, "SAMPLE DATA: synthetic images, no score of a model."),
-        ({"answered": 10}, 0, "PARTIAL RUN: 10 of 352 questions answered."),
         ({"gains": ()}, 1, "image, guessing, has set_accuracy 25.0%; whether this run differs from it was not tested."),
         ({"gains": (), "baselines": (TESTED,)}, 1, "−2.5 pts [−10.0 to +5.0] (paired, p = 0.4000)."),
         ({"gains": (), "baselines": ()}, 1, "mediconfusion_blind in the same run would show what the image adds."),

@@ -178,20 +178,6 @@ def test_pictures_are_there_once_by_the_rule_of_their_task_and_those_without_roo
         assert remark in [shown[2] for shown in data_of(text)["pictures"]]
 
 
-def test_missing_and_broken_pictures_are_counted_and_named(tmp_path):
-    task = made_up.paired_task(tmp_path)
-    files = dict(task.pictures)
-    files["picture11"].write_bytes(b"no picture")
-    del files["picture12"]
-    text = written(made_up.report_of(replace(task, pictures=files)), tmp_path)
-    assert "2 picture files missing or not readable" in Structure(text).text
-    data = data_of(text)
-    remarks = [data["pictures"][item["i"][0]][2] for item in data["items"]]
-    assert "cannot be read" in remarks[0]
-    assert "missing" in remarks[1]
-    assert remarks[2] == ""
-
-
 def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(MedTasksError, match=r"cannot write the page .*folder.html: Is a directory; make room, or name"):
@@ -279,20 +265,6 @@ def test_shades_survive_whether_or_not_the_decoder_reduces(tmp_path, name):
     row = np.asarray(opened(made), dtype=int)[60]
     assert opened(made).mode == "L"
     assert np.abs(row - np.linspace(0, 255, len(row))).max() < 6
-
-
-@each_row("kind", [np.uint16, np.int32, np.float32])
-def test_deep_grey_values_that_no_model_would_see_are_spread_over_all_shades(tmp_path, kind):
-    values = np.tile(np.linspace(1000, 4000, 256).astype(kind), (64, 1))
-    made = only(saved(Image.fromarray(values), tmp_path / "deep.tif"))
-    row = np.asarray(opened(made), dtype=int)[30]
-    assert row[2] < 10 < 122 < row[128] < 134 < 245 < row[-3]
-    assert made.remark == "scaled from its least to its largest value"
-    flat = Image.fromarray(np.full((20, 20), 3000, dtype=kind))
-    assert opened(only(saved(flat, tmp_path / "flat.tif"))).size == (20, 20)
-    if kind is np.float32:
-        values[0, 0] = np.nan
-        assert only(saved(Image.fromarray(values), tmp_path / "nan.tif")).uri
 
 
 def test_a_picture_is_shown_as_models_see_it(tmp_path, monkeypatch):

@@ -250,24 +250,6 @@ def test_pairs_and_values_in_lists(chooser, tmp_path):
         assert number == len(choose(documents, {"categories": chosen})) == chooser.ticked_number()
 
 
-def test_a_dataset_without_a_task_and_a_browser_without_a_clipboard(chooser, tmp_path):
-    documents = [{"doc_id": str(n), "source": one, "location": "it's"} for n, one in enumerate(("slake", "vqa_rad"))]
-    page = tmp_path / "tree.html"
-    write_tree_page("bench", documents, OPTIONS, page, selects=False, sample=False)
-    chooser.open(page)
-    chooser.tick("slake", "it's")
-    command = "medtasks data select bench --where source=slake"
-    assert chooser.commands()[0] == [[command, 1]]
-    assert "makes no task" in chooser.one("#notes").text
-    assert not chooser.one("#name").is_displayed()
-    no_clipboard = "navigator.clipboard.writeText = () => Promise.reject(); document.execCommand = () => false"
-    chooser.browser.execute_script(no_clipboard)
-    chooser.one("#commands button").click()
-    chooser.browser.execute_async_script("setTimeout(arguments[0], 20)")
-    assert "press Ctrl+C, the text is selected" in chooser.one("#copied").text
-    assert chooser.run("getSelection().toString()") == command
-
-
 def test_the_tree_is_walked_by_keys(chooser, tmp_path):
     documents = list(made_up(random.Random(1), 200))
     chooser.open(written(tmp_path / "tree.html", documents), size=NARROW)

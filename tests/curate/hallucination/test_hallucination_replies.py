@@ -57,8 +57,6 @@ def test_json_is_found_wherever_it_stands(reply):
         json.dumps([MASS, {"question": "Is there a mass?"}]),
         *(json.dumps([{**MASS, "answer": answer}]) for answer in ("", " ", True, "\ud800")),
         json.dumps([{**MASS, "question": "x" * 10_001}]),  # a model that broke
-        json.dumps([{**MASS, "note": "x"}]),
-        json.dumps({"a": [MASS], "b": [MASS]}),
         json.dumps([MASS])[:-4],
     ],
 )
@@ -121,13 +119,10 @@ def test_the_right_option_stands_everywhere_about_equally_often_unless_options_s
         (choice("Ultrasound"), "its answer names no option"),
         (choice("CT and MRI"), "its answer names several options"),
         (choice("A: MRI"), "its answer contradicts itself"),
-        (choice("CT", "CT or MRI"), "it has fewer than two options that can be told apart"),
         (choice("A", "A, B, C"), "it has fewer than two options that can be told apart"),
-        (choice("MRI", ""), "it has fewer than two options that can be told apart"),
         (choice("C", "A. CT, B. C.T., C. MRI, D. mri."), "two of its options are equal"),
         (choice("Unclear", "", "Is there a mass?", "binary"), "its answer is neither yes nor no"),
         ({"question": "What does the report say?", "answer": "Edema"}, FORBIDDEN.format("report")),
-        ({"question": "What is it?", "answer": "Edema, it reports"}, FORBIDDEN.format("reports")),
         (choice("CT", "A. CT, B. the report"), FORBIDDEN.format("report")),
     ],
 )

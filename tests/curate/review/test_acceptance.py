@@ -246,7 +246,6 @@ def test_a_score_ticks_what_was_not_judged_and_what_is_not_correct_scores_one(tm
     [
         ({"question": "  "}, "question", "the question is empty"),
         ({"options": ("In  the apex", "in the Apex")}, "options.1", "option B says the same as option A"),
-        ({"options": ("", "x")}, "options.0", "option A is empty"),
         ({"answers": ("A", "C")}, "answers.1", "the answer is none of A, B"),
         ({"judgements": (Judgement(), Judgement(score=11))}, "judgements.1.score", "the score is none of 1 to 10"),
         (

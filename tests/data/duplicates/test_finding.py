@@ -229,17 +229,6 @@ def test_volumes_are_not_compared_and_a_set_without_pictures_or_with_damaged_one
         assert (file.name in str(caught.value)) is (access == "public")
 
 
-def test_what_is_nothing_to_compare_with(tmp_path):
-    write_folder(tmp_path / "broken", {"x.png": b"no picture", "v.nii": b"x", "t.txt": b"x", "u.txt": b"x"})
-    for name, why in (
-        ("nowhere", "nowhere is neither a folder nor a prepared dataset"),
-        (str(tmp_path), "holds no image that can be read .damaged images: 1, volumes: 1, other files: 2"),
-        ("multimedeval_slake", "medtasks data prepare multimedeval_slake"),
-    ):
-        with pytest.raises(MedTasksError, match=why):
-            other_images(name)
-
-
 questions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=8)
 
 

@@ -93,7 +93,6 @@ def other_size(folder):
         (lambda folder: shutil.rmtree(folder / "radgraph" / "vocabulary"), "vocabularies are missing"),
         (labelled(b"\nA\nB"), "labels"),
         (labelled(b"A\nB\nC\nD\nE"), "empty"),
-        (labelled(b"\xff\xfe"), "fetch"),
         (configured(lambda config: config["dataset_reader"].update(max_span_width=9)), "widths"),
         (configured(lambda config: config["dataset_reader"].update(max_span_width=7)), None),
         (configured(lambda config: config["model"]["modules"]["coref"].update(coref_prop=2)), "spans"),
@@ -103,8 +102,6 @@ def other_size(folder):
         (other_size, r"encoder.*size mismatch|do not fit the encoder"),
         (lambda folder: (folder / "encoder" / "vocab.txt").open("a").write("\nanother"), "301 wordpieces"),
         (lambda folder: (folder / "encoder" / "vocab.txt").unlink(), "the encoder's vocabulary .*encoder"),
-        (lambda folder: (folder / "encoder" / "vocab.txt").write_text(""), "the encoder's vocabulary .*encoder"),
-        (lambda folder: (folder / "encoder" / "vocab.txt").write_bytes(b"\xff\xfe\xfa" * 9), "the encoder's vocab"),
     ],
 )
 def test_what_does_not_fit_is_told(v1, tmp_path, damage, told):
