@@ -47,6 +47,13 @@ def test_padded_batches_generate_like_a_plain_greedy_loop(bench, docs):
     assert bench.adapter.generate_until(mixed) == [pair[number % 2] for number, pair in enumerate(expected)]
 
 
+@each_row("size, beams", [(1, 1), (12, 3)])
+def test_the_batch_size_does_not_matter(new_bench, bench, size, beams):
+    other = new_bench(batch_size=size)
+    expected = bench.adapter.generate_until(bench.generation(range(6), num_beams=beams))
+    assert other.adapter.generate_until(other.generation(range(6), num_beams=beams)) == expected
+
+
 def test_a_model_that_takes_ids_gets_its_prompt_cut_off(bench, monkeypatch):
     expected = bench.adapter.generate_until(bench.generation(visual=None, until=["oo"]))
     monkeypatch.setattr(bench.adapter, "model_inputs", lambda batch: batch.inputs(input_ids=batch.ids))

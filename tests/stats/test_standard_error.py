@@ -51,6 +51,22 @@ def test_dyadic_is_what_matrices_give(data, values, weighted):
     assert found.degrees == pytest.approx(degrees, nan_ok=True)
 
 
+@given(data=st.data(), values=VALUES, seed=st.randoms(use_true_random=False))
+def test_order_and_names_do_not_matter(data, values, seed):
+    draw = st.lists(st.integers(0, 5), min_size=len(values), max_size=len(values))
+    rows = list(zip(values, data.draw(draw), data.draw(draw), strict=True))
+
+    def errors(rows):
+        kept = [value for value, *_ in rows]
+        return clustered_error(kept, [one for _, one, _ in rows]), dyadic_error(kept, [both for _, *both in rows])
+
+    before = errors(rows)
+    seed.shuffle(rows)
+    assert repr(errors(rows)) == repr(before)
+    renamed = errors([(value, f"image {second}", f"image {first}") for value, first, second in rows])
+    assert renamed[1].error == pytest.approx(before[1].error, nan_ok=True, abs=1e-12)
+
+
 @given(data=st.data(), values=VALUES)
 def test_samples_of_dyads_are_taken_together(data, values):
     """Two answers to a pair of images count as their mean, twice."""
