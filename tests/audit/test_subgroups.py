@@ -24,8 +24,8 @@ TASK = SimpleNamespace(
 )
 
 
-def drawn(chance, worse=0.0, patients=120, images=3):
-    """Return groups of clustered answers: sex is the patient's, the site may change from image to image."""
+def answers(chance, worse=0.0, patients=120, images=3):
+    """Return clustered answers: sex is the patient's, the site may change from image to image."""
     documents, scores = [], []
     for patient in range(patients):
         sex, skill = "FM"[int(chance.random() < 0.4)], chance.beta(7, 3)
@@ -34,7 +34,21 @@ def drawn(chance, worse=0.0, patients=120, images=3):
             documents.append({"sex": sex, "site": site})
             right = float(chance.random() < skill - worse * (site == "b"))
             scores.append({"cluster_id": f"patient {patient}", "value": right, "reason": "ok"})
-    return by_group(TASK, documents, scores)
+    return documents, scores
+
+
+def drawn(chance, worse=0.0):
+    """Return groups of such answers."""
+    return by_group(TASK, *answers(chance, worse))
+
+
+def test_p_values_of_groups_are_corrected_for_their_number():
+    documents, scores = answers(np.random.default_rng(1), worse=0.15)
+    least = min(group.p_holm[0] for group in by_group(TASK, documents, scores).groups["site"])
+    alone = [{"sex": document["site"] == "b", "site": "all"} for document in documents]
+    (test,) = by_group(TASK, alone, scores).tests["sex"]
+    assert least == pytest.approx(3 * test.p, rel=0.25)
+    assert least < 0.3, "and is no 1"
 
 
 def test_equal_groups_are_seldom_called_different_and_a_planted_gap_is_found():
