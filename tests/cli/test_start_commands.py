@@ -115,7 +115,7 @@ def test_demo(medtasks, harness, tmp_path):
     assert ran.code == 0, ran.err
     assert seen["home"] == str(tmp_path / "out" / "home")
     assert (tmp_path / "out/home/datasets/mediconfusion/manifest.json").is_file()
-    assert "mediconfusion [SAMPLE DATA]\n" in ran.out
+    assert "mediconfusion [SAMPLE DATA]" in ran.out
     rows = rows_of(ran.out)
     assert (rows["confusion"], rows["incomplete_pairs"]) == (["81.3% ± 10.1%", "n/a"], ["0", ""])
     assert list(rows) == ["set_accuracy", "confusion", "incomplete_pairs"]  # the main metric first
