@@ -14,6 +14,7 @@ from medtasks.tasks.documents import select
 from medtasks.tasks.task_files import included_option, including, scored_task, task_config, task_files, tasks_of
 
 from ..tables import each_row
+from .conftest import rows_of
 
 YAML = """task: sides
 dataset_path: json
@@ -245,6 +246,33 @@ def test_images_and_own_columns_are_named_and_tasks_without_single_answers_refus
     assert "site: site 1" in page.read_text()
     reports = ["score", "iu_xray_report", tmp_path / "replies.jsonl", "--export-errors", table]
     fails(reports, "'iu_xray_report' scores no single answers as right or wrong, so --export-errors would list none")
+
+
+def test_groups_and_clinical_numbers_of_yes_no_questions(medtasks, fails, folder, replies, tmp_path):
+    for old, new in (("prompts", "closed_prompts"), ("choice.METRIC", "closed_questions.YES_NO_METRIC")):
+        change(folder, f"medtasks.hooks.{old}", f"medtasks.hooks.{new}")
+    change(folder, "choice.process", "closed_questions.process")
+    change(folder, "{default: {image_root: images, template:", "{default: {image_root: images, yes_no_template:")
+    change(folder, " {{ options }}", "")
+    rows = [{"question": f"{n}?", "answer": ["yes", "no"][n % 3 > 0], "sex": "FM"[n % 2]} for n in range(120)]
+    written = [json.dumps({**row, "image_file": f"{n % 4}.png", "image_id": str(n)}) for n, row in enumerate(rows)]
+    (folder / "sides.jsonl").write_text("\n".join(written))
+    given = replies([row["answer"] if row["sex"] == "M" else "no" for row in rows])  # misses each finding of F
+    options = ["--include_path", folder, "--by", "sex"]
+    scored = medtasks("score", "sides", given, *options, "--prevalence", "0.05", "--json", tmp_path / "scores.json")
+    assert scored.code == 0, scored.err
+    table = rows_of(scored.out, "Clinical numbers by class")
+    assert [cell.partition(" ")[0] for cell in table["Yes"][:4]] == ["50.0%", "100.0%", "100.0%", "80.0%"]
+    groups = rows_of(scored.out, "accuracy by sex")
+    assert (groups["F"][0], groups["F"][2].partition(" [")[0]) == ("60", "−33.3 pts")
+    assert "Worst group: F." in scored.out
+    assert '"ppv_adjusted"' in (tmp_path / "scores.json").read_text()
+    page = tmp_path / "page.html"
+    assert medtasks("report", given, "--task", "sides", *options, "--html", page).code == 0
+    assert all(text in page.read_text() for text in ("Clinical numbers", "accuracy by sex", "Sens."))
+    refused = medtasks("score", "sides", given, *options, "--prevalence", "2")
+    assert (refused.code, "--prevalence 2 is not between" in refused.err) == (2, True)
+    fails(["score", "sides", given, *options[:2], "--by", "sexx"], "no column 'sexx'; did you mean 'sex'")
 
 
 def test_groups_of_the_user(folder):
