@@ -87,6 +87,8 @@ def test_no_reply_is_a_failed_sample_and_no_wrong_answer(ids, nothing):
         ({"x": "A"}, "the reply to 'x': no document 'x' in the prepared dataset"),
         (pd.DataFrame({"id": ["90001/1"]}), r"has no column \['doc_id', 'reply'\]"),
         (pd.DataFrame({"doc_id": ["90001/1"] * 2, "reply": ["A", "B"]}), "two different replies to '90001/1'"),
+        ({"90001/1": 3}, "the reply to '90001/1' is no text but int; give a text or None"),
+        ({}, "there are no replies; give at least one"),
     ],
 )
 def test_replies_that_do_not_fit_are_one_sentence(sample, replies, sentence):

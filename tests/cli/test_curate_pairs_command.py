@@ -227,3 +227,28 @@ def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks
     medtasks("curate", "patterns", folder, "--out", tmp_path / "again.md")
     assert (tmp_path / "again.md").read_text() == written
     assert llm.server.count == before
+
+
+def test_failure_modes_of_the_published_pairs_and_what_a_study_holds(medtasks, fails, tmp_path, llm):
+    published, command = tmp_path / "published", ["curate", "patterns", "mediconfusion"]
+    fails(command, "'mediconfusion' is not prepared; give the folder of its dataset.json with --source")
+    published.mkdir()
+    command += ["--source", published, "--out", tmp_path / "modes.md"]
+    fails(command, "is no folder with dataset.json")
+    record = {"cap_1": "Left mass", "cap_2": "Right mass", "question": "Where?", "option_A": "left"}
+    (published / "dataset.json").write_text(json.dumps({"1": record}))
+    fails(command, "dataset.json is malformed")
+    (published / "dataset.json").write_text(json.dumps({"1": {**record, "option_B": "right"}}))
+    ran = medtasks(*command)
+    assert (ran.code, ran.out) == (0, f"{tmp_path / 'modes.md'}: 1 of 1 requests answered\n")
+    assert "First image description: Left mass" in llm.asked("I am analyzing")[0]
+    assert "Where? (A) left (B) right" in llm.asked("I am analyzing")[0]
+    folder = tmp_path / "study"
+    captioned_study(folder, 2)
+    assert medtasks("curate", "draft", folder, "--no-categories").code == 0
+    assert "our_pairs: pairs, public, 4 images, 2 pairs, 2 drafts\n" in medtasks("curate", "show", folder).out
+    (folder / "pairs.jsonl").write_text("{}\n")
+    fails(["curate", "show", folder], "pairs.jsonl line 1 is damaged (")
+    (folder / "study.json").write_text("{")
+    fails(["curate", "show", folder], "study.json is damaged (")
+    fails(["curate", "show", tmp_path / "none"], "holds no study")

@@ -188,6 +188,26 @@ def test_again_by_name(medtasks, fails, folder, tmp_path):
     assert Manifest.read(dataset_folder("multimedeval_rounds")).access == "public"
 
 
+@each_row(
+    "arguments, complaint",
+    [
+        ([], "give the NAME of a dataset"),
+        (["mediconfusion", "--from-folder", "FOLDER"], "give the NAME of a dataset"),
+        (["--from-folder", "FOLDER", "--source", "FOLDER"], "are for published datasets"),
+        (["mediconfusion", "--name", "x"], "are for --from-folder"),
+        (["mediconfusion", "--images", "slake=FOLDER"], "is for the sets of MedHEval"),
+        (["mediconfusion", "--allow-changed"], "is for the sets of MedHEval"),
+        (["medheval_visual_vqa", "--images", "slake=a", "--images", "slake=b"], "--images names slake twice"),
+        (["--from-folder", "FOLDER", "--access", "private"], "public"),
+    ],
+)
+def test_what_does_not_go_together(medtasks, folder, arguments, complaint):
+    ran = medtasks("data", "prepare", *(folder if argument == "FOLDER" else argument for argument in arguments))
+    assert ran.code == 2
+    assert complaint in " ".join(ran.err.replace("│", " ").split())
+    assert not dataset_folder(NAME).exists()
+
+
 @pytest.fixture(params=[0o022, 0o000])
 def umask(request):
     before = os.umask(request.param)

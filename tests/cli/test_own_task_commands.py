@@ -187,6 +187,8 @@ HOOK = "medtasks.hooks.choice.process_results"
         ("!function medtasks.hooks.prompts.target", "anwser", "no column 'anwser'; did you mean 'answer'"),
         ("!function medtasks.hooks.choice.METRIC_LIST", LISTED, "no metric 'acuracy'; did you mean 'accuracy'"),
         ("choice.METRIC_LIST", "reports.METRIC_LIST", "no metric 'bertscore_f1' .and 15 more.; it has accuracy, "),
+        ("ReadWith, rule", "ReadWith, rul: x, rule", "the filter cannot be made .*; did you mean 'rule'"),
+        ("metric_list: !function medtasks.hooks.choice.METRIC_LIST", "", "'metric_list' has to name the metrics of"),
         ("metric_list:", "metadata: [{version: 1}]\nmetric_list:", "'metadata' is a list; write it as a mapping"),
     ],
 )
@@ -208,6 +210,21 @@ def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, 
         (found,) = own_tasks(scope_of(["sides"]))
     assert found.state is State.PROBLEM
     assert re.search(f"{file}.*{words}", f"{found.found}; {found.fix}"), found
+
+
+@each_row(
+    "old, new, words",
+    [
+        ("!function medtasks.hooks.choice.METRIC_LIST", "accuracy", "'metric_list' is 'accuracy' and has to be a list"),
+        ("!function medtasks.hooks.choice.METRIC_LIST", "[a]", "of 'metric_list' is 'a' and has to be a mapping"),
+        ("!function medtasks.hooks.choice.METRIC_LIST", "[{metic: a}]", "has no 'metric', only 'metic'; write"),
+        ("{data_files: {test: sides.jsonl}}", "[1]", "'dataset_kwargs' is a list and has to be a mapping"),
+    ],
+)
+def test_values_of_another_shape_are_one_sentence(fails, tmp_path, old, new, words):
+    folder = own_folder(tmp_path)
+    change(folder, old, new)
+    fails(["data", "verify", "sides", "--include_path", folder], words)
 
 
 def test_credentialed_text_is_neither_quoted_nor_shown(medtasks, fails, folder, replies, tmp_path):

@@ -191,6 +191,27 @@ def test_what_is_not_usable_is_refused_and_what_was_there_stays(files, message, 
     assert synonyms(load_wordnet(), "nodule") == {"nodule", "tubercle"}
 
 
+def test_downloaded_by_nltk(source, tmp_path, monkeypatch):
+    def download(name, folder, **_):
+        if not source.exists():
+            raise ValueError("no network")
+        nltk.data.path.append(folder)
+        shutil.move(source, f"{folder}/corpora/{name}")
+
+    monkeypatch.setattr(nltk, "download", download)
+    prepare_wordnet(None)
+    assert (synonyms(load_wordnet(), "nodule"), nltk.data.path) == ({"nodule", "tubercle"}, [])
+    with pytest.raises(WeightsMissing, match=r"could not be downloaded \(no network\); on a machine without network"):
+        prepare_wordnet(None)
+    (tmp_path / "no.zip").write_text("no archive")
+    with pytest.raises(WeightsMissing, match=r"WordNet cannot be read from .*no\.zip"):
+        prepare_wordnet(tmp_path / "no.zip")
+    for name in ("one", "two"):
+        write_wordnet(tmp_path / "several" / name, FILES)
+    with pytest.raises(WeightsMissing, match="several WordNet databases; give one of them: one/, two/"):
+        prepare_wordnet(tmp_path / "several")
+
+
 def test_missing_and_damaged_wordnet_and_nltk_are_one_sentence_with_the_command(source, monkeypatch):
     with pytest.raises(WeightsMissing) as caught:
         report_metric("meteor")(references=["a"], hypotheses=["a"])

@@ -287,3 +287,23 @@ def test_a_tower_stored_alone_and_torch_shards_are_read_too(build, copied, expec
         torch.save({n: t for n, t in language.items() if places[n] == file}, folder / "llama" / file)
     (folder / "llama" / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": places}))
     assert scores(build("med_flamingo", folder)) == expected
+
+
+@each_row(
+    "name, content, complaint",
+    [
+        (".", None, "does not exist; give the file or folder"),
+        ("other.txt", "", "holds no model.safetensors, pytorch_model.bin or index of shards"),
+        ("model.safetensors.index.json", "{", "index.json is damaged; download it again"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": "x.safetensors"}}', "x.safetensors is missing; model"),
+        ("config.json", "{", "config.json is damaged; download it again"),
+        ("config.json", "[]", "config.json is damaged; download it again"),
+    ],
+)
+def test_damaged_folders_are_one_sentence(tmp_path, name, content, complaint):
+    folder = tmp_path / "checkpoint"
+    if content is not None:
+        folder.mkdir()
+        (folder / name).write_text(content)
+    with pytest.raises(CheckpointError, match=complaint):
+        published.read_json(folder / name, "") if name == "config.json" else next(published.stored_tensors(folder))
