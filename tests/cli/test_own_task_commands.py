@@ -95,6 +95,8 @@ def test_compare_and_report(medtasks, folder, replies, tmp_path):
 def test_without_the_folder(fails, medtasks, folder, replies):
     fails(["score", "sides", replies(ANSWERS)], "unknown task 'sides'", "needs --include_path FOLDER")
     assert "sides" not in medtasks("tasks").out
+    refused = medtasks("score", "sides", replies(ANSWERS), "--include_path", folder, "--prevalence", "0.1")
+    assert (refused.code, "--prevalence needs yes/no questions" in refused.err) == (2, True)
     listed = medtasks("tasks", "--sanity", "--include_path", folder).out
     assert re.search(r"^sides +_blind _blank _swapped _rotated .*_sanity _stress$", listed, re.MULTILINE)
     assert "sides" not in task_files()  # nothing remains

@@ -275,6 +275,7 @@ def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
 
 
 def test_likelihoods_have_the_same_pairs_and_other_scores_and_numbers_out_of_range_are_refused(medtasks, fails, sample):
+    fails(["plan", "mediconfusion", *["--run", "a"] * 3], "a plan takes up to two earlier runs, but got 3")
     for options, message in (
         (("--against", "0.9", "--difference", "0.2"), "cannot differ by 0.2"),
         (("--against", "1.5"), "--against is between 0 and 1"),

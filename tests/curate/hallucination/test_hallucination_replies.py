@@ -289,3 +289,12 @@ def test_what_shares_words_is_found_best_first():
     for count in (3, 2, 50):
         assert retriever(passages, count)("There is pulmonary edema; the lung shows fluid.") == found[:count]
     assert [retriever(passages, 3)(text) for text in ("Zyzzyva of the and", "")] == [[], []]
+
+
+def test_knowledge_that_cannot_be_read(tmp_path):
+    with pytest.raises(SourceError, match=r"is no \.\w+, .* file and no folder with any"):
+        knowledge_files([tmp_path])
+    for content, complaint in ((b"\xff", "is no text in UTF-8"), (b" \n", "hold nothing to retrieve")):
+        (tmp_path / "a.txt").write_bytes(content)
+        with pytest.raises(SourceError, match=complaint):
+            read_passages(knowledge_files([tmp_path]))

@@ -18,10 +18,11 @@ import pytest
 from PIL import Image
 
 from medtasks.curate.review.review_server import LARGEST_BODY, ReviewServer, opened
-from medtasks.curate.review.reviews import Judgement, read_reviews
+from medtasks.curate.review.reviews import Judgement, Review, read_review, read_reviews, review_file
+from medtasks.errors import MedTasksError
 
 from ...tables import each_row, tables_of
-from ..reviewed_study import SIDE, pairs_study
+from ..reviewed_study import SIDE, captioned_study, pairs_study
 
 TABLES = tables_of(__file__)
 _REUSABLE = """
@@ -251,3 +252,16 @@ def test_connections_of_strangers_do_not_keep_the_reviewer_out(tmp_path):
         own.request("GET", f"{path}image?id=im1")  # the connection of the page is still the same
         assert own.getresponse().status == 200
         check_end(process, tmp_path, signal.SIGINT)
+
+
+def test_files_of_reviewers_that_do_not_belong(tmp_path):
+    study = captioned_study(tmp_path / "study", 2)
+    with pytest.raises(MedTasksError, match="'a/b' cannot name a reviewer's file"):
+        review_file(tmp_path, "a/b")
+    path = tmp_path / "x.json"
+    path.write_text('{"study": 1}')
+    with pytest.raises(MedTasksError, match="is damaged at 'study'"):
+        read_review(path, study)
+    path.write_text(Review(study="another", reviewer="x").model_dump_json())
+    with pytest.raises(MedTasksError, match="is of another study than"):
+        read_review(path, study)
