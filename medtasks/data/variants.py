@@ -10,8 +10,8 @@ variant       columns
 ``swapped``   the images' files and digests, see :func:`swapped_images`; ``image_id`` remains the question's
 ``rotated``   each document comes once per rotation: ``doc_id`` is ``<doc_id>~r<n>``, ``options`` and target are
               rotated, as are options that ``question`` lists, ``option_lines`` with the letters of their new positions
-              and a ``gold`` that is a letter;
-              rotation 0 is as published. Documents without options, or without a right one, are left out
+              and a ``gold`` that is a letter; rotation 0 is as published. Documents without options, or without a
+              right one, are left out
 ``told``      those of ``blind``; the prompt says that the image is missing
 ``degraded``  ``degradation`` and ``severity`` of all its images, see :func:`degraded`
 ``abstain``   ``options`` and ``option_lines`` end with :data:`CANNOT_TELL`, which is never right

@@ -291,6 +291,10 @@ def test_groups_and_clinical_numbers_of_yes_no_questions(medtasks, fails, folder
     assert all(text in page.read_text() for text in ("Clinical numbers", "accuracy by sex", "Sens."))
     refused = medtasks("score", "sides", given, *options, "--prevalence", "2")
     assert (refused.code, "--prevalence 2 is not between" in refused.err) == (2, True)
+    (folder / "sides.jsonl").write_text("\n".join(written[:2]))
+    two = replies(["yes", "no"], "two.jsonl")
+    assert medtasks("report", two, "--task", "sides", *options[:2], "--html", page).code == 0
+    assert "the samples are worth 2.0 patients" in page.read_text()
     fails(["score", "sides", given, *options[:2], "--by", "sexx"], "no column 'sexx'; did you mean 'sex'")
 
 

@@ -183,7 +183,7 @@ def test_numbers_in_words():
         *(wording.interval(0.352, 0.526), wording.interval(-0.02, 0.0, share=False), wording.interval(nan, nan)),
         *(wording.points(0.0438), wording.points(0.25, share=False)),
         *(wording.signed(0.0438), wording.signed(-0.02), wording.signed(0.0)),
-        *(wording.difference_interval(-0.012, 0.1), wording.p_value(0.03126), wording.p_value(1e-9)),
+        *(wording.difference_interval(-0.012, 0.1), wording.p_statement(0.03126), wording.p_statement(1e-9)),
         *(wording.part_of(1200, 4800), wording.part_of(0, 0), wording.counted(1, "pair")),
         *(wording.coded("my task/1"), wording.coded("a task", end="-"), wording.anchor("my task/1")),
         *(wording.moment("2026-03-01T10:15:00.25+08:00"), wording.moment("20260301_101500"), wording.moment("once")),
@@ -191,7 +191,7 @@ def test_numbers_in_words():
     ] == [
         *("29.6%", "12.346", "3", "n/a", "1.000e+15", "0.0%"),
         *("35.2% to 52.6%", "−0.020 to 0.000", "n/a", "4.4 pts", "0.250", "+4.4 pts", "−2.0 pts", "0.0 pts"),
-        *("−1.2 to +10.0 pts", "0.0313", "<0.0001", "1,200 (25.0%)", "0", "1 pair"),
+        *("−1.2 to +10.0 pts", "p = 0.0313", "p < 0.0001", "1,200 (25.0%)", "0", "1 pair"),
         *("my-20task-2f1", "a-20-task", "task-my-20task-2f1"),
         *("2026-03-01 02:15:00 UTC", "20260301_101500", "once", "31.3% ± 8.3%", "12"),
     ]
