@@ -1,7 +1,7 @@
 """The harness's evaluation, guarded: checks before the first request, shards, and a sentence on failures after it.
 
 The harness has no hooks for these, so its ``evaluate`` is wrapped. A run without our tasks stays as it is, except for
-a journal and a shard.
+a journal, a shard, and tasks of likelihoods, which the harness cannot score itself.
 """
 
 import contextlib
@@ -18,12 +18,13 @@ from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
 from medtasks.errors import MedTasksError, listed
 from medtasks.home import dataset_holding
 from medtasks.lmms import AnyFunction, replaced, wrap_once
+from medtasks.lmms.foreign_tasks import scored_as_intended
 from medtasks.lmms.harness_process import end_after, say
 from medtasks.runs.logged_samples import SCORED_TASK, without_scoring
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
 from medtasks.tasks.own_documents import is_our_hook
-from medtasks.tasks.task_files import main_metrics_first
+from medtasks.tasks.task_files import few_shot_problems, main_metrics_first
 
 _UNDER_AGENT = "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
 _PADDING = "__padding_only__"  # marks a request whose reply is not used, for the harness and for adapters
@@ -42,6 +43,9 @@ def guard_evaluation(module: ModuleType) -> None:
 
 
 def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+    from medtasks.lmms.remote_models import private_calls, refuse_remote_model
+    from medtasks.lmms.server_journal import journaled
+
     call = inspect.signature(evaluate).bind(*args, **kwargs)
     lm, tasks = call.arguments["lm"], dict(_tasks(call.arguments["task_dict"]))
     for task in tasks.values():
@@ -49,35 +53,24 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         if [entry.get("metric") for entry in getattr(task.config, "metric_list", None) or ()] == ["bypass"]:
             task.config.process_results = without_scoring
     ours = {name: task for name, task in tasks.items() if is_our_hook(getattr(task.config, "process_results", None))}
+    others = {name: task for name, task in tasks.items() if name not in ours}
+    is_lmms = evaluate.__module__.startswith("lmms_eval.")
+    _refuse_examples(ours, call.arguments, is_lmms=is_lmms)
     shard = Shard.from_environment()
-    if shard is not None:  # 'medtasks run' refuses these options earlier
-        if not evaluate.__module__.startswith("lmms_eval."):
-            raise MedTasksError(f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval")
-        options = call.arguments
-        if options.get("limit") not in (None, -1) or options.get("offset") or options.get("cache_requests"):
-            raise MedTasksError(
-                f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
-            )
-    datasets: set[str] = set()
-    for name, task in tasks.items():
-        if dataset := _dataset_in_path(task):
-            datasets.add(dataset)
-        if name in ours:  # those that its documents name, and the one in its file
-            documents: Any = getattr(task, "eval_docs_no_media", ())
-            if hasattr(documents, "unique"):  # of the datasets library, which need not read the rows
-                named = documents.unique("dataset") if "dataset" in documents.column_names else []
-            else:
-                named = [document.get("dataset") for document in documents]
-            in_file = (getattr(task.config, "metadata", None) or {}).get("dataset")
-            datasets |= {str(dataset) for dataset in (*named, in_file) if dataset}
-    from medtasks.lmms.remote_models import private_calls, refuse_remote_model
-    from medtasks.lmms.server_journal import journaled
-
+    if shard is not None:
+        _check_shard(shard, call.arguments, is_lmms=is_lmms)
+    datasets = _datasets_of(tasks, ours)
     refuse_remote_model(lm, datasets)
     if hasattr(lm, "quote_errors"):
         lm.quote_errors(allowed=not any(map(is_private, datasets)))
     try:
-        with private_calls(lm, datasets), journaled(lm), _asking_only(shard, tasks) as rows, _watching(lm, ours):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(private_calls(lm, datasets))
+            stack.enter_context(journaled(lm))
+            rows = stack.enter_context(_asking_only(shard, tasks))
+            stack.enter_context(_watching(lm, ours))
+            if is_lmms:
+                stack.enter_context(scored_as_intended(others))
             results = evaluate(*args, **kwargs)
     except Exception as error:
         if _UNDER_AGENT not in os.environ:
@@ -89,6 +82,53 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     if results is not None:  # only the first of several processes has them
         _annotate(results, lm, ours, shard, rows)
     return results
+
+
+def _refuse_examples(ours: Mapping[str, Any], options: Mapping[str, Any], *, is_lmms: bool) -> None:
+    """Raise MedTasksError for few-shot examples that tasks of ours do not have.
+
+    lmms-eval would fail or ignore the option without a word, and lm-eval would show the asked question with its answer.
+    """
+    asked_for = getattr(options.get("cli_args"), "num_fewshot", None) or 0
+    configs = {}
+    for name, task in ours.items():
+        number = getattr(task.config, "num_fewshot", None) or 0
+        # lm-eval has an object there for every task.
+        sampler = getattr(task.config, "fewshot_config", None) if is_lmms else None
+        if asked_for or number:
+            configs[name] = {"num_fewshot": number, "fewshot_config": sampler}
+    for problem in few_shot_problems(configs):
+        raise MedTasksError(problem)
+
+
+def _check_shard(shard: Shard, options: Mapping[str, Any], *, is_lmms: bool) -> None:
+    """Raise MedTasksError for options that also choose rows, which 'medtasks run' refuses earlier."""
+    if not is_lmms:
+        raise MedTasksError(f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval")
+    if options.get("limit") not in (None, -1) or options.get("offset") or options.get("cache_requests"):
+        raise MedTasksError(
+            f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
+        )
+
+
+def _datasets_of(tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> set[str]:
+    """Return the names of prepared datasets that tasks ask, by which their text may be private."""
+    datasets: set[str] = set()
+    for name, task in tasks.items():
+        if dataset := _dataset_in_path(task):
+            datasets.add(dataset)
+        if name not in ours:
+            continue
+        documents: Any = getattr(task, "eval_docs_no_media", ())
+        if not hasattr(documents, "unique"):
+            named = [document.get("dataset") for document in documents]
+        elif "dataset" in documents.column_names:  # of the datasets library, which need not read the rows
+            named = documents.unique("dataset")
+        else:
+            named = []
+        in_file = (getattr(task.config, "metadata", None) or {}).get("dataset")
+        datasets |= {str(dataset) for dataset in (*named, in_file) if dataset}
+    return datasets
 
 
 def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:

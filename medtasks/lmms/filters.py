@@ -1,25 +1,34 @@
-"""Harness filters that attach an extractor to replies, and let a labeler label all of them at once.
+"""Harness filters that read answers from replies, and let a labeler label all of them at once.
+
+Before scoring of ours, a filter only attaches the extractor to the reply, as scoring needs the whole reply. Before any
+other metric or hook it hands on the answer.
 
 A labeler such as CheXbert is much slower on single texts, and is loaded for every call. Filters see all replies of a
 rank, after the evaluated model is gone and before scoring, so that scores and samples on every rank hold the labels.
 Use them by dotted name: the harness does not look up registered filters for YAML.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lmms_eval.api.filter import Filter
 
+from medtasks.data.samples import Sample
 from medtasks.errors import unknown_name
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
 from medtasks.extract.labeler import label_replies
-from medtasks.families.family import Row, needs_labeler
+from medtasks.families.family import Row, letters_of, needs_labeler, without_its_reasoning
 from medtasks.families.templates import written_options
 from medtasks.runs.reply_envelope import enveloped, opened, parse_loglikelihood
 
+_AMONG_OPTIONS = (AnswerKind.CHOICE, AnswerKind.LABELS, AnswerKind.CLOSED)
+
 
 class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
-    """Attach an extractor to every reply; the arguments are those of :class:`~medtasks.families.family.Row`."""
+    """Read every reply by an extractor; the arguments are those of :class:`~medtasks.families.family.Row`."""
+
+    documents: Sequence[Mapping[str, Any]] | None = None
+    """Documents of the replies, shape (samples,), where metrics or hooks of others take the answers; else None."""
 
     def __init__(
         self, rule: str | None = None, option: str | None = None, *, fenced: bool = False, reasoned: bool = False
@@ -31,12 +40,41 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
         written_options(option, [""])  # a malformed form stops the task before any model runs
 
     def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[str]:
-        """Return one reply per sample in its envelope: the first of repeated replies."""
+        """Return one reply per sample in its envelope, or its answer: the first of repeated replies."""
         first = [replies[0] for replies in resps]
+        if self.documents is not None:
+            return self._answers(first, self.documents)
         if not needs_labeler(self._row):
             return [enveloped(reply, self._row) for reply in first]
         labels = label_replies([opened(reply)[0].text for reply in first])
         return [enveloped(reply, self._row, labels=of_reply) for reply, of_reply in zip(first, labels, strict=True)]
+
+    @property
+    def rule(self) -> str:
+        """Name of the rule; empty where replies are handed on unread."""
+        return self._row.extractor or ""
+
+    def _answers(self, replies: Sequence[Any], documents: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Read the answers as texts, such as the letter of an option; empty where a reply has none."""
+        read = [opened(reply)[0] for reply in replies]
+        if self._row.reasoned:
+            read = [without_its_reasoning(reply) for reply in read]
+        if not self.rule:
+            return [reply.text or "" for reply in read]
+        extract = extractor_of(self.rule).extract
+        answers = []
+        for reply, document in zip(read, documents, strict=True):
+            options = written_options(self._row.option_form, Sample(document).options)
+            value = extract(reply.text, Sample(document, options)).value
+            if isinstance(value, tuple):
+                value = ", ".join(letters_of(value))
+            answers.append("" if value is None else str(value))
+        return answers
+
+
+def lacks_options(rule: str, document: Mapping[str, Any]) -> bool:
+    """Return whether a rule reads answers among options, of which a document has none."""
+    return bool(rule) and extractor_of(rule).kind in _AMONG_OPTIONS and not Sample(document).options
 
 
 class ChooseWith(Filter):  # type: ignore[misc]  # the harness is untyped

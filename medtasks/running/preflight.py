@@ -23,6 +23,7 @@ from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.run_manifest import Notice, refuse, warn
 from medtasks.tasks.task_files import (
     INCLUDE,
+    few_shot_problems,
     included_option,
     including,
     tags_of,
@@ -139,16 +140,8 @@ def _task_files(run: PlannedRun) -> Iterator[Notice]:
     if (run.options.number("num_fewshot") or 0) <= 0:
         return
     configs = {**{task: task_config(task) for task in run.ours}, **run.configs}
-    ignoring = [task for task, config in configs.items() if config.get("num_fewshot") == 0]
-    if ignoring:
-        twins = [twin for task in ignoring if (twin := f"{task}_5shot") in task_files()]
-        instead = f"choose {listed(twins)} instead" if twins else "leave it out"
-        yield refuse(f"--num_fewshot has no effect on {listed(ignoring)}, whose files set it to 0; {instead}")
-    if failing := [t for t, config in configs.items() if t not in ignoring and not config.get("fewshot_config")]:
-        yield refuse(
-            f"--num_fewshot makes {listed(failing)} fail (no attribute 'sampler'), because the task's file has no "
-            f"fewshot_config; leave it out"
-        )
+    for problem in few_shot_problems(configs):
+        yield refuse(problem)
 
 
 def _unknown_names(run: PlannedRun) -> Iterator[Notice]:

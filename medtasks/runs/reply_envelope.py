@@ -83,6 +83,8 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
             return FAILED
         if isinstance(result[0], bool) or not isinstance(result[0], int | float) or not isinstance(result[1], bool):
             return FAILED
+    if isinstance(result, list | tuple) and all(isinstance(part, str) for part in result):  # as lm-eval writes a pair
+        result = f"({', '.join(result)})"
     if isinstance(result, list | tuple) and len(result) == 2:
         try:
             return float(result[0]), bool(result[1])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.variants import SANITY, STRESS
-from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
+from medtasks.errors import MedTasksError, RepliesError, UnknownName, listed, unknown_name
 from medtasks.home import own_tasks_folders
 from medtasks.tasks.task_file import TaskFile, description_in, task_file_of
 from medtasks.tasks.task_index import (
@@ -73,6 +73,22 @@ def included_option(*names: str) -> str:
     bases = [variant[0] if (variant := variant_of(name)) else name for name in names or _included]
     folders = dict.fromkeys(str(_included[base].path.parent) for base in bases if base in _included)
     return "".join(f" {INCLUDE} {shlex.quote(folder)}" for folder in folders)
+
+
+def few_shot_problems(configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return why ``--num_fewshot`` cannot be given to tasks, by the contents of their files, a sentence each."""
+    ignoring = [name for name, config in configs.items() if config.get("num_fewshot") == 0]
+    failing = [name for name in configs if name not in ignoring and not configs[name].get("fewshot_config")]
+    problems = []
+    for names, effect in (
+        (ignoring, "has no effect on {}, whose files set it to 0"),
+        (failing, "has no examples to draw for {}, whose files have no fewshot_config"),
+    ):
+        twins = [f"{name}{TWIN_ENDING}" for name in names if f"{name}{TWIN_ENDING}" in task_files()]
+        instead = f"choose {listed(twins)} instead, in lmms_eval" if twins else "leave it out"
+        if names:
+            problems.append(f"--num_fewshot {effect.format(listed(names))}; {instead}")
+    return problems
 
 
 def refuse_shipped_names() -> None:

@@ -11,7 +11,7 @@ import pytest
 import medtasks
 from medtasks.audit.scoring import score_replies
 from medtasks.data.document_store import load_documents
-from medtasks.errors import DatasetNotPrepared, ModelRefused
+from medtasks.errors import DatasetNotPrepared, MedTasksError, ModelRefused
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply
 from medtasks.lmms.remote_models import TRUSTED
@@ -97,6 +97,14 @@ def test_command(tmp_path, monkeypatch):
         assert scores.reasons == {"no_match": len(documents)}
         values = {metric: estimate.value for metric, estimate in scores.estimates.items()}
         assert {metric: results[f"{metric},{rule}"] for metric in values} == values
+
+
+def test_examples_are_refused_because_they_would_be_test_questions_with_their_answers(monkeypatch):
+    monkeypatch.setenv(TRUSTED, f"class:{Parrot.__module__}.{Parrot.__qualname__}")
+    model, name = Parrot(), "multimedeval_medqa"
+    with pytest.raises(MedTasksError, match=f"no examples to draw for {name}, .* choose {name}_5shot instead"):
+        simple_evaluate(model=model, tasks=[name], task_manager=manager(), bootstrap_iters=0, num_fewshot=3)
+    assert not model.asked
 
 
 def test_what_cannot_be_run(tmp_path, monkeypatch):
