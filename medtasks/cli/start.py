@@ -115,6 +115,7 @@ def doctor(
     context: typer.Context,
     tasks: Annotated[list[str] | None, Option("--task", help="Only for this task, group or tag; repeatable.")] = None,
     verify: Annotated[bool, Option("--verify", help="Also read all prepared data.")] = False,
+    model: Annotated[str, Option(help="Also import this model, as --model names it for lmms_eval.")] = "",
     model_args: _ModelArgs = "",
     json_file: Annotated[Path | None, Option("--json", help="Also write the results as JSON.")] = None,
     include_path: IncludePath = None,
@@ -129,7 +130,7 @@ def doctor(
 
     look_into(context, include_path)
     with Console(stderr=True).status("Checking everything, which takes some seconds ..."):
-        findings = examine(tasks or (), verify=verify, model_args=model_args)
+        findings = examine(tasks or (), verify=verify, model=model, model_args=model_args)
     counts = Counter(finding.state for finding in findings)
     content = {
         "medtasks": __version__,

@@ -153,8 +153,8 @@ def doctor(medtasks, monkeypatch):
     def run(*arguments, findings):
         asked = []
 
-        def examine(names, *, verify, model_args):
-            asked.append((list(names), verify, *([model_args] if model_args else [])))
+        def examine(names, *, verify, model, model_args):
+            asked.append((list(names), verify, *filter(None, [model, model_args])))
             return list(findings)
 
         monkeypatch.setattr("medtasks.audit.doctor.examining.examine", examine)
@@ -184,6 +184,7 @@ def test_served_model_and_json(doctor, tmp_path):
     for option in ("--model-args", "--model_args"):
         _, asked = doctor(option, "base_url=http://127.0.0.1:9/v1", findings=[FINE])
         assert asked == [([], False, "base_url=http://127.0.0.1:9/v1")]
+    assert doctor("--model", "llava_hf", findings=[FINE])[1] == [([], False, "llava_hf")]
     path = tmp_path / "doctor.json"
     ran, asked = doctor("--json", path, "--task", "a", "--task", "b", "--verify", findings=[FINE, PROBLEM])
     assert (ran.code, asked) == (1, [(["a", "b"], True)])

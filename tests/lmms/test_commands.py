@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from lmms_eval.models import MODEL_REGISTRY_V2
 
+from medtasks.audit.doctor.check_results import State
+from medtasks.audit.doctor.examining import importable_model
 from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import tasks_folder
 
@@ -117,6 +120,20 @@ PREPARED = {
     "own_tasks.md": lambda folder: write_blocks(folder / "my_tasks"),
     "curate.md": curated,
 }
+
+
+def harness_models():
+    """Return the harness's models that pages name, in a command or as code."""
+    words = {word for page in PAGES for word in re.findall(r"(?<=`)\w+(?=`)|(?<=--model )\w+", page.read_text("utf-8"))}
+    return sorted(words.intersection(MODEL_REGISTRY_V2.list_model_names()))
+
+
+@pytest.mark.slow
+def test_models_that_pages_name_can_be_imported_after_the_readme_command():
+    """The gate runs this also in the environment that the README's first command makes, without any extra."""
+    results = [result for name in harness_models() for result in importable_model(name)]
+    assert {"qwen2_5_vl", "hf_vlm"} <= {result.name for result in results}
+    assert [result.found for result in results if result.state is not State.OK] == []
 
 
 def test_scripts_can_be_read():

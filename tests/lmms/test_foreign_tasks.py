@@ -33,7 +33,7 @@ test_split: test
 doc_to_text: "{{{{question}}}}"
 output_type: {kind}
 """
-MEAN = "{{metric: {}, aggregation: mean, higher_is_better: true}}"
+MEAN = "{metric: %s, aggregation: mean, higher_is_better: true}"
 CHOICES = 'doc_to_choice: "{{options}}"\ndoc_to_target: "{{label}}"\n'
 LETTER = 'doc_to_target: "{{answer}}"\n'
 HOOKS = """\
@@ -54,7 +54,7 @@ def question(doc, lmms_eval_specific_kwargs=None, **round_facts):
 
 
 def metrics(*names):
-    return "metric_list: [" + ", ".join(MEAN.format(name).replace("{{", "{").replace("}}", "}") for name in names) + "]\n"
+    return f"metric_list: [{', '.join(MEAN % name for name in names)}]\n"
 
 
 def reading(rule, function="ReadWith"):
@@ -149,7 +149,7 @@ def test_a_filter_without_its_options_is_refused_before_the_first_request(own):
         def generate_until(self, requests):
             raise AssertionError("asked")
 
-    with pytest.raises(MedTasksError, match="read_reply: the rule 'robust_choice' .* no column 'options'"):
+    with pytest.raises(MedTasksError, match=r"read_reply: the rule 'robust_choice' .* no column 'options'"):
         evaluate(["read_reply"], Unasked(()), include=own)
 
 

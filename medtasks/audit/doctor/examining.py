@@ -21,8 +21,9 @@ from medtasks.audit.doctor import check_results as areas
 from medtasks.audit.doctor import metric_models, tasks_and_data
 from medtasks.audit.doctor.check_results import HARNESS, MACHINE, TORCH, CheckResult, Scope, State, findings_of
 from medtasks.audit.recording import installed_version
-from medtasks.errors import one_line
+from medtasks.errors import near_match, one_line
 from medtasks.home import HOME_VARIABLE, home
+from medtasks.lmms.remote_models import class_path_of
 from medtasks.runs.redaction import redacted
 from medtasks.tasks.task_index import harness_folder
 
@@ -32,11 +33,13 @@ _CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/mem
 _INSTALL = "pip install --force-reinstall torch torchvision, both from one index (https://pytorch.org/get-started)"
 
 
-def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str = "") -> list[CheckResult]:
+def examine(
+    names: Sequence[str] = (), *, verify: bool = False, model: str = "", model_args: str = ""
+) -> list[CheckResult]:
     """Check everything, or the needs of some tasks, groups and tags; return results by area, without secrets.
 
-    A check that fails is one of them. To ``verify``, prepared data are read completely. The served model that
-    ``model_args`` name, if any, is asked questions about synthetic images.
+    A check that fails is one of them. To ``verify``, prepared data are read completely. The ``model`` of the harness,
+    if any, is imported; the served model that ``model_args`` name is asked questions about synthetic images.
     """
     scope = Scope(tuple(names), ())  # where our task files cannot be read, nothing that depends on tasks is checked
 
@@ -60,6 +63,8 @@ def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str 
         (areas.WEIGHTS, "metrics", lambda: metric_models.metric_weights(scope)),
         (areas.JUDGE, "judge", lambda: metric_models.judge(scope)),
     ]
+    if model:
+        checks.append((areas.MODEL, model, lambda: importable_model(model)))
     if model_args:
         from medtasks.audit.doctor.served_model import served_model  # imports torch, which takes seconds
 
@@ -166,6 +171,29 @@ def _module(name: str) -> CheckResult | None:
         sentence = f"transformers {module.__version__} does not accept the installed torch, and runs no model"
         return TORCH.problem(name, sentence, "pip install --upgrade torch torchvision")
     return TORCH.ok(name, f"{name} {module.__version__} can be imported")
+
+
+def importable_model(name: str) -> Iterator[CheckResult]:
+    """Check that a model of the harness exists, and that the packages it imports are installed."""
+    path = class_path_of(name)
+    if not path:
+        from lmms_eval.models import MODEL_REGISTRY_V2
+
+        hint = near_match(name, MODEL_REGISTRY_V2.list_model_names())
+        yield areas.MODEL.problem(name, f"there is no model '{name}'{hint}", "lmms-eval models lists all")
+        return
+    module, _, class_name = path.rpartition(".")
+    try:
+        getattr(importlib.import_module(module), class_name)
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        sentence = f"the model '{name}' needs the package '{package}', which is not installed"
+        yield areas.MODEL.problem(name, sentence, f"pip install {package}")
+    except Exception as error:  # noqa: BLE001 - a model's module can fail in any way
+        sentence = f"the model '{name}' cannot be imported ({one_line(error)})"
+        yield areas.MODEL.problem(name, sentence, "install what its page in lmms-eval asks for")
+    else:
+        yield areas.MODEL.ok(name, f"the model '{name}' can be imported ({path})")
 
 
 def harness_version() -> Iterator[CheckResult]:

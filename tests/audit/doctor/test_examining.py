@@ -13,7 +13,7 @@ import pytest
 
 from medtasks.audit.doctor import examining, tasks_and_data
 from medtasks.audit.doctor.check_results import AREAS, MODEL, TORCH, State, findings_of, scope_of
-from medtasks.audit.doctor.examining import disks, examine, harness_version, memory, torch_stack
+from medtasks.audit.doctor.examining import disks, examine, harness_version, importable_model, memory, torch_stack
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.home import own_tasks_folder
 from medtasks.tasks.task_files import task_files
@@ -65,6 +65,24 @@ def test_failing_checks_cost_nothing_else(monkeypatch):
     assert [finding for finding in others if finding not in findings] == []
     with pytest.raises(KeyboardInterrupt):
         findings_of("tasks", "second", Mock(side_effect=KeyboardInterrupt))
+
+
+def test_a_model_of_the_harness_is_imported(monkeypatch):
+    def found(name):
+        (result,) = importable_model(name)
+        return result.state, result.found, result.fix
+
+    assert found("medtasks_tiny")[0] is State.OK
+    assert found("medtasks_tiney")[:2] == (
+        State.PROBLEM,
+        "there is no model 'medtasks_tiney'; did you mean 'medtasks_tiny'?",
+    )
+    monkeypatch.setitem(sys.modules, "decord", None)  # as if it were not installed
+    monkeypatch.delitem(sys.modules, "lmms_eval.models.chat.qwen2_5_vl", raising=False)
+    monkeypatch.delitem(sys.modules, "lmms_eval.models.simple.qwen2_5_vl", raising=False)
+    state, sentence, fix = found("qwen2_5_vl")
+    assert (state, fix) == (State.PROBLEM, "pip install decord")
+    assert sentence == "the model 'qwen2_5_vl' needs the package 'decord', which is not installed"
 
 
 def test_scope_of_names_and_a_malformed_own_file():
