@@ -124,6 +124,7 @@ _MODULES = (
     *("published.multimedeval", "careful.open_text", "labeler", "careful.robust_labels"),
     *("published.medheval_closed", "published.medevalkit_choice", "published.medevalkit_vqa"),
 )
+_AMONG_OPTIONS = (AnswerKind.CHOICE, AnswerKind.LABELS, AnswerKind.CLOSED)
 _TITLES: Mapping[AnswerKind | None, str] = {
     AnswerKind.LABELS: "label rule",
     AnswerKind.OPEN: "rule for open questions",
@@ -133,6 +134,12 @@ _TITLES: Mapping[AnswerKind | None, str] = {
     AnswerKind.KIT_QUESTION: "rule for closed and open questions",
     AnswerKind.LIKELIHOODS: "likelihood rule",
 }
+
+
+NO_OPTIONS = (
+    "the rule '{}' reads an answer among options, and the documents have no column 'options' with a list of texts; add "
+    "it, or choose a rule for texts (medtasks parse --help)"
+)
 
 
 def extractor_of(name: str, kind: AnswerKind | None = None) -> RegisteredExtractor:
@@ -149,3 +156,8 @@ def extractors(kind: AnswerKind | None = None) -> Mapping[str, RegisteredExtract
     modules = [importlib.import_module(f"medtasks.extract.{module}").__name__ for module in _MODULES]
     ordered = sorted(REGISTERED.values(), key=lambda registered: modules.index(registered.extract.__module__))
     return MappingProxyType({rule.name: rule for rule in ordered if kind in (None, rule.kind)})
+
+
+def lacks_options(rule: str, document: Mapping[str, Any]) -> bool:
+    """Return whether a rule reads answers among options, of which a document has none."""
+    return bool(rule) and extractor_of(rule).kind in _AMONG_OPTIONS and not Sample(document).options

@@ -21,8 +21,6 @@ from medtasks.families.family import Row, letters_of, needs_labeler, without_its
 from medtasks.families.templates import written_options
 from medtasks.runs.reply_envelope import enveloped, opened, parse_loglikelihood
 
-_AMONG_OPTIONS = (AnswerKind.CHOICE, AnswerKind.LABELS, AnswerKind.CLOSED)
-
 
 class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
     """Read every reply by an extractor; the arguments are those of :class:`~medtasks.families.family.Row`."""
@@ -70,11 +68,6 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
                 value = ", ".join(letters_of(value))
             answers.append("" if value is None else str(value))
         return answers
-
-
-def lacks_options(rule: str, document: Mapping[str, Any]) -> bool:
-    """Return whether a rule reads answers among options, of which a document has none."""
-    return bool(rule) and extractor_of(rule).kind in _AMONG_OPTIONS and not Sample(document).options
 
 
 class ChooseWith(Filter):  # type: ignore[misc]  # the harness is untyped

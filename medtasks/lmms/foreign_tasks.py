@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any
 
 from medtasks.errors import MedTasksError
+from medtasks.extract.extractor_registry import NO_OPTIONS, lacks_options
 from medtasks.lmms import AnyFunction, replaced
-from medtasks.lmms.filters import ReadWith, lacks_options
+from medtasks.lmms.filters import ReadWith
 from medtasks.lmms.harness_process import say
 from medtasks.runs.reply_envelope import parse_loglikelihood
 
@@ -78,7 +79,4 @@ def _check_options(name: str, task: Any, readers: Sequence[ReadWith]) -> None:
         return
     for reader in readers:
         if lacks_options(reader.rule, documents[0]):
-            raise MedTasksError(
-                f"{name}: the rule '{reader.rule}' reads an answer among options, and the documents have no column "
-                f"'options' with a list of texts; add it, or choose a rule for texts (medtasks parse --help)"
-            )
+            raise MedTasksError(f"{name}: {NO_OPTIONS.format(reader.rule)}")

@@ -19,7 +19,8 @@ from medtasks.data.samples import Sample
 from medtasks.data.schema import SPLIT
 from medtasks.data.variants import NEW_COLUMNS, NOT_OF_ALL, NOTA_CONTROL, ROTATED, SWAPPED, TOLD, swapped_images
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line
-from medtasks.extract.extractor_registry import AnswerKind, extractors
+from medtasks.extract.extractor_registry import NO_OPTIONS, AnswerKind, extractors, lacks_options
+from medtasks.families.family_registry import HOOKS
 from medtasks.families.templates import names_in_template
 from medtasks.metrics.metric import STDERR
 from medtasks.prompts.images import images
@@ -252,7 +253,7 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
     if document is not None:
         names = (task.guarded_as, document.get("dataset"))
         private = any(is_private(str(name)) for name in names if name is not None)
-        problems = list(_prompt_problems(config, document, private=private))
+        problems = [*_prompt_problems(config, document, private=private), *_filter_problems(written, document)]
     yield from (f"the task file {task.path}: {problem}" for problem in dict.fromkeys(problems))
 
 
@@ -315,6 +316,15 @@ def _scoring_problems(task: TaskFile, config: Mapping[str, Any]) -> Iterator[str
         hint = near_match(min(unknown), names) or f"; it has {', '.join(names)}"
         more = f" (and {len(unknown) - 1} more)" if unknown - {min(unknown)} else ""
         yield f"metric_list: '{family.name}' has no metric '{min(unknown)}'{more}{hint}"
+
+
+def _filter_problems(written: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which filters of ours read answers among options that a sample does not have."""
+    for pipeline in written.get("filter_list") or ():
+        for step in pipeline["filter"]:
+            rule = str(step.get("rule") or "")
+            if step["function"] == f"{HOOKS}filters.ReadWith" and lacks_options(rule, document):
+                yield f"filter_list, '{pipeline['name']}': {NO_OPTIONS.format(rule)}"
 
 
 def _prompt_problems(config: Mapping[str, Any], document: Mapping[str, Any], *, private: bool) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -149,8 +150,12 @@ def test_a_filter_without_its_options_is_refused_before_the_first_request(own):
         def generate_until(self, requests):
             raise AssertionError("asked")
 
-    with pytest.raises(MedTasksError, match=r"read_reply: the rule 'robust_choice' .* no column 'options'"):
+    sentence = r"the rule 'robust_choice' reads an answer among options, and the documents have no column 'options'"
+    with pytest.raises(MedTasksError, match=f"read_reply: {sentence}"):
         evaluate(["read_reply"], Unasked(()), include=own)
+    verified = run_here(["medtasks", "data", "verify", "read_reply", "--include_path", str(own)], own)
+    assert verified.returncode == 1
+    assert re.search(sentence, " ".join(verified.stdout.split()))
 
 
 @each_row(
