@@ -65,12 +65,13 @@ def scaled(image: Image.Image, raw: str, source: Source, value_range: Range | No
     else:
         finite = values[np.isfinite(values)]
         present, counts = np.unique(finite if finite.size else np.zeros(1), return_counts=True)
-        (low, high), done = _file_range(image, values, depths, (float(present[0]), float(present[-1])))
+        least, largest = float(present[0]), float(present[-1])
+        (low, high), done = _file_range(image, values, depths, (least, largest))
         darkest, brightest = central_range(present.tolist(), counts.tolist())
         if 0 < brightest - darkest < (high - low) * _LEAST_USED:
             raise UnclearRange(
-                f"nearly all of its values go from {darkest:g} to {brightest:g} only, so that a model would see it "
-                f"almost flat ({done})",
+                f"its values go from {least:g} to {largest:g}, nearly all of them from {darkest:g} to {brightest:g}, "
+                f"so that a model would see it almost flat ({done})",
                 (darkest, brightest),
             )
     share = to_unit(values, low, high)

@@ -62,5 +62,5 @@ def describe_file(head: bytes) -> str:
         return "a web page; download the image again, logged in if its site needs that"
     text = head.decode("utf-8", "replace")[:-1]  # the last letter may be cut
     if all(letter.isprintable() or letter.isspace() for letter in text) and "\ufffd" not in text:
-        return "a text file"
+        return "a text file; put the image in its place"
     return ""

@@ -1,7 +1,7 @@
 """Range of the values of an image, without the few that hide how dark or flat the rest is.
 
-Letters of a side marker cover up to one per cent of a film, with a name plate two; hot pixels far less. What is to be
-seen covers more: the ground of masks, drawings, text and slices in the air is one value and counts once.
+The letters of a side marker cover up to one per cent of a film, with a name plate two; hot pixels cover far less. Anatomy
+covers more. Masks, drawings, text and slices in the air have a ground of one value, of which a model sees all there is.
 """
 
 from bisect import bisect_left, bisect_right
