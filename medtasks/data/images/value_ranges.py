@@ -1,7 +1,7 @@
 """Range of the values of an image, without the few that hide how dark or flat the rest is.
 
-The letters of a side marker cover up to one per cent of a film, with a name plate two; hot pixels cover far less. Anatomy
-covers more. Masks, drawings, text and slices in the air have a ground of one value, of which a model sees all there is.
+The letters of a side marker cover up to one per cent of a film, with a name plate two; hot pixels cover far less.
+Anatomy covers more. Masks, drawings, text and slices in the air have a ground of one value, in which nothing is hidden.
 """
 
 from bisect import bisect_left, bisect_right
