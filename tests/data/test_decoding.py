@@ -43,7 +43,7 @@ def with_marker(values, level, side=4):
 
 UNCLEAR = {
     "12 of 16 bits.png": (png(ramp(4095), 16, 0), "so that a model would see it almost flat"),
-    "marker.png": (png(with_marker(ramp(4095), 65535), 16, 0), "to 65535, nearly all of them from 306 to 3862, so "),
+    "marker.png": (png(with_marker(ramp(4095), 65535), 16, 0), "to 65535, nearly all of them from 30"),
     "dark marker.tif": (tiff(with_marker(61440 + ramp(4095), 0).astype("<u2"), 16), "from 0 to 65535, nearly all of"),
     "hot pixel on a black ground.png": (png(np.where(HALF, with_marker(ramp(4095), 65535, 1), 0), 16, 0), "to 65535, "),
     "14 of 16 bits.tif": (tiff(ramp(16383).astype("<u2"), 16), "from 0 to 16383, "),

@@ -33,6 +33,7 @@ _BITS, _WHITE_IS_ZERO, _FORMAT = 258, 262, 339  # TIFF tags
 _MAX_SAMPLE, _S_MIN_SAMPLE, _S_MAX_SAMPLE = 281, 340, 341
 _UNSIGNED = 1
 _FULL = 16  # bits
+_STEPS = 2**_FULL - 1  # in which values are counted
 
 
 def scaled(image: Image.Image, raw: str, source: Source, value_range: Range | None) -> tuple[Image.Image, list[str]]:
@@ -64,10 +65,11 @@ def scaled(image: Image.Image, raw: str, source: Source, value_range: Range | No
         done = f"more than 8 bits scaled from {low:g}..{high:g}, as given"
     else:
         finite = values[np.isfinite(values)]
-        present, counts = np.unique(finite if finite.size else np.zeros(1), return_counts=True)
-        least, largest = float(present[0]), float(present[-1])
+        least, largest = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
         (low, high), done = _file_range(image, values, depths, (least, largest))
-        darkest, brightest = central_range(present.tolist(), counts.tolist())
+        steps = (finite - least) * (_STEPS / ((largest - least) or 1)) + 0.5
+        counts = np.bincount(steps.astype(np.uint16), minlength=_STEPS + 1)
+        darkest, brightest = central_range(np.linspace(least, largest, _STEPS + 1).tolist(), counts.tolist())
         if 0 < brightest - darkest < (high - low) * _LEAST_USED:
             raise UnclearRange(
                 f"its values go from {least:g} to {largest:g}, nearly all of them from {darkest:g} to {brightest:g}, "
