@@ -23,6 +23,7 @@ LEAST = {
     "openai": ("3.5", "prompts stand in logs of level DEBUG"),
     "pillow": ("13", "resizes to other values; before 12.3 files overwrite memory (CVE-2026-25990)"),
     "pyarrow": ("14.0.1", "data files run code (CVE-2023-47248)"),
+    "python-gdcm": ("3.2", "damaged JPEG 2000 images of DICOM files are shown as noise"),
     "requests": ("2.32.4", "passwords of .netrc go to other hosts (CVE-2024-47081)"),
     "setuptools": ("78.1.1", "packages write anywhere (CVE-2025-47273)"),
     "torch": ("2.10", "weights run code despite weights_only=True (CVE-2025-32434, CVE-2026-24747)"),

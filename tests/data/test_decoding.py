@@ -1,5 +1,6 @@
 """What a model sees of image files of every mode, through a folder of one's own and through a YAML of one's own."""
 
+import gzip
 import json
 import logging
 import threading
@@ -25,21 +26,35 @@ from medtasks.prompts.images import _LOGGED, OPENED, images
 from medtasks.tasks.own_tasks import prepare_own
 
 from ..tables import each_row
-from .image_modes import WIDTH, image_cases, png, ramp, saved, tiff, turned
+from .image_modes import HEIGHT, WIDTH, image_cases, in_8_bits, png, ramp, saved, tiff, turned
 
 CASES = image_cases()
 FLOATS = tiff((ramp(4000) - 1000).astype("<f4"), 32)
+HALF = np.arange(HEIGHT)[:, None] + 0 * ramp() < HEIGHT // 2 - 1
+"""The upper part of an image, a bit less than half of it."""
+
+
+def with_marker(values, level, side=4):
+    """Burn a marker into a corner, by default 2 per cent of the image."""
+    values = values.copy()
+    values[:side, :side] = level
+    return values
+
+
 UNCLEAR = {
-    "12 of 16 bits.png": (png(ramp(4095), 16, 0), "from 0 to 4095 only, so that a model would see it almost flat"),
-    "14 of 16 bits.tif": (tiff(ramp(16383).astype("<u2"), 16), "from 0 to 16383 only"),
-    "statistic.tif": (tiff(ramp(3187).astype("<u2"), 16, tags={281: ("H", [3187])}), "from 0 to 3187 only"),
-    "dark.tif": (tiff((ramp(100) / 1000).astype("<f4"), 32), "from 0 to 0.1 only"),
-    "offset.png": (png(ramp(4000) + 31768, 16, 0), "from 31768 to 35768 only"),  # Hounsfield units, made unsigned
-    "grey.tif": (tiff((ramp(100) / 1000 + 0.45).astype("<f4"), 32), "from 0.45 to 0.55 only"),
+    "12 of 16 bits.png": (png(ramp(4095), 16, 0), "so that a model would see it almost flat"),
+    "marker.png": (png(with_marker(ramp(4095), 65535), 16, 0), "to 65535, nearly all of them from 30"),
+    "dark marker.tif": (tiff(with_marker(61440 + ramp(4095), 0).astype("<u2"), 16), "from 0 to 65535, nearly all of"),
+    "hot pixel on a black ground.png": (png(np.where(HALF, with_marker(ramp(4095), 65535, 1), 0), 16, 0), "to 65535, "),
+    "14 of 16 bits.tif": (tiff(ramp(16383).astype("<u2"), 16), "from 0 to 16383, "),
+    "statistic.tif": (tiff(ramp(3187).astype("<u2"), 16, tags={281: ("H", [3187])}), "from 0 to 3187, "),
+    "dark.tif": (tiff((ramp(100) / 1000).astype("<f4"), 32), "from 0 to 0.1, "),
+    "offset.png": (png(ramp(4000) + 31768, 16, 0), "from 31768 to 35768, "),  # Hounsfield units, made unsigned
+    "grey.tif": (tiff((ramp(100) / 1000 + 0.45).astype("<f4"), 32), "from 0.45 to 0.55, "),
     "floats.tif": (FLOATS, "its floats go from -1000 to 3000, and no bit depth gives their range"),
     "signed.tif": (tiff((ramp(4000) - 1000).astype("<i2"), 16), "its signed or 32-bit values go from -1000 to 3000"),
     "long.tif": (tiff(ramp(4000).astype("<u4"), 32), "its signed or 32-bit values go from 0 to 4000"),
-    "colours.png": (png(np.dstack([ramp(4095)] * 3), 16, 2), "from 0 to 4095 only"),
+    "colours.png": (png(np.dstack([ramp(4095)] * 3), 16, 2), "from 0 to 4095, "),
 }
 
 
@@ -246,12 +261,50 @@ def test_a_task_of_ones_own_is_told_once_what_is_done_with_its_images(prepared):
     ]
 
 
-@each_row("grey, is_flat", [((100, 131), True), ((100, 132), False), ((0, 255), False), ((7, 7), True)])
+DARK = ramp(15)
+DOTS = (np.indices(DARK.shape) % 5 == 0).all(axis=0)  # every 25th pixel
+
+
+@each_row(
+    "grey, is_flat",
+    [
+        ([[100, 131]], True),
+        ([[100, 132]], False),
+        ([[0, 255]], False),
+        ([[7, 7]], True),
+        (with_marker(DARK, 255), True),
+        (with_marker(255 - DARK, 0), True),
+        (np.where(HALF, with_marker(DARK, 255, 3), 0), True),  # the marker is 2 per cent of what is not ground
+        (np.where(HALF, with_marker(DARK, 255, 6), 0), False),  # and here 9
+        (with_marker(np.full((60, 60), 7), 255, 1), True),
+        (with_marker(np.full(DARK.shape, 0), 255), False),  # a mask
+        (np.where(DOTS, 250, 2 + ramp(9)), False),  # stained cells
+        (np.where(DOTS & HALF, 0, 255), False),  # text, a drawing
+        (np.where(HALF, ramp(200), 0), False),  # a slice in the air
+    ],
+)
 def test_an_image_of_which_next_to_nothing_is_seen_is_marked_and_counted(tmp_path, grey, is_flat):
-    folder = put(tmp_path, {"a.png": png(np.array([grey]), 8, 0)})
+    folder = put(tmp_path, {"a.png": png(np.array(grey), 8, 0)})
     assert decoded(folder / "a.png", REFERENCE).conversions == (NEARLY_FLAT,) * is_flat
     manifest = prepare_own(folder, access=Access.PUBLIC)
     assert manifest.image_conversions == {"8 bits as stored": 1, **({NEARLY_FLAT: 1} if is_flat else {})}
+
+
+@each_row(
+    "values",
+    [
+        with_marker(np.zeros(DARK.shape), 65535),
+        np.where(DOTS, 60000, 500 + ramp(2000)),
+        np.where(DOTS & HALF, 0, 65535),
+        with_marker(ramp(40000), 65535),
+        np.where(HALF, ramp(60000), 0),
+    ],
+)
+def test_16_bits_of_which_something_is_seen_are_not_refused(tmp_path, values):
+    (tmp_path / "a.png").write_bytes(png(values, 16, 0))
+    seen = decoded(tmp_path / "a.png", LINEAR)
+    assert seen.conversions == ("16 bits scaled from 0..65535",)
+    assert (pixels(seen.pixels) == in_8_bits(values, 0, 65535)).all()
 
 
 def test_a_turned_jpeg_its_grey_stand_in_and_its_smaller_copy(tmp_path):
@@ -301,6 +354,36 @@ def test_messages_name_the_users_file(tmp_path, data):
     assert str(broken.value).count(str(folder / "scan.png")) == 1
     for error in (refused, broken):
         assert not any(part in str(error.value) for part in ("BytesIO", "0x", "identify", "preparing"))
+
+
+@each_row(
+    "data, kind",
+    [
+        (b"", "an empty file; copy it again"),
+        (bytes(5000), "only zero bytes; copy it again"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n",
+            "a Git LFS pointer; run `git lfs pull`",
+        ),
+        (b"\n<!DOCTYPE html><title>Sign in", "a web page; download the image again"),
+        (b"<!-- x --><HTML lang='de'>", "a web page; download the image again"),
+        ('{"cause": "größer"}'.encode(), "a text file; put the image in its place"),
+        (b"PK\x03\x04\0\0", "a ZIP archive; unpack it"),
+        (gzip.compress(bytes(9)), "a gzip archive; unpack it"),
+        (bytes(344) + b"n+1\0", "a NIfTI volume; save its slices as PNG"),
+        (b"\xff\xd8\xff\xe0nonsense", ""),
+        (b"\x07\x05\xff\xfe", ""),
+    ],
+)
+def test_a_message_says_what_a_file_is_that_is_no_image(tmp_path, data, kind):
+    folder = put(tmp_path / "scans", {"scan.png": data})
+    with pytest.raises(SourceError) as refused:
+        prepare_own(folder)
+    with pytest.raises(SourceError) as broken:
+        shown("scan.png", image_root=str(folder))
+    for error in (refused, broken):
+        assert f"scan.png{' of sample q' if error is broken else ''} is broken (" in str(error.value)
+        assert (f"(it is no image that can be read, but {kind}" in str(error.value)) == bool(kind)
 
 
 def test_the_settings_of_the_process_come_back_whatever_blocks_overlap(monkeypatch):

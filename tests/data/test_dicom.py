@@ -1,10 +1,13 @@
 """DICOM files through their window, and as MultiMedEval stretches them; values are made here, files with pydicom."""
 
+import io
+import struct
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 pydicom = pytest.importorskip("pydicom")
 
@@ -19,7 +22,7 @@ from medtasks.tasks.own_tasks import prepare_own  # noqa: E402
 
 from ..medical_files import put_dicom  # noqa: E402
 from ..tables import each_row  # noqa: E402
-from .image_modes import colours, in_8_bits, ramp  # noqa: E402
+from .image_modes import HEIGHT, WIDTH, colours, in_8_bits, ramp  # noqa: E402
 from .test_decoding import put  # noqa: E402
 
 CT = {"RescaleSlope": 1, "RescaleIntercept": -1024}
@@ -62,6 +65,16 @@ def test_a_window(tmp_path, fields, expected):
     grey, done = seen(write(tmp_path / "a.dcm", **CT, **fields))
     assert (grey == expected).all()
     assert done == ("DICOM window applied",)
+
+
+def test_a_window_of_floats_has_no_steps(tmp_path):
+    values = (STORED / 4095).astype("<f4")
+    dataset = pydicom.dcmread(write(tmp_path / "a.dcm", WindowCenter=0.5, WindowWidth=1))
+    del dataset.PixelData, dataset.BitsStored, dataset.HighBit, dataset.PixelRepresentation
+    dataset.FloatPixelData = values.tobytes()
+    dataset.BitsAllocated = 32
+    dataset.save_as(tmp_path / "a.dcm")
+    assert (seen(tmp_path / "a.dcm")[0] == in_8_bits(values.astype(float), 0, 1)).all()
 
 
 def test_an_inverted_image_a_lookup_table_and_a_range_of_ones_own(tmp_path):
@@ -132,6 +145,184 @@ def test_colours(tmp_path, stored):
     assert done == ("DICOM colours",)
 
 
+def test_a_file_that_is_a_tiff_image_too_is_a_dicom_file(tmp_path):
+    path = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400)
+    data = path.read_bytes()
+    height, width = STORED.shape
+    tags = [(256, width), (257, height), (258, 16), (259, 1), (262, 1), (273, data.rindex(STORED.tobytes()))]
+    tags += [(277, 1), (278, height), (279, STORED.nbytes)]
+    entries = b"".join(struct.pack("<HHLL", tag, 4, 1, value) for tag, value in tags)
+    preamble = struct.pack("<2sHLH", b"II", 42, 8, len(tags)) + entries
+    path.write_bytes(preamble.ljust(128, b"\0") + data[128:])
+    with Image.open(path) as image:
+        assert (image.format, image.size) == ("TIFF", (width, height))
+    for source in (path, io.BytesIO(path.read_bytes())):
+        grey, done = seen(source)
+        assert (grey == window(40, 400)).all()
+        assert done == ("DICOM window applied",)
+
+
+def group(**fields):
+    """Return functional groups of one frame, from the fields of their sequences."""
+    item = pydicom.Dataset()
+    for name, values in fields.items():
+        macro = pydicom.Dataset()
+        macro.update(values)
+        setattr(item, f"{name}Sequence", pydicom.Sequence([macro]))
+    return pydicom.Sequence([item])
+
+
+WINDOW = {"WindowCenter": 40, "WindowWidth": 400}
+OTHER = {"WindowCenter": -600, "WindowWidth": 1500}
+
+
+@each_row(
+    "shared, frame, fields",
+    [
+        ({"FrameVOILUT": WINDOW, "PixelValueTransformation": CT}, {}, {}),
+        ({}, {"FrameVOILUT": WINDOW, "PixelValueTransformation": CT}, {}),
+        ({"PixelValueTransformation": CT}, {"FrameVOILUT": WINDOW}, OTHER),
+        ({"PixelValueTransformation": CT, "FrameVOILUT": OTHER}, {"FrameVOILUT": WINDOW}, {}),
+        ({"FrameVOILUT": WINDOW}, {}, CT),
+    ],
+)
+def test_functional_groups_of_one_frame(tmp_path, shared, frame, fields):
+    groups = {
+        "SharedFunctionalGroupsSequence": group(**shared),
+        "PerFrameFunctionalGroupsSequence": group(**frame),
+    }
+    path = write(tmp_path / "a.dcm", NumberOfFrames=1, **groups, **fields)
+    grey, done = seen(path)
+    assert (grey == window(40, 400)).all()
+    assert done == ("DICOM window applied",)
+    grey, _ = seen(path, Decoding(ImageRule.LINEAR, (-160.0, 240.0)))
+    assert (grey == in_8_bits(UNITS, -160, 240)).all()
+    groups["SharedFunctionalGroupsSequence"] = group(PixelMeasures={"PixelSpacing": [1, 2]})
+    assert seen(write(path, **groups))[0].shape == (HEIGHT, 2 * WIDTH, 3)
+
+
+@each_row(
+    "field, text, values",
+    [
+        ("WindowCenter", "40,0", UNITS),
+        ("WindowWidth", "400,", UNITS),
+        ("RescaleSlope", "2,00", UNITS + STORED),
+        ("RescaleSlope", "    ", UNITS),
+        ("RescaleIntercept", "    ", UNITS + 1024),
+        ("WindowCenter", "nan ", "its WindowCenter is nan and no number; say which values are black and white"),
+        ("WindowWidth", "wide", "its WindowWidth is wide and no number; say which values are black and white"),
+        ("WindowWidth", "0.00", r"its window \(LINEAR, WindowWidth 0\) is none that DICOM knows; say which values"),
+        ("RescaleSlope", "0.00", "its RescaleSlope is 0"),
+        ("RescaleSlope", "-inf", "its RescaleSlope is -inf and no number"),
+        ("PixelSpacing", "9,x ", "its PixelSpacing is 9,x and no number"),
+    ],
+)
+def test_odd_numbers(tmp_path, field, text, values):
+    marks = {
+        "RescaleSlope": "1111",
+        "RescaleIntercept": "2222",
+        **dict.fromkeys(WINDOW, "3333"),
+        "PixelSpacing": "4444",
+    }
+    path = write(tmp_path / "a.dcm", **{**CT, **WINDOW, field: marks[field]})
+    before = path.read_bytes()
+    assert before.count(marks[field].encode()) == 1
+    path.write_bytes(before.replace(marks[field].encode(), text.encode()))
+    if isinstance(values, str):
+        with pytest.raises(UnreadableImage, match=values):
+            seen(path)
+        if field in WINDOW:
+            grey, _ = seen(path, Decoding(ImageRule.LINEAR, (-160.0, 240.0)))
+            assert (grey == in_8_bits(UNITS, -160, 240)).all()
+    else:
+        assert (seen(path)[0] == window(40, 400, values)).all()
+
+
+@each_row(
+    "kind, shape, inverted, said",
+    [
+        ("MONOCHROME2", "INVERSE", True, ["inverted by PresentationLUTShape"]),
+        ("MONOCHROME2", "IDENTITY", False, []),
+        ("MONOCHROME1", "INVERSE", True, ["MONOCHROME1 inverted"]),
+        ("MONOCHROME1", "IDENTITY", False, []),
+        ("MONOCHROME1", "LIN OD", True, ["MONOCHROME1 inverted"]),
+    ],
+)
+def test_presentation_shapes(tmp_path, kind, shape, inverted, said):
+    grey, done = seen(write(tmp_path / "a.dcm", kind=kind, **CT, **WINDOW, PresentationLUTShape=shape))
+    expected = window(40, 400)
+    assert np.abs(grey - (255 - expected if inverted else expected)).max() <= inverted
+    assert done == ("DICOM window applied", *said)
+
+
+@each_row(
+    "kind, fields, padding, said",
+    [
+        ("MONOCHROME1", {}, 0, True),
+        ("MONOCHROME1", {"WindowCenter": 2048, "WindowWidth": 4096}, 0, True),
+        ("MONOCHROME1", {"PixelPaddingRangeLimit": 4095}, 4000, False),  # black in any case
+        ("MONOCHROME2", {}, 4095, True),
+        ("MONOCHROME2", {"WindowCenter": 2048, "WindowWidth": 4096}, 0, False),
+    ],
+)
+def test_padding_is_black(tmp_path, kind, fields, padding, said):
+    values = np.clip(STORED, 100, 3900)
+    values[:, :3] = padding
+    grey, done = seen(write(tmp_path / "a.dcm", values, kind, PixelPaddingValue=padding, **fields))
+    assert not grey[:, :3].any()
+    assert (done[-1] == "padding black") == said
+    low, high = (0, 4095) if "WindowWidth" in fields else (values[:, 3:].min(), 3900)
+    expected = in_8_bits(values, low, high).astype(int)[:, 3:]
+    assert np.abs(grey[:, 3:] - (255 - expected if kind == "MONOCHROME1" else expected)).max() <= 1
+
+
+@each_row(
+    "fields, size",
+    [
+        ({"PixelSpacing": [2, 1]}, (2 * HEIGHT, WIDTH)),
+        ({"ImagerPixelSpacing": [0.1, 0.25]}, (HEIGHT, 5 * WIDTH // 2)),
+        ({"PixelAspectRatio": [4, 3]}, (HEIGHT * 4 // 3, WIDTH)),
+        ({"PixelSpacing": [0.5, 0.5], "PixelAspectRatio": [2, 1]}, (HEIGHT, WIDTH)),  # as DCMTK, the first
+        ({"PixelSpacing": [0.703125, 0.7031]}, (HEIGHT, WIDTH)),
+        ({"PixelSpacing": [0, 0]}, (HEIGHT, WIDTH)),
+        ({"PixelSpacing": 2}, (HEIGHT, WIDTH)),
+    ],
+)
+def test_pixels_become_square(tmp_path, fields, size):
+    values = np.zeros_like(STORED)
+    values[6:12, 9:18] = 4000  # a quarter of both sides
+    grey, done = seen(write(tmp_path / "a.dcm", values, **fields))
+    assert grey.shape == (*size, 3)
+    rows, columns = (np.flatnonzero((grey[..., 0] > 127).any(axis=axis)) for axis in (1, 0))
+    assert abs(len(rows) - size[0] / 4) <= 1
+    assert abs(len(columns) - size[1] / 4) <= 1
+    assert abs(rows[0] - size[0] / 4) <= 1
+    name = [f"pixels made square by {next(iter(fields))}"]
+    assert list(done[1:]) == ([] if size == (HEIGHT, WIDTH) else name)
+    path = write(tmp_path / "a.dcm", values, PixelSpacing=[1000, 1])
+    with pytest.raises(UnreadableImage, match="its pixels are 1000 high and 1 wide, which no image has"):
+        seen(path)
+
+
+@each_row("little, bits", [(True, 16), (False, 16), (True, 8), (False, 8)])
+def test_palettes_in_both_byte_orders(tmp_path, little, bits):
+    indices = (ramp() // 4).astype(np.uint8)
+    table = np.stack([np.arange(64), 63 - np.arange(64), np.full(64, 9)]) * (2**bits // 64) + 3
+    dataset = pydicom.Dataset()
+    dataset.update(pydicom.dcmread(write(tmp_path / "a.dcm", indices, "PALETTE COLOR", 8)))
+    for colour, entries in zip(("Red", "Green", "Blue"), table, strict=True):
+        name = f"{colour}PaletteColorLookupTable"
+        dataset.add_new(f"{name}Descriptor", "US", [64, 0, bits])
+        dataset.add_new(f"{name}Data", "OW", entries.astype("<u2" if little else ">u2").tobytes())
+    dataset.add_new("PixelData", "OB", indices.tobytes())
+    dataset.file_meta = pydicom.dataset.FileMetaDataset()
+    dataset.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2.1" if little else "1.2.840.10008.1.2.2"
+    dataset.save_as(tmp_path / "b.dcm", enforce_file_format=True)
+    grey, done = seen(tmp_path / "b.dcm")
+    assert (grey == in_8_bits(table.T[indices], 0, 2**bits - 1)).all()
+    assert done == ("DICOM colours",)
+
+
 def test_through_a_folder_and_through_a_yaml(tmp_path):
     data = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400).read_bytes()
     folder = put(tmp_path / "scans", {"scan.dcm": data, "cut": data[:-40]})
@@ -147,14 +338,67 @@ def test_through_a_folder_and_through_a_yaml(tmp_path):
     assert from_yaml.tobytes() == from_folder.tobytes()
 
 
+@each_row("implicit, little", [(True, True), (False, True), (False, False)])
+def test_files_without_preamble(tmp_path, implicit, little):
+    path = write(tmp_path / "a.dcm", **CT, **WINDOW)
+    (tmp_path / "meta").write_bytes(path.read_bytes()[132:])
+    dataset = pydicom.Dataset()
+    dataset.update(pydicom.dcmread(path))
+    dataset.PixelData = STORED.astype("<u2" if little else ">u2").tobytes()
+    dataset.save_as(tmp_path / "bare", implicit_vr=implicit, little_endian=little)
+    for name in ("meta", "bare"):
+        grey, done = seen(tmp_path / name)
+        assert (grey == window(40, 400)).all()
+        assert done == ("DICOM window applied",)
+    (tmp_path / "bare").write_bytes((tmp_path / "bare").read_bytes()[:200])
+    with pytest.raises(UnreadableImage, match="it is truncated or holds no image"):
+        seen(tmp_path / "bare")
+
+
+def test_jpeg_lossless_and_jpeg_ls(tmp_path):
+    pytest.importorskip("gdcm")
+    file = lambda name: Path(pydicom.data.get_testdata_file(name, download=False))  # noqa: E731
+    for packed, plain in (("MR_small_jpeg_ls_lossless", "MR_small"), ("SC_rgb_jpeg_gdcm", "SC_rgb_rle")):
+        expected, _ = seen(file(f"{plain}.dcm"))
+        grey, _ = seen(file(f"{packed}.dcm"))
+        assert (grey == expected).all()
+    whole = file("MR_small_jpeg_ls_lossless.dcm").read_bytes()
+    (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UnreadableImage):
+        seen(tmp_path / "cut")
+
+
+def test_decoders_that_fail_say_why(monkeypatch):
+    path = Path(pydicom.data.get_testdata_file("JPGExtended.dcm", download=False))
+    with pytest.raises(UnreadableImage) as refused:
+        seen(path)
+    assert "pillow: Pillow does not support 'JPEG Extended' for samples with 12-bit precision" in str(refused.value)
+    assert str(refused.value).endswith(
+        "; `pip install pylibjpeg-libjpeg`, whose licence is the GPL, installs a decoder"
+    )
+    assert "\n" not in str(refused.value)
+    lost = (
+        "Unable to decompress 'JPEG' pixel data because all plugins are missing dependencies:\n\tgdcm - requires gdcm"
+    )
+    monkeypatch.setattr(
+        pydicom.FileDataset, "pixel_array", property(lambda _: (_ for _ in ()).throw(RuntimeError(lost)))
+    )
+    with pytest.raises(
+        UnreadableImage, match=r"missing dependencies; `pip install 'medtasks\[dicom\]'` installs decoders$"
+    ):
+        seen(path)
+
+
 def test_what_is_refused(tmp_path, monkeypatch):
     path = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400, VOILUTFunction="CUBIC")
-    with pytest.raises(OSError, match=r"its window \(CUBIC, width 400.0\) is none that DICOM knows"):
+    with pytest.raises(
+        OSError, match=r"its window \(CUBIC, WindowWidth 400\) is none that DICOM knows; say which values"
+    ):
         seen(path)
     write(path, np.stack([STORED, STORED]))
     with pytest.raises(OSError, match="it holds 2 frames; save the one to show by itself"):
         seen(path)
-    with pytest.raises(OSError, match="it is no image that can be read"):
+    with pytest.raises(OSError, match="it is no image that can be read, but a DICOM file; only the image_rule linear"):
         seen(path, REFERENCE)
     monkeypatch.setitem(sys.modules, "pydicom", None)
     with pytest.raises(SourceError, match=r"a\.dcm of sample q is broken \(a DICOM file needs pydicom; install it"):

@@ -49,7 +49,7 @@ def test_other_ways_to_say_how_axes_run(axes, wanted):
     assert np.array_equal(axial(nifti(VOXELS, **axes)), printed(wanted))
 
 
-@each_row("kind", ["u1", "i2", "f4"])
+@each_row("kind", ["u1", "i2", "f4", "i8", "u8"])
 def test_kinds_of_voxels_and_scaling(kind):
     voxels = VOXELS.astype(kind)
     assert (axial(nifti(voxels)) == printed(VOXELS)).all()
@@ -92,6 +92,33 @@ def test_pictures(tmp_path):
     voxels[0, 0, 0] = 30_000  # which does not make the rest black
     (picture,) = axial_slices(put_nifti(path, voxels), 1)
     assert np.asarray(picture)[10, 10, 0] == 255
+
+
+@each_row(
+    "sizes, pixels", [((1, 1, 5), (10, 20)), ((1, 2, 5), (10, 40)), ((3, 2, 1), (15, 20)), ((0.7, 0.7001, 1), (10, 20))]
+)
+def test_slices_have_square_pixels(tmp_path, sizes, pixels):
+    voxels = np.zeros((10, 20, 3), np.int16)
+    voxels[:5] = 9
+    turned = voxels.transpose(2, 0, 1)  # feet to head is the first axis
+    directions = np.zeros((4, 4))
+    directions[[0, 1, 2, 3], [1, 2, 0, 3]] = [*sizes, 1]
+    for array, affine in ((voxels, np.diag([*sizes, 1.0])), (turned, directions)):
+        nibabel.save(nibabel.Nifti1Image(array, affine), tmp_path / "a.nii.gz")
+        (image,) = axial_slices(tmp_path / "a.nii.gz", 1)
+        assert image.size == pixels
+        assert abs((np.asarray(image)[..., 0] > 127).mean() - 0.5) < 0.05
+
+
+def test_a_pointer_in_place_of_a_volume_is_named(tmp_path):
+    path = tmp_path / "a.nii.gz"
+    for data, what in (
+        (b"version https://git-lfs.github.com/spec/v1", "it is a Git LFS pointer"),
+        (b"no gzip", "a text file"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(UnreadableImage, match=what):
+            volume_digests(path)
 
 
 def test_damaged_files_and_digests(tmp_path):

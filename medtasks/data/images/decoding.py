@@ -10,7 +10,7 @@ more than 8 bits            scaled, see :mod:`.deep_images`          cut off at 
 transparency                onto black                               dropped: hidden colours appear
 EXIF orientation            turned upright                           ignored, but in TIFF
 several frames              the first                                the first
-DICOM                       windowed, see :mod:`.deep_images`        not read
+DICOM                       windowed, see :mod:`.dicom_images`       not read
 ==========================  =======================================  ===========================================
 
 ``reference`` is Pillow's ``convert("RGB")``, with which the published toolkits read their images; the catalogue's
@@ -31,13 +31,14 @@ import re
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
+from medtasks.data.images.file_kinds import describe_file, is_bare_data_set, is_dicom, read_head
 from medtasks.data.images.strict_pillow import (
     ON_BLACK,
     NoReader,
@@ -47,6 +48,7 @@ from medtasks.data.images.strict_pillow import (
     UnreadableImage,
     strict_decoding,
 )
+from medtasks.data.images.value_ranges import central_range
 from medtasks.data.images.volume_files import ENDING, is_volume, volume_digests
 from medtasks.errors import MedTasksError
 
@@ -57,8 +59,8 @@ NEARLY_FLAT = "nearly flat: values span less than 32 of 255"
 
 _BROKEN = (OSError, EOFError, SyntaxError, ValueError, struct.error, zlib.error, Image.DecompressionBombError)
 _PLAIN = ("1", "L", "RGB", "LA", "RGBA", "La", "RGBa")
+_LEAST_SEEN = 32  # levels
 _BITS, _ORIENTATION, _PLANAR, _FORMAT = 258, 274, 284, 339  # TIFF tags, the second of EXIF, too
-_HEAD_BYTES = 132
 _TURNED = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -133,7 +135,8 @@ def decoded(source: Source, decoding: Decoding, side: int | None = None) -> Deco
         raise
     except _BROKEN as error:
         if isinstance(error, UnidentifiedImageError):
-            cause = "it is no image that can be read"
+            kind = describe_file(read_head(source))
+            cause = f"it is no image that can be read{kind and f', but {kind}'}"
         elif isinstance(error, Image.DecompressionBombError):
             cause = f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; save it smaller"
         else:  # without the file, which is mostly a stream or a copy
@@ -149,7 +152,7 @@ def decoded_somehow(source: Source, decoding: Decoding = LINEAR, side: int | Non
     except UnclearRange as unclear:
         low, high = unclear.values
     seen = decoded(source, Decoding(ImageRule.LINEAR, (low, high if high > low else low + 1)), side)
-    return DecodedImage(seen.pixels, seen.size, ("scaled from its least to its largest value", *seen.conversions[1:]))
+    return DecodedImage(seen.pixels, seen.size, ("scaled from where nearly all its values are", *seen.conversions[1:]))
 
 
 def fault_of_kind(error: OSError) -> str | None:
@@ -160,9 +163,14 @@ def fault_of_kind(error: OSError) -> str | None:
 
 
 def flat_mark(pixels: Image.Image) -> tuple[str, ...]:
-    """Return NEARLY_FLAT for an image none of whose channels uses an eighth of the range; else nothing."""
-    extrema: Iterator[Any] = (pixels.getchannel(band).getextrema() for band in pixels.getbands())
-    return (NEARLY_FLAT,) if all(high - low < 32 for low, high in extrema) else ()
+    """Return NEARLY_FLAT for an image none of whose channels uses an eighth of the range, but for outliers."""
+    for band in pixels.getbands():
+        counts = pixels.getchannel(band).histogram()
+        levels = [level for level, count in enumerate(counts) if count]
+        low, high = central_range(levels, [counts[level] for level in levels])
+        if high - low >= _LEAST_SEEN:
+            return ()
+    return (NEARLY_FLAT,)
 
 
 def is_whole_image(source: Source) -> bool:
@@ -174,21 +182,23 @@ def is_whole_image(source: Source) -> bool:
     return True
 
 
+def _windowed(source: Source, decoding: Decoding) -> DecodedImage:
+    from medtasks.data.images.dicom_images import windowed  # brings NumPy, which most images and commands do without
+
+    pixels, done = windowed(source, decoding.value_range)
+    return DecodedImage(pixels.convert("RGB"), pixels.size, tuple(done))
+
+
 def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedImage:
+    from_dicom = decoding.rule is ImageRule.LINEAR
+    if from_dicom and is_dicom(read_head(source)):  # such a file may be a TIFF file as well
+        return _windowed(source, decoding)
     try:
         image = Image.open(source)
     except UnidentifiedImageError:
-        with contextlib.ExitStack() as opened:
-            stream = opened.enter_context(source.open("rb")) if isinstance(source, Path) else source
-            stream.seek(0)
-            head = stream.read(_HEAD_BYTES)
-            stream.seek(0)
-        if decoding.rule is ImageRule.REFERENCE or not is_dicom(head):
-            raise
-        from medtasks.data.images.deep_images import windowed  # brings NumPy, which most images and commands do without
-
-        pixels, done = windowed(source, decoding.value_range)
-        return DecodedImage(pixels.convert("RGB"), pixels.size, tuple(done))
+        if from_dicom and is_bare_data_set(read_head(source)):
+            return _windowed(source, decoding)
+        raise
     with image:
         size = image.size
         # Pillow's name for the layout of the values in a file that is opened and not decoded yet.
@@ -251,11 +261,6 @@ def _to_rgb(image: Image.Image, raw: str, source: Source, decoding: Decoding) ->
     ground = Image.new("RGB", image.size)
     ground.paste(opaque.convert("RGB"), mask=alpha)
     return ground, [ON_BLACK]
-
-
-def is_dicom(head: bytes) -> bool:
-    """Return whether a file is a DICOM file, by its first bytes."""
-    return head[:_HEAD_BYTES].endswith(b"DICM") and len(head) >= _HEAD_BYTES
 
 
 FOLDER = "images"

@@ -16,6 +16,8 @@ from typing import IO, Any, NamedTuple
 
 from PIL import Image
 
+from medtasks.data.images.file_kinds import GZIP, describe_file, read_head
+from medtasks.data.images.square_pixels import with_square_pixels
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
 from medtasks.home import home, written_whole
@@ -24,7 +26,7 @@ ENDING = ".nii.gz"
 HEADER_BYTES = 540  # of NIfTI-2, the longer version
 _PIECE = 1 << 20  # bytes
 _BROKEN = (gzip.BadGzipFile, EOFError, zlib.error)
-_PLAIN_NUMBERS = (2, 4, 8, 16, 64, 256, 512, 768)  # NIfTI's codes: integers to 32 bits, floats to 64
+_PLAIN_NUMBERS = (2, 4, 8, 16, 64, 256, 512, 768, 1024, 1280)  # NIfTI's codes: integers and floats to 64 bits
 _DARK, _BRIGHT = 0.5, 99.5  # per cent of the voxels shown
 
 
@@ -47,7 +49,9 @@ def unpacked_volume(file: Path | IO[bytes]) -> Iterator[gzip.GzipFile]:
         with gzip.open(file) as plain:
             yield plain
     except _BROKEN as error:
-        raise UnreadableImage(f"it cannot be unpacked: {error}") from error
+        head = read_head(file)
+        kind = "" if head.startswith(GZIP) else describe_file(head)
+        raise UnreadableImage(f"it is {kind}" if kind else f"it cannot be unpacked: {error}") from error
 
 
 def read_header(data: bytes, length: int | None = None) -> Any:
@@ -101,16 +105,21 @@ def volume_digests(path: Path) -> VolumeDigests:
 def axial_slices(path: Path, count: int) -> list[Image.Image]:
     """Return ``count`` axial slices of a volume, evenly spread from feet to head, for models that see no volumes.
 
-    They are grey, in RGB, in the usual orientation: the front on top, the patient's right on the left. Black and white
-    are the 0.5th and the 99.5th percentile of their voxels.
+    They are grey, in RGB, with square pixels, in the usual orientation: the front on top, the patient's right on the
+    left. Black and white are the 0.5th and the 99.5th percentile of their voxels.
     """
+    import nibabel
     import numpy as np
 
     with unpacked_volume(path) as plain:
-        slices = axial(plain.read(), count)
+        data = plain.read()
+    slices = axial(data, count)
+    affine = read_header(data[:HEADER_BYTES]).get_best_affine()
+    sizes = dict(zip(nibabel.io_orientation(affine)[:, 0], np.linalg.norm(affine[:3, :3], axis=0), strict=True))
     dark, bright = np.nanpercentile(slices, (_DARK, _BRIGHT))
     grey = np.nan_to_num(np.clip((slices - dark) / max(float(bright - dark), 1e-6), 0, 1)) * 255
-    return [Image.fromarray(image).convert("RGB") for image in grey.round().astype(np.uint8)]
+    images = (Image.fromarray(image).convert("RGB") for image in grey.round().astype(np.uint8))
+    return [with_square_pixels(image, sizes[1], sizes[0]) for image in images]
 
 
 def axial(data: bytes, count: int | None = None) -> Any:

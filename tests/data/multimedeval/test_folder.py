@@ -71,9 +71,10 @@ def test_samples_that_cannot_be_used_say_why(rows, folder):
     (folder / "scans" / "1.jpg").write_bytes(b"[no image]")
     names = ("scans/9.jpg", "scans/1.jpg", "scans", "scans/0.jpg/x")
     samples = [vqa(images=["scans/0.jpg", name]) for name in names]
+    fix = "; put the image in its place"
     assert [(row.document, row.cause) for row in rows("VQA", *samples)] == [
         (None, "its image scans/9.jpg is missing"),
-        (None, "its image scans/1.jpg is broken (it is no image that can be read)"),
+        (None, f"its image scans/1.jpg is broken (it is no image that can be read, but a text file{fix})"),
         (None, "its image scans is missing"),
         (None, "its image scans/0.jpg/x is missing"),
     ]

@@ -31,7 +31,7 @@ import numpy as np
 from PIL import Image
 
 from medtasks.data.images.decoding import ImageStore, StoredImage
-from medtasks.data.images.deep_images import reading_dicom
+from medtasks.data.images.dicom_images import reading_dicom
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare import source_files, source_recipe
 from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable
@@ -192,7 +192,7 @@ def read_dicom(path: Path) -> Image.Image:
     Every bit of a stored value counts, whatever ``BitsStored`` says; ``MONOCHROME1`` is inverted, so that dense tissue
     is bright; then the least value becomes 0 and the largest 255, rounded down. No window is applied. An image of a
     single value becomes black. Source: ``VinDrMammo.format_question`` in ``multimedeval/image_classification.py`` at
-    d9ac283. Errors are those of :func:`~medtasks.data.images.deep_images.reading_dicom`.
+    d9ac283. Errors are those of :func:`~medtasks.data.images.dicom_images.reading_dicom`.
     """
     with reading_dicom(str(path)) as pydicom:
         dataset = pydicom.dcmread(path)

@@ -1,0 +1,244 @@
+"""DICOM files as viewers show them, in 8 bits.
+
+Stored values become the modality's (Hounsfield units for CT), then grey values by the file's VOI lookup table or,
+without one, by its first window (DICOM PS3.3 C.11.2). Enhanced objects have both in the functional groups of their
+frame. A file with neither is scaled from its least to its largest value, padding left out: CT scanners store 16 bits
+and use a fraction of them, so that the range of the bits would show an almost flat grey. Grey of up to 8 unsigned bits
+is ready to be shown and keeps the range of its bits, as colours do.
+
+``PresentationLUTShape`` says whether grey is inverted, else ``MONOCHROME1`` is. Padding (``PixelPaddingValue`` to
+``PixelPaddingRangeLimit``) is no part of the body (PS3.3 C.7.5.1.1.2) and black in the end, like the air around it;
+DCMTK shows it by its value, which is white around many mammograms. Pixels that are not square are resampled.
+
+Uncompressed and RLE-compressed files need only ``pydicom``; JPEG, JPEG-LS and JPEG 2000 need the other packages of the
+extra ``dicom``. JPEG with 12 bits per value takes ``pylibjpeg-libjpeg``, whose licence is the GPL.
+"""
+
+import contextlib
+import importlib
+import math
+import struct
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from medtasks.data.images.deep_images import from_unit, to_unit, used_bits
+from medtasks.data.images.square_pixels import with_square_pixels
+from medtasks.data.images.strict_pillow import NoReader, Range, Source, UnclearRange, UnreadableImage
+from medtasks.errors import MedTasksError
+
+_READY_BITS = 8
+_CUT = (AttributeError, EOFError, KeyError, struct.error)
+_BROKEN = (*_CUT, IndexError, RuntimeError, TypeError, ValueError)
+_LONGEST_CAUSE = 300  # characters
+_FUNCTIONAL_GROUPS = ("SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence")
+_SHOWN_BY = ("PixelMeasuresSequence", "PixelValueTransformationSequence", "FrameVOILUTSequence")
+_SYNTAXES: Mapping[tuple[bool, bool], str] = {
+    (True, True): "1.2.840.10008.1.2",
+    (False, True): "1.2.840.10008.1.2.1",
+    (False, False): "1.2.840.10008.1.2.2",
+}
+"""Transfer syntax of files that do not name theirs, by implicit VR and little-endian order."""
+_COLOUR_TABLES = tuple(f"{colour}PaletteColorLookupTableData" for colour in ("Red", "Green", "Blue", "Alpha"))
+_SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
+"""Height and width of a pixel, in DCMTK's order."""
+
+
+@contextlib.contextmanager
+def reading_dicom(name: str) -> Iterator[Any]:
+    """Yield ``pydicom``, whose errors become :class:`UnreadableImage` within the block, and its warnings nothing."""
+    try:
+        pydicom = importlib.import_module("pydicom")
+    except ImportError:
+        raise MedTasksError(f"{name} needs pydicom; install it with `pip install 'medtasks[dicom]'`") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about header fields that do not matter here
+            yield pydicom
+    except pydicom.errors.InvalidDicomError as error:
+        raise UnreadableImage("it is no DICOM file") from error
+    except _CUT as error:
+        raise UnreadableImage("it is truncated or holds no image") from error
+    except _BROKEN as error:
+        raise UnreadableImage(_cause(error)) from error
+
+
+def _cause(error: Exception) -> str:
+    """Return pydicom's reason on one line, and the packages that help."""
+    first, *reasons = [line.strip() for line in str(error).strip().split("\n")]
+    if "missing dependencies" in first:
+        return f"{first.rstrip(':')}; `pip install 'medtasks[dicom]'` installs decoders"
+    cause = f"{first} {'; '.join(reasons)}".strip()[:_LONGEST_CAUSE] or type(error).__name__
+    if "precision" in cause and "pylibjpeg:" not in cause:
+        cause += "; `pip install pylibjpeg-libjpeg`, whose licence is the GPL, installs a decoder"
+    return cause
+
+
+def windowed(source: Source, value_range: Range | None) -> tuple[Image.Image, list[str]]:
+    """Read the image of a DICOM file, with or without preamble, in grey or RGB, and its conversions.
+
+    Args:
+        source: The file.
+        value_range: Values of the modality that are black and white, in place of the file's own window.
+
+    Raises:
+        NoReader: pydicom is not installed.
+        UnclearRange: The values that are black and white are unknown.
+        UnreadableImage: The file is damaged, or holds no image or several.
+    """
+    try:
+        with reading_dicom("a DICOM file") as pydicom:
+            dataset = pydicom.dcmread(source, force=True)
+            frames = _numbers(dataset, "NumberOfFrames")
+            if frames and frames[0] > 1:
+                raise UnreadableImage(f"it holds {frames[0]:g} frames; save the one to show by itself")
+            if not dataset.file_meta.get("TransferSyntaxUID"):
+                dataset.file_meta.TransferSyntaxUID = pydicom.uid.UID(_SYNTAXES[dataset.original_encoding])
+            _lift_functional_groups(dataset)
+            stored = dataset.pixel_array
+            palette = dataset.PhotometricInterpretation == "PALETTE COLOR"
+            if palette or stored.ndim == 3:
+                image, done = _coloured(pydicom.pixels, dataset, stored, palette), ["DICOM colours"]
+            else:
+                image, done = _grey(pydicom.pixels, dataset, stored, value_range)
+            for name in _SPACINGS:
+                spacing = _numbers(dataset, name)
+                if len(spacing) == 2 and min(spacing) > 0:
+                    squared = with_square_pixels(image, *spacing)
+                    return squared, done if squared is image else [*done, f"pixels made square by {name}"]
+            return image, done
+    except MedTasksError as missing:
+        raise NoReader(str(missing)) from missing
+
+
+def _numbers(dataset: Any, name: str) -> list[float]:
+    """Return the numbers of an attribute, with decimal commas as points; none if it is missing or blank."""
+    try:
+        parts = [str(number) for number in np.ravel(dataset.get(name, ""))]
+    except (TypeError, ValueError):  # of pydicom on what is no number
+        parts = dataset.get_item(name).value.decode("ascii", "replace").split("\\")
+    parts = [part.strip(" \0") for part in parts]
+    with contextlib.suppress(ValueError):
+        numbers = [float(part.replace(",", ".")) for part in parts if part not in ("", "None")]
+        if all(map(math.isfinite, numbers)):
+            return numbers
+    raise UnreadableImage(f"its {name} is {', '.join(parts)} and no number")
+
+
+def _lift_functional_groups(dataset: Any) -> None:
+    """Copy what the functional groups of a single frame say about its grey values to where other objects have it."""
+    for groups in _FUNCTIONAL_GROUPS:
+        for group in dataset.get(groups) or ():
+            for macro in _SHOWN_BY:
+                for item in group.get(macro) or ():
+                    dataset.update(item)
+
+
+def _coloured(pixels: Any, dataset: Any, stored: Any, palette: bool) -> Image.Image:
+    if not palette:
+        return from_unit(to_unit(stored, 0, 2 ** int(dataset.BitsStored) - 1))
+    if dataset.original_encoding[1] != (sys.byteorder == "little"):  # pydicom takes tables to be in this order
+        for table in _COLOUR_TABLES:
+            if table in dataset:
+                dataset[table].value = np.frombuffer(dataset[table].value, "u2").byteswap().tobytes()
+    colours = pixels.apply_color_lut(stored, dataset)
+    named = tuple(int(number) for number in dataset.RedPaletteColorLookupTableDescriptor[2:])
+    return from_unit(to_unit(colours, 0, 2 ** used_bits(colours, named, 8 * colours.itemsize) - 1))
+
+
+def _grey(pixels: Any, dataset: Any, stored: Any, value_range: Range | None) -> tuple[Image.Image, list[str]]:
+    padding = _is_padding(dataset, stored)
+    share, scaling = _scaled(pixels, dataset, stored, padding, value_range)
+    done = [scaling]
+    kind, shape = dataset.PhotometricInterpretation, dataset.get("PresentationLUTShape")
+    if shape == "INVERSE" or (kind == "MONOCHROME1" and shape != "IDENTITY"):
+        share = 1 - share
+        done.append("MONOCHROME1 inverted" if kind == "MONOCHROME1" else "inverted by PresentationLUTShape")
+    if share[padding].any():
+        share[padding] = 0
+        done.append("padding black")
+    return from_unit(share), done
+
+
+def _is_padding(dataset: Any, stored: Any) -> Any:
+    """Return which pixels are padding (PS3.3 C.7.5.1.1.2)."""
+    padding = dataset.get("PixelPaddingValue")
+    if padding is None or stored.dtype.kind not in "iu":
+        return np.zeros(stored.shape, bool)
+    limit = dataset.get("PixelPaddingRangeLimit")
+    # Some files write a negative padding as an unsigned number.
+    ends = np.array([padding, padding if limit is None else limit], np.int64).astype(stored.dtype)
+    return (stored >= ends.min()) & (stored <= ends.max())
+
+
+def _scaled(pixels: Any, dataset: Any, stored: Any, padding: Any, value_range: Range | None) -> tuple[Any, str]:
+    """Return grey values from 0 to 1 before any inversion, and where their range comes from."""
+    values = _of_modality(pixels, dataset, stored)
+    if value_range is not None:
+        return to_unit(values, *value_range), f"DICOM scaled from {value_range[0]:g}..{value_range[1]:g}, as given"
+    if dataset.get("VOILUTSequence"):
+        return _through_voi_table(dataset, values), "DICOM VOI table applied"
+    try:
+        centers = _numbers(dataset, "WindowCenter")
+        widths = _numbers(dataset, "WindowWidth")
+    except UnreadableImage as fault:
+        raise _unclear(str(fault), values) from fault
+    if centers and widths:
+        return _through_window(dataset, values, centers[0], widths[0]), "DICOM window applied"
+    bits = int(dataset.get("BitsStored", 64))
+    if bits <= _READY_BITS and not dataset.PixelRepresentation:
+        bounds = _of_modality(pixels, dataset, np.array([0, 2**bits - 1], stored.dtype))
+        return to_unit(values, *sorted(bounds)), f"DICOM without a window scaled from the {bits} bits stored"
+    visible = values[np.isfinite(values) & ~padding]
+    if not visible.size:
+        raise UnreadableImage("all of its pixels are padding")
+    low, high = float(visible.min()), float(visible.max())
+    if low == high:
+        raise _unclear(f"it has no window, and all its values are {low:g}", values)
+    return to_unit(values, low, high), "DICOM without a window scaled from its least to its largest value"
+
+
+def _through_window(dataset: Any, values: Any, center: float, width: float) -> Any:
+    """Return grey values from 0 to 1 by PS3.3 C.11.2.1.2.1, C.11.2.1.3.1 and C.11.2.1.3.2."""
+    form = str(dataset.get("VOILUTFunction") or "LINEAR").upper()
+    if form == "LINEAR" and "PixelData" not in dataset:  # floats, between which its step of one level has no meaning
+        form = "LINEAR_EXACT"
+    if width <= 0 or form not in ("LINEAR", "LINEAR_EXACT", "SIGMOID") or (form == "LINEAR" and width < 1):
+        raise _unclear(f"its window ({form}, WindowWidth {width:g}) is none that DICOM knows", values)
+    if form == "SIGMOID":
+        return 1 / (1 + np.exp(-4 * (values - center) / width))
+    if form == "LINEAR":
+        center -= 0.5
+        width -= 1
+    if width == 0:
+        return (values > center).astype(np.float64)
+    return to_unit(values, center - width / 2, center + width / 2)
+
+
+def _unclear(fault: str, values: Any) -> UnclearRange:
+    return UnclearRange(fault, (float(np.nanmin(values)), float(np.nanmax(values))))
+
+
+def _of_modality(pixels: Any, dataset: Any, stored: Any) -> Any:
+    """Return values of the modality, as floats; a slope or intercept that is blank changes nothing."""
+    if dataset.get("ModalityLUTSequence"):
+        return pixels.apply_modality_lut(stored, dataset).astype(np.float64)
+    slope = next(iter(_numbers(dataset, "RescaleSlope")), 1.0)
+    intercept = next(iter(_numbers(dataset, "RescaleIntercept")), 0.0)
+    if slope == 0:
+        raise UnreadableImage("its RescaleSlope is 0, which would make all values equal")
+    return stored.astype(np.float64) * slope + intercept
+
+
+def _through_voi_table(dataset: Any, values: Any) -> Any:
+    table = dataset.VOILUTSequence[0]  # the first; pydicom's own code takes 8-bit tables to have 256 entries
+    entries, first, bits = (int(number) for number in table.LUTDescriptor)
+    order = "<" if dataset.original_encoding[1] else ">"
+    packed = isinstance(table.LUTData, bytes)
+    greys = np.frombuffer(table.LUTData, f"{order}u2") if packed else np.asarray(table.LUTData)
+    at = np.clip(np.rint(values).astype(np.int64) - first, 0, min(entries or 2**16, len(greys)) - 1)
+    return to_unit(greys[at], 0, 2**bits - 1)

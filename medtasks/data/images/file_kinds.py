@@ -1,0 +1,66 @@
+"""Kinds of files that are named like images and are none that can be read, by their first bytes."""
+
+from pathlib import Path
+from typing import Literal
+
+from medtasks.data.images.strict_pillow import Source
+
+GZIP = b"\x1f\x8b"
+_HEAD_BYTES = 1024
+_MARKS = (
+    (0, b"version https://git-lfs", "a Git LFS pointer; run `git lfs pull` in its repository"),
+    (128, b"DICM", "a DICOM file; only the image_rule linear reads those"),
+    (0, b"PK\x03\x04", "a ZIP archive; unpack it"),
+    (257, b"ustar", "a TAR archive; unpack it"),
+    (0, b"7z\xbc\xaf", "a 7z archive; unpack it"),
+    (0, GZIP, "a gzip archive; unpack it, or name a NIfTI volume .nii.gz"),
+    (344, b"n+1\0", "a NIfTI volume; save its slices as PNG"),
+    (0, b"NRRD", "an NRRD volume; save its slices as PNG"),
+    (0, b"\x93NUMPY", "a NumPy array; save it as PNG"),
+    (0, b"\x89HDF", "an HDF5 file; save its images as PNG"),
+    (0, b"PAR1", "a Parquet file; name it as the task's dataset"),
+    (0, b"%PDF", "a PDF document; save its pages as PNG"),
+    (4, b"ftyp", "a HEIC image or a video; save it as PNG"),
+    (0, b"\xff\x0a", "a JPEG XL image; save it as PNG"),
+    (0, b"\xff\xd8\xff", "a damaged JPEG image; copy it again"),
+    (0, b"\x89PNG", "a damaged PNG image; copy it again"),
+)
+
+
+def read_head(source: Source) -> bytes:
+    """Return a file's first bytes, and rewind a stream."""
+    if isinstance(source, Path):
+        with source.open("rb") as stream:
+            return stream.read(_HEAD_BYTES)
+    source.seek(0)
+    head = source.read(_HEAD_BYTES)
+    source.seek(0)
+    return head
+
+
+def is_dicom(head: bytes) -> bool:
+    """Return whether a file is a DICOM file, by its mark."""
+    return head[128:132] == b"DICM"
+
+
+def is_bare_data_set(head: bytes) -> bool:
+    """Return whether a file seems to be a DICOM data set without preamble, by its first element."""
+    order: Literal["big", "little"] = "big" if head[:1] == b"\0" else "little"
+    group, element = (int.from_bytes(head[at : at + 2], order) for at in (0, 2))
+    explicit = head[4:6].isalpha() and head[4:6].isupper()
+    return group in (2, 8) and element < 256 and (explicit or int.from_bytes(head[4:8], order) < _HEAD_BYTES)
+
+
+def describe_file(head: bytes) -> str:
+    """Say what a file is that is no image, and how to fix it; empty if that is unknown."""
+    if not head.strip(b"\0"):
+        return "only zero bytes; copy it again" if head else "an empty file; copy it again"
+    for at, mark, description in _MARKS:
+        if head[at : at + len(mark)] == mark:
+            return description
+    if b"<html" in head.lower() or b"<!doctype html" in head.lower():
+        return "a web page; download the image again, logged in if its site needs that"
+    text = head.decode("utf-8", "replace")[:-1]  # the last letter may be cut
+    if all(letter.isprintable() or letter.isspace() for letter in text) and "\ufffd" not in text:
+        return "a text file; put the image in its place"
+    return ""
