@@ -1,7 +1,9 @@
 """Commands on tasks from a folder of the user's, with replies of which the right scores are known."""
 
+import importlib
 import json
 import re
+import sys
 
 import pytest
 from PIL import Image
@@ -212,6 +214,18 @@ def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, 
         (found,) = own_tasks(scope_of(["sides"]))
     assert found.state is State.PROBLEM
     assert re.search(f"{file}.*{words}", f"{found.found}; {found.fix}"), found
+
+
+def test_a_misspelt_hook_without_the_optional_packages(medtasks, folder, monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "lm_eval"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "medtasks.lmms.lm_eval_task", raising=False)
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    change(folder, "hooks.choice.process", "hooks.chioce.process")
+    ran = medtasks("data", "verify", "sides", "--include_path", folder)
+    assert f"does not exist; did you mean '{HOOK}'" in ran.out
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("medtasks.lmms.lm_eval_task")
 
 
 @each_row(
