@@ -1,11 +1,15 @@
 """The ``medtasks`` command."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from typer import Option
+from typer.main import get_command
 
 from medtasks import __version__
 from medtasks.audit.tables import plain
@@ -16,6 +20,7 @@ from medtasks.errors import MedTasksError
 app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
 )
+_METAVARS = {"str": "TEXT", "int": "INTEGER", "float": "NUMBER"}
 _START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
 data.app.command("duplicates")(pages.duplicates)
 app.command("demo", rich_help_panel=_START)(start.demo)
@@ -52,10 +57,33 @@ def _root(
     pass
 
 
+def _plain_types(command: Any) -> None:
+    """Let the help of a command and of those below show ``PATH...`` where newer Typer has ``<list[Path]>``."""
+    context = command.make_context(command.name, [], resilient_parsing=True)
+    for parameter in command.get_params(context):
+        if hasattr(parameter, "display_type"):
+            parameter.display_type = partial(_plain_type, parameter, parameter.display_type)
+    for below in getattr(command, "commands", {}).values():
+        _plain_types(below)
+
+
+def _plain_type(parameter: Any, display_type: Callable[[Any], str], ctx: Any) -> str:
+    """Return the type of a parameter's value; empty for a flag, and for an argument whose name tells it."""
+    label = display_type(ctx).strip("<>")
+    element = label.removeprefix("list[").removesuffix("]")
+    if element == "bool" or (parameter.param_type_name == "argument" and parameter.metavar):
+        return ""
+    if "|" not in element:  # else it lists the values
+        element = _METAVARS.get(element.partition(" ")[0], element.upper())
+    return f"{element}..." if label.startswith("list[") else element
+
+
 def main() -> None:
     """Run the command; an error the user can fix is one sentence and exit code 1, Ctrl-C is exit code 130."""
+    command = get_command(app)
+    _plain_types(command)
     try:
-        app(prog_name="medtasks")
+        command(prog_name="medtasks")
     except MedTasksError as error:
         _complain(str(error))
         sys.exit(1)

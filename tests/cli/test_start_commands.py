@@ -1,6 +1,7 @@
 """``medtasks demo``, ``doctor``, ``tasks``, ``path``, ``models``, ``plan``, ``parse``, and the entry itself."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -49,6 +50,16 @@ def test_path_version_and_wrong_usage(medtasks):
     for arguments in (["tasks", "--no-such"], ["no-such"], ["score"], ["data", "prepare"]):
         ran = medtasks(*arguments)
         assert (ran.code, ran.out, "Usage: medtasks" in ran.err, "Traceback" in ran.err) == (2, "", True, False)
+
+
+def test_help_names_values_and_no_python_types(medtasks):
+    for command in (["doctor"], ["compare"], ["merge"], ["report"], ["data", "prepare"], ["data", "show"], []):
+        shown = medtasks(*command, "--help").out
+        assert "Usage: medtasks" in shown
+        assert set("<>") & set(shown) == set(), shown
+    assert re.search(r"--task +TEXT.* +Only for", medtasks("doctor", "--help").out)
+    assert re.search(r"--verify +Also read", medtasks("doctor", "--help").out)
+    assert re.search(r"--json +PATH +Also write", medtasks("doctor", "--help").out)
 
 
 SENTENCES = ["see [bold]this[/bold] and [/]", "C:\\[x]", "a [link=x]y[/link] \\[z]"]
