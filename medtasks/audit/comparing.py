@@ -44,6 +44,7 @@ class Comparison:
     same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, counted there
     share: bool = False  # whether the means are fractions
     main: bool = False  # whether the metric is a main one of the task
+    higher_is_better: bool | None = True  # None if neither is
     equivalence: Equivalence | None = None  # None without a margin
 
 
@@ -135,7 +136,8 @@ def _compare_pair(
         share = metrics[metric].is_share(result.first, result.second)
         tested = None if margin is None else equivalence(*paired, margin)
         names = (first, second, rule, metric)
-        tests.append(Comparison(*names, result, result.p, paired, same_as, share, metric in main, tested))
+        facts = (share, metric in main, metrics[metric].higher_is_better)
+        tests.append(Comparison(*names, result, result.p, paired, same_as, *facts, tested))
 
     scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
     number = min(map(len, runs.values()))
@@ -218,7 +220,8 @@ def compare_all(
     """Compare all tasks of ours that at least two runs answered, as one family of tests.
 
     Sanity variants are compared with a ``margin`` only: without the image no model is better. Returns comparisons by
-    task, and why a task of at least two runs was not compared. RepliesError: no task could be compared.
+    task, and why a task of at least two runs, or with a margin of the first, was not compared. RepliesError: no task
+    could be compared.
     """
     answered: dict[str, set[str]] = {name: set() for name in runs}
     for name, source in runs.items():
@@ -232,7 +235,11 @@ def compare_all(
     causes: dict[str, str] = {}
     for task in sorted(set().union(*answered.values())):
         having = {name: runs[name] for name, tasks in answered.items() if task in tasks}
-        if len(having) < 2 or (margin is None and variant_of(task)):
+        if margin is None and variant_of(task):
+            continue
+        if len(having) < 2:
+            if margin is not None and next(iter(runs)) in having:  # else the second run would pass for as good
+                causes[task] = f"has no samples in {list(runs)[1]}"
             continue
         if not (task in task_files() or variant_of(task)):
             causes[task] = "is no task of medtasks, so that its samples cannot be scored one by one"
@@ -381,6 +388,49 @@ def _lacking(tests: Sequence[Comparison]) -> str:
         as_large = "the difference seen is as large as the margin"
         return f"{has}; {as_large}, and more samples would tell whether it is real."
     return f"{has}; equivalence takes about {more}, or a wider --margin."
+
+
+class NonInferiority(StrEnum):
+    """A verdict on whether the second of two runs is worse than the first by more than the margin."""
+
+    NOT_WORSE = "not worse"
+    NOT_ENOUGH = "not enough samples to tell"
+    WORSE = "worse"
+
+
+def non_inferiority(task: ComparedTask, margin: float) -> tuple[NonInferiority, Comparison | None]:
+    """Return a verdict on two runs of a task, and the test that decides against "not worse", if one does.
+
+    Every main metric under every rule has to show it, each by a one-sided test at 5 %. That is no test too many: all of
+    them have to reject.
+    """
+    (agreement,) = task.agreements.values()
+    failed = agreement.failed
+    if agreement.all_equal and not failed.one_sided:
+        return NonInferiority.NOT_WORSE, None
+    main = [test for test in task.comparisons if test.main]
+    unproven = [test for test in main if not _is_not_worse(test)]
+    if worse := [test for test in unproven if test.holm < ALPHA and _loss(test) > 0]:
+        return NonInferiority.WORSE, max(worse, key=_loss)
+    if unproven or not main or failed.one_sided > margin * agreement.overlap.both:
+        return NonInferiority.NOT_ENOUGH, max(unproven, key=_loss, default=None)
+    return NonInferiority.NOT_WORSE, None
+
+
+def _is_not_worse(test: Comparison) -> bool:
+    """Return whether the 90 % interval of the difference excludes a loss of the margin."""
+    interval = test.equivalence
+    if interval is None or test.higher_is_better is None:
+        return is_equivalent(test)
+    return interval.low > -interval.margin if test.higher_is_better else interval.high < interval.margin
+
+
+def _loss(test: Comparison) -> float:
+    """Return by how much the second run is worse; the size of the difference if neither direction is better."""
+    difference = test.result.difference
+    if test.higher_is_better is None:
+        return abs(difference)
+    return -difference if test.higher_is_better else difference
 
 
 def is_equivalent(test: Comparison) -> bool:

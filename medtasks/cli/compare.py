@@ -13,11 +13,13 @@ from medtasks import __version__
 from medtasks.audit.comparing import (
     ComparedTask,
     Comparison,
+    NonInferiority,
     TaskVerdict,
     Verdict,
     compare_all,
     compare_task,
     is_equivalent,
+    non_inferiority,
     verdict_on,
 )
 from medtasks.audit.report import wording
@@ -32,10 +34,10 @@ from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
 from medtasks.stats.equivalence import MARGIN
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
-from medtasks.tasks.task_files import task_file, task_files, variant_of
+from medtasks.tasks.task_files import included_option, task_file, task_files, variant_of
 
-Required = Literal["identical", "equivalent", "not-different"]
-_FULFILLED: Mapping[Required, frozenset[Verdict]] = {  # verdicts that are as good as the required one or better
+Required = Literal["identical", "equivalent", "not-worse", "not-different"]
+_FULFILLED: Mapping[str, frozenset[Verdict]] = {  # verdicts that are as good as the required one or better
     "identical": frozenset({Verdict.IDENTICAL}),
     "equivalent": frozenset({Verdict.IDENTICAL, Verdict.EQUIVALENT}),
     "not-different": frozenset(Verdict) - {Verdict.DIFFERENT},
@@ -46,7 +48,13 @@ _Model = Annotated[
     list[str] | None,
     Option(help="Model to take from folders with runs of several; once for all, or once per RUN in order."),
 ]
-_Require = Annotated[Required | None, Option(help="Exit with 1 unless all tasks have this verdict or better.")]
+_Require = Annotated[
+    Required | None,
+    Option(
+        help="Exit with 1 unless all tasks have this verdict or better. not-worse, for a nightly gate: the second run "
+        "loses less than the margin."
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,10 @@ def compare(
     names: Annotated[list[str], Argument(metavar="[TASK] RUN RUN [RUN ...]", help=_RUNS)],
     metric: Annotated[list[str] | None, Option(help="Compare only this metric: fewer tests to correct for.")] = None,
     rule: Annotated[list[str] | None, Option(help="Compare only under this answer rule; repeatable.")] = None,
-    equivalence: Annotated[float | None, Option(metavar="MARGIN", help=f"Also test for equivalence: {_MARGIN}")] = None,
+    equivalence: Annotated[
+        float | None,
+        Option("--equivalence", "--margin", metavar="MARGIN", help=f"Also test for equivalence: {_MARGIN}"),
+    ] = None,
     require: _Require = None,
     model: _Model = None,
     json_file: JsonFile = None,
@@ -188,9 +199,50 @@ def _write_and_print(
             )
         say(f"\nVerdict on the scores: {comparisons.verdict}")
     print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
-    if required is not None and (comparisons.not_compared or comparisons.verdict not in _FULFILLED[required]):
-        lacking = f", and {len(comparisons.not_compared)} of their tasks not compared" * bool(comparisons.not_compared)
-        raise MedTasksError(f"--require {required} is not met: the verdict is '{comparisons.verdict}'{lacking}")
+    if required is not None:
+        _check_required(comparisons, required)
+
+
+def _check_required(comparisons: ComparedRuns, required: Required) -> None:
+    """Raise MedTasksError unless the verdict is the required one or better, and all tasks were compared."""
+    if required == "not-worse":
+        unmet = list(_regressions(comparisons))
+        if not unmet:
+            say(
+                f"Not worse: in every main score B loses less than {100 * (comparisons.margin or 0):g} pts to A, if "
+                f"anything (one-sided tests at {ALPHA:.0%})."
+            )
+    else:
+        unmet = [] if comparisons.verdict in _FULFILLED[required] else [f"the verdict is '{comparisons.verdict}'"]
+    if comparisons.not_compared:
+        unmet.append(f"{len(comparisons.not_compared)} of their tasks not compared")
+    if unmet:
+        raise MedTasksError(f"--require {required} is not met: {', and '.join(unmet)}")
+
+
+def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
+    """Yield what speaks against "not worse", by task; sanity variants count only if the command names one."""
+    margin = comparisons.margin or 0.0
+    judged = [name for name in comparisons.tasks if comparisons.task or not variant_of(name)]
+    if not judged:
+        yield "the runs have only sanity variants in common, on which no score is worse"
+    for name in judged:
+        verdict, test = non_inferiority(comparisons.tasks[name], margin)
+        if verdict is NonInferiority.NOT_WORSE:
+            continue
+        what = f"{name}: B is worse than A"
+        if verdict is NonInferiority.NOT_ENOUGH:
+            what = f"{name}: not enough samples to tell whether B is worse than A by more than {100 * margin:g} pts"
+        if test is None or test.equivalence is None:
+            of_task = comparisons.verdicts[name]
+            yield f"{what}: {(of_task.explanation or of_task.lacking).rstrip('.')}"
+            continue
+        difference = wording.signed(test.result.difference, test.share)
+        interval = difference_interval(test.equivalence.low, test.equivalence.high, test.share)
+        what += f": {test.metric} ({test.rule}) differs by {difference}, 90 % interval {interval}"
+        if verdict is NonInferiority.NOT_ENOUGH and test.share:
+            what += f"; 'medtasks plan {name} --margin {margin:g}{included_option(name)}' computes how many it takes"
+        yield what
 
 
 def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list[str]:
@@ -311,6 +363,7 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
                 "verdict": str(verdict.verdict),
                 "explanation": verdict.explanation,
                 "lacking": verdict.lacking,
+                "non_inferiority": str(non_inferiority(task, comparisons.margin or 0.0)[0]),
                 "warnings": list(task.warnings),
                 **facts,
                 "documents": as_json(verdict.agreement.overlap),
