@@ -7,6 +7,7 @@ hooks are imported; neither the harness nor a model is started.
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from medtasks.data import variants
@@ -24,7 +25,7 @@ from medtasks.families.family import Asks
 from medtasks.families.templates import names_in_template
 from medtasks.judges.judge_client import is_configured, settings_for
 from medtasks.metrics.metric import STDERR
-from medtasks.prompts.images import images
+from medtasks.prompts.images import image_path, images
 from medtasks.tasks.own_documents import completed, is_our_hook, location_of, own_documents, own_table
 from medtasks.tasks.published_names import published_names
 from medtasks.tasks.task_file import TaskFile, names_in_templates
@@ -222,6 +223,15 @@ def unreadable_images(task: TaskFile, documents: Sequence[Document]) -> Iterator
                 images(document, settings)
             except MedTasksError as error:
                 yield str(error)
+
+
+def image_files(task: TaskFile, documents: Sequence[Document]) -> list[list[Path]]:
+    """Return the paths of the images of each of a user's own documents.
+
+    Raises SourceError for a relative path without a folder.
+    """
+    settings = image_settings(task)
+    return [[image_path(file, document, settings) for file in Sample(document).images] for document in documents]
 
 
 def image_settings(task: TaskFile) -> Mapping[str, Any]:
