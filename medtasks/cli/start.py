@@ -5,7 +5,6 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 import textwrap
 from collections import Counter
 from dataclasses import asdict
@@ -49,15 +48,15 @@ from medtasks.tasks.task_index import tasks_folder
 
 
 def demo(
-    output: Annotated[Path | None, Option(help="Folder for data, log and results. Default: a temporary one.")] = None,
+    output: Annotated[Path, Option(help="Folder for data, log, results and report.")] = Path("medtasks-demo"),
     device: Annotated[str, Option(help="Torch device of the model.")] = "cpu",
 ) -> None:
     """Run MediConfusion on synthetic images with a small built-in model, with and without images, and report on it."""
-    folder = (output or Path(tempfile.mkdtemp(prefix="medtasks-demo-"))).absolute()
+    folder = output.absolute()
     home, results = folder / "home", folder / "results"
     write_sample_home(home)
     arguments = [
-        *("--model", "medtasks_tiny", "--device", device),
+        *("--model", "medtasks_tiny", "--model_args", "wording=made_up", "--device", device),
         *("--tasks", "mediconfusion,mediconfusion_blind,mediconfusion_gd,mediconfusion_ps"),
         *("--output_path", str(results), "--log_samples", "--timezone", "UTC"),
     ]
@@ -92,7 +91,9 @@ def demo(
     if made.returncode:
         raise MedTasksError(f"the report could not be written: {made.stderr.strip()}")
     say(
-        "mediconfusion_blind asks the same model the same questions without the images.\n"
+        "wording=made_up puts the model's letters into made-up sentences, as chat models answer, and refuses some.\n"
+        "reference reads such replies as MediConfusion's authors do, robust as a careful reader; _gd and _ps compare\n"
+        "likelihoods, which need no reading. mediconfusion_blind asks the same questions without the images.\n"
         "Synthetic images, and a model trained on such images alone: these scores say nothing about medicine.\n"
         f"Results: {newest.path}\nReplies: {newest.path.parent}\nLog:     {log}\n"
         f"Report:  {page} (open it in a browser)"

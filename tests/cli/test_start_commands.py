@@ -131,12 +131,19 @@ def test_demo(medtasks, harness, tmp_path):
     assert (rows["confusion"], rows["incomplete_pairs"]) == (["81.3% ± 10.1%", "n/a"], ["0", ""])
     assert list(rows) == ["set_accuracy", "confusion", "incomplete_pairs"]  # the main metric first
     assert (
-        f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --device cpu --tasks mediconfusion,"
-        in ran.out
+        f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --model_args wording=made_up "
+        "--device cpu --tasks mediconfusion," in ran.out
     )
     assert str(tmp_path / "out/results/20260101_results.json") in ran.out
     assert seen["reported"] == str(tmp_path / "out/results")
     assert f"Report:  {tmp_path / 'out/results/report.html'} (open it in a browser)" in ran.out
+
+
+def test_demo_writes_below_the_working_folder(medtasks, harness, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    harness(RESULTS)
+    assert f"Report:  {tmp_path / 'medtasks-demo/results/report.html'} (open" in medtasks("demo").out
+    assert [path.name for path in tmp_path.iterdir()] == ["medtasks-demo"]
 
 
 def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, fails, harness, tmp_path):
