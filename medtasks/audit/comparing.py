@@ -4,6 +4,7 @@ With a margin, scores are also tested for equivalence, and runs that were asked 
 """
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -223,23 +224,15 @@ def compare_all(
     task, and why a task of at least two runs, or with a margin of the first, was not compared. RepliesError: no task
     could be compared.
     """
-    answered: dict[str, set[str]] = {name: set() for name in runs}
-    for name, source in runs.items():
-        for repeat in source.repeats:
-            for task, record in repeat.run.tasks.items():
-                if record.lacks:
-                    warn_once(f"{repeat.path}, {task}: {record.lacks}")
-                if record.samples is not None:
-                    answered[name].add(task)
+    answered = {name: _answered_tasks(source) for name, source in runs.items()}
     compared: dict[str, ComparedTask] = {}
     causes: dict[str, str] = {}
+    if margin is not None:  # else a second run that lacks a task would pass for as good
+        first, second = answered
+        causes = dict.fromkeys(sorted(answered[first] - answered[second]), f"has no samples in {second}")
     for task in sorted(set().union(*answered.values())):
         having = {name: runs[name] for name, tasks in answered.items() if task in tasks}
-        if margin is None and variant_of(task):
-            continue
-        if len(having) < 2:
-            if margin is not None and next(iter(runs)) in having:  # else the second run would pass for as good
-                causes[task] = f"has no samples in {list(runs)[1]}"
+        if len(having) < 2 or (margin is None and variant_of(task)):
             continue
         if not (task in task_files() or variant_of(task)):
             causes[task] = "is no task of medtasks, so that its samples cannot be scored one by one"
@@ -257,6 +250,18 @@ def compare_all(
             "of recorded replies before the runs"
         )
     return corrected_together(compared), causes
+
+
+def _answered_tasks(source: Source) -> set[str]:
+    """Return the tasks of a run that have samples; warn of what others lack."""
+    tasks = set()
+    for repeat in source.repeats:
+        for task, record in repeat.run.tasks.items():
+            if record.lacks:
+                warn_once(f"{repeat.path}, {task}: {record.lacks}")
+            if record.samples is not None:
+                tasks.add(task)
+    return tasks
 
 
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
@@ -319,6 +324,14 @@ class Verdict(StrEnum):
     DIFFERENT = "different"
 
 
+class NonInferiority(StrEnum):
+    """A verdict on whether the second of two runs is worse than the first by more than the margin."""
+
+    NOT_WORSE = "not worse"
+    NOT_ENOUGH = "not enough samples to tell"
+    WORSE = "worse"
+
+
 @dataclass(frozen=True)
 class TaskVerdict:
     """Verdict on two runs of one task, which were compared with a margin."""
@@ -327,6 +340,8 @@ class TaskVerdict:
     agreement: Agreement
     explanation: str  # on replies that are all equal, failures of one run, or equal answers; empty for others
     lacking: str  # the samples that a clearer verdict takes; empty if only failures prevent it
+    non_inferiority: NonInferiority
+    deciding: Comparison | None  # the test that decides against "not worse", if one does
 
 
 def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
@@ -363,7 +378,9 @@ def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
         )
         explanation = f"Failures in one run ({counts}, of {samples} samples): {effect}"
     is_open = verdict in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS)
-    return TaskVerdict(verdict, agreement, explanation, _lacking(task.comparisons) if is_open else "")
+    lacking = _lacking(task.comparisons) if is_open else ""
+    not_worse = _non_inferiority(task, verdict, failures_matter=failures_matter)
+    return TaskVerdict(verdict, agreement, explanation, lacking, *not_worse)
 
 
 def _lacking(tests: Sequence[Comparison]) -> str:
@@ -390,47 +407,36 @@ def _lacking(tests: Sequence[Comparison]) -> str:
     return f"{has}; equivalence takes about {more}, or a wider --margin."
 
 
-class NonInferiority(StrEnum):
-    """A verdict on whether the second of two runs is worse than the first by more than the margin."""
-
-    NOT_WORSE = "not worse"
-    NOT_ENOUGH = "not enough samples to tell"
-    WORSE = "worse"
-
-
-def non_inferiority(task: ComparedTask, margin: float) -> tuple[NonInferiority, Comparison | None]:
-    """Return a verdict on two runs of a task, and the test that decides against "not worse", if one does.
+def _non_inferiority(
+    task: ComparedTask, verdict: Verdict, *, failures_matter: bool
+) -> tuple[NonInferiority, Comparison | None]:
+    """Return whether the second run is worse than the first, and the test that decides against "not worse", if any.
 
     Every main metric under every rule has to show it, each by a one-sided test at 5 %. That is no test too many: all of
     them have to reject.
     """
-    (agreement,) = task.agreements.values()
-    failed = agreement.failed
-    if agreement.all_equal and not failed.one_sided:
+    if verdict is Verdict.IDENTICAL:
         return NonInferiority.NOT_WORSE, None
-    main = [test for test in task.comparisons if test.main]
-    unproven = [test for test in main if not _is_not_worse(test)]
-    if worse := [test for test in unproven if test.holm < ALPHA and _loss(test) > 0]:
-        return NonInferiority.WORSE, max(worse, key=_loss)
-    if unproven or not main or failed.one_sided > margin * agreement.overlap.both:
-        return NonInferiority.NOT_ENOUGH, max(unproven, key=_loss, default=None)
+    unproven = [test for test in task.comparisons if test.main and _losses(test)[1] >= 0]
+    if worse := [test for test in unproven if test.holm < ALPHA and _losses(test)[0] > 0]:
+        return NonInferiority.WORSE, max(worse, key=_losses)
+    if unproven or failures_matter or not task.comparisons:
+        return NonInferiority.NOT_ENOUGH, max(unproven, key=_losses, default=None)
     return NonInferiority.NOT_WORSE, None
 
 
-def _is_not_worse(test: Comparison) -> bool:
-    """Return whether the 90 % interval of the difference excludes a loss of the margin."""
-    interval = test.equivalence
-    if interval is None or test.higher_is_better is None:
-        return is_equivalent(test)
-    return interval.low > -interval.margin if test.higher_is_better else interval.high < interval.margin
+def _losses(test: Comparison) -> tuple[float, float]:
+    """Return by how much the second run is worse, and by how much that may exceed the margin, infinity if unknown.
 
-
-def _loss(test: Comparison) -> float:
-    """Return by how much the second run is worse; the size of the difference if neither direction is better."""
-    difference = test.result.difference
+    A change is a loss in both directions if neither is better.
+    """
+    assert test.equivalence is not None
+    loss, most, least = -test.result.difference, -test.equivalence.low, -test.equivalence.high
     if test.higher_is_better is None:
-        return abs(difference)
-    return -difference if test.higher_is_better else difference
+        loss, most = abs(loss), max(most, -least)
+    elif not test.higher_is_better:
+        loss, most = -loss, -least
+    return loss, math.inf if math.isnan(most) else most - test.equivalence.margin
 
 
 def is_equivalent(test: Comparison) -> bool:

@@ -19,7 +19,6 @@ from medtasks.audit.comparing import (
     compare_all,
     compare_task,
     is_equivalent,
-    non_inferiority,
     verdict_on,
 )
 from medtasks.audit.report import wording
@@ -34,7 +33,7 @@ from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
 from medtasks.stats.equivalence import MARGIN
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
-from medtasks.tasks.task_files import included_option, task_file, task_files, variant_of
+from medtasks.tasks.task_files import task_file, task_files, variant_of
 
 Required = Literal["identical", "equivalent", "not-worse", "not-different"]
 _FULFILLED: Mapping[str, frozenset[Verdict]] = {  # verdicts that are as good as the required one or better
@@ -208,10 +207,7 @@ def _check_required(comparisons: ComparedRuns, required: Required) -> None:
     if required == "not-worse":
         unmet = list(_regressions(comparisons))
         if not unmet:
-            say(
-                f"Not worse: in every main score B loses less than {100 * (comparisons.margin or 0):g} pts to A, if "
-                f"anything (one-sided tests at {ALPHA:.0%})."
-            )
+            say(f"Not worse: in every main score B loses less than the margin to A (one-sided tests at {ALPHA:.0%}).")
     else:
         unmet = [] if comparisons.verdict in _FULFILLED[required] else [f"the verdict is '{comparisons.verdict}'"]
     if comparisons.not_compared:
@@ -221,28 +217,20 @@ def _check_required(comparisons: ComparedRuns, required: Required) -> None:
 
 
 def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
-    """Yield what speaks against "not worse", by task; sanity variants count only if the command names one."""
-    margin = comparisons.margin or 0.0
-    judged = [name for name in comparisons.tasks if comparisons.task or not variant_of(name)]
-    if not judged:
-        yield "the runs have only sanity variants in common, on which no score is worse"
-    for name in judged:
-        verdict, test = non_inferiority(comparisons.tasks[name], margin)
-        if verdict is NonInferiority.NOT_WORSE:
+    """Yield what speaks against "not worse", by task; sanity variants count only if there is nothing else."""
+    for name in [name for name in comparisons.tasks if not variant_of(name)] or comparisons.tasks:
+        of_task = comparisons.verdicts[name]
+        if of_task.non_inferiority is NonInferiority.NOT_WORSE:
             continue
-        what = f"{name}: B is worse than A"
-        if verdict is NonInferiority.NOT_ENOUGH:
-            what = f"{name}: not enough samples to tell whether B is worse than A by more than {100 * margin:g} pts"
+        test, what = of_task.deciding, f"{name}: {of_task.non_inferiority}"
+        if of_task.non_inferiority is NonInferiority.NOT_ENOUGH:
+            what += " ('medtasks plan' computes how many it takes)"
         if test is None or test.equivalence is None:
-            of_task = comparisons.verdicts[name]
             yield f"{what}: {(of_task.explanation or of_task.lacking).rstrip('.')}"
             continue
         difference = wording.signed(test.result.difference, test.share)
         interval = difference_interval(test.equivalence.low, test.equivalence.high, test.share)
-        what += f": {test.metric} ({test.rule}) differs by {difference}, 90 % interval {interval}"
-        if verdict is NonInferiority.NOT_ENOUGH and test.share:
-            what += f"; 'medtasks plan {name} --margin {margin:g}{included_option(name)}' computes how many it takes"
-        yield what
+        yield f"{what}: {test.metric} ({test.rule}) differs by {difference}, 90 % interval {interval}"
 
 
 def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list[str]:
@@ -363,7 +351,7 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
                 "verdict": str(verdict.verdict),
                 "explanation": verdict.explanation,
                 "lacking": verdict.lacking,
-                "non_inferiority": str(non_inferiority(task, comparisons.margin or 0.0)[0]),
+                "non_inferiority": str(verdict.non_inferiority),
                 "warnings": list(task.warnings),
                 **facts,
                 "documents": as_json(verdict.agreement.overlap),

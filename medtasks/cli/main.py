@@ -1,8 +1,6 @@
 """The ``medtasks`` command."""
 
 import sys
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import typer
@@ -20,7 +18,7 @@ from medtasks.errors import MedTasksError
 app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
 )
-_METAVARS = {"str": "TEXT", "int": "INTEGER", "float": "NUMBER"}
+_METAVARS = {"bool": "", "str": "TEXT", "int": "INTEGER", "float": "NUMBER"}
 _START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
 data.app.command("duplicates")(pages.duplicates)
 app.command("demo", rich_help_panel=_START)(start.demo)
@@ -62,20 +60,14 @@ def _plain_types(command: Any) -> None:
     context = command.make_context(command.name, [], resilient_parsing=True)
     for parameter in command.get_params(context):
         if hasattr(parameter, "display_type"):
-            parameter.display_type = partial(_plain_type, parameter, parameter.display_type)
+            label = parameter.display_type(context).strip("<>")
+            name = label.removeprefix("list[").removesuffix("]")
+            metavar = name if "|" in name else _METAVARS.get(name.removesuffix(" range"), name.upper())
+            if label != name:
+                metavar += "..."
+            parameter.display_type = lambda ctx, metavar=metavar: metavar
     for below in getattr(command, "commands", {}).values():
         _plain_types(below)
-
-
-def _plain_type(parameter: Any, display_type: Callable[[Any], str], ctx: Any) -> str:
-    """Return the type of a parameter's value; empty for a flag, and for an argument whose name tells it."""
-    label = display_type(ctx).strip("<>")
-    element = label.removeprefix("list[").removesuffix("]")
-    if element == "bool" or (parameter.param_type_name == "argument" and parameter.metavar):
-        return ""
-    if "|" not in element:  # else it lists the values
-        element = _METAVARS.get(element.partition(" ")[0], element.upper())
-    return f"{element}..." if label.startswith("list[") else element
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from medtasks.cli.output import out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.runs.result_files import repeat_folders
-from medtasks.tasks.task_files import included_option, task_files
+from medtasks.tasks.task_files import task_files
 
 Checklist = StrEnum("Checklist", ["stard-ai", "claim", "tripod-llm", "mi-clear-llm"])
 Relationship = Literal["first_party", "third_party", "collaborative", "other"]
@@ -169,9 +169,7 @@ def duplicates(
     if task is not None and task.kind == "task" and task.dataset is None:
         documents = task_documents(task)
         data = task_provenance(task, documents)
-        fix = f"see 'medtasks data verify {name}{included_option(name)}'"
-        private = private_datasets(task, documents)
-        images = own_images(name, documents, image_files(task, documents), private, fix)
+        images = own_images(name, documents, image_files(task, documents), private_datasets(task, documents))
     else:
         data = provenance(name)
         images = dataset_images(name)

@@ -13,7 +13,6 @@ from medtasks.audit.comparing import (
     Verdict,
     compare_all,
     compare_task,
-    non_inferiority,
     prompt_warnings,
     verdict_on,
 )
@@ -129,7 +128,8 @@ def test_not_worse_is_one_sided_and_needs_as_many_samples_as_tangos_test(right, 
         runs = both(write_replies(tmp_path / "a", "letters", first), write_replies(tmp_path / "b", "letters", second))
         task = compare_task(task_file("letters"), runs, margin=margin)
         (test,) = task.comparisons
-        return non_inferiority(replace(task, comparisons=[replace(test, higher_is_better=higher_is_better)]), margin)
+        verdict = verdict_on(replace(task, comparisons=[replace(test, higher_is_better=higher_is_better)]), margin)
+        return verdict.non_inferiority, verdict.deciding
 
     for lost, gained, margin in [(0, 0, 0.001), (8, 8, 0.02), (8, 0, 0.02), (8, 0, 0.015), (4, 2, 0.02), (20, 8, 0.02)]:
         shown = tango_statistic(gained, lost, 800, -margin) > 1.6449 or not lost
@@ -147,8 +147,8 @@ def test_failures_in_one_run_do_not_pass_as_not_worse(right, tmp_path):
     second = [None if row < 40 else letter for row, letter in enumerate(right)]
     runs = both(write_replies(tmp_path / "a", "letters", right), write_replies(tmp_path / "b", "letters", second))
     for margin, wanted in ((0.01, NonInferiority.NOT_ENOUGH), (0.06, NonInferiority.NOT_WORSE)):
-        task = compare_task(task_file("letters"), runs, margin=margin)
-        assert non_inferiority(task, margin) == (wanted, None)
+        verdict = verdict_on(compare_task(task_file("letters"), runs, margin=margin), margin)
+        assert (verdict.non_inferiority, verdict.deciding) == (wanted, None)
 
 
 @contextmanager

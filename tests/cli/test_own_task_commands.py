@@ -283,7 +283,7 @@ def test_duplicates_of_a_task_of_the_users_own(medtasks, fails, folder, tmp_path
     assert Path("out.txt").read_text().split() == found["left_out"] == ["2", "3"]
     assert found["data"]["source"] == str(folder / "sides.jsonl")
     (folder / "images" / "0.png").unlink()
-    fails(command, "1 of 4 images of 'sides' cannot be read", "0.png: ", f"data verify sides --include_path {folder}'")
+    fails(command, "1 of 4 images of 'sides' cannot be read", "0.png: ", "'medtasks data verify' names all")
 
 
 def test_duplicates_of_credentialed_own_data_show_no_name(medtasks, folder, tmp_path, monkeypatch):

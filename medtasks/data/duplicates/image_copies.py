@@ -116,10 +116,10 @@ class DatasetImages:
 
     documents: Sequence[Mapping[str, Any]]  # questions, in order
     images: tuple[DistinctImage, ...]  # in the order of the questions; those of solved examples last
-    folders: tuple[Path, ...]  # of the files
+    folders: tuple[Path, ...]  # below which files are named; none of a task of the user's own
     own: tuple[Path, ...]  # its folders, or its files where others are next to them
     volumes: int  # number of distinct volumes, which are not compared
-    private: tuple[str, ...]  # datasets because of which no image and no name may be shown
+    private: Sequence[str]  # datasets because of which no image and no name may be shown
 
 
 @dataclass(frozen=True)
@@ -142,21 +142,18 @@ def dataset_images(name: str) -> DatasetImages:
     for example, split in ((False, documents), (True, load_documents(name, DEMONSTRATIONS_SPLIT))):
         for document in split:
             folder = prepared_folder(str(document["dataset"]))
-            image_id, patient_id, pair_id = (document.get(key) for key in ("image_id", "patient_id", "pair_id"))
             for digest in image_digests(document):
-                path, identity = folder / digest, (image_id or digest, patient_id)
-                uses[path].append(Use(document["doc_id"], path, example, identity, image_id, patient_id, pair_id))
+                _add_use(uses, folder / digest, document, document.get("image_id") or digest, example=example)
     folders = tuple(sorted({prepared_folder(str(document["dataset"])) for document in documents}))
     for folder in folders:
         for file in images_below(folder / DEMONSTRATIONS_FOLDER).files:
             uses[file].append(Use(file.name, file, True, (file.name, None)))
-    private = tuple(sorted(filter(is_private, {name, *(str(document["dataset"]) for document in documents)})))
-    images, volumes = _hashed_images(name, uses, private, f"run 'medtasks data prepare {name}' again")
-    return DatasetImages(documents, images, folders, folders, volumes, private)
+    private = sorted(filter(is_private, {name, *(str(document["dataset"]) for document in documents)}))
+    return _hashed(name, documents, uses, folders, private)
 
 
 def own_images(
-    name: str, documents: Sequence[Mapping[str, Any]], files: Sequence[Sequence[Path]], private: Sequence[str], fix: str
+    name: str, documents: Sequence[Mapping[str, Any]], files: Sequence[Sequence[Path]], private: Sequence[str]
 ) -> DatasetImages:
     """Hash all images of a task of the user's own.
 
@@ -165,7 +162,6 @@ def own_images(
         documents: Its questions.
         files: Paths of the images of each question.
         private: Datasets because of which no image and no name may be shown.
-        fix: End of the message about images that cannot be read.
 
     Raises:
         SourceError: Images cannot be read.
@@ -173,21 +169,26 @@ def own_images(
     """
     uses: dict[Path, list[Use]] = defaultdict(list)
     for document, paths in zip(documents, files, strict=True):
-        image_id, patient_id, pair_id = (document.get(key) for key in ("image_id", "patient_id", "pair_id"))
-        for path in paths:
-            # The id of a question with several images is that of all of them.
-            identity = (str(path) if len(paths) > 1 or image_id is None else str(image_id), patient_id)
-            uses[path].append(Use(document["doc_id"], path, False, identity, image_id, patient_id, pair_id))
-    images, volumes = _hashed_images(name, uses, private, fix)
-    return DatasetImages(
-        documents, images, tuple(sorted({file.parent for file in uses})), tuple(uses), volumes, tuple(private)
-    )
+        for path in paths:  # the id of a question with several images is that of all of them
+            image_id = document.get("image_id") if len(paths) == 1 else None
+            _add_use(uses, path, document, str(image_id or path))
+    return _hashed(name, documents, uses, (), private)
 
 
-def _hashed_images(
-    name: str, uses: Mapping[Path, Sequence[Use]], private: Sequence[str], fix: str
-) -> tuple[tuple[DistinctImage, ...], int]:
-    """Return the distinct images of a set by the uses of its files, and its number of volumes."""
+def _add_use(
+    uses: Mapping[Path, list[Use]], path: Path, document: Mapping[str, Any], identity: str, *, example: bool = False
+) -> None:
+    image_id, patient_id, pair_id = (document.get(key) for key in ("image_id", "patient_id", "pair_id"))
+    uses[path].append(Use(document["doc_id"], path, example, (identity, patient_id), image_id, patient_id, pair_id))
+
+
+def _hashed(
+    name: str,
+    documents: Sequence[Mapping[str, Any]],
+    uses: Mapping[Path, Sequence[Use]],
+    folders: tuple[Path, ...],
+    private: Sequence[str],
+) -> DatasetImages:
     files = [file for file in uses if not is_volume(file)]
     volumes = len(uses) - len(files)
     if not files:
@@ -195,8 +196,9 @@ def _hashed_images(
     hashes, errors = hash_images(files)
     for file, error in errors.items():
         first = "" if private else f" ({file}: {error})"
+        fix = f"run 'medtasks data prepare {name}' again" if folders else "'medtasks data verify' names all"
         raise SourceError(f"{len(errors)} of {len(files)} images of '{name}' cannot be read{first}; {fix}")
-    return _distinct(files, hashes, uses), volumes
+    return DatasetImages(documents, _distinct(files, hashes, uses), folders, folders or tuple(files), volumes, private)
 
 
 def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
