@@ -75,7 +75,7 @@ def compare(
     context: typer.Context,
     names: Annotated[list[str], Argument(metavar="[TASK] RUN RUN [RUN ...]", help=_RUNS)],
     metric: Annotated[list[str] | None, Option(help="Compare only this metric: fewer tests to correct for.")] = None,
-    rule: Annotated[list[str] | None, Option(help="Compare only under this answer rule; repeatable.")] = None,
+    rule: Annotated[list[str] | None, Option(help="Compare only under this rule; repeatable.")] = None,
     equivalence: Annotated[
         float | None,
         Option("--equivalence", "--margin", metavar="MARGIN", help=f"Also test for equivalence: {_MARGIN}"),
@@ -85,7 +85,7 @@ def compare(
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Compare runs on the samples that both answered: agreement, and paired tests under every answer rule.
+    """Compare runs on the samples that both answered: agreement, and paired tests under every rule.
 
     Without TASK, all our tasks that two runs have in common are compared and corrected for as one family of tests.
     --equivalence gives a verdict on two runs, as 'medtasks parity' does; so does --require, with a margin of 0.01.

@@ -181,7 +181,7 @@ def plan(
         list[Path] | None,
         Option(help="Earlier run, for its score and clusters; give two for the share of samples on which they differ."),
     ] = None,
-    rule: Annotated[str | None, Option(help="Answer rule for the runs. Default: the task's first.")] = None,
+    rule: Annotated[str | None, Option(help="Rule for the runs. Default: the task's first.")] = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:

@@ -325,7 +325,7 @@ def test_rules_read_the_same_replies_differently(medtasks, fails):
     robust = answers(medtasks("parse", "robust_choice", stdin=stdin))
     assert robust == [("A", "ok"), ("B", "ok"), ("B", "ok"), (None, "empty")]
     assert answers(medtasks("parse", "robust_choice", stdin="\n\n")) == []
-    unknown = fails(["parse", "robust_choise"], "unknown answer rule 'robust_choise'; did you mean 'robust_choice'?")
+    unknown = fails(["parse", "robust_choise"], "unknown rule 'robust_choise'; did you mean 'robust_choice'?")
     assert unknown.out == ""
 
 
