@@ -3,8 +3,10 @@
 CLIP vision tower, projector and Llama are put together as in LLaVA. The weights in the package were trained on
 synthetic images by ``benchmarks/train_tiny.py``; a token is a word, and the model knows the questions of the bundled
 sample, but nothing of medicine. With ``weights=random`` they are drawn from the seed, and a token is a character.
+``wording=made_up`` puts its replies into made-up sentences, to show how rules read the words of chat models.
 """
 
+import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -107,6 +109,13 @@ class TinyNetwork(nn.Module):
 
 
 _OPTION = re.compile(r"^\W*([A-Z])\W?[:.)]", re.MULTILINE)
+_MADE_UP = (  # the last one gives no answer
+    "{}",
+    "**{}**",
+    "The answer is ({}).",
+    "I would say {}, because of the image.",
+    "I am sorry, but I cannot interpret medical images.",
+)
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,7 @@ class TinyArguments(AdapterArguments):
     batch_size: int = argument(16, least=1)
     max_new_tokens: int = argument(32, least=1)
     weights: str = argument("trained", choices=("trained", "random"))
+    wording: str = argument("plain", choices=("plain", "made_up"))
 
 
 class MedTasksTiny(MedicalAdapter):
@@ -143,6 +153,7 @@ class MedTasksTiny(MedicalAdapter):
             self.network = TinyNetwork(self.shape)
             self.network.draw_weights(self.arguments.seed)
         self.ids_by_token = {token: number for number, token in enumerate(self.tokens, SPECIAL_TOKENS)}
+        self.remark = "MADE-UP WORDING" if self.arguments.wording == "made_up" else ""  # of all results
         self.image_tokens = (self.shape.image_size // self.shape.patch_size) ** 2
         self.network.eval().requires_grad_(False).to(self.device)
 
@@ -161,10 +172,19 @@ class MedTasksTiny(MedicalAdapter):
         return [(1 + length * number, 1 + length * (number + 1)) for number in range(images)]
 
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
-        """Generate replies; random weights spell no letter, so theirs to listed options begins with the likeliest."""
+        """Generate replies; random weights spell no letter, so theirs to listed options begins with the likeliest.
+
+        With ``wording=made_up`` a made-up sentence is put around each reply, or a refusal in its place.
+        """
         replies = super().generate_batch(prompts, settings, seed)
-        if self.arguments.weights == "trained":
-            return replies
+        if self.arguments.weights == "random":
+            self._choose_letters(prompts, replies, settings)
+        if self.arguments.wording == "made_up":
+            return [in_made_up_words(prompt.ids, reply) for prompt, reply in zip(prompts, replies, strict=True)]
+        return replies
+
+    def _choose_letters(self, prompts: Sequence[Encoded], replies: list[str], settings: GenerationSettings) -> None:
+        """Let replies to listed options begin with the likeliest letter."""
         for row, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
             listed = set(_OPTION.findall(self.decode(prompt.ids)))
             letters = list(takewhile(listed.__contains__, ascii_uppercase))
@@ -174,14 +194,23 @@ class MedTasksTiny(MedicalAdapter):
                 losses = [score.mean for score in scores]
                 text = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[: len(reply)]  # with the reply's length
                 text = before_stops(text, settings.until).strip()
-                counts = getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None)
-                replies[row] = CountedReply(text, *counts)
-        return replies
+                replies[row] = _counted_as(reply, text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, special tokens left out; no blank precedes a sign that ends a phrase."""
         tokens = [self.tokens[token - SPECIAL_TOKENS] for token in ids if token >= SPECIAL_TOKENS]
         return re.sub(r" (?=[.,:;?!)])", "", self.separator.join(tokens)) if self.separator else "".join(tokens)
+
+
+def in_made_up_words(prompt: Sequence[int], reply: str) -> str:
+    """Put a reply into the words of a chat model, the same for one prompt, given by its ids, on every machine."""
+    digest = hashlib.sha256(str(list(prompt)).encode()).digest()
+    return _counted_as(reply, _MADE_UP[digest[0] % len(_MADE_UP)].format(reply))
+
+
+def _counted_as(reply: str, text: str) -> CountedReply:
+    """Return a text with the token counts of the reply that it replaces."""
+    return CountedReply(text, getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None))
 
 
 def pixels_of(images: Sequence[Image.Image], size: int) -> torch.Tensor | None:

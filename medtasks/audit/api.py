@@ -108,7 +108,7 @@ class Run:
 
 
 def score(task: str, replies: Replies, *, answer_field: str | None = None, include_path: Folders = ()) -> Scores:
-    """Score replies to a task under each of its answer rules, as ``medtasks score`` does.
+    """Score replies to a task under each of its rules, as ``medtasks score`` does.
 
     Args:
         task: Name of one of our tasks, as in ``medtasks tasks``; its dataset has to be prepared.

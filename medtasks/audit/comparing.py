@@ -4,6 +4,7 @@ With a margin, scores are also tested for equivalence, and runs that were asked 
 """
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -44,6 +45,7 @@ class Comparison:
     same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, counted there
     share: bool = False  # whether the means are fractions
     main: bool = False  # whether the metric is a main one of the task
+    higher_is_better: bool | None = True  # None if neither is
     equivalence: Equivalence | None = None  # None without a margin
 
 
@@ -135,7 +137,8 @@ def _compare_pair(
         share = metrics[metric].is_share(result.first, result.second)
         tested = None if margin is None else equivalence(*paired, margin)
         names = (first, second, rule, metric)
-        tests.append(Comparison(*names, result, result.p, paired, same_as, share, metric in main, tested))
+        facts = (share, metric in main, metrics[metric].higher_is_better)
+        tests.append(Comparison(*names, result, result.p, paired, same_as, *facts, tested))
 
     scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
     number = min(map(len, runs.values()))
@@ -218,18 +221,15 @@ def compare_all(
     """Compare all tasks of ours that at least two runs answered, as one family of tests.
 
     Sanity variants are compared with a ``margin`` only: without the image no model is better. Returns comparisons by
-    task, and why a task of at least two runs was not compared. RepliesError: no task could be compared.
+    task, and why a task of at least two runs, or with a margin of the first, was not compared. RepliesError: no task
+    could be compared.
     """
-    answered: dict[str, set[str]] = {name: set() for name in runs}
-    for name, source in runs.items():
-        for repeat in source.repeats:
-            for task, record in repeat.run.tasks.items():
-                if record.lacks:
-                    warn_once(f"{repeat.path}, {task}: {record.lacks}")
-                if record.samples is not None:
-                    answered[name].add(task)
+    answered = {name: _answered_tasks(source) for name, source in runs.items()}
     compared: dict[str, ComparedTask] = {}
     causes: dict[str, str] = {}
+    if margin is not None:  # else a second run that lacks a task would pass for as good
+        first, second = answered
+        causes = dict.fromkeys(sorted(answered[first] - answered[second]), f"has no samples in {second}")
     for task in sorted(set().union(*answered.values())):
         having = {name: runs[name] for name, tasks in answered.items() if task in tasks}
         if len(having) < 2 or (margin is None and variant_of(task)):
@@ -250,6 +250,18 @@ def compare_all(
             "of recorded replies before the runs"
         )
     return corrected_together(compared), causes
+
+
+def _answered_tasks(source: Source) -> set[str]:
+    """Return the tasks of a run that have samples; warn of what others lack."""
+    tasks = set()
+    for repeat in source.repeats:
+        for task, record in repeat.run.tasks.items():
+            if record.lacks:
+                warn_once(f"{repeat.path}, {task}: {record.lacks}")
+            if record.samples is not None:
+                tasks.add(task)
+    return tasks
 
 
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
@@ -312,6 +324,14 @@ class Verdict(StrEnum):
     DIFFERENT = "different"
 
 
+class NonInferiority(StrEnum):
+    """A verdict on whether the second of two runs is worse than the first by more than the margin."""
+
+    NOT_WORSE = "not worse"
+    NOT_ENOUGH = "not enough samples to tell"
+    WORSE = "worse"
+
+
 @dataclass(frozen=True)
 class TaskVerdict:
     """Verdict on two runs of one task, which were compared with a margin."""
@@ -320,6 +340,8 @@ class TaskVerdict:
     agreement: Agreement
     explanation: str  # on replies that are all equal, failures of one run, or equal answers; empty for others
     lacking: str  # the samples that a clearer verdict takes; empty if only failures prevent it
+    non_inferiority: NonInferiority
+    deciding: Comparison | None  # the test that decides against "not worse", if one does
 
 
 def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
@@ -356,7 +378,9 @@ def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
         )
         explanation = f"Failures in one run ({counts}, of {samples} samples): {effect}"
     is_open = verdict in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS)
-    return TaskVerdict(verdict, agreement, explanation, _lacking(task.comparisons) if is_open else "")
+    lacking = _lacking(task.comparisons) if is_open else ""
+    not_worse = _non_inferiority(task, verdict, failures_matter=failures_matter)
+    return TaskVerdict(verdict, agreement, explanation, lacking, *not_worse)
 
 
 def _lacking(tests: Sequence[Comparison]) -> str:
@@ -381,6 +405,38 @@ def _lacking(tests: Sequence[Comparison]) -> str:
         as_large = "the difference seen is as large as the margin"
         return f"{has}; {as_large}, and more samples would tell whether it is real."
     return f"{has}; equivalence takes about {more}, or a wider --margin."
+
+
+def _non_inferiority(
+    task: ComparedTask, verdict: Verdict, *, failures_matter: bool
+) -> tuple[NonInferiority, Comparison | None]:
+    """Return whether the second run is worse than the first, and the test that decides against "not worse", if any.
+
+    Every main metric under every rule has to show it, each by a one-sided test at 5 %. That is no test too many: all of
+    them have to reject.
+    """
+    if verdict is Verdict.IDENTICAL:
+        return NonInferiority.NOT_WORSE, None
+    unproven = [test for test in task.comparisons if test.main and _losses(test)[1] >= 0]
+    if worse := [test for test in unproven if test.holm < ALPHA and _losses(test)[0] > 0]:
+        return NonInferiority.WORSE, max(worse, key=_losses)
+    if unproven or failures_matter or not task.comparisons:
+        return NonInferiority.NOT_ENOUGH, max(unproven, key=_losses, default=None)
+    return NonInferiority.NOT_WORSE, None
+
+
+def _losses(test: Comparison) -> tuple[float, float]:
+    """Return by how much the second run is worse, and by how much that may exceed the margin, infinity if unknown.
+
+    A change is a loss in both directions if neither is better.
+    """
+    assert test.equivalence is not None
+    loss, most, least = -test.result.difference, -test.equivalence.low, -test.equivalence.high
+    if test.higher_is_better is None:
+        loss, most = abs(loss), max(most, -least)
+    elif not test.higher_is_better:
+        loss, most = -loss, -least
+    return loss, math.inf if math.isnan(most) else most - test.equivalence.margin
 
 
 def is_equivalent(test: Comparison) -> bool:

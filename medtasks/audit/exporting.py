@@ -55,7 +55,7 @@ class Export:
                 unusable = f"{rule.counts.lost} lost, {number(invalid.value) if invalid else 'uncounted'} invalid"
                 size = f"{counted(rule.counts.scored, 'sample')}{clusters}, {unusable}"
                 scores.append(
-                    (rule, score, f"{score.metric}, row {rule.name} ({rule.rule}): {scored(score)}; {size}; {task}")
+                    (rule, score, f"{score.metric}, rule {rule.name} ({rule.rule}): {scored(score)}; {size}; {task}")
                 )
         return scores
 

@@ -13,6 +13,7 @@ from medtasks import __version__
 from medtasks.audit.comparing import (
     ComparedTask,
     Comparison,
+    NonInferiority,
     TaskVerdict,
     Verdict,
     compare_all,
@@ -34,8 +35,8 @@ from medtasks.stats.equivalence import MARGIN
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 from medtasks.tasks.task_files import task_file, task_files, variant_of
 
-Required = Literal["identical", "equivalent", "not-different"]
-_FULFILLED: Mapping[Required, frozenset[Verdict]] = {  # verdicts that are as good as the required one or better
+Required = Literal["identical", "equivalent", "not-worse", "not-different"]
+_FULFILLED: Mapping[str, frozenset[Verdict]] = {  # verdicts that are as good as the required one or better
     "identical": frozenset({Verdict.IDENTICAL}),
     "equivalent": frozenset({Verdict.IDENTICAL, Verdict.EQUIVALENT}),
     "not-different": frozenset(Verdict) - {Verdict.DIFFERENT},
@@ -46,7 +47,13 @@ _Model = Annotated[
     list[str] | None,
     Option(help="Model to take from folders with runs of several; once for all, or once per RUN in order."),
 ]
-_Require = Annotated[Required | None, Option(help="Exit with 1 unless all tasks have this verdict or better.")]
+_Require = Annotated[
+    Required | None,
+    Option(
+        help="Exit with 1 unless all tasks have this verdict or better. not-worse, for a nightly gate: the second run "
+        "loses less than the margin."
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -68,14 +75,17 @@ def compare(
     context: typer.Context,
     names: Annotated[list[str], Argument(metavar="[TASK] RUN RUN [RUN ...]", help=_RUNS)],
     metric: Annotated[list[str] | None, Option(help="Compare only this metric: fewer tests to correct for.")] = None,
-    rule: Annotated[list[str] | None, Option(help="Compare only under this answer rule; repeatable.")] = None,
-    equivalence: Annotated[float | None, Option(metavar="MARGIN", help=f"Also test for equivalence: {_MARGIN}")] = None,
+    rule: Annotated[list[str] | None, Option(help="Compare only under this rule; repeatable.")] = None,
+    equivalence: Annotated[
+        float | None,
+        Option("--equivalence", "--margin", metavar="MARGIN", help=f"Also test for equivalence: {_MARGIN}"),
+    ] = None,
     require: _Require = None,
     model: _Model = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Compare runs on the samples that both answered: agreement, and paired tests under every answer rule.
+    """Compare runs on the samples that both answered: agreement, and paired tests under every rule.
 
     Without TASK, all our tasks that two runs have in common are compared and corrected for as one family of tests.
     --equivalence gives a verdict on two runs, as 'medtasks parity' does; so does --require, with a margin of 0.01.
@@ -188,9 +198,39 @@ def _write_and_print(
             )
         say(f"\nVerdict on the scores: {comparisons.verdict}")
     print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
-    if required is not None and (comparisons.not_compared or comparisons.verdict not in _FULFILLED[required]):
-        lacking = f", and {len(comparisons.not_compared)} of their tasks not compared" * bool(comparisons.not_compared)
-        raise MedTasksError(f"--require {required} is not met: the verdict is '{comparisons.verdict}'{lacking}")
+    if required is not None:
+        _check_required(comparisons, required)
+
+
+def _check_required(comparisons: ComparedRuns, required: Required) -> None:
+    """Raise MedTasksError unless the verdict is the required one or better, and all tasks were compared."""
+    if required == "not-worse":
+        unmet = list(_regressions(comparisons))
+        if not unmet:
+            say(f"Not worse: in every main score B loses less than the margin to A (one-sided tests at {ALPHA:.0%}).")
+    else:
+        unmet = [] if comparisons.verdict in _FULFILLED[required] else [f"the verdict is '{comparisons.verdict}'"]
+    if comparisons.not_compared:
+        unmet.append(f"{len(comparisons.not_compared)} of their tasks not compared")
+    if unmet:
+        raise MedTasksError(f"--require {required} is not met: {', and '.join(unmet)}")
+
+
+def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
+    """Yield what speaks against "not worse", by task; sanity variants count only if there is nothing else."""
+    for name in [name for name in comparisons.tasks if not variant_of(name)] or comparisons.tasks:
+        of_task = comparisons.verdicts[name]
+        if of_task.non_inferiority is NonInferiority.NOT_WORSE:
+            continue
+        test, what = of_task.deciding, f"{name}: {of_task.non_inferiority}"
+        if of_task.non_inferiority is NonInferiority.NOT_ENOUGH:
+            what += " ('medtasks plan' computes how many it takes)"
+        if test is None or test.equivalence is None:
+            yield f"{what}: {(of_task.explanation or of_task.lacking).rstrip('.')}"
+            continue
+        difference = wording.signed(test.result.difference, test.share)
+        interval = difference_interval(test.equivalence.low, test.equivalence.high, test.share)
+        yield f"{what}: {test.metric} ({test.rule}) differs by {difference}, 90 % interval {interval}"
 
 
 def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list[str]:
@@ -311,6 +351,7 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
                 "verdict": str(verdict.verdict),
                 "explanation": verdict.explanation,
                 "lacking": verdict.lacking,
+                "non_inferiority": str(verdict.non_inferiority),
                 "warnings": list(task.warnings),
                 **facts,
                 "documents": as_json(verdict.agreement.overlap),

@@ -1,11 +1,13 @@
 """The ``medtasks`` command."""
 
 import sys
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from typer import Option
+from typer.main import get_command
 
 from medtasks import __version__
 from medtasks.audit.tables import plain
@@ -16,6 +18,7 @@ from medtasks.errors import MedTasksError
 app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
 )
+_METAVARS = {"bool": "", "str": "TEXT", "int": "INTEGER", "float": "NUMBER"}
 _START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
 data.app.command("duplicates")(pages.duplicates)
 app.command("demo", rich_help_panel=_START)(start.demo)
@@ -52,10 +55,27 @@ def _root(
     pass
 
 
+def _plain_types(command: Any) -> None:
+    """Let the help of a command and of those below show ``PATH...`` where newer Typer has ``<list[Path]>``."""
+    context = command.make_context(command.name, [], resilient_parsing=True)
+    for parameter in command.get_params(context):
+        if hasattr(parameter, "display_type"):
+            label = parameter.display_type(context).strip("<>")
+            name = label.removeprefix("list[").removesuffix("]")
+            metavar = name if "|" in name else _METAVARS.get(name.removesuffix(" range"), name.upper())
+            if label != name:
+                metavar += "..."
+            parameter.display_type = lambda ctx, metavar=metavar: metavar
+    for below in getattr(command, "commands", {}).values():
+        _plain_types(below)
+
+
 def main() -> None:
     """Run the command; an error the user can fix is one sentence and exit code 1, Ctrl-C is exit code 130."""
+    command = get_command(app)
+    _plain_types(command)
     try:
-        app(prog_name="medtasks")
+        command(prog_name="medtasks")
     except MedTasksError as error:
         _complain(str(error))
         sys.exit(1)

@@ -28,6 +28,7 @@ from medtasks.cli.output import out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.runs.result_files import repeat_folders
+from medtasks.tasks.task_files import task_files
 
 Checklist = StrEnum("Checklist", ["stard-ai", "claim", "tripod-llm", "mi-clear-llm"])
 Relationship = Literal["first_party", "third_party", "collaborative", "other"]
@@ -138,7 +139,8 @@ def export(
 
 
 def duplicates(
-    name: Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list'.")],
+    context: typer.Context,
+    name: Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list', or a task of your own.")],
     against: Annotated[str | None, Option(help="Folder of (training) images, or another prepared dataset.")] = None,
     distance: Annotated[int, Option(min=0, max=64, help="Differing bits between hashes of duplicates, of 256.")] = 40,
     html: Annotated[Path | None, Option(help="Page to write. Default: NAME_duplicates.html here.")] = None,
@@ -148,6 +150,7 @@ def duplicates(
         Option("--list", help="Also write the doc_ids to leave out so that no duplicate remains, one per line."),
     ] = None,
     fail_on_found: Annotated[bool, Option("--fail-on-found", help="Exit with 1 if there are duplicates.")] = False,
+    include_path: IncludePath = None,
 ) -> None:
     """Find images of a benchmark that are in it twice, in its few-shot examples, or among other images.
 
@@ -155,27 +158,37 @@ def duplicates(
     questions on one image do not count. Only image files are searched, not archives, tables or volumes.
     """
     from medtasks.audit.report.dataset_pages import Names, duplicates_as_dict, write_duplicates_page
-    from medtasks.data.duplicates.image_copies import dataset_images, find_duplicates, other_images
+    from medtasks.data.dataset_lookup import provenance
+    from medtasks.data.duplicates.image_copies import dataset_images, find_duplicates, other_images, own_images
+    from medtasks.tasks.documents import image_files, private_datasets, task_documents, task_provenance
 
     if against == name:
         raise MedTasksError(f"'{name}' is compared with itself in any case; leave out --against")
-    images = dataset_images(name)
-    other = other_images(against, without=images.folders) if against else None
+    look_into(context, include_path)
+    task = task_files().get(name)
+    if task is not None and task.kind == "task" and task.dataset is None:
+        documents = task_documents(task)
+        data = task_provenance(task, documents)
+        images = own_images(name, documents, image_files(task, documents), private_datasets(task, documents))
+    else:
+        data = provenance(name)
+        images = dataset_images(name)
+    other = other_images(against, without=images.own) if against else None
     copies = find_duplicates(images, other, distance)
-    names = Names(name, copies)
-    contents = duplicates_as_dict(name, copies, names, distance)
+    names = Names(copies)
+    contents = duplicates_as_dict(name, data, copies, names, distance)
     page = html or Path(f"{name}_duplicates.html")
     write_duplicates_page(contents, copies, names, page, sample=contents["data"]["sample"])
     write_json(json_file, {"medtasks": __version__, **contents})
     write_text(list_file, "".join(f"{doc_id}\n" for doc_id in contents["left_out"]))
-    _print_duplicates(contents, hidden=names.hidden)
+    _print_duplicates(contents, private=images.private)
     say(f"Page: {page}")
     number = len(contents["within"]) + len(copies.outside)
     if number and fail_on_found:
         raise MedTasksError(f"{number} duplicate{'' if number == 1 else 's'} found in '{name}'; look at {page}")
 
 
-def _print_duplicates(contents: Mapping[str, Any], *, hidden: bool) -> None:
+def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) -> None:
     from medtasks.audit.report.dataset_pages import duplicate_tables, not_compared
 
     name, against, settings = contents["dataset"], contents["against"], contents["settings"]
@@ -206,7 +219,8 @@ def _print_duplicates(contents: Mapping[str, Any], *, hidden: bool) -> None:
             f"To remove all duplicates, leave out {counted(len(left_out), 'question')} "
             f"({number(len(left_out) / contents['questions'])}), pairs as a whole; --list writes their ids."
         )
-    if hidden:
-        say(f"Credentialed data: images and names are withheld, ids are hashed; {LOG_TEXT_VARIABLE}={name} shows them.")
+    if private:
+        allowed = f"{LOG_TEXT_VARIABLE}={','.join(private)}"
+        say(f"Credentialed data: images and names are withheld, ids are hashed; {allowed} shows them.")
     if contents["data"]["sample"]:
         out.print("SAMPLE DATA: synthetic images.")

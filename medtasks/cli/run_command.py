@@ -83,7 +83,8 @@ def run(
 
     Those are --model, --model_args, --limit, --include_path, --batch_size, --num_fewshot, --gen_kwargs, --device,
     --seed, --verbosity and others ('lmms_eval --help' explains them). --log_samples is always on.
-    Tasks whose dataset is not prepared, or damaged, are left out by name; a failing task does not affect the others.
+    Tasks whose dataset is not prepared or damaged, or whose judge is missing, are left out by name; a failing task
+    does not affect the others.
     Options that would spoil the scores are refused or warned about. The exit code is 0 only if every task has results
     and no more of its samples than --max-failed lack a reply or a verdict. <output_path>/<UTC time>_run.json records
     the command, data, model, versions and outcome.

@@ -71,7 +71,7 @@ def score(
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Score recorded replies under every answer rule of a task; pairs also by category, others by group.
+    """Score recorded replies under every rule of a task; pairs also by category, others by group.
 
     Samples without a reply or a judge's verdict are in no score; the exit code is 1 if they are more than --max-failed.
     """
@@ -216,7 +216,7 @@ def sample(
     replies: Annotated[list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")],
     sheet: Annotated[Path, Option("--out", help="CSV file to write.")] = Path("judge_labels.csv"),
     size: Annotated[int, Option(min=4, help="Number of replies to draw, half of each verdict.")] = 200,
-    rule: Annotated[str | None, Option(help="Answer rule with the verdicts; default: the task's first.")] = None,
+    rule: Annotated[str | None, Option(help="Rule with the verdicts; default: the task's first.")] = None,
     model: ModelName = None,
     include_path: IncludePath = None,
 ) -> None:

@@ -5,7 +5,6 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 import textwrap
 from collections import Counter
 from dataclasses import asdict
@@ -23,14 +22,13 @@ from medtasks.audit.doctor.check_results import State
 from medtasks.audit.planning import assumptions
 from medtasks.audit.planning import plan as planned
 from medtasks.audit.report.published import published_of
-from medtasks.audit.report.wording import number, with_error
-from medtasks.audit.tables import number_table, plain
+from medtasks.audit.report.wording import number
+from medtasks.audit.tables import plain
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.options import IncludePath, JsonFile, look_into
-from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
+from medtasks.cli.output import out, print_state_of_data, say, say_columns, write_json
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE
-from medtasks.metrics.metric import undeclared
 from medtasks.running.recipes import Backend, recipe, recipes
 from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run import Source
@@ -38,26 +36,26 @@ from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_files import (
     INCLUDE,
-    main_metrics_first,
     scored_task,
     tags_of,
-    task_file,
     task_files,
     variants_of,
 )
 from medtasks.tasks.task_index import tasks_folder
 
+_DEMO_SCORES = ("set_accuracy,reference", "set_accuracy,robust", "invalid_rate,reference", "invalid_rate,robust")
+
 
 def demo(
-    output: Annotated[Path | None, Option(help="Folder for data, log and results. Default: a temporary one.")] = None,
+    output: Annotated[Path, Option(help="Folder for data, log, results and report.")] = Path("medtasks-demo"),
     device: Annotated[str, Option(help="Torch device of the model.")] = "cpu",
 ) -> None:
     """Run MediConfusion on synthetic images with a small built-in model, with and without images, and report on it."""
-    folder = (output or Path(tempfile.mkdtemp(prefix="medtasks-demo-"))).absolute()
+    folder = output.absolute()
     home, results = folder / "home", folder / "results"
     write_sample_home(home)
     arguments = [
-        *("--model", "medtasks_tiny", "--device", device),
+        *("--model", "medtasks_tiny", "--model_args", "wording=made_up", "--device", device),
         *("--tasks", "mediconfusion,mediconfusion_blind,mediconfusion_gd,mediconfusion_ps"),
         *("--output_path", str(results), "--log_samples", "--timezone", "UTC"),
     ]
@@ -73,18 +71,10 @@ def demo(
     if newest is None:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise MedTasksError(f"the harness produced no results (exit code {ran.returncode}); the end of {log}:\n{tail}")
+    rows: list[tuple[str, ...]] = [("", *_DEMO_SCORES)]
     for task, scores in newest.rows().items():
-        metrics = [key.split(",") for key in scores if "," in key and "_stderr" not in key]
-        filters = sorted({name for _, name in metrics})
-        rows = []
-        for metric in main_metrics_first(task, (metric for metric, _ in metrics)):
-            declared, row = task_file(task).family.metric(metric) or undeclared(metric), [metric]
-            for name in filters:
-                value, error = scores.get(f"{metric},{name}"), scores.get(f"{metric}_stderr,{name}")
-                known = error if isinstance(error, float) else math.nan
-                row.append("" if value is None else with_error(value, known, declared.is_share(value)))
-            rows.append(row)
-        show(number_table(scores["alias"], ("score ± standard error", *filters), rows))
+        rows.append((task, *(number(scores.get(column, math.nan)) for column in _DEMO_SCORES)))
+    say_columns(rows)
     page = results / "report.html"
     with out.status("Writing the report ..."):
         command = [*python, "medtasks.cli.main", "report", str(results), "--html", str(page)]
@@ -92,7 +82,9 @@ def demo(
     if made.returncode:
         raise MedTasksError(f"the report could not be written: {made.stderr.strip()}")
     say(
-        "mediconfusion_blind asks the same model the same questions without the images.\n"
+        "wording=made_up puts the model's letters into made-up sentences, as chat models answer, and refuses some.\n"
+        "reference reads such replies as MediConfusion's authors do, robust as a careful reader; _gd and _ps compare\n"
+        "likelihoods, which need no reading. mediconfusion_blind asks the same questions without the images.\n"
         "Synthetic images, and a model trained on such images alone: these scores say nothing about medicine.\n"
         f"Results: {newest.path}\nReplies: {newest.path.parent}\nLog:     {log}\n"
         f"Report:  {page} (open it in a browser)"
@@ -190,7 +182,7 @@ def plan(
         list[Path] | None,
         Option(help="Earlier run, for its score and clusters; give two for the share of samples on which they differ."),
     ] = None,
-    rule: Annotated[str | None, Option(help="Answer rule for the runs. Default: the task's first.")] = None,
+    rule: Annotated[str | None, Option(help="Rule for the runs. Default: the task's first.")] = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:

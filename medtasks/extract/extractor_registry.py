@@ -146,7 +146,7 @@ def extractor_of(name: str, kind: AnswerKind | None = None) -> RegisteredExtract
     """Return the extractor ``name``, of one kind or of any, or raise UnknownName, which suggests the nearest name."""
     registered = extractors(kind)
     if name not in registered:
-        raise unknown_name(_TITLES.get(kind, "answer rule"), name, registered)
+        raise unknown_name(_TITLES.get(kind, "rule"), name, registered)
     return registered[name]
 
 

@@ -344,14 +344,23 @@ class Judge:
         self._sent += 1
 
 
+def settings_for(dataset: str | None, what: str = "this task needs an LLM judge") -> JudgeSettings:
+    """Return the settings of the environment's judge, which may see one dataset.
+
+    Errors are those of :func:`settings_from_environment` and :func:`check_access`.
+    """
+    settings = settings_from_environment(what=what)
+    check_access(settings, str(access_of(dataset)), str(dataset))
+    return settings
+
+
 def judge_for(dataset: str | None, what: str = "this task needs an LLM judge") -> Judge:
     """Return the judge that the environment configures, cleared for one dataset; ``what`` begins errors.
 
     Equal settings give the same judge, so that its limits hold over all tasks and threads of a process. Errors are
-    those of :func:`settings_from_environment` and :func:`check_access`.
+    those of :func:`settings_for`.
     """
-    settings = settings_from_environment(what=what)
-    check_access(settings, str(access_of(dataset)), str(dataset))
+    settings = settings_for(dataset, what)
     with _building:
         return _judge(settings, default_cache_folder())
 

@@ -194,3 +194,22 @@ def _guard_evaluation() -> None:
         from medtasks.lmms.evaluation import guard_evaluation
 
         guard_evaluation(module)
+        wrap_once(module, "simple_evaluate", _after_check_of_judges)
+
+
+def _after_check_of_judges(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+    """Look for the judges of our tasks before the harness loads the model, which may take minutes.
+
+    Raises JudgeNotConfigured, or JudgeRefused where a judge may not see the data.
+    """
+    call = inspect.signature(evaluate).bind(*args, **kwargs)
+    tasks: list[Any] = []
+    with contextlib.suppress(Exception):  # names and files that cannot be read are reported by the harness
+        from medtasks.tasks.documents import check_judge
+        from medtasks.tasks.task_files import members_of
+
+        for name in call.arguments["tasks"]:
+            tasks += members_of(name)
+    for task in tasks:
+        check_judge(task)
+    return evaluate(*args, **kwargs)

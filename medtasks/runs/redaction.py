@@ -10,8 +10,10 @@ HIDDEN = "***"
 # The last word of a name decides: "hf_token" is one, "max_new_tokens" and "tokenizer" are none.
 _SECRET = r"(?:key|token|secret|password|passwd|pwd|passphrase|credentials?|auth|authorization|cookie)"
 _SECRET_NAME = re.compile(_SECRET + "$", re.IGNORECASE)
+# What a message tells the user to write in place of a secret.
+_PLACEHOLDER = r"(?-i:<[a-z ]{1,40}>|none)(?![^\s,;&])"
 _ASSIGNED = re.compile(
-    rf"(?<![\w-])([\w-]*{_SECRET}[\"']?\s*[=:]\s*)"
+    rf"(?<![\w-])([\w-]*{_SECRET}[\"']?\s*[=:]\s*)(?!{_PLACEHOLDER})"
     r"(?:\"[^\"]*\"|'[^']*'|(?:(?:bearer|basic|token)\s+)?[^,;&\s\"'{}\[\]]+)",
     re.IGNORECASE,
 )

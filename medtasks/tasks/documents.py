@@ -7,6 +7,7 @@ hooks are imported; neither the harness nor a model is started.
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from medtasks.data import variants
@@ -20,10 +21,12 @@ from medtasks.data.schema import SPLIT
 from medtasks.data.variants import NEW_COLUMNS, NOT_OF_ALL, NOTA_CONTROL, ROTATED, SWAPPED, TOLD, swapped_images
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line
 from medtasks.extract.extractor_registry import NO_OPTIONS, AnswerKind, extractors, lacks_options
+from medtasks.families.family import Asks
 from medtasks.families.family_registry import HOOKS
 from medtasks.families.templates import names_in_template
+from medtasks.judges.judge_client import is_configured, settings_for
 from medtasks.metrics.metric import STDERR
-from medtasks.prompts.images import images
+from medtasks.prompts.images import image_path, images
 from medtasks.tasks.own_documents import completed, is_our_hook, location_of, own_documents, own_table
 from medtasks.tasks.published_names import published_names
 from medtasks.tasks.task_file import TaskFile, names_in_templates
@@ -89,6 +92,17 @@ def check_possible(task: TaskFile) -> None:
         swapped_images(table.select_columns([name for name in names if name in table.column_names]).to_list())
 
 
+def check_judge(task: TaskFile) -> None:
+    """Check before a run that a task which cannot do without an LLM judge has one that may see its data.
+
+    So does a task that a judge serves in part, if one is named at all: a wrong setting stops both at the first prompt.
+    Errors are those of :func:`settings_for`.
+    """
+    asks = task.family.asks if task.has_family else Asks.NOBODY
+    if asks is Asks.JUDGE or (asks is Asks.JUDGE_IF_THERE and is_configured()):
+        settings_for(task.guarded_as, f"'{task.name}' needs an LLM judge")
+
+
 def variant_hook(name: str) -> Callable[[Any], Any]:
     """Return the hook that the harness's file for a variant names: its ``process_docs``, under the variant's name.
 
@@ -147,7 +161,7 @@ class Selection:
 
 
 def select(names: Sequence[str]) -> Selection:
-    """Look up the datasets of tasks, groups and tags as given to ``--tasks``; sanity variants and their tags, too."""
+    """Look up datasets and judges of tasks, groups and tags as given to ``--tasks``; sanity variants, too."""
     ready: dict[str, None] = {}
     missing: dict[str, str] = {}
     for name in names:
@@ -155,6 +169,7 @@ def select(names: Sequence[str]) -> Selection:
         for task in members:
             try:
                 check_possible(task)
+                check_judge(task)
             except MedTasksError as error:
                 lacking[task.name] = str(error)
         missing |= lacking
@@ -209,6 +224,15 @@ def unreadable_images(task: TaskFile, documents: Sequence[Document]) -> Iterator
                 images(document, settings)
             except MedTasksError as error:
                 yield str(error)
+
+
+def image_files(task: TaskFile, documents: Sequence[Document]) -> list[list[Path]]:
+    """Return the paths of the images of each of a user's own documents.
+
+    Raises SourceError for a relative path without a folder.
+    """
+    settings = image_settings(task)
+    return [[image_path(file, document, settings) for file in Sample(document).images] for document in documents]
 
 
 def image_settings(task: TaskFile) -> Mapping[str, Any]:

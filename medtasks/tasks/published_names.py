@@ -8,6 +8,7 @@ and replaces an included file's settings whole, so ours are written once, by nam
 benchmark. A block among them is for the families that its key names, separated by blanks, on top of the others.
 """
 
+import contextlib
 import copy
 import importlib
 from collections.abc import Mapping
@@ -65,14 +66,16 @@ def hook_place(hook: str) -> str:
 
 
 def published_names() -> list[str]:
-    """Return the names that task files may use, to suggest the nearest one."""
+    """Return the names that task files may use, to suggest the nearest one; those of missing packages are left out."""
     hooks = families()
     names = [*hooks, *_RENAMED, *METRIC_LISTS]
     for hook, family in hooks.items():
         metrics = (metric.name for metric in family.metrics)
         names += [f"{hook.partition('.')[0]}.{name}" for name in (METRIC_LIST, *metrics)]
     for module, home in MODULES.items():
-        public = {name: value for name, value in vars(importlib.import_module(home)).items() if name[0] != "_"}
+        public = {}
+        with contextlib.suppress(ImportError):  # lm_eval_task needs an optional package
+            public = {name: value for name, value in vars(importlib.import_module(home)).items() if name[0] != "_"}
         names += [f"{module}.{name}" for name, value in public.items() if getattr(value, "__module__", None) == home]
     return [f"{HOOKS}{name}" for name in names]
 

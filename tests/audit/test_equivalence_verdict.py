@@ -3,17 +3,25 @@
 import json
 import random
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from medtasks.audit.comparing import Verdict, compare_all, compare_task, prompt_warnings, verdict_on
+from medtasks.audit.comparing import (
+    NonInferiority,
+    Verdict,
+    compare_all,
+    compare_task,
+    prompt_warnings,
+    verdict_on,
+)
 from medtasks.data.document_store import load_documents
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE
 from medtasks.errors import RepliesError
 from medtasks.runs.run import Source
-from medtasks.stats.equivalence import MARGIN
+from medtasks.stats.equivalence import MARGIN, tango_statistic
 from medtasks.tasks.task_files import task_file
 
 from ..made_up_runs import write_run
@@ -111,6 +119,36 @@ def test_texts_and_failures_in_one_run(right, compared):
     by_likelihood = losses(right)
     verdict = compared("likely", by_likelihood, [(float("nan"), 1.0)] * 40 + by_likelihood[40:])
     assert (verdict.agreement.failed.only_second, verdict.agreement.likelihoods.equal) == (40, 760)
+
+
+def test_not_worse_is_one_sided_and_needs_as_many_samples_as_tangos_test(right, tmp_path):
+    def verdicts(lost, gained=0, margin=0.02, asked=800, higher_is_better=True):
+        first = [WRONG[letter] if row >= asked - gained else letter for row, letter in enumerate(right[:asked])]
+        second = [WRONG[letter] if row < lost else letter for row, letter in enumerate(right[:asked])]
+        runs = both(write_replies(tmp_path / "a", "letters", first), write_replies(tmp_path / "b", "letters", second))
+        task = compare_task(task_file("letters"), runs, margin=margin)
+        (test,) = task.comparisons
+        verdict = verdict_on(replace(task, comparisons=[replace(test, higher_is_better=higher_is_better)]), margin)
+        return verdict.non_inferiority, verdict.deciding
+
+    for lost, gained, margin in [(0, 0, 0.001), (8, 8, 0.02), (8, 0, 0.02), (8, 0, 0.015), (4, 2, 0.02), (20, 8, 0.02)]:
+        shown = tango_statistic(gained, lost, 800, -margin) > 1.6449 or not lost
+        assert (verdicts(lost, gained, margin)[0] is NonInferiority.NOT_WORSE) == shown, (lost, gained, margin)
+    assert verdicts(0, 400) == (NonInferiority.NOT_WORSE, None)  # much better
+    assert verdicts(100)[0] is NonInferiority.WORSE
+    assert verdicts(4, 8, asked=40)[0] is NonInferiority.NOT_ENOUGH  # better here, but few
+    verdict, test = verdicts(0, 400, higher_is_better=False)
+    assert (verdict, test.result.difference) == (NonInferiority.WORSE, 0.5)
+    assert verdicts(400, higher_is_better=False)[0] is NonInferiority.NOT_WORSE
+    assert verdicts(0, 400, higher_is_better=None)[0] is NonInferiority.WORSE
+
+
+def test_failures_in_one_run_do_not_pass_as_not_worse(right, tmp_path):
+    second = [None if row < 40 else letter for row, letter in enumerate(right)]
+    runs = both(write_replies(tmp_path / "a", "letters", right), write_replies(tmp_path / "b", "letters", second))
+    for margin, wanted in ((0.01, NonInferiority.NOT_ENOUGH), (0.06, NonInferiority.NOT_WORSE)):
+        verdict = verdict_on(compare_task(task_file("letters"), runs, margin=margin), margin)
+        assert (verdict.non_inferiority, verdict.deciding) == (wanted, None)
 
 
 @contextmanager

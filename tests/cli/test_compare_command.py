@@ -175,6 +175,37 @@ def test_equal_runs(medtasks, sample, tmp_path):
     assert medtasks("parity", first, other, "--require", "not-different").code == 0
 
 
+def test_a_gate_against_worse_scores_lets_better_ones_pass(medtasks, sample, tmp_path):
+    names = ("mediconfusion", "mediconfusion_blind")
+    bad, good = (write_run(tmp_path / name, names, right, 1) for name, right in (("bad", 0.03), ("good", 1.0)))
+    assert medtasks("compare", bad, good, "--require", "not-different").code == 1
+    ran = medtasks("compare", bad, good, "--require", "not-worse", "--margin", "0.02", "--json", tmp_path / "c.json")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Not worse: in every main score B loses less than the margin to A (one-sided tests at 5%)." in ran.out
+    compared = json.loads((tmp_path / "c.json").read_text())
+    assert compared["tasks"]["mediconfusion"]["non_inferiority"] == "not worse"
+    ran = medtasks("compare", good, bad, "--require", "not-worse")
+    assert ran.code == 1
+    assert ran.err.startswith(
+        "medtasks: --require not-worse is not met: mediconfusion: worse: set_accuracy (reference) differs "
+        "by −100.0 pts, 90 % interval −100.0 to −"
+    )
+    assert "blind" not in ran.err
+    ran = medtasks("compare", good, write_run(tmp_path / "slip", names, 0.9, 1), "--require", "not-worse")
+    too_few = "not enough samples to tell ('medtasks plan' computes how many it takes)"
+    assert f"--require not-worse is not met: mediconfusion: {too_few}: set_accuracy (reference) differs by −" in ran.err
+
+
+def test_a_task_that_the_second_run_lacks_does_not_pass_the_gate(medtasks, sample, tmp_path):
+    more = write_run(tmp_path / "more", ("mediconfusion", "mediconfusion_gd"), 0.7, 1)
+    less = write_run(tmp_path / "less", ("mediconfusion",), 0.7, 1)
+    for required in ("identical", "not-worse", "not-different"):
+        ran = medtasks("compare", more, less, "--require", required)
+        assert "Not compared: mediconfusion_gd: has no samples in B\n" in ran.out
+        assert ran.err == f"medtasks: --require {required} is not met: 1 of their tasks not compared\n"
+        assert medtasks("compare", less, more, "--require", required).code == 0
+
+
 def test_lines_and_json(medtasks, runs, tmp_path):
     ran = medtasks("parity", *runs, "--json", tmp_path / "found.json")
     assert (ran.code, ran.err) == (0, "")

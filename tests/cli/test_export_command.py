@@ -60,7 +60,7 @@ def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, ru
     entries = yaml.safe_load((tmp_path / "first" / "house.yaml").read_text())
     facts = {"dataset": {"id": "org/house", "task_id": "main"}, "value": 75.0, "date": "2026-03-01"}
     for row, entry in zip(("reference", "robust"), entries, strict=True):
-        notes = rf"percent; accuracy, row {row} \(robust_choice\): 75.0% \[59.1 to 86.2\]; 40 samples in 40 clusters, "
+        notes = rf"percent; accuracy, rule {row} \(robust_choice\): 75.0% \[59.1 to 86.2\]; 40 samples in 40 clusters, "
         versions = "; task house_set version 1, data fingerprint [0-9a-f]{12}; medtasks 1.0.0"
         assert re.fullmatch(f"{notes}0 lost, 5.0% invalid{versions}", entry.pop("notes"))
         assert entry == facts

@@ -1,7 +1,10 @@
 """Commands on tasks from a folder of the user's, with replies of which the right scores are known."""
 
+import importlib
 import json
 import re
+import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -13,6 +16,7 @@ from medtasks.runs.run import TaskRun
 from medtasks.tasks.documents import select
 from medtasks.tasks.task_files import included_option, including, scored_task, task_config, task_files, tasks_of
 
+from ..picture_sets import jpeg, texture
 from ..tables import each_row
 from .conftest import rows_of
 
@@ -214,6 +218,18 @@ def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, 
     assert re.search(f"{file}.*{words}", f"{found.found}; {found.fix}"), found
 
 
+def test_a_misspelt_hook_without_the_optional_packages(medtasks, folder, monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "lm_eval"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "medtasks.lmms.lm_eval_task", raising=False)
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    change(folder, "hooks.choice.process", "hooks.chioce.process")
+    ran = medtasks("data", "verify", "sides", "--include_path", folder)
+    assert f"does not exist; did you mean '{HOOK}'" in ran.out
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("medtasks.lmms.lm_eval_task")
+
+
 @each_row(
     "old, new, words",
     [
@@ -248,6 +264,40 @@ def test_credentialed_text_is_neither_quoted_nor_shown(medtasks, fails, folder, 
     assert found.code == 1
     assert "fails on the first sample (ValueError); correct it" in found.out
     assert "Doe" not in found.out + found.err
+
+
+def test_duplicates_of_a_task_of_the_users_own(medtasks, fails, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number, picture in enumerate([texture(1), texture(2), jpeg(texture(2), 80), texture(3)]):
+        picture.save(folder / "images" / f"{number}.png")
+    texture(3).save(folder / "images" / "training.png")  # next to the test images, which are no copies of themselves
+    command = ["data", "duplicates", "sides", "--include_path", folder, "--json", "found.json"]
+    ran = medtasks(*command, "--against", folder / "images", "--list", "out.txt")
+    assert ran.code == 0, ran.err
+    found = json.loads(Path("found.json").read_text())
+    (twice,), (copy,) = found["within"], found["against"]["findings"]
+    assert twice["concern"] == "different image ids"
+    assert (twice["first"]["questions"], twice["second"]["questions"]) == (["1"], ["2"])
+    assert (copy["first"]["questions"], copy["second"]["picture"]) == (["3"], "training.png")
+    assert found["against"]["files"] == 1
+    assert Path("out.txt").read_text().split() == found["left_out"] == ["2", "3"]
+    assert found["data"]["source"] == str(folder / "sides.jsonl")
+    (folder / "images" / "0.png").unlink()
+    fails(command, "1 of 4 images of 'sides' cannot be read", "0.png: ", "'medtasks data verify' names all")
+
+
+def test_duplicates_of_credentialed_own_data_show_no_name(medtasks, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [json.loads(line) for line in (folder / "sides.jsonl").read_text().splitlines()]
+    rows = [{**row, "dataset": "multimedeval_mimic_cxr_report", "doc_id": f"doe{n}"} for n, row in enumerate(rows)]
+    (folder / "sides.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for number in range(4):
+        texture(number // 2).save(folder / "images" / f"{number}.png")
+    ran = medtasks("data", "duplicates", "sides", "--include_path", folder, "--json", "found.json", "--html", "p.html")
+    assert (ran.code, len(json.loads(Path("found.json").read_text())["within"])) == (0, 2)
+    assert "MEDTASKS_LOG_TEXT=multimedeval_mimic_cxr_report shows them" in ran.out
+    for text in (ran.out, Path("found.json").read_text(), Path("p.html").read_text()):
+        assert not re.search(r"doe\d|\d\.png|data:image|jsonl", text)
 
 
 def test_images_and_own_columns_are_named_and_tasks_without_single_answers_refused(

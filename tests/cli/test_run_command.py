@@ -130,6 +130,19 @@ def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_pa
     assert read_manifests(tmp_path / "none")[0].processes == ()
 
 
+def test_a_task_without_its_judge_is_left_out_before_anything_is_loaded(medtasks, sample, tmp_path, launcher):
+    ran = medtasks("run", "--tasks", "mediconfusion_ff,mediconfusion", "--output_path", tmp_path / "out", *launcher)
+    (manifest,) = read_manifests(tmp_path / "out")
+    cause = manifest.tasks["mediconfusion_ff"].reason
+    assert (ran.code, outcomes(manifest)) == (1, {"mediconfusion_ff": "left out", "mediconfusion": "done"})
+    assert [list(process.tasks) for process in manifest.processes] == [["mediconfusion"]]
+    assert f"left out mediconfusion_ff: {cause}" in ran.out
+    assert cause.startswith(
+        "'mediconfusion_ff' needs an LLM judge and MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL"
+    )
+    assert "MEDTASKS_JUDGE_MODEL=gpt-4o MEDTASKS_JUDGE_API_KEY=<your key> (an endpoint on this machine" in cause
+
+
 def test_earlier_results_are_not_this_runs_and_warnings_are_recorded(medtasks, tmp_path, launcher):
     ran = medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher, "--limit=3.5")
     (manifest,) = read_manifests(tmp_path / "out")

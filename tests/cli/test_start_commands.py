@@ -1,6 +1,7 @@
 """``medtasks demo``, ``doctor``, ``tasks``, ``path``, ``models``, ``plan``, ``parse``, and the entry itself."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -21,7 +22,6 @@ from medtasks.runs.run_manifest import read_manifests
 
 from ..made_up_runs import write_run
 from ..tables import each_row
-from .conftest import rows_of
 
 
 def test_tasks(medtasks):
@@ -51,6 +51,16 @@ def test_path_version_and_wrong_usage(medtasks):
         assert (ran.code, ran.out, "Usage: medtasks" in ran.err, "Traceback" in ran.err) == (2, "", True, False)
 
 
+def test_help_names_values_and_no_python_types(medtasks):
+    for command in (["doctor"], ["compare"], ["merge"], ["report"], ["data", "prepare"], ["data", "show"], []):
+        shown = medtasks(*command, "--help").out
+        assert "Usage: medtasks" in shown
+        assert set("<>") & set(shown) == set(), shown
+    assert re.search(r"--task +TEXT.* +Only for", medtasks("doctor", "--help").out)
+    assert re.search(r"--verify +Also read", medtasks("doctor", "--help").out)
+    assert re.search(r"--json +PATH +Also write", medtasks("doctor", "--help").out)
+
+
 SENTENCES = ["see [bold]this[/bold] and [/]", "C:\\[x]", "a [link=x]y[/link] \\[z]"]
 LOCKED = PermissionError(13, "Permission denied", "/locked")
 
@@ -75,10 +85,8 @@ def test_bugs_are_not_hidden(medtasks, monkeypatch):
         medtasks("path")
 
 
-ROW = {"alias": "mediconfusion [SAMPLE DATA]", "confusion,robust": float("nan"), "confusion_stderr,robust": "N/A"}
-ROW |= {"confusion,reference": 0.8125, "confusion_stderr,reference": 0.1008}
-ROW |= {"incomplete_pairs,reference": 0, "incomplete_pairs_stderr,reference": "N/A"}
-ROW |= {"set_accuracy,reference": 0.25, "set_accuracy_stderr,reference": 0.125}
+ROW = {"alias": "mediconfusion [SAMPLE DATA]", "set_accuracy,reference": 0.25, "set_accuracy_stderr,reference": 0.125}
+ROW |= {"set_accuracy,robust": 0.875, "invalid_rate,reference": 1, "invalid_rate,robust": float("nan")}
 RESULTS = {"results": {"mediconfusion": ROW}}
 
 
@@ -115,17 +123,25 @@ def test_demo(medtasks, harness, tmp_path):
     assert ran.code == 0, ran.err
     assert seen["home"] == str(tmp_path / "out" / "home")
     assert (tmp_path / "out/home/datasets/mediconfusion/manifest.json").is_file()
-    assert "mediconfusion [SAMPLE DATA]" in ran.out
-    rows = rows_of(ran.out)
-    assert (rows["confusion"], rows["incomplete_pairs"]) == (["81.3% ± 10.1%", "n/a"], ["0", ""])
-    assert list(rows) == ["set_accuracy", "confusion", "incomplete_pairs"]  # the main metric first
+    table = [line.split() for line in ran.out.splitlines() if line.startswith(("   ", "mediconfusion "))]
+    assert table == [
+        ["set_accuracy,reference", "set_accuracy,robust", "invalid_rate,reference", "invalid_rate,robust"],
+        ["mediconfusion", "25.0%", "87.5%", "100.0%", "n/a"],
+    ]
     assert (
-        f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --device cpu --tasks mediconfusion,"
-        in ran.out
+        f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --model_args wording=made_up "
+        "--device cpu --tasks mediconfusion," in ran.out
     )
     assert str(tmp_path / "out/results/20260101_results.json") in ran.out
     assert seen["reported"] == str(tmp_path / "out/results")
     assert f"Report:  {tmp_path / 'out/results/report.html'} (open it in a browser)" in ran.out
+
+
+def test_demo_writes_below_the_working_folder(medtasks, harness, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    harness(RESULTS)
+    assert f"Report:  {tmp_path / 'medtasks-demo/results/report.html'} (open" in medtasks("demo").out
+    assert [path.name for path in tmp_path.iterdir()] == ["medtasks-demo"]
 
 
 def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, fails, harness, tmp_path):
@@ -310,7 +326,7 @@ def test_rules_read_the_same_replies_differently(medtasks, fails):
     robust = answers(medtasks("parse", "robust_choice", stdin=stdin))
     assert robust == [("A", "ok"), ("B", "ok"), ("B", "ok"), (None, "empty")]
     assert answers(medtasks("parse", "robust_choice", stdin="\n\n")) == []
-    unknown = fails(["parse", "robust_choise"], "unknown answer rule 'robust_choise'; did you mean 'robust_choice'?")
+    unknown = fails(["parse", "robust_choise"], "unknown rule 'robust_choise'; did you mean 'robust_choice'?")
     assert unknown.out == ""
 
 

@@ -1,13 +1,14 @@
 """Tasks that need an LLM judge, against one on the loopback: MediConfusion's free-form mode, MedEvalKit's, a user's."""
 
 import pytest
+from medtasks.model_adapters.tiny import MedTasksTiny
 
 from medtasks.audit.scoring import score_replies
 from medtasks.data.document_store import load_documents
 from medtasks.errors import JudgeNotConfigured
 from medtasks.families.family import Reply
 from medtasks.runs.replies import read_replies
-from medtasks.tasks.documents import task_documents
+from medtasks.tasks.documents import check_judge, task_documents
 from medtasks.tasks.task_files import task_file
 
 from .conftest import JUDGED
@@ -47,12 +48,20 @@ def test_judge_reads_every_reply_once(judging, sample):
 
 
 @pytest.mark.parametrize("task", [FREE_FORM, "medevalkit_vqa_rad_judged", "gmai_mmbench_val_judged"])
-def test_no_judge_stops_before_the_model_runs(prepared, task):
-    def reply(doc):
-        raise AssertionError("the model ran")
+def test_no_judge_stops_before_the_model_is_loaded(prepared, task, monkeypatch):
+    def load(self):
+        raise AssertionError("the model was loaded")
 
-    with pytest.raises(JudgeNotConfigured, match=r"needs an LLM judge.*MEDTASKS_JUDGE_BASE_URL"):
-        evaluate([task], answering(reply))
+    monkeypatch.setattr(MedTasksTiny, "load", load)
+    with pytest.raises(JudgeNotConfigured, match=rf"'{task}' needs an LLM judge.*MEDTASKS_JUDGE_BASE_URL"):
+        evaluate(["medevalkit_vqa_rad", task])
+
+
+def test_a_judge_named_in_part_stops_a_task_that_runs_without_one(prepared, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "gpt-4o")
+    with pytest.raises(JudgeNotConfigured, match=r"needs an LLM judge and MEDTASKS_JUDGE_BASE_URL is not set"):
+        check_judge(task_file("medheval_knowledge_open"))
+    check_judge(task_file("medevalkit_vqa_rad"))
 
 
 def test_medevalkits_judge_in_a_run_and_later(prepared, finished, judging):

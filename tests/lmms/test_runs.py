@@ -43,6 +43,18 @@ def test_golden_mediconfusion_constant_model(test_data, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_the_words_of_the_demo_separate_the_readings_and_leave_likelihoods_alone(sample):
+    tasks = ["mediconfusion", "mediconfusion_gd"]
+    found = evaluate(tasks, model_args="journal=false,wording=made_up", batch_size=32, device="cpu")["results"]
+    worded, likely = (found[task] for task in tasks)
+    assert worded["alias"] == "mediconfusion [SAMPLE DATA] [MADE-UP WORDING]"
+    # Of 16 prompts, which both images of a pair share, 2 get the letter as it was asked for, and 2 a refusal.
+    assert (worded["invalid_rate,reference"], worded["invalid_rate,robust"]) == (14 / 16, 2 / 16)
+    assert (worded["set_accuracy,reference"], worded["set_accuracy,robust"]) == (2 / 16, 14 / 16)
+    assert likely["set_accuracy,robust"] == 1
+
+
+@pytest.mark.slow
 def test_ties_and_failures_go_as_each_rule_says(sample):
     tied = evaluate(["mediconfusion_gd", "mediconfusion_ps"], constant("", 1.0, 1.0))
     assert scores(tied, "mediconfusion_gd") == ALWAYS_A

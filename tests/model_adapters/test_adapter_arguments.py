@@ -20,7 +20,7 @@ def test_a_misspelt_argument_is_answered_with_its_near_match_and_the_known_ones(
     assert refusal(sed=0) == (
         "medtasks_tiny has no argument 'sed'; did you mean 'seed'? "
         "Known: batch_size, batch_tokens, device, feature_cache_mb, journal, loglikelihood_format, max_batch_size, "
-        "max_failed, max_new_tokens, prefix_cache, prefix_cache_mb, seed, token_counts, weights."
+        "max_failed, max_new_tokens, prefix_cache, prefix_cache_mb, seed, token_counts, weights, wording."
     )
 
 

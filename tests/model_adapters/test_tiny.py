@@ -53,6 +53,17 @@ def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(ne
     assert not all(reply[:1] in "AB" for reply in bench.adapter.generate_until(bench.generation(range(5))))
 
 
+def test_made_up_wording_follows_from_the_prompt_and_keeps_the_reply(new_bench):
+    plain, wordy = (new_bench(wording=wording).adapter for wording in ("plain", "made_up"))
+    bench = new_bench(wording="made_up", batch_size=3)
+    requests = bench.generation()
+    replies, said = (adapter.generate_until(requests) for adapter in (plain, bench.adapter))
+    assert said == wordy.generate_until(requests)  # whatever the batches
+    assert len({text.replace(reply, "_") for reply, text in zip(replies, said, strict=True) if reply}) >= 4
+    assert all(reply in text for reply, text in zip(replies, said, strict=True) if "cannot interpret" not in text)
+    assert (plain.remark, wordy.remark) == ("", "MADE-UP WORDING")
+
+
 def drawn(name, seed):
     """An image of one of the sample's kinds with another size and other grain, so that no one has seen it."""
     facts = packaged_facts("medtasks.data.sources", "sample")["images"][name]

@@ -189,12 +189,13 @@ SECRETS = (
     *("base_url=https://user:PLANTED@host/v1", "base_url=https://host/v1?api_key=PLANTED&x=1"),
     *("--wandb-secret=PLANTED", "db_password=PLANTED,a=b", "x=sk-proj-PLANTED0123456789abc", "hf_PLANTED0123456789"),
     *("my-sk-model-sk-PLANTED0123456789abc", "x-eyJPLANTED0123-eyJ0123.PLANTED.abc", "AIzaPLANTED0123456789012345678"),
-    "ghp_PLANTED0123456789012345",
+    *("ghp_PLANTED0123456789012345", "api_key=none-PLANTED", "password=<PLANTED>", "token=<x>PLANTED"),
 )
 OTHERS = (
     "pretrained=org/name,max_new_tokens=8,token_counts=true,tokenizer=org/t,batch_tokens=100",
     *("pretrained=/models/sk-medical-assistant,device_map=auto", "base_url=http://127.0.0.1:8000/v1,model=gpt-4o"),
     *("project=medical,job_type=eval,name=keyless run", "revision=0123456789012345678901234567890123456789"),
+    *("set API_KEY=<your key> (a local server needs none)", "HF_TOKEN=<token>,x=1", "any text such as api_key=none"),
 )
 
 

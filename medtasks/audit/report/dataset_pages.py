@@ -16,7 +16,6 @@ from medtasks.audit.report import wording
 from medtasks.audit.report.page import TEMPLATES, Thumbnail, json_in_html, thumbnails, write_rendered
 from medtasks.audit.report.wording import count, counted, part_of
 from medtasks.audit.tables import Table, number_table
-from medtasks.data.dataset_lookup import provenance
 from medtasks.data.duplicates.image_copies import (
     Concern,
     CopyKind,
@@ -26,7 +25,7 @@ from medtasks.data.duplicates.image_copies import (
     OtherImages,
 )
 from medtasks.data.duplicates.image_hashes import BITS, LIKENESS, SIDE, TINY_SIDE
-from medtasks.data.privacy import hidden_id, is_private
+from medtasks.data.privacy import hidden_id
 from medtasks.data.selecting import resolved, selectable, values
 from medtasks.errors import MedTasksError
 
@@ -48,9 +47,8 @@ Documents = Sequence[Mapping[str, Any]]
 class Names:
     """Names of images and questions in the output."""
 
-    def __init__(self, dataset: str, search: Duplicates) -> None:
-        datasets = {dataset, *(str(document["dataset"]) for document in search.shown.documents)}
-        self.hidden = any(map(is_private, datasets))
+    def __init__(self, search: Duplicates) -> None:
+        self.hidden = bool(search.shown.private)
         self.other_is_hidden = search.other is not None and (self.hidden or search.other.private)
         self._folders: Sequence[Path] = search.shown.folders
         self._other_folders = [search.other.folder] if search.other and search.other.folder else []
@@ -104,8 +102,10 @@ def _second_file(finding: DuplicatePair) -> int:
     return 1 if finding.first is finding.second and len(finding.second.files) > 1 else 0
 
 
-def duplicates_as_dict(dataset: str, search: Duplicates, names: Names, distance: int) -> dict[str, Any]:
-    """Return the result of a search with these settings as JSON types."""
+def duplicates_as_dict(
+    dataset: str, data: Mapping[str, Any], search: Duplicates, names: Names, distance: int
+) -> dict[str, Any]:
+    """Return the result of a search in a dataset or task as JSON types, with the provenance of its ``data``."""
     with_question = sum(bool(image.questions) for image in search.shown.images)
     within_counts = []
     for concern in Concern:
@@ -116,7 +116,7 @@ def duplicates_as_dict(dataset: str, search: Duplicates, names: Names, distance:
         within_counts.append({"concern": str(concern), **counts, "questions": len(questions)})
     return {
         "dataset": dataset,
-        "data": provenance(dataset),
+        "data": dict(data),
         "settings": {
             "hash": "pHash of imagehash, hash_size 16",
             "bits": BITS,

@@ -81,13 +81,13 @@ class FolderImages:
 
 
 def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
-    """Find all images in a folder and its subfolders, following links, except in the folders ``without``."""
+    """Find all images in a folder and its subfolders, following links, except files and folders of ``without``."""
     formats = Image.registered_extensions()
     readable = {ending for ending, name in formats.items() if name in Image.OPEN and name not in _NO_IMAGES}
     if importlib.util.find_spec("pydicom"):
         readable.update(DICOM_ENDINGS)
     images, closed = FolderImages(), list[OSError]()
-    visited = {os.path.realpath(path) for path in without if path.is_dir()}
+    visited = {os.path.realpath(path) for path in without}
     for path, folders, names in os.walk(folder, onerror=closed.append, followlinks=True):
         if (real := os.path.realpath(path)) in visited:
             folders.clear()
@@ -96,6 +96,8 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
         folders.sort()
         for name in sorted(names):
             ending = os.path.splitext(name)[1].lower()
+            if os.path.realpath(os.path.join(path, name)) in visited:
+                continue
             if name.lower().endswith(_VOLUMES):
                 images.volumes += 1
             elif ending in readable:
@@ -110,12 +112,14 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
 
 @dataclass(frozen=True)
 class DatasetImages:
-    """Images of a prepared dataset."""
+    """Images of a prepared dataset, or of a task of the user's own."""
 
     documents: Sequence[Mapping[str, Any]]  # questions, in order
     images: tuple[DistinctImage, ...]  # in the order of the questions; those of solved examples last
-    folders: tuple[Path, ...]  # of the files
+    folders: tuple[Path, ...]  # below which files are named; none of a task of the user's own
+    own: tuple[Path, ...]  # its folders, or its files where others are next to them
     volumes: int  # number of distinct volumes, which are not compared
+    private: Sequence[str]  # datasets because of which no image and no name may be shown
 
 
 @dataclass(frozen=True)
@@ -138,30 +142,67 @@ def dataset_images(name: str) -> DatasetImages:
     for example, split in ((False, documents), (True, load_documents(name, DEMONSTRATIONS_SPLIT))):
         for document in split:
             folder = prepared_folder(str(document["dataset"]))
-            image_id, patient_id, pair_id = (document.get(key) for key in ("image_id", "patient_id", "pair_id"))
             for digest in image_digests(document):
-                path, identity = folder / digest, (image_id or digest, patient_id)
-                uses[path].append(Use(document["doc_id"], path, example, identity, image_id, patient_id, pair_id))
-    folders = sorted({prepared_folder(str(document["dataset"])) for document in documents})
+                _add_use(uses, folder / digest, document, document.get("image_id") or digest, example=example)
+    folders = tuple(sorted({prepared_folder(str(document["dataset"])) for document in documents}))
     for folder in folders:
         for file in images_below(folder / DEMONSTRATIONS_FOLDER).files:
             uses[file].append(Use(file.name, file, True, (file.name, None)))
+    private = sorted(filter(is_private, {name, *(str(document["dataset"]) for document in documents)}))
+    return _hashed(name, documents, uses, folders, private)
+
+
+def own_images(
+    name: str, documents: Sequence[Mapping[str, Any]], files: Sequence[Sequence[Path]], private: Sequence[str]
+) -> DatasetImages:
+    """Hash all images of a task of the user's own.
+
+    Args:
+        name: Task.
+        documents: Its questions.
+        files: Paths of the images of each question.
+        private: Datasets because of which no image and no name may be shown.
+
+    Raises:
+        SourceError: Images cannot be read.
+        MedTasksError: The questions show none.
+    """
+    uses: dict[Path, list[Use]] = defaultdict(list)
+    for document, paths in zip(documents, files, strict=True):
+        for path in paths:  # the id of a question with several images is that of all of them
+            image_id = document.get("image_id") if len(paths) == 1 else None
+            _add_use(uses, path, document, str(image_id or path))
+    return _hashed(name, documents, uses, (), private)
+
+
+def _add_use(
+    uses: Mapping[Path, list[Use]], path: Path, document: Mapping[str, Any], identity: str, *, example: bool = False
+) -> None:
+    image_id, patient_id, pair_id = (document.get(key) for key in ("image_id", "patient_id", "pair_id"))
+    uses[path].append(Use(document["doc_id"], path, example, (identity, patient_id), image_id, patient_id, pair_id))
+
+
+def _hashed(
+    name: str,
+    documents: Sequence[Mapping[str, Any]],
+    uses: Mapping[Path, Sequence[Use]],
+    folders: tuple[Path, ...],
+    private: Sequence[str],
+) -> DatasetImages:
     files = [file for file in uses if not is_volume(file)]
     volumes = len(uses) - len(files)
     if not files:
         raise MedTasksError(f"the questions of '{name}' show no images{' but volumes' if volumes else ''}")
     hashes, errors = hash_images(files)
     for file, error in errors.items():
-        first = "" if is_private(name) else f" ({file}: {error})"
-        raise SourceError(
-            f"{len(errors)} of {len(files)} images of '{name}' cannot be read{first}; run 'medtasks data prepare "
-            f"{name}' again"
-        )
-    return DatasetImages(documents, _distinct(files, hashes, uses), tuple(folders), volumes)
+        first = "" if private else f" ({file}: {error})"
+        fix = f"run 'medtasks data prepare {name}' again" if folders else "'medtasks data verify' names all"
+        raise SourceError(f"{len(errors)} of {len(files)} images of '{name}' cannot be read{first}; {fix}")
+    return DatasetImages(documents, _distinct(files, hashes, uses), folders, folders or tuple(files), volumes, private)
 
 
 def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
-    """Hash the images of a folder, except in those ``without``; or, if no folder has this name, of a dataset."""
+    """Hash the images of a folder, except those ``without``; or, if no folder has this name, of a dataset."""
     folder = Path(named).expanduser()
     if folder.is_dir():
         listed = images_below(folder, without)
@@ -180,7 +221,7 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
     dataset = dataset_images(named)
     files_read = sum(len(image.files) for image in dataset.images)
     volumes = FolderImages(volumes=dataset.volumes)
-    return OtherImages(named, None, dataset.images, files_read, {}, volumes, is_private(named))
+    return OtherImages(named, None, dataset.images, files_read, {}, volumes, bool(dataset.private))
 
 
 def _distinct(

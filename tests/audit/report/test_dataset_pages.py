@@ -9,6 +9,7 @@ import pytest
 
 from medtasks.audit.report import dataset_pages
 from medtasks.audit.report.dataset_pages import COLUMNS, Names, duplicates_as_dict, tree_data, write_tree_page
+from medtasks.data.dataset_lookup import provenance
 from medtasks.data.duplicates.image_copies import dataset_images as dataset_pictures
 from medtasks.data.duplicates.image_copies import find_duplicates
 from medtasks.data.duplicates.image_copies import other_images as other_pictures
@@ -22,8 +23,8 @@ from .page_structure import Structure
 def written(name, path, other=None, sample=False):
     shown = dataset_pictures(name)
     found = find_duplicates(shown, other and other_pictures(str(other)), 40)
-    names = Names(name, found)
-    contents = duplicates_as_dict(name, found, names, 40)
+    names = Names(found)
+    contents = duplicates_as_dict(name, provenance(name), found, names, 40)
     dataset_pages.write_duplicates_page(contents, found, names, path, sample=sample)
     return Structure(path.read_text(encoding="utf-8"))
 

@@ -423,7 +423,7 @@
         make("td", {}, mark(outcome, false, outcome === "scored" && score ? `score ${score}` : undefined)));
     });
     return [make("h5", {}, "How it was read"), make("table", { class: "readout" },
-      make("thead", {}, make("tr", {}, ...["Reading", "Answer found", "Result"].map((head) => make("th", { scope: "col" }, head)))),
+      make("thead", {}, make("tr", {}, ...["Rule", "Answer found", "Result"].map((head) => make("th", { scope: "col" }, head)))),
       make("tbody", {}, ...lines))];
   };
 
