@@ -20,6 +20,7 @@ from medtasks.lmms.evaluation import guard_evaluation
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.prompts.images import OPENED, OpenedImage
 from medtasks.runs.logged_samples import without_scoring
+from medtasks.runs.reply_origins import COPIED, KEPT, ORIGIN
 
 from ..tables import each_row
 
@@ -118,13 +119,20 @@ def test_a_server_is_quoted_unless_data_are_credentialed(evaluate, monkeypatch, 
     assert lm.quotes is allowed
 
 
-def test_replies_of_an_earlier_run_are_not_asked_for(monkeypatch):
-    monkeypatch.setattr(earlier_replies, "kept_replies", lambda tasks: {(name, 3, 0): "B" for name in tasks})
+def test_replies_of_an_earlier_run_are_not_asked_for(monkeypatch, capsys):
+    kept = earlier_replies.KeptReply("B")
+    monkeypatch.setattr(earlier_replies, "kept_replies", lambda tasks: {(name, 3, 0): kept for name in tasks})
     request = Instance("generate_until", ("",), 0, {"task": "mediconfusion", "doc_id": 3, "repeats": 1})
     replies = []
-    evaluator = guarded(lambda lm, task_dict: replies.extend(lm.generate_until([request])))
-    evaluator(Model(), {"mediconfusion": task_with()})
+
+    def stand_in(lm, task_dict):
+        replies.extend(lm.generate_until([request]))
+        return {"results": {}, "samples": {"mediconfusion": [{"doc_id": 3}, {"doc_id": 4}]}}
+
+    results = guarded(stand_in)(Model(), {"mediconfusion": task_with()})
     assert replies == ["B"]
+    assert [sample.get(ORIGIN) for sample in results["samples"]["mediconfusion"]] == [KEPT, None]
+    assert "1 of 2 replies are those of the run that this one completes" in capsys.readouterr().err
 
 
 @each_row(("lost", "words"), [(0, []), (1, ["mediconfusion: 1 failed of 5 samples"])])

@@ -251,11 +251,14 @@ def test_the_journal_holds_answers_of_this_model_and_build_alone(served, tmp_pat
     for name, value in {"root": "another", "version": "0.33", "max_model_len": 99_999}.items():
         setattr(server.settings, name, value)
         assert asked(server)[1] == count
-    # A server that reports its build may be anywhere.
+    # A server that reports its build and a name on the Hub may be anywhere.
     server, moved, other = (served(build=f"vllm-0.32.0-{build}") for build in ("fp32", "fp32", "bf16"))
     first, count = asked(server)
     assert asked(moved) == (first, 1)
     assert asked(other)[1] == count
+    for settings in ({"root": "/models/tiny"}, {"root": None}, {"build": None}):
+        here, elsewhere = (served(**{"build": "vllm-0.32.0-fp32", **settings}) for _ in "ab")
+        assert asked(here)[1] == asked(elsewhere)[1] == count
     several = docs_with("A", count=40)  # of whose images each server has some
     with pytest.raises(MedTasksError, match="is another build or configuration"):
         replies(adapter_for(server, several, base_url=f"{server.base_url};{other.base_url}"), several)
