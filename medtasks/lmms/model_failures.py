@@ -72,14 +72,13 @@ def watched(
         if not isinstance(text, str):
             return text
         reply, is_copy = without_copy_mark(text)
-        note_origin(request, COPIED if is_copy else "")
-        return reply if is_copy else text
+        if is_copy:
+            note_origin(request, COPIED)
+        return reply
 
     def checked(reply: Any, request: Instance, method: str) -> Any:
-        if method == "generate_until":
-            reply = _with_text(reply, functools.partial(without_copies, request=request))
-        else:
-            note_origin(request, "")
+        note_origin(request, "")
+        reply = _with_text(reply, functools.partial(without_copies, request=request))
         if request.task_name not in tasks:
             return _with_text(reply, _without_marks)
         if method == "loglikelihood":
