@@ -271,7 +271,10 @@ def test_the_journal_holds_answers_of_this_model_and_build_alone(served, tmp_pat
 
 @each_row("ask", [replies, scores])
 def test_samples_with_an_answer_of_another_run_are_named(served, tmp_path, monkeypatch, ask):
-    server, docs = served(), docs_with("A", " yes", count=4)
+    # The longest are asked first. Whether the text in brackets is a token was asked on Monday.
+    questions = ["Is it very, very clear to you?", "Is it <clear>?", "<clear>?", "Was it not <clear> to you?"]
+    docs = [{"question": question, "images": [], "options": ["A", " yes"]} for question in questions]
+    server = served()
 
     def copied(run, count):
         monkeypatch.setenv(RUN_VARIABLE, run)
@@ -281,7 +284,7 @@ def test_samples_with_an_answer_of_another_run_are_named(served, tmp_path, monke
         return sorted(row for _, row in adapter.copied)
 
     assert copied("monday", 2) == copied("monday", 3) == []
-    assert copied("tuesday", 4) == [0, 1, 2]  # the fourth has but tokens of options from the journal
+    assert copied("tuesday", 4) == [0, 1, 2]  # the fourth has but its tokens from the journal
 
 
 THOUGHTS = "Think within <think> </think>, then answer."
