@@ -17,6 +17,7 @@ from medtasks.data.privacy import hidden_id
 from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies, read_samples
+from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins, read_origins
 from medtasks.runs.result_files import results_next_to, task_of
 from medtasks.runs.run import Source, replies_to
 from medtasks.stats.equivalence import Equivalence, equivalence
@@ -61,6 +62,7 @@ class ComparedTask:
     data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
     warnings: Sequence[str] = ()  # about how the runs were asked, one sentence each; none without a margin
     repeats: Mapping[str, int] = field(default_factory=dict)  # number of repeats by name of the run
+    origins: Mapping[str, ReplyOrigins] = field(default_factory=dict)  # origins of replies by name of the run
 
 
 def compare_runs(
@@ -168,7 +170,7 @@ def compare_task(
     """Compare runs of one task, by default in its main metrics and under all its rows.
 
     RepliesError: the task is a group, replies cannot be read, or were made on other data; with a ``margin``, the runs
-    were asked differently as far as is recorded, or have different numbers of repeats.
+    were asked differently as far as is recorded, have copies of earlier replies, or different numbers of repeats.
     """
     if task.only_harness:
         raise RepliesError(f"'{task.name}' {task.only_harness}")
@@ -179,6 +181,11 @@ def compare_task(
         recorded = [(run, run.run.tasks.get(task.name)) for run in source.repeats if run is not source]
         with_samples = [run for run, record in recorded if record and record.samples]
         files[name] = [replies_to(task.name, run) for run in with_samples or source.repeats]
+    origins = {name: read_origins(*of_run) for name, of_run in files.items()}
+    if margin is not None:
+        for name, counts in origins.items():
+            if counts.copied:
+                raise RepliesError(f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}")
     firsts = [of_run[0] for of_run in files.values()]  # repeats of one run were asked the same
     if margin is not None:
         results = [file for path in firsts if (file := results_next_to(path, warn_once)) is not None]
@@ -212,7 +219,9 @@ def compare_task(
                 )
     replies = {name: [read_replies(file, documents) for file in of_run] for name, of_run in files.items()}
     warnings = prompt_warnings(task, documents, firsts) if margin is not None else ()
-    return replace(compare_runs(task, documents, replies, metrics, rules, margin), data=data, warnings=warnings)
+    return replace(
+        compare_runs(task, documents, replies, metrics, rules, margin), data=data, warnings=warnings, origins=origins
+    )
 
 
 def compare_all(

@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import re
+import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from medtasks.net.disk_cache import SqliteCache
 from medtasks.running.harness_run import Outcome, wanted_tasks
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
+from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.result_files import samples_file
 from medtasks.runs.run_manifest import (
     Gpu,
@@ -81,6 +83,7 @@ def first_manifest(
         for name, dataset in datasets.items()
     }
     return RunManifest(
+        run=secrets.token_hex(8),
         state=RunState.RUNNING,
         started=datetime.now(UTC).isoformat(),
         process=process_of(os.getpid()),
@@ -187,8 +190,15 @@ def with_results(name: str, record: TaskRecord, results: Path, row: Mapping[str,
     samples = samples_file(results, name)
     changes: dict[str, Any] = {
         "results": results.relative_to(folder).as_posix(),
-        "samples": samples.relative_to(folder).as_posix() if samples.is_file() else None,
+        "samples": None,
     }
+    if samples.is_file():
+        origins = read_origins(samples)
+        changes |= {
+            "samples": samples.relative_to(folder).as_posix(),
+            "copied_samples": origins.copied,
+            "kept_samples": origins.kept,
+        }
     if counts := counts_of(row):
         changes |= {f"{kind}_samples": number for kind, number in asdict(counts).items()}
     return record.model_copy(update=changes)

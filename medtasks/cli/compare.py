@@ -260,6 +260,9 @@ def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list
 def _print_task(name: str, task: ComparedTask, models: Mapping[str, str], *, details: bool) -> None:
     for sentence in _sentences(name, task, models):
         say(sentence)
+    for label, origins in task.origins.items():
+        if str(origins):
+            say(f"{label}: {origins}.")
     repeated = [f"{number} of {label}" for label, number in task.repeats.items() if number > 1]
     if repeated:
         say(f"Repeats: {', '.join(repeated)}. Scores are means of each sample over its valid repeats.")
@@ -341,6 +344,7 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
         skipped = [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()]
         facts = {"data": as_json(task.data), "rules": dict(task.rules), "repeats": dict(task.repeats)}
         facts["not_compared"] = skipped
+        facts["reply_origins"] = as_json(task.origins)
         tests = []
         for test in task.comparisons:
             numbers = {"rule": test.rule, "metric": test.metric, **as_json(test.result)}

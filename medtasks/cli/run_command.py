@@ -19,6 +19,7 @@ from medtasks.cli.output import out, say, show
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match
 from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run
+from medtasks.net.journal import RUN_VARIABLE
 from medtasks.running.harness_run import (
     repeat_notices,
     repeat_seed,
@@ -32,7 +33,16 @@ from medtasks.running.recipes import expansion
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
 from medtasks.runs.redaction import redacted, redacted_arguments
 from medtasks.runs.result_files import REPEATS, repeat_folder
-from medtasks.runs.run_manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome, manifest_files, warn
+from medtasks.runs.run_manifest import (
+    Notice,
+    RecipeFacts,
+    RunManifest,
+    Severity,
+    TaskOutcome,
+    continued_run,
+    manifest_files,
+    warn,
+)
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.tasks.documents import Selection, select
 from medtasks.tasks.task_files import included_option, including
@@ -158,6 +168,8 @@ class _Call:
                 self.command, arguments, self.names, self.selection, self.notices, self.part, self.recipe
             )
             earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
+            run = earlier.run if earlier else continued_run(output, manifest)
+            manifest = manifest.model_copy(update={"run": run or manifest.run})
             recording = RunRecording(output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}"))
         say(f"manifest: {recording.path}")
         if earlier is not None:
@@ -167,7 +179,7 @@ class _Call:
         try:
             with recording.until_its_end():
                 if self.selection.ready:
-                    environment = {**variables, **kept_replies, **sharded}
+                    environment = {**variables, **kept_replies, **sharded, RUN_VARIABLE: manifest.run}
                     run_tasks(self.selection.ready, arguments, output, self.start, recording.note, environment)
         finally:
             tasks = recording.manifest.tasks

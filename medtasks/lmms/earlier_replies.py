@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from medtasks.runs.logged_samples import is_withheld, replies_folder
 from medtasks.runs.redaction import redacted_arguments
 from medtasks.runs.replies import WRITTEN_TWICE, read_lines
 from medtasks.runs.reply_envelope import parse_loglikelihood
+from medtasks.runs.reply_origins import COPIED, KEPT, ORIGIN
 from medtasks.runs.run import NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskRecord, read_manifests
 
@@ -21,47 +23,57 @@ KEPT_VARIABLE = "MEDTASKS_KEEP_REPLIES_OF"
 """Environment variable with the path of the earlier run's manifest."""
 
 
-def kept_replies(tasks: Mapping[str, Any]) -> dict[tuple[str, int, int], Any]:
+@dataclass(frozen=True)
+class KeptReply:
+    """A reply of an earlier run: a text, or a likelihood as ``(mean negative log-likelihood, is_greedy)``."""
+
+    reply: Any
+    origin: str = KEPT  # see medtasks.runs.reply_origins
+
+
+def kept_replies(tasks: Mapping[str, Any]) -> dict[tuple[str, int, int], KeptReply]:
     """Read the replies to the harness's tasks from the run in :data:`KEPT_VARIABLE`; none if it is not set.
 
-    Keys are task, row of its data and number of the request; values are texts, or likelihoods as ``(mean negative
-    log-likelihood, is_greedy)``.
+    Keys are task, row of its data and number of the request.
     """
     path = os.environ.get(KEPT_VARIABLE)
     if not path:
         return {}
     manifest = RunManifest.read(Path(path))
-    return {
-        (name, row, number): reply
-        for name, record in manifest.tasks.items()
-        if name in tasks and record.samples
-        for row, replies in _rows(manifest, name, record, tasks[name])
-        for number, reply in enumerate(replies)
-        if not (failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0]))
-    }
+    kept = {}
+    for name, record in manifest.tasks.items():
+        rows = _rows(manifest, name, record, tasks[name]) if name in tasks and record.samples else ()
+        for row, replies, origin in rows:
+            for number, reply in enumerate(replies):
+                is_failed = failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0])
+                if not is_failed:
+                    kept[name, row, number] = KeptReply(reply, origin)
+    return kept
 
 
-def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the replies of each row, from the samples file or, where that withholds them, from the saved replies."""
+def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> Iterator[tuple[int, list[Any], str]]:
+    """Yield the replies of each row and their origin, from the samples file or, if withheld there, the saved ones."""
     assert manifest.path is not None
     samples = manifest.path.parent / str(record.samples)
     if not samples.is_file():
         warn_once(f"{samples.parent}, {name}: {NO_SAMPLES}")
         return
-    withheld, contradicting = [], 0
+    withheld: dict[int, str] = {}
+    contradicting = 0
     first: dict[int, Any] = {}
     for line in read_lines(samples):
         recorded = line.record.get("resps")
         if first.setdefault(line.row, recorded) != recorded:
             contradicting += 1
             continue
+        origin = COPIED if line.record.get(ORIGIN) == COPIED else KEPT
         replies = [reply[0] if isinstance(reply, list) and len(reply) == 1 else reply for reply in recorded or ()]
         if any(isinstance(reply, str) and is_withheld(reply) for reply in replies):
-            withheld.append(line.row)
+            withheld[line.row] = origin
         elif task.config.output_type == "multiple_choice":
-            yield line.row, [parse_loglikelihood(reply) for reply in replies]
+            yield line.row, [parse_loglikelihood(reply) for reply in replies], origin
         elif len(replies) == 1 and isinstance(replies[0], str):
-            yield line.row, replies
+            yield line.row, replies, origin
     if contradicting:
         warn_once(WRITTEN_TWICE.format(contradicting, samples))
     if withheld:
@@ -73,9 +85,9 @@ def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> It
             if began <= datetime.fromtimestamp(file.stat().st_mtime, UTC) <= ended:
                 saved |= {line.record["doc_id"]: line.record["reply"] for line in read_lines(file)}
         documents = task.eval_docs_no_media
-        for row in dict.fromkeys(withheld):
+        for row, origin in withheld.items():
             if documents[row].get("doc_id") in saved:
-                yield row, [saved[documents[row]["doc_id"]]]
+                yield row, [saved[documents[row]["doc_id"]]], origin
 
 
 def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) -> RunManifest:

@@ -21,6 +21,7 @@ from medtasks.lmms import AnyFunction, replaced, wrap_once
 from medtasks.lmms.foreign_tasks import scored_as_intended
 from medtasks.lmms.harness_process import end_after, say
 from medtasks.runs.logged_samples import SCORED_TASK, without_scoring
+from medtasks.runs.reply_origins import ASK_ANEW, COPIED, ORIGIN, ReplyOrigins
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
 from medtasks.tasks.own_documents import is_our_hook
@@ -63,12 +64,16 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     refuse_remote_model(lm, datasets)
     if hasattr(lm, "quote_errors"):
         lm.quote_errors(allowed=not any(map(is_private, datasets)))
+    if hasattr(lm, "harness_tasks"):  # a served model of ours tells instructions from data
+        lm.harness_tasks = tasks
+    getattr(lm, "copied", set()).clear()
+    origins: dict[tuple[str, int], str] = {}
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(private_calls(lm, datasets))
             stack.enter_context(journaled(lm))
             rows = stack.enter_context(_asking_only(shard, tasks))
-            stack.enter_context(_watching(lm, ours))
+            stack.enter_context(_watching(lm, ours, origins))
             if is_lmms:
                 stack.enter_context(scored_as_intended(others))
             results = evaluate(*args, **kwargs)
@@ -79,7 +84,13 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         end_after(error, debug=call.arguments.get("verbosity") == "DEBUG")
     if ours:  # shards share images, so their counts would not add up
         _record_images(results, ours if shard is None else {})
+    for part in _gathered(origins | dict.fromkeys(getattr(lm, "copied", ()), COPIED)):
+        origins |= part
     if results is not None:  # only the first of several processes has them
+        # A sample that the harness's response cache answers leaves the model no request.
+        watched = ours if call.arguments.get("response_cache") is not None else {}
+        if origins or watched:
+            _record_origins(results, origins, watched)
         _annotate(results, lm, ours, shard, rows)
     return results
 
@@ -131,6 +142,37 @@ def _datasets_of(tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> set[str]:
     return datasets
 
 
+def _gathered(part: Any) -> list[Any]:
+    """Return the parts of all processes of the harness."""
+    from torch import distributed
+
+    if not distributed.is_initialized():
+        return [part]
+    parts: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(parts, part)
+    return parts
+
+
+def _record_origins(
+    results: Mapping[str, Any], origins: Mapping[tuple[str, int], str], cached: Collection[str]
+) -> None:
+    """Record the replies that were not asked for in this run, in the samples that the harness will write; print counts.
+
+    Samples of ``cached`` tasks without a request are answered by the harness's response cache.
+    """
+    for name, samples in (results.get("samples") or {}).items():
+        unasked = COPIED if name in cached else ""
+        by_row = {}
+        for sample in samples:
+            row = int(sample["doc_id"])
+            by_row[row] = origins.get((name, row), unasked)
+            if by_row[row]:
+                sample[ORIGIN] = by_row[row]
+        counts = ReplyOrigins.of(by_row.values())
+        if counts.copied or counts.kept:
+            say(f"{name}: {counts}{f'; {ASK_ANEW}' if counts.copied else ''}")
+
+
 def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     for name, entry in task_dict.items():
         task = entry[1] if isinstance(entry, tuple) else entry
@@ -146,8 +188,8 @@ def _dataset_in_path(task: Any) -> str | None:
 
 
 @contextlib.contextmanager
-def _watching(lm: Any, ours: Mapping[str, Any]) -> Iterator[None]:
-    """Mark failed replies to our tasks, and record the name of the task that is being scored."""
+def _watching(lm: Any, ours: Mapping[str, Any], origins: dict[tuple[str, int], str]) -> Iterator[None]:
+    """Mark failed replies to our tasks, and record the origins of replies and the task that is being scored."""
     if not ours:
         yield
         return
@@ -165,24 +207,20 @@ def _watching(lm: Any, ours: Mapping[str, Any]) -> Iterator[None]:
         for name, task in ours.items():
             if hasattr(task, "process_results"):
                 stack.enter_context(replaced(task, "process_results", partial(score_named, name, task.process_results)))
-        stack.enter_context(watched(lm, ours, kept_replies(ours)))
+        stack.enter_context(watched(lm, ours, kept_replies(ours), origins))
         yield
 
 
 def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) -> None:
     """Record image conversions in the results of tasks without a prepared dataset; warn of nearly flat images."""
-    from torch import distributed
-
     from medtasks.data.dataset_manifest import counted_conversions
     from medtasks.data.images.decoding import NEARLY_FLAT
     from medtasks.prompts.images import OPENED, image_keys
 
     opened = dict(OPENED)
     OPENED.clear()
-    if distributed.is_initialized():
-        parts: list[Any] = [None] * distributed.get_world_size()
-        distributed.all_gather_object(parts, opened)
-        opened = {key: image for part in parts for key, image in part.items()}
+    for part in _gathered(opened):
+        opened |= part
     if results is None or not opened:
         return
     if flat := [image.name for image in opened.values() if NEARLY_FLAT in image.conversions]:

@@ -17,16 +17,20 @@ from lmms_eval.api.instance import GenerationResult, Instance
 
 from medtasks.extract.failure import (
     NO_TEXT,
+    copied_reply,
     cut_reply,
     failed_reply,
     failure_cause,
     reasoned_reply,
+    without_copy_mark,
     without_cut_mark,
     without_reasoning,
 )
 from medtasks.home import packaged_facts
 from medtasks.lmms import AnyFunction, replaced
+from medtasks.lmms.earlier_replies import KeptReply
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
+from medtasks.runs.reply_origins import COPIED, combined_origin
 from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.task_variants import THINKING
 
@@ -42,13 +46,39 @@ ERROR_TEXTS: Mapping[str, re.Pattern[str]] = {
 """Texts that a model gives after an exception and another could give as a reply, by module."""
 
 
+IS_COPY = "medtasks_is_copy"
+"""Attribute of a server's answer that an earlier run asked for."""
+
+
 @contextlib.contextmanager
-def watched(lm: Any, tasks: Collection[str], earlier: Mapping[tuple[str, int, int], Any]) -> Iterator[None]:
-    """Mark the failures of a model in its replies to tasks within the block; earlier replies are not asked again."""
+def watched(
+    lm: Any,
+    tasks: Collection[str],
+    earlier: Mapping[tuple[str, int, int], KeptReply],
+    origins: dict[tuple[str, int], str],
+) -> Iterator[None]:
+    """Mark the failures of a model in its replies to tasks within the block; earlier replies are not asked again.
+
+    ``origins`` of replies are added by task and row (:mod:`medtasks.runs.reply_origins`).
+    """
     module = replies_module(lm)
     thinking = {task for task in tasks if (variant_of(task) or ("", ""))[1] in THINKING}
 
+    def note_origin(request: Instance, origin: str) -> None:
+        sample = (request.task_name, int(request.doc_id))
+        origins[sample] = combined_origin(origins.get(sample, ""), origin)
+
+    def without_copies(text: Any, request: Instance) -> Any:
+        if not isinstance(text, str):
+            return text
+        reply, is_copy = without_copy_mark(text)
+        if is_copy:
+            note_origin(request, COPIED)
+        return reply
+
     def checked(reply: Any, request: Instance, method: str) -> Any:
+        note_origin(request, "")
+        reply = _with_text(reply, functools.partial(without_copies, request=request))
         if request.task_name not in tasks:
             return _with_text(reply, _without_marks)
         if method == "loglikelihood":
@@ -67,7 +97,10 @@ def watched(lm: Any, tasks: Collection[str], earlier: Mapping[tuple[str, int, in
         known = []
         for request in requests:
             key = (request.task_name, int(request.doc_id), request.idx)
-            known.append(None if (request.repeats or 1) > 1 else earlier.get(key))  # a repeated one is always asked
+            kept = None if (request.repeats or 1) > 1 else earlier.get(key)  # a repeated one is always asked
+            known.append(None if kept is None else kept.reply)
+            if kept is not None:
+                note_origin(request, kept.origin)
         remaining = [request for request, reply in zip(requests, known, strict=True) if reply is None]
         replies = list(original(remaining) if remaining else ())
         if len(replies) != len(remaining):
@@ -155,6 +188,8 @@ def _annotating(create: Callable[..., Any]) -> Callable[..., Any]:
             reply = content if isinstance(content, str) else ""
             reply = reply if reasoning is None else reasoned_reply(reasoning, reply)
             message.content = cut_reply(reply) if is_cut else reply
+        if getattr(completion, IS_COPY, False) and isinstance(message.content, str) and not uses_tools:
+            message.content = copied_reply(message.content)
         return completion
 
     async def later(answer: Awaitable[Any], uses_tools: bool) -> Any:

@@ -21,10 +21,10 @@ from pydantic import BaseModel
 from medtasks import __version__
 from medtasks.errors import MedTasksError
 from medtasks.lmms import replaced
-from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, chat_completions, failure_of, replies_module
+from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, IS_COPY, chat_completions, failure_of, replies_module
 from medtasks.lmms.remote_models import class_path_of, client_address, file_of
 from medtasks.net.journal import AsyncJournal, Entry, Journal, digest_of, journal_folder
-from medtasks.net.servers import build_of, origin
+from medtasks.net.servers import build_of, origin, proven_build
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.run_manifest import Notice, refuse, warn
 
@@ -66,10 +66,11 @@ def journaled(lm: Any) -> Iterator[None]:
         return
     name, versions = str(getattr(lm, "model_version", "")), (metadata.version("lmms_eval"), __version__)
     served, build = _served(lm.client, name)
-    # A server's build identifies it at any address.
-    journal = Journal(
-        folder, digest_of(build or client_address(lm.client), name, served, versions), lm.rank, lm.world_size
-    )
+    # The address counts unless the server proves its weights.
+    address = client_address(lm.client)
+    if served and all(proven_build(build, root) for _, root, _ in served):
+        address = ""
+    journal = Journal(folder, digest_of(build, address, name, served, versions), lm.rank, lm.world_size)
     keeps_empty = replies_module(lm) not in EMPTY_AFTER_ERRORS
 
     def is_reply(completion: Any) -> bool:
@@ -168,6 +169,8 @@ class ServerAnswers:
         key = f"{digest}.{number}"
         entry = self._journal.replay(key)
         request = _Request(key, entry and ChatCompletion.construct(**entry.answer), entry is not None)
+        if entry is not None and self._journal.journal.is_copy(entry):
+            object.__setattr__(request.answer, IS_COPY, True)  # no field of the answer
         try:
             yield request
         finally:

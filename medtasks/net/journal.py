@@ -1,26 +1,30 @@
 """Append-only journal of answers, from which a killed run goes on where it stopped.
 
-One line of JSON per answer: ``{"key": ..., "check": ..., "tokens": ..., "answer": {...}}``. Answers are replayed if
-request, weights, code, libraries and arguments are the same.
+One line of JSON per answer: ``{"key": ..., "check": ..., "tokens": ..., "run": ..., "answer": {...}}``. Answers are
+replayed if request, weights, code, libraries and arguments are the same; ``run`` tells whether another run asked.
 """
 
 import asyncio
 import hashlib
 import json
+import os
 import secrets
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 from loguru import logger
 
 from medtasks.errors import warn_once
 from medtasks.home import append_whole, home
 
 FOLDER_NAME = "journal"
+RUN_VARIABLE = "MEDTASKS_RUN"
+"""Environment variable with the id of the run that the harness's processes belong to."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,22 @@ class Entry:
 
     answer: Mapping[str, Any]
     tokens: int  # length of the model input, so that batches stay the same when answers are replayed
+    run: str = field(default="", compare=False)  # id of the run that asked
 
 
 def digest_of(*parts: object) -> str:
     """Return a SHA-256 digest of the parts as JSON, in hexadecimal; other types count by their ``repr``."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode("ascii")).hexdigest()
+
+
+def current_run() -> str:
+    """Return the id of the run of this process; without ``medtasks run``, one for all workers of a torchrun agent."""
+    if run := os.environ.get(RUN_VARIABLE):
+        return run
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return secrets.token_hex(8)
+    agent = psutil.Process(os.getppid())  # it starts workers again after a failure
+    return digest_of(agent.pid, agent.create_time())[:16]
 
 
 def journal_folder(argument: str, model_id: str) -> Path | None:
@@ -56,6 +71,7 @@ class Journal:
     def __init__(self, folder: Path, fingerprint: str, rank: int, processes: int) -> None:
         name = f"{fingerprint[:24]}.rank{rank}of{processes}"
         self.path = folder / f"{name}.{secrets.token_hex(8)}.jsonl"
+        self.run = current_run()
         self._stored: dict[str, Entry] = {}
         self._written: set[str] = set()
         self._pending = b""
@@ -70,7 +86,7 @@ class Journal:
             for line in filter(None, lines):
                 try:
                     record = json.loads(line)
-                    entry = Entry(record["answer"], record["tokens"])
+                    entry = Entry(record["answer"], record["tokens"], record.get("run", ""))
                     sound = record["check"] == digest_of(record["key"], entry.tokens, entry.answer)[:16]
                 except (ValueError, KeyError, TypeError, RecursionError):
                     sound = False
@@ -85,8 +101,12 @@ class Journal:
         self._written.update(self._stored)
 
     def replay(self, key: str) -> Entry | None:
-        """Return the answer that an earlier run gave under this key."""
+        """Return the answer to an equal request before this object was made."""
         return self._stored.get(key)
+
+    def is_copy(self, entry: Entry) -> bool:
+        """Return whether another run asked for an answer; an earlier attempt at this run is no other run."""
+        return entry.run != self.run
 
     def add(self, entries: Mapping[str, Entry]) -> None:
         """Append answers and wait until they are on the disk.
@@ -97,7 +117,7 @@ class Journal:
         self._written.update(new)
         for key, entry in new.items():
             check = digest_of(key, entry.tokens, entry.answer)[:16]
-            record = {"key": key, "check": check, "tokens": entry.tokens, "answer": entry.answer}
+            record = {"key": key, "check": check, "tokens": entry.tokens, "run": self.run, "answer": entry.answer}
             self._pending += json.dumps(record).encode("ascii") + b"\n"
         try:
             if self._pending:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _LONGEST_WAIT_S = 120.0  # longest pause that a server may ask for
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
 # Deliberately narrower than RFC 3986: a user name, a query or a backslash could carry a secret into a message, or make
 # the host checked here differ from the host the HTTP library connects to.
@@ -171,6 +172,15 @@ def build_of(system_fingerprint: object) -> str | None:
     """
     is_build = isinstance(system_fingerprint, str) and system_fingerprint.startswith("vllm-")
     return str(system_fingerprint) if is_build else None
+
+
+def proven_build(build: str | None, root: object) -> str | None:
+    """Return a server's build if it identifies the weights wherever the server listens; else None.
+
+    vLLM's build covers the name of the weights (``root`` in its list of models). A name on the Hub stands for certain
+    files; a folder may hold others on another machine.
+    """
+    return build if isinstance(root, str) and _HUB_NAME.fullmatch(root) else None
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:

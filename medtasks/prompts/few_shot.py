@@ -19,6 +19,7 @@ from medtasks.errors import DatasetNotPrepared
 from medtasks.families.templates import filled
 from medtasks.prompts import images as document_images
 from medtasks.prompts import template as zero_shot
+from medtasks.prompts.instructions import HIDDEN_MARK, without_mark
 from medtasks.prompts.template import Message, Settings
 
 
@@ -26,7 +27,7 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = 
     """Return the prompt of a simple model: the solved examples, then the question."""
     settings = lmms_eval_specific_kwargs or {}
     template, texts = str(settings.get("example", "{{ question }}\n{{ answer }}\n\n")), []
-    for example in demonstrations(doc["dataset"]):
+    for example in without_mark(demonstrations(doc["dataset"]), HIDDEN_MARK.get()):
         answer = zero_shot.example_answer(example, settings)
         values = {"question": zero_shot.prompt(example, settings), "answer": answer}
         texts.append(filled(template, values, values, f"example {template!r} cannot be filled in"))

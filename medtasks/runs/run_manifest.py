@@ -113,6 +113,8 @@ class TaskRecord(_Record):
     failed_samples: int | None = None
     unjudged_samples: int | None = None
     rows: int | None = None  # number of rows asked in a shard's run
+    copied_samples: int | None = None  # see ReplyOrigins
+    kept_samples: int | None = None
 
     @property
     def counts(self) -> SampleCounts | None:
@@ -209,6 +211,7 @@ class RunManifest(_Record):
     """Facts about one call of ``medtasks run``; in what the user gave, secrets are replaced by ``***``."""
 
     schema_version: Literal[1] = 1
+    run: str = ""  # id that the run shares with the attempts that it continues
     state: RunState
     why: str = ""  # one sentence on why the run was interrupted; empty otherwise
     started: str  # ISO 8601, UTC, like ``ended``
@@ -252,6 +255,13 @@ class RunManifest(_Record):
         running = is_running(self.process)
         return {True: "still running", False: "killed", None: "killed or still running"}[running]
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a later call may go on with this run: it was stopped, or left no results of any task."""
+        if self.state in (RunState.RUNNING, RunState.INTERRUPTED):
+            return self.standing != "still running"
+        return all(record.outcome is not TaskOutcome.DONE for record in self.tasks.values())
+
     def write(self, path: Path) -> None:
         """Write the manifest; no reader sees half a file."""
         with written_whole(path) as partial:
@@ -270,6 +280,15 @@ class RunManifest(_Record):
             ) from error
         manifest._path = path
         return manifest
+
+
+def continued_run(output: Path, current: RunManifest) -> str:
+    """Return the id of the run that a new call goes on with: the last one of its model in the folder; empty if none."""
+    for earlier in reversed(read_manifests(output, lambda _: None)):
+        is_same_model = (earlier.model.name, earlier.model.weights) == (current.model.name, current.model.weights)
+        if is_same_model and earlier.shard == current.shard:
+            return earlier.run if earlier.can_go_on else ""
+    return ""
 
 
 def manifest_path(output: Path, started: datetime) -> Path:

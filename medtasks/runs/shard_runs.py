@@ -15,6 +15,7 @@ from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, RepliesError, listed
 from medtasks.runs.harness_options import HarnessOptions, what_is_asked
 from medtasks.runs.replies import WRITTEN_TWICE, SampleLine, read_lines
+from medtasks.runs.reply_origins import ORIGIN
 from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, read_manifests
@@ -116,11 +117,11 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
             )
         first = chosen.setdefault(run.shard.index, run)
         for name, part in run.tasks.items():
-            texts, earlier = (
-                {row: [line.text for line in by_filter] for row, by_filter in lines.items()}
+            records, earlier = (
+                {row: [{**line.record, ORIGIN: None} for line in by_filter] for row, by_filter in lines.items()}
                 for lines in (part.lines, first.tasks[name].lines)
             )
-            if texts != earlier:
+            if records != earlier:
                 raise MedTasksError(
                     f"shard {run.shard} is in {first.folder} and in {run.folder} with different samples of {name}; "
                     f"name the folder of one of them"

@@ -330,6 +330,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         with tqdm(total=len(requests), desc=name, unit="request", disable=self.rank != 0) as bar:
             runner = BatchRunner(requests, work, reader, rows, tokens, failures, self._journal, bar)
             results = runner.run(streams)
+        self.copied |= runner.copied
         if runner.replayed and runner.journal is not None:
             answers = f"{runner.replayed} of {len(requests)} {work.kind} answers"
             logger.info("{} come from the journal at {}", answers, runner.journal.path)

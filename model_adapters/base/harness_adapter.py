@@ -44,6 +44,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     def __init__(self, **arguments: object) -> None:
         super().__init__()
         self.arguments = parse_arguments(self.arguments_type, arguments, self.model_id)
+        self.copied: set[tuple[str, int]] = set()  # samples with an answer that another run asked for
         # The evaluator gathers over these four on several processes.
         self.accelerator = Accelerator()
         self._rank = self.accelerator.process_index

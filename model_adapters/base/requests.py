@@ -55,6 +55,11 @@ class Request:
         """Origin of the request, without its text."""
         return f"{self.task}/{self.split}/{self.doc_id}#{self.index}"
 
+    @property
+    def sample(self) -> tuple[str, int]:
+        """Task and row of the document."""
+        return self.task, self.doc_id
+
     def seed(self, base: int) -> int:
         """Return a seed that depends on this request alone, not on its batch, rank or position."""
         digest = hashlib.blake2b(f"{base}|{self.name}|{self.repeat}".encode(), digest_size=7).digest()
@@ -301,6 +306,7 @@ class BatchRunner(Generic[Item, Result]):
     journal: Journal | None
     progress: "tqdm[Any]"  # advanced by one per request
     replayed: int = 0  # answers that came from the journal
+    copied: set[tuple[str, int]] = field(default_factory=set)  # samples with one that another run asked for
     _results: dict[int, Result] = field(default_factory=dict)
     _fitting: int | None = None  # largest batch that fits into memory, once a larger one did not
 
@@ -331,6 +337,8 @@ class BatchRunner(Generic[Item, Result]):
                 if entry is not None:
                     self._results[position] = self.work.restored(**entry.answer)
                     self.replayed += 1
+                    if self.journal.is_copy(entry):
+                        self.copied.add(request.sample)
                     return _Prepared(position, entry.tokens)
             item = self.work.prepare(loaded)
             return _Prepared(position, self.work.length(item), key, item)

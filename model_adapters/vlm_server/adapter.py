@@ -19,7 +19,9 @@ from tqdm import tqdm
 
 from medtasks.errors import MedTasksError, ModelRefused, near_match, warn_once
 from medtasks.extract.failure import cut_reply, failed_reply, reasoned_reply
-from medtasks.net.journal import AsyncJournal, digest_of, journal_folder
+from medtasks.net.journal import AsyncJournal, Entry, digest_of, journal_folder
+from medtasks.net.servers import proven_build
+from medtasks.prompts.instructions import is_instruction
 
 from ..base.arguments import HarnessArguments
 from ..base.batching import CountedReply, GenerationSettings, Likelihood, before_stops, read_settings
@@ -36,7 +38,7 @@ from .messages import (
     reply_record,
 )
 from .option_scorer import LikelihoodsMissing, OptionScorer, Tokenizer
-from .server_client import ServerGone, ServerPool, VlmServerArguments, check_arguments, check_given
+from .server_client import REPLAYED, ServerGone, ServerPool, VlmServerArguments, check_arguments, check_given
 
 Result = TypeVar("Result")
 # Models whose tokens of one image attend to each other in both directions.
@@ -85,6 +87,7 @@ class VlmServer(HarnessAdapter):
         self._tokenizer = Tokenizer(self.pool, self.model)
         self._scorer: OptionScorer | None = None
         self._special: dict[str, bool] = {}
+        self.harness_tasks: Mapping[str, Any] = {}  # by name, set before an evaluation
 
     def quote_errors(self, *, allowed: bool) -> None:
         """Set whether messages quote servers' errors, which may repeat text of a sample."""
@@ -173,7 +176,7 @@ class VlmServer(HarnessAdapter):
         return [CountedReply(cut_reply(text) if record["cut"] else text, *record["tokens"])]
 
     async def _prompt(self, sample: LoadedRequest, options: Sequence[str] = ()) -> ServedPrompt:
-        """Return a sample's conversation; text that the model would read as a special token is a BadAnswer."""
+        """Return a sample's conversation; data that the model would read as a special token are a BadAnswer."""
         context, images = sample.request.context, sample.visuals.images
         parts = image_parts(context, len(images), IMAGE_MARK) if images else [context]
         parts = [part for part in parts if part != ""]
@@ -185,9 +188,14 @@ class VlmServer(HarnessAdapter):
                     self._special[text] = len(await self._tokenizer.ids(text)) == 1
                 except Refused:
                     self._special[text] = SURELY_SPECIAL.fullmatch(text) is not None
-            if self._special[text]:
+            if self._special[text] and not self._is_instruction(text, sample.request, options):
                 raise BadAnswer(f"the sample's text holds '{text}', which the served model does not read as text")
         return prompt
+
+    def _is_instruction(self, mark: str, request: Request, options: Sequence[str]) -> bool:
+        if mark == IMAGE_MARK or request.task not in self.harness_tasks or any(mark in option for option in options):
+            return False
+        return is_instruction(mark, request.context, self.harness_tasks[request.task], request.doc_id)
 
     # ---- a call of the harness ----
 
@@ -218,6 +226,8 @@ class VlmServer(HarnessAdapter):
 
             async def do(unit: Sequence[int]) -> None:
                 outcomes: Sequence[Any]
+                entries: list[Entry] = []
+                REPLAYED.set(entries)
                 try:
                     loop = asyncio.get_running_loop()
                     outcomes = await work(await loop.run_in_executor(reading, samples, unit))
@@ -228,6 +238,9 @@ class VlmServer(HarnessAdapter):
                 for position, outcome in zip(unit, outcomes, strict=True):
                     is_lost = isinstance(outcome, Exception)
                     results[position] = fallback(failures.record(requests[position], outcome)) if is_lost else outcome
+                journal = self.pool.journal
+                if journal is not None and any(map(journal.journal.is_copy, entries)):
+                    self.copied.update(requests[position].sample for position in unit)
                 failures.check_first(len(results), max(_FIRST, self.arguments.concurrency))
                 bar.update(len(unit))
 
@@ -245,8 +258,9 @@ class VlmServer(HarnessAdapter):
         return [results[position] for position in range(len(requests))]
 
     def _open_journal(self, build: str | None) -> AsyncJournal:
-        """Open the journal of this model; addresses may change if the servers report their build."""
-        arguments = replace(self.arguments, base_url="") if build else self.arguments
+        """Open the journal of this model; addresses may change if the servers prove their weights."""
+        is_proven = proven_build(build, self.facts["root"]) is not None
+        arguments = replace(self.arguments, base_url="") if is_proven else self.arguments
         journal = self.open_journal(arguments, "server", lambda: digest_of({**self.facts, "build": build}))
         assert journal is not None
         return AsyncJournal(journal)

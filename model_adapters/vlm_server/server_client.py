@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,9 @@ _MAY_LACK = ("/tokenize", "/detokenize")  # some servers answer such requests wi
 _TOO_LONG = re.compile(r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE)
 _TOO_MANY_IMAGES = re.compile(r"At most (\d{1,6}) \w{1,10}\(s\) may be provided")
 _BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE)
+
+REPLAYED: ContextVar[list[Entry]] = ContextVar("REPLAYED")
+"""Answers about samples that this task of the event loop got from the journal."""
 
 Read = Callable[[Mapping[str, Any]], Record]
 """Turns an answer into the record for the journal; raises a BadAnswer if it is no valid answer to the request."""
@@ -194,6 +198,8 @@ class ServerPool:
         if entry is None:
             return None
         self.replayed += 1
+        if request[0] not in _MAY_LACK:  # routes of the tokenizer
+            REPLAYED.get([]).append(entry)
         return dict(entry.answer)
 
     async def get(self, server: ChatClient, path: str) -> Any:

@@ -32,6 +32,7 @@ from medtasks.metrics.metric import mean
 from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_metrics import ReportScores
 from medtasks.runs.replies import read_replies
+from medtasks.runs.reply_origins import ReplyOrigins
 from medtasks.runs.run import Source
 from medtasks.stats.paired import DYADIC, MCNEMAR, SIGN_FLIP, compare_paired, holm
 from medtasks.tasks.task_files import task_file
@@ -314,7 +315,8 @@ def test_folders_with_repeats_are_compared_as_their_replies_are(repeated, runs):
     folders = [*(folder / f"repeat_{number}" for number in (1, 2, 3)), runs["A"].path]
     *replies, single = (read_replies(next(f.glob("*_samples_mediconfusion.jsonl")), documents) for f in folders)
     expected = compare_runs(task, documents, {"A": replies, "B": single})
-    expected = replace(expected, data=provenance("mediconfusion"))
+    origins = {"A": ReplyOrigins(96, 0, 0), "B": ReplyOrigins(32, 0, 0)}
+    expected = replace(expected, data=provenance("mediconfusion"), origins=origins)
     sources = {"A": Source(folder), "B": runs["A"]}
     assert compare_task(task, sources) == compare_all(sources)[0]["mediconfusion"] == expected
     (comparison,) = compare_with(Source(folder), [runs["A"].path])

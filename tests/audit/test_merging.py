@@ -137,11 +137,23 @@ def test_a_shard_without_results_is_missing_until_it_is_repeated(folder, shards,
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
     (results,) = shards[1].rglob("*_results.json")
     results.unlink()
+    changed(shards[1], "_run.json", lambda run: run.update(state="interrupted"))
     journals = {path: path.read_bytes() for path in home.rglob("journal/**/*.jsonl")}
     merge(shards, r"these are missing: 2/3; of 2/3, .* no complete run of it")
     record(home, shards[1], TASKS, "--include_path", folder / "own", *SHORT, "--shard", "2/3")
     assert journals == {path: path.read_bytes() for path in home.rglob("journal/**/*.jsonl")} != {}
     check_equal(folder / "one", merge(shards))
+
+
+def test_copies_of_an_earlier_run_stay_copies_and_are_the_same_samples(folder, sample, shards, merge):
+    (path,) = shards[0].rglob("*_samples_many.jsonl")
+    lines = [json.loads(line) | {"reply_of": "an earlier run"} for line in path.read_text().splitlines()]
+    path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines))
+    (manifest,) = read_manifests(merge([*shards, folder / "1"]))
+    copies = len({line["doc_id"] for line in lines})
+    assert {name: record.copied_samples for name, record in manifest.tasks.items() if record.copied_samples} == {
+        "many": copies
+    }
 
 
 def test_torn_samples_of_a_newer_run_do_not_count(shards):

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import importlib.metadata
+import json
 import os
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from medtasks.audit.recording import (
 )
 from medtasks.running.harness_run import Outcome
 from medtasks.runs.harness_options import HarnessOptions
+from medtasks.runs.reply_origins import COPIED, KEPT
 from medtasks.runs.run_manifest import Gpu, HarnessProcess, Notice, RunManifest, Severity
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.tasks.documents import Selection
@@ -103,6 +105,22 @@ def test_samples_in_no_score_are_counted_and_too_many_are_a_failure(begin, faile
     read = RunManifest.read(recording.path)
     assert (read.state, read.tasks["one"].counts) == (state, SampleCounts(scored, failed, unjudged))
     assert list(recording.over_limit()) == ([] if state == "finished" else ["one"])
+
+
+def test_replies_that_were_not_asked_for_are_counted(begin):
+    recording = begin()
+    (folder := recording.path.parent / "m").mkdir()
+    origins = [COPIED, KEPT, COPIED, None]
+    for rule in ("reference", "robust"):  # a line for each
+        with (folder / "1_samples_one.jsonl").open("a") as file:
+            lines = [{"doc_id": row, "filter": rule, "reply_of": origin} for row, origin in enumerate(origins)]
+            file.write(
+                "".join(json.dumps({key: line[key] for key in line if line[key] is not None}) + "\n" for line in lines)
+            )
+    finished(recording, "one", "two")
+    one, two = RunManifest.read(recording.path).tasks.values()
+    assert (one.copied_samples, one.kept_samples) == (2, 1)
+    assert (two.samples, two.copied_samples) == (None, None)
 
 
 @each_row(

@@ -8,11 +8,13 @@ import pytest
 import medtasks as api
 from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError, forget_warnings
+from medtasks.runs.reply_origins import COPIED, KEPT, ORIGIN
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 
 from .. import tiny_multimedeval
 from ..audit.two_runs import losses, own_tasks, write_replies
 from ..made_up_runs import write_run
+from ..tables import each_row
 from .conftest import rows_of
 
 
@@ -149,6 +151,46 @@ def test_models_and_rules_are_chosen(medtasks, fails, sample, tmp_path):
     fails(["compare", runs, runs, "--model", "bad", "--rule", "robst"], "did you mean 'robust'?")
     fails(["compare", runs, runs, runs, *["--model", "bad"] * 2], "2 models for 3 runs; give --model once, or once per")
     assert medtasks("parity", runs, runs, "--model", "good", "--require", "identical").code == 0
+
+
+def with_origins(folder, *origins):
+    """Record that the first samples of a run are no replies of its own."""
+    (path,) = folder.glob("*_samples_*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line, origin in zip(lines, origins, strict=False):
+        line[ORIGIN] = origin
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@each_row("command", [["parity"], ["compare", "--equivalence", "0.01"], ["compare", "--require", "not-different"]])
+@each_row("copies", [32, 1])
+@each_row("alone", [True, False])
+def test_no_verdict_on_copies_of_an_earlier_run(medtasks, sample, tmp_path_factory, command, copies, alone):
+    folder = tmp_path_factory.mktemp("copies")
+    first, second = (write_run(folder / name, ("mediconfusion",), 0.7, 1) for name in "ab")
+    path = with_origins(second, *[COPIED] * copies)
+    ran = medtasks(*command, first, path if alone else second)
+    words = (
+        f"B: {copies} of 32 replies are copies of an earlier run, so that a verdict would not be on this run; to ask"
+    )
+    assert ran.code == 1
+    assert words in ran.err
+    assert "journal=false in --model_args" in ran.err
+    assert words in medtasks(*command, "mediconfusion", first, second).err
+    ran = medtasks("compare", first, second, "--json", folder / "found.json")
+    assert f"\nB: {copies} of 32 replies are copies of an earlier run.\n" in ran.out
+    (task,) = json.loads((folder / "found.json").read_text())["tasks"].values()
+    assert task["reply_origins"]["A"] == {"samples": 32, "copied": 0, "kept": 0}
+    assert task["reply_origins"]["B"] == {"samples": 32, "copied": copies, "kept": 0}
+
+
+def test_replies_of_the_run_that_is_completed_are_its_own(medtasks, sample, tmp_path):
+    first, second = (write_run(tmp_path / name, ("mediconfusion",), 0.7, 1) for name in "ab")
+    with_origins(first, *[KEPT] * 30)
+    ran = medtasks("parity", first, second, "--require", "identical")
+    assert (ran.code, ran.err) == (0, "")
+    assert "A: 30 of 32 replies are those of the run that this one completes." in medtasks("compare", first, second).out
 
 
 @pytest.fixture

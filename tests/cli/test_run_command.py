@@ -107,6 +107,19 @@ def test_a_run_without_trouble(medtasks, tmp_path, launcher):
     assert manifest.model.arguments == "model=gpt-4o,api_key=***"
 
 
+def test_the_harness_is_told_the_run_which_goes_on_after_a_stop(medtasks, tmp_path, launcher):
+    script = tmp_path / "harness.py"
+    write = f"open({str(tmp_path / 'ids')!r}, 'a').write(os.environ['MEDTASKS_RUN'] + chr(10))"
+    script.write_text(f"import os\n{write}\n{textwrap.dedent(HARNESS)}")
+    for tasks in ("killed", "one,killed", "one", "one"):
+        medtasks("run", "--tasks", tasks, "--output_path", tmp_path / "out", *launcher)
+    first, *others = (manifest.run for manifest in read_manifests(tmp_path / "out"))
+    assert others[0] == first  # the first left nothing
+    assert len({first, *others[1:]}) == 3  # the second left results of a task, and so did the third
+    told = list(dict.fromkeys((tmp_path / "ids").read_text().split()))
+    assert told == [first, *others[1:]]
+
+
 def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_path, launcher):
     tasks = "one,fails,killed,mediconfusion,last"
     ran = medtasks("run", "--tasks", tasks, "--output_path", tmp_path / "out", *launcher)

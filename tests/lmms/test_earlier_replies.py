@@ -11,7 +11,8 @@ from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.home import home
-from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run, kept_replies
+from medtasks.lmms.earlier_replies import KEPT_VARIABLE, KeptReply, earlier_run, kept_replies
+from medtasks.runs.reply_origins import COPIED, KEPT
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.tasks.documents import Selection
 
@@ -63,8 +64,14 @@ def test_texts_but_failed_ones(out, monkeypatch, warnings):
     write_samples(out, *((row, [[reply]]) for row, reply in [*replies.items(), (0, "B")]))
     with (out / "samples.jsonl").open("a") as samples:
         samples.write('{"doc_id": 9, "resps": [["B"')
+    with (out / "samples.jsonl").open("a") as samples:
+        samples.write('\n{"doc_id": 7, "resps": [["A"]], "reply_of": "an earlier run"}\n')
     found = kept(monkeypatch, write(out))
-    assert found == {("ours", 0, 0): "B", ("ours", 5, 0): ""}
+    assert found == {
+        ("ours", 0, 0): KeptReply("B", KEPT),
+        ("ours", 5, 0): KeptReply("", KEPT),
+        ("ours", 7, 0): KeptReply("A", COPIED),  # and stays a copy
+    }
     assert warnings == [f"Torn lines, left out: 1 of {out / 'samples.jsonl'}."]
 
 
@@ -72,7 +79,7 @@ def test_likelihoods_but_failed_ones(out, monkeypatch):
     rows = [[["(1.5, False)"], ["(nan, False)"]], [["[0.5, True]"], ["[[medtasks:adapter_failed]]"]]]
     write_samples(out, *enumerate(rows))
     found = kept(monkeypatch, write(out), "multiple_choice")
-    assert found == {("ours", 0, 0): (1.5, False), ("ours", 1, 0): (0.5, True)}
+    assert found == {("ours", 0, 0): KeptReply((1.5, False)), ("ours", 1, 0): KeptReply((0.5, True))}
 
 
 def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
@@ -83,7 +90,7 @@ def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
     lines = [{"doc_id": "a", "reply": "A shadow."}, {"doc_id": "b", "reply": failed_reply("no")}]
     (folder / "now.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     documents = [{"doc_id": name} for name in "abc"]
-    assert kept(monkeypatch, manifest, documents=documents) == {("ours", 0, 0): "A shadow."}
+    assert kept(monkeypatch, manifest, documents=documents) == {("ours", 0, 0): KeptReply("A shadow.")}
     later = manifest.model_copy(update={"started": (datetime.now(UTC) + timedelta(minutes=1)).isoformat()})
     later.write(out / "20260101_000001_000000_run.json")
     assert kept(monkeypatch, later, documents=documents) == {}

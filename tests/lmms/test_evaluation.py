@@ -14,12 +14,15 @@ from openai.types.chat import ChatCompletion
 
 from medtasks.data.images.decoding import LINEAR
 from medtasks.errors import ModelRefused
+from medtasks.extract.failure import cut_reply, reasoned_reply
 from medtasks.hooks import choice
 from medtasks.lmms import earlier_replies, evaluation
 from medtasks.lmms.evaluation import guard_evaluation
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE
+from medtasks.net.journal import RUN_VARIABLE
 from medtasks.prompts.images import OPENED, OpenedImage
 from medtasks.runs.logged_samples import without_scoring
+from medtasks.runs.reply_origins import COPIED, KEPT, ORIGIN
 
 from ..tables import each_row
 
@@ -118,13 +121,20 @@ def test_a_server_is_quoted_unless_data_are_credentialed(evaluate, monkeypatch, 
     assert lm.quotes is allowed
 
 
-def test_replies_of_an_earlier_run_are_not_asked_for(monkeypatch):
-    monkeypatch.setattr(earlier_replies, "kept_replies", lambda tasks: {(name, 3, 0): "B" for name in tasks})
+def test_replies_of_an_earlier_run_are_not_asked_for(monkeypatch, capsys):
+    kept = earlier_replies.KeptReply("B")
+    monkeypatch.setattr(earlier_replies, "kept_replies", lambda tasks: {(name, 3, 0): kept for name in tasks})
     request = Instance("generate_until", ("",), 0, {"task": "mediconfusion", "doc_id": 3, "repeats": 1})
     replies = []
-    evaluator = guarded(lambda lm, task_dict: replies.extend(lm.generate_until([request])))
-    evaluator(Model(), {"mediconfusion": task_with()})
+
+    def stand_in(lm, task_dict):
+        replies.extend(lm.generate_until([request]))
+        return {"results": {}, "samples": {"mediconfusion": [{"doc_id": 3}, {"doc_id": 4}]}}
+
+    results = guarded(stand_in)(Model(), {"mediconfusion": task_with()})
     assert replies == ["B"]
+    assert [sample.get(ORIGIN) for sample in results["samples"]["mediconfusion"]] == [KEPT, None]
+    assert "1 of 2 replies are those of the run that this one completes" in capsys.readouterr().err
 
 
 @each_row(("lost", "words"), [(0, []), (1, ["mediconfusion: 1 failed of 5 samples"])])
@@ -150,6 +160,87 @@ def test_a_journal_is_kept_of_foreign_tasks_too(monkeypatch):
     assert [ask(lm, theirs) for _ in range(2)] == ["B", "B"]
     assert len(requests) == 1
     assert lm.client.chat.completions.create is create
+
+
+ANSWERS = {  # parts of a choice, and the reply with its marks
+    "whole": ({"finish_reason": "stop", "message": {"role": "assistant", "content": "B"}}, "B"),
+    "cut": ({"finish_reason": "length", "message": {"role": "assistant", "content": "The"}}, cut_reply("The")),
+    "reasoned": (
+        {"finish_reason": "stop", "message": {"role": "assistant", "content": "B", "reasoning": "Hm."}},
+        reasoned_reply("Hm.", "B"),
+    ),
+}
+
+
+@each_row("answer", list(ANSWERS))
+def test_copies_from_the_journal_of_a_server_are_recorded_and_a_resumed_run_has_none(monkeypatch, tmp_path, answer):
+    choice_of_text, expected = ANSWERS[answer]
+    completion = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
+    completion["choices"] = [{"index": 0, **choice_of_text}]
+    monkeypatch.setenv(JOURNAL_VARIABLE, str(tmp_path / answer))
+    lm = Model()
+    create = lambda **request: ChatCompletion.construct(**completion)  # noqa: E731
+    lm.client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
+    lm.rank, lm.world_size = 0, 1
+
+    def generate_until(requests):
+        create = lm.client.chat.completions.create
+        return [create(messages=[request.args[0]]).choices[0].message.content for request in requests]
+
+    lm.generate_until = generate_until
+    tasks = {"mediconfusion": task_with(), "theirs": SimpleNamespace(config=SimpleNamespace(), eval_docs_no_media=())}
+
+    def evaluated(run, rows):
+        monkeypatch.setenv(RUN_VARIABLE, run)
+        metadata = [{"task": name, "doc_id": row, "repeats": 1} for name in tasks for row in rows]
+        requests = [
+            Instance("generate_until", (f"{facts['task']} {facts['doc_id']}",), 0, dict(facts)) for facts in metadata
+        ]
+        replies = []
+
+        def stand_in(lm, task_dict):
+            replies.extend(lm.generate_until(requests))
+            return {"results": {}, "samples": {name: [{"doc_id": row} for row in rows] for name in tasks}}
+
+        samples = guarded(stand_in)(lm, tasks)["samples"]
+        assert replies[: len(rows)] == [expected] * len(rows)
+        assert not any("medtasks" in reply for reply in replies[len(rows) :])  # of tasks that are not ours
+        return [[sample.get(ORIGIN) for sample in samples[name]] for name in tasks]
+
+    assert evaluated("monday", [0, 1]) == [[None, None]] * 2
+    assert evaluated("monday", [0, 1, 2]) == [[None] * 3] * 2  # after a kill
+    assert evaluated("tuesday", [1, 2, 3]) == [[COPIED, COPIED, None]] * 2
+
+
+@each_row("cache, expected", [(None, [None, None]), (object(), [None, COPIED])])
+def test_a_sample_without_a_request_comes_from_the_response_cache(cache, expected):
+    request = Instance("loglikelihood", ("", "A"), 0, {"task": "mediconfusion", "doc_id": 3, "repeats": 1})
+
+    def stand_in(lm, task_dict, response_cache):
+        lm.loglikelihood([request])
+        return {"results": {}, "samples": {"mediconfusion": [{"doc_id": 3}, {"doc_id": 4}]}}
+
+    lm = Model()
+    lm.loglikelihood = lambda requests: [(1.0, False)]
+    results = guarded(stand_in)(lm, {"mediconfusion": task_with()}, cache)
+    assert [sample.get(ORIGIN) for sample in results["samples"]["mediconfusion"]] == expected
+
+
+def test_copies_of_our_models_are_recorded_for_any_task_and_forgotten_before_the_next_evaluation(capsys):
+    lm = Model()
+    lm.copied, lm.harness_tasks = {("mme", 9)}, {}
+
+    def stand_in(lm, task_dict):
+        assert lm.harness_tasks == task_dict
+        assert lm.copied == set()
+        lm.copied.add(("mme", 1))
+        return {"results": {}, "samples": {"mme": [{"doc_id": row} for row in (0, 1, 9, 1)]}}
+
+    theirs = {"mme": SimpleNamespace(config=SimpleNamespace(), eval_docs_no_media=())}
+    results = guarded(stand_in)(lm, theirs)
+    assert [sample.get(ORIGIN) for sample in results["samples"]["mme"]] == [None, COPIED, None, COPIED]
+    printed = capsys.readouterr().err
+    assert "mme: 1 of 3 replies are copies of an earlier run; to ask anew, run with journal=false" in printed
 
 
 def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):

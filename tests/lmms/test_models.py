@@ -12,6 +12,7 @@ from openai.types.chat import ChatCompletionMessage
 
 from medtasks.extract.failure import cut_reply, failed_reply, failure_cause
 from medtasks.families.family import Reply
+from medtasks.lmms.earlier_replies import KeptReply
 from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
 from medtasks.runs.reply_envelope import parse_loglikelihood
 
@@ -126,7 +127,7 @@ def request(task="ours", row=0, number=0, repeats=1):
 
 
 def replies_of(model, requests=None, kept=None, call="generate_until"):
-    with watched(model, {"ours"}, kept or {}):
+    with watched(model, {"ours"}, kept or {}, {}):
         replies = getattr(model, call)(requests or [request()])
     return [unwrap_generation_output(reply)[0] if call == "generate_until" else reply for reply in replies]
 
@@ -169,7 +170,7 @@ def test_reasoning_that_reached_the_limit_of_tokens_was_cut(place):
     asked.arguments = ("", *[len] * (place - 1), {"max_new_tokens": 8, "until": []})
     replies = [Counted("So A", 7, 8), Counted("So A", 7, 7), "So A", Counted(failed_reply("x"), 7, 8)]
     replies += [GenerationResult("So A", TokenCounts(7, 8)), Counted(cut_reply("So A"), 7, 8)]
-    with watched(model := Model(replies), {"mediconfusion_think"}, {}):
+    with watched(model := Model(replies), {"mediconfusion_think"}, {}, {}):
         found = model.generate_until([asked] * len(replies))
     assert vars(model).keys() == {"replies", "asked"}  # the model is as before after the block
     texts = [unwrap_generation_output(reply)[0] for reply in found]
@@ -177,7 +178,7 @@ def test_reasoning_that_reached_the_limit_of_tokens_was_cut(place):
     assert texts == [cut, "So A", "So A", failed_reply("x"), cut, cut]
     other = request("mediconfusion")  # whose replies end at their limit as ever
     other.arguments = asked.arguments
-    with watched(model := Model(replies[:1]), {"mediconfusion"}, {}):
+    with watched(model := Model(replies[:1]), {"mediconfusion"}, {}, {}):
         assert model.generate_until([other]) == ["So A"]
 
 
@@ -195,7 +196,7 @@ def test_likelihoods_are_pairs_or_failed(result, finite):
 
 
 def test_kept_replies_are_not_asked_for():
-    kept = {("ours", 0, 0): "kept", ("ours", 2, 0): "kept, too"}
+    kept = {("ours", 0, 0): KeptReply("kept"), ("ours", 2, 0): KeptReply("kept, too")}
     model = Model("new")
     requests = [request(row=row) for row in range(4)]
     assert replies_of(model, requests, kept) == ["kept", "new", "kept, too", "new"]

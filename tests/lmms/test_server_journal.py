@@ -175,8 +175,8 @@ def test_a_build_is_known_wherever_it_is_and_another_one_is_asked(server):
     body = {"id": "1", "object": "chat.completion", "created": 0, "model": "tiny"}
     body["choices"] = [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}]
 
-    def become(server, build):
-        server.models = [{"id": "tiny", "object": "model", "created": 1, "owned_by": "vllm", "root": "/a"}]
+    def become(server, build, root="org/a"):
+        server.models = [{"id": "tiny", "object": "model", "created": 1, "owned_by": "vllm", "root": root}]
         server.script = [server.status(200, json.dumps({**body, "system_fingerprint": build}))]
 
     with serving(Endpoint()) as moved:
@@ -188,6 +188,13 @@ def test_a_build_is_known_wherever_it_is_and_another_one_is_asked(server):
         become(server, "vllm-0.32.0-bf16")
         ask(model(server.url))
         assert len(samples_asked(server)) == 2
+        for root in ("/a", "./a", "a", ""):  # the files in a folder may be others on another machine
+            become(server, "vllm-0.32.0-fp32", root)
+            become(moved, "vllm-0.32.0-fp32", root)
+            before = len(samples_asked(moved))
+            ask(model(server.url))
+            ask(model(moved.url))
+            assert len(samples_asked(moved)) == before + 1, root
 
 
 def test_a_server_that_is_not_there_is_said_before_the_first_request():

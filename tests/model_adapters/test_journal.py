@@ -13,10 +13,10 @@ from medtasks.model_adapters.tiny import MedTasksTiny, TinyArguments
 from PIL import Image
 
 from medtasks.extract.failure import failure_cause
-from medtasks.net.journal import AsyncJournal, Entry, Journal, journal_folder
+from medtasks.net.journal import RUN_VARIABLE, AsyncJournal, Entry, Journal, current_run, journal_folder
 
 from ..tables import each_row
-from .toys import CountingTiny
+from .toys import TASK, CountingTiny
 
 
 @pytest.fixture
@@ -45,6 +45,26 @@ def test_a_restarted_run_computes_nothing_twice_and_answers_alike(restart, bench
     assert second.adapter.generate_until(second.generation()) == counted.adapter.generate_until(counted.generation())
     assert json.loads(second.adapter.loglikelihood(second.scoring())[0][0])["tokens"] == 6
     assert second.adapter.ran == 0, "how answers are batched and worded does not make them others"
+
+
+def test_copies_of_another_run_are_told_from_answers_of_an_earlier_attempt(restart, monkeypatch):
+    def copied(run, doc_ids):
+        monkeypatch.setenv(RUN_VARIABLE, run)
+        bench = restart()
+        bench.adapter.generate_until(bench.generation(doc_ids))
+        bench.adapter.loglikelihood(bench.scoring(doc_ids=doc_ids[:1]))
+        assert {task for task, _ in bench.adapter.copied} <= {TASK}
+        return sorted(row for _, row in bench.adapter.copied)
+
+    assert copied("monday", [0, 1]) == []
+    assert copied("monday", [0, 1, 2]) == []  # after a kill
+    assert copied("tuesday", [2, 3, 1]) == [1, 2]
+    assert copied("tuesday", [3]) == []
+    assert copied("monday", [3, 0]) == [3]
+    monkeypatch.delenv(RUN_VARIABLE)
+    assert current_run() != current_run()
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")  # its agent starts workers again
+    assert current_run() == current_run()
 
 
 def test_sampled_repeats_are_kept_apart_and_failed_samples_tried_again(restart):

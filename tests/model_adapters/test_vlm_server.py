@@ -1,7 +1,10 @@
 """``vlm_server``: what it sends, what it makes of replies, which servers it takes, and a run through the harness."""
 
+import functools
 import json
+import math
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +15,8 @@ from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.errors import AdapterArgumentError, MedTasksError, ModelRefused
 from medtasks.extract.failure import failure_cause
 from medtasks.families.family import Reply
+from medtasks.net.journal import RUN_VARIABLE
+from medtasks.prompts import few_shot
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
@@ -21,7 +26,7 @@ from ..processes import run_here
 from ..tables import each_row
 from .served_model import CHAT, POSITIONS, ServedModel, image_of
 from .test_vlm_server_scores import adapter_for, assert_right, docs_with, scores
-from .toys import instances, noise
+from .toys import TASK, instances, noise
 
 KEY = "MEDTASKS_SERVER_API_KEY"
 SECRET = "key-of-the-test"
@@ -251,14 +256,87 @@ def test_the_journal_holds_answers_of_this_model_and_build_alone(served, tmp_pat
     for name, value in {"root": "another", "version": "0.33", "max_model_len": 99_999}.items():
         setattr(server.settings, name, value)
         assert asked(server)[1] == count
-    # A server that reports its build may be anywhere.
+    # A server that reports its build and a name on the Hub may be anywhere.
     server, moved, other = (served(build=f"vllm-0.32.0-{build}") for build in ("fp32", "fp32", "bf16"))
     first, count = asked(server)
     assert asked(moved) == (first, 1)
     assert asked(other)[1] == count
+    for settings in ({"root": "/models/tiny"}, {"root": None}, {"build": None}):
+        here, elsewhere = (served(**{"build": "vllm-0.32.0-fp32", **settings}) for _ in "ab")
+        assert asked(here)[1] == asked(elsewhere)[1] == count
     several = docs_with("A", count=40)  # of whose images each server has some
     with pytest.raises(MedTasksError, match="is another build or configuration"):
         replies(adapter_for(server, several, base_url=f"{server.base_url};{other.base_url}"), several)
+
+
+@each_row("ask", [replies, scores])
+def test_samples_with_an_answer_of_another_run_are_named(served, tmp_path, monkeypatch, ask):
+    # The longest are asked first. Whether the text in brackets is a token was asked on Monday.
+    questions = ["Is it very, very clear to you?", "Is it <clear>?", "<clear>?", "Was it not <clear> to you?"]
+    docs = [{"question": question, "images": [], "options": ["A", " yes"]} for question in questions]
+    server = served()
+
+    def copied(run, count):
+        monkeypatch.setenv(RUN_VARIABLE, run)
+        adapter = adapter_for(server, docs, journal=str(tmp_path), concurrency=1)
+        ask(adapter, docs[:count])
+        adapter.clean()
+        return sorted(row for _, row in adapter.copied)
+
+    assert copied("monday", 2) == copied("monday", 3) == []
+    assert copied("tuesday", 4) == [0, 1, 2]  # the fourth has but its tokens from the journal
+
+
+THOUGHTS = "Think within <think> </think>, then answer."
+
+
+def prompt_of(document):
+    return f"{THOUGHTS} {document['words']}"
+
+
+def refused(server, documents, text, prompts, shots=0, **more):
+    """Return the mark for which each prompt, which the harness made of a document, is refused."""
+    docs = [{"question": prompt, "images": [], **more} for prompt in prompts]
+    adapter = adapter_for(server, docs)
+    config = SimpleNamespace(num_fewshot=shots)
+    task = SimpleNamespace(eval_docs_no_media=documents, doc_to_text=text, config=config)
+    adapter.harness_tasks = {TASK: task} if text else {}
+    causes = map(failure_cause, replies(adapter, docs))
+    return [cause and cause.partition("text holds '")[2].partition("'")[0] for cause in causes]
+
+
+@each_row("tokenizes", [False, True])
+def test_marks_of_an_instruction_are_sent_and_those_of_data_are_refused(served, tokenizes):
+    texts = ["Left?", "Left? </think>", "<thi</think>nk>", "<|end|>", "<image>", "Is p <0.05 or >0.1?"]
+    documents = [{"words": [text], "unused": ["</think>", 1]} for text in texts]
+    documents[0].pop("unused")
+    prompts = [prompt_of(document) for document in documents]
+    server = served(tokenizes=tokenizes, merges=("</think>", "<think>", "<image>"))
+    expected = [None, "</think>", "</think>", "<|end|>", "<image>", None]
+    assert refused(server, documents, prompt_of, prompts) == expected
+    # A system instruction of the harness, and one that is not certainly free of data.
+    assert refused(server, documents, prompt_of, [f"<think> {prompt}" for prompt in prompts])[0] is None
+    assert refused(server, documents, prompt_of, [f"</think> {prompt}" for prompt in prompts])[5] == "</think>"
+    # Solved examples of the harness.
+    shown = [f"{THOUGHTS} {example} no\n\n{prompts[0]}" for example in texts]
+    assert refused(server, documents[:1] * 6, prompt_of, shown, shots=1) == expected
+    # Without the task that made a prompt, or where that fails, nothing in it is certain.
+    assert refused(server, [], None, prompts[:1]) == refused(server, [], prompt_of, prompts[:1]) == ["</think>"]
+    docs = [{"question": prompts[0], "images": [], "options": ["A", "</think>"]}]
+    adapter = adapter_for(server, docs)
+    task = SimpleNamespace(eval_docs_no_media=documents, doc_to_text=prompt_of, config=SimpleNamespace(num_fewshot=0))
+    adapter.harness_tasks = {TASK: task}
+    assert all(math.isnan(score["sum"]) for score in scores(adapter, docs))
+
+
+@each_row("answer, mark", [("no", None), ("no</think>", "</think>")])
+def test_solved_examples_of_ours_are_data_and_their_template_is_not(served, monkeypatch, answer, mark):
+    settings = {"template": f"{THOUGHTS}\n{{{{ question }}}}", "example": "{{ question }} {{ answer }}\n"}
+    example = {"question": "Right?", "answer": answer, "images": []}
+    monkeypatch.setattr(few_shot, "demonstrations", lambda name: (example,))
+    documents = [{"dataset": "x", "question": "Left?", "images": []}]
+    text = functools.partial(few_shot.prompt, lmms_eval_specific_kwargs=settings)
+    assert refused(served(tokenizes=False), documents, text, [text(documents[0])]) == [mark]
 
 
 @pytest.mark.slow

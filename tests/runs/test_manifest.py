@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.runs import run_manifest as process_records
 from medtasks.runs.harness_options import HarnessOptions, _parser, read_options, seeds
@@ -17,6 +18,7 @@ from medtasks.runs.run_manifest import (
     Seeds,
     TaskOutcome,
     TaskRecord,
+    continued_run,
     is_running,
     manifest_files,
     manifest_path,
@@ -62,6 +64,32 @@ def test_read_back(tmp_path):
     assert len(started) == 3
     assert started == sorted(started)
     assert read_manifests(tmp_path / "nowhere") == []
+
+
+OTHER_MODEL = ModelFacts(name="vllm", arguments="", weights="w")
+
+
+@each_row(
+    "last, goes_on",
+    [
+        ({"state": RunState.INTERRUPTED}, True),
+        ({"state": RunState.RUNNING}, True),  # whose process is gone
+        ({"state": RunState.FINISHED}, False),
+        ({"state": RunState.WITH_FAILURES}, False),
+        ({"state": RunState.WITH_FAILURES, "tasks": {"one": TaskRecord(outcome=TaskOutcome.FAILED)}}, True),
+        ({"state": RunState.RUNNING, "process": process_of(os.getpid())}, False),
+        ({"state": RunState.INTERRUPTED, "model": OTHER_MODEL}, False),
+        ({"state": RunState.INTERRUPTED, "shard": Shard(1, 2)}, False),
+    ],
+)
+def test_a_run_that_was_stopped_goes_on_under_its_id(last, goes_on, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("out")
+    gone = process_of(os.getpid()).model_copy(update={"began": 1})
+    earlier = manifest(process=gone, started=NOON - timedelta(1)).model_copy(update={"run": "a"})
+    earlier.write(manifest_path(folder, NOON - timedelta(1)))
+    assert continued_run(folder, manifest()) == ""
+    manifest(process=gone).model_copy(update={"run": "b", **last}).write(manifest_path(folder, NOON))
+    assert continued_run(folder, manifest()) == ("b" if goes_on else "")
 
 
 def test_a_damaged_file_is_named(tmp_path):

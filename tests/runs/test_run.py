@@ -237,6 +237,16 @@ def test_answers_in_a_journal_and_replies_that_were_kept_are_mentioned(tmp_path)
     assert message == f"Failed: why; replies are kept, score them with: medtasks score one {kept}."
 
 
+def test_replies_that_a_run_did_not_ask_for_are_noted_with_and_without_a_manifest(tmp_path):
+    results(tmp_path, "one")
+    line = '{"doc_id": 0, "reply_of": "an earlier run"}\n'
+    samples(tmp_path, "one").write_text(f'{line}{line}{{"doc_id": 1}}\n')
+    note = "one: 1 of 2 replies are copies of an earlier run."
+    assert run_notes(read_run(tmp_path)) == (note,)
+    manifest(tmp_path, {"one": ("done", "")}, "finished")
+    assert run_notes(read_run(tmp_path)) == (note,)
+
+
 def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path):
     manifest(tmp_path, {"one": ("done", ""), "two": ("failed", "why")}, "finished_with_failures")
     results(tmp_path, "two")  # of an earlier run into the same folder

@@ -37,6 +37,7 @@ from medtasks.runs.harness_options import model_title
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.redaction import HIDDEN, redacted, without_home
 from medtasks.runs.replies import read_replies
+from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import NO_RESULTS, Run, TaskRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
@@ -390,10 +391,14 @@ def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
 
 def run_notes(run: Run) -> tuple[str, ...]:
     """List damaged and superseded files, and problems of the newest run, one sentence each."""
+    notes = []
+    for name, task in run.tasks.items():
+        if task.samples is not None and str(origins := read_origins(task.samples)):
+            notes.append(f"{name}: {origins}.")
     if not run.manifests:
-        return run.notes
+        return (*run.notes, *notes)
     last = run.manifests[-1]
-    notes = [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
+    notes += [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
     if last.shard is not None:
         notes.append(
             f"This is shard {last.shard} of a run, so that its scores are of a part of the questions; join all "
