@@ -257,6 +257,7 @@ class TaskReport:
     describes: str
     protocol: str = ""  # protocol of its metadata, empty if none
     dataset: str = ""  # name of its dataset, empty for a task that is not ours
+    data_in_words: str = "own data"  # what its questions are, if it has no dataset
     access: str = ""  # public, gated or credentialed; empty if unknown
     fingerprint: str = ""  # of the data the run was made on, empty if not recorded
     sample_data: bool = False  # synthetic images: the scores say nothing about a model

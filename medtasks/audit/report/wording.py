@@ -196,7 +196,9 @@ def warnings(task: TaskReport) -> tuple[str, ...]:
 
 def questions(task: TaskReport) -> str:
     """Return the numbers of answered and of all questions."""
-    return f"{count(task.answered)} of {count(task.documents)}" if task.documents else count(task.answered)
+    if task.documents:
+        return f"{count(task.answered)} of {count(task.documents)}"
+    return count(task.answered) if task.answered else "unknown"
 
 
 def _rounded(value: Decimal, digits: int) -> str:

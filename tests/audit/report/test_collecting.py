@@ -4,9 +4,11 @@ import random
 
 import pytest
 
+from medtasks.audit.report import wording
 from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.report_tables import summary_table
+from medtasks.audit.report.sentences import quotable_sentences
 from medtasks.audit.report.task_tables import gains_table
 from medtasks.audit.scoring import PAIR_METRICS, rule_scores, score_replies, with_interval
 from medtasks.data.document_store import load_documents
@@ -290,6 +292,34 @@ def test_tasks_of_others_and_groups(tmp_path):
     assert tasks["mediconfusion_all"].missing[0].endswith("mediconfusion, mediconfusion_gd.")
     assert tasks["mediconfusion_all"].sample_data
     assert (tasks["mediconfusion_all"].documents, tasks["mediconfusion_all"].answered) == (32, 32)
+
+
+def test_sentences_on_tasks_of_others_and_groups_claim_no_data_and_advise_no_variant_that_does_not_exist(tmp_path):
+    results = write_run(tmp_path / "run", {"mediconfusion": made_up("mediconfusion")})
+    content = json.loads(results.read_text())
+    content["results"]["mme"] = {"alias": "mme", "score,none": 1400.0, "score_stderr,none": 12.5}
+    content["results"]["pope"] = {"alias": "pope", "acc,none": 0.8}
+    content["n-samples"]["pope"] = {"original": 100, "effective": 90}
+    content["results"]["mediconfusion_all"] = {"alias": "all", "set_accuracy,robust": 0.75}
+    content["results"]["mediconfusion_ff"] = {"alias": "ff", "set_accuracy,reference": 0.5}
+    content["results"]["mediconfusion_ff_blind"] = {"alias": "ff", "set_accuracy,reference": 0.25}
+    results.write_text(json.dumps(content))
+    report = collect_run(read_run(tmp_path / "run"))
+    sentences = quotable_sentences(report)
+    assert sentences["mme"] == (
+        "On mme, made_up reaches score 1,400 [1375.500 to 1424.500] under rule none (95 % interval in brackets), for "
+        "an unknown number of samples (data of lmms-eval).",
+        "It is compared with nothing.",
+        "model: made_up.",
+    )
+    assert "for 90 samples (data of lmms-eval)" in sentences["pope"][0]
+    assert "for 32 samples (data of its members)" in sentences["mediconfusion_all"][0]
+    for task in ("pope", "mediconfusion_all", "mediconfusion_ff_blind"):
+        assert sentences[task][1:] == ("It is compared with nothing.", "model: made_up.")
+    advice = "It is compared with nothing: mediconfusion_ff_blind in the same run would show what the image adds."
+    assert sentences["mediconfusion_ff"][1] == advice
+    answered = {task.name: wording.questions(task) for task in report.tasks}
+    assert (answered["mme"], answered["pope"], answered["mediconfusion"]) == ("unknown", "90 of 100", "32 of 32")
 
 
 def test_gains_over_the_variants_of_the_same_run(tmp_path):
