@@ -220,6 +220,17 @@ def test_comparisons_have_corrected_p_values_and_what_is_not_defined_or_failed_i
     assert "Credentialed data: only scores are shown." in text
 
 
+def test_data_of_unknown_size_are_marked_in_tables_and_on_the_page(tmp_path):
+    task = replace(REPORT.tasks[0], dataset="medevalkit_mimic_cxr_report")
+    report = replace(REPORT, tasks=(task,), comparisons=())
+    warning = "COUNT UNKNOWN: no source states how many samples the whole set has"
+    assert row(markdown(report), f"**{task.name}: {warning}**")
+    write_page(report, tmp_path / "page.html")
+    assert warning in (tmp_path / "page.html").read_text()
+    parts = (replace(task, sample_data=True), replace(task, complete_data=False))
+    assert [wording.warnings(part)[0].partition(":")[0] for part in parts] == ["SAMPLE DATA", "INCOMPLETE DATA"]
+
+
 @each_row(
     "task, warning",
     [
