@@ -5,6 +5,7 @@ Damaged files are skipped, and a note names each of them.
 
 import contextlib
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -36,6 +37,8 @@ class TaskRun:
     higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)  # direction by metric, as recorded
     documents: int = 0  # number of samples in the dataset; 0 if not recorded
     asked: int = 0  # number of samples that were asked; 0 if not recorded
+    is_part: bool = False  # whether --limit or --offset left samples out, as far as recorded
+    results: Path | None = None  # its results file; None where only samples are left
     samples: Path | None = None  # its samples file; None if there is none
     version: str = ""  # version of the task; empty if not recorded
     members: tuple[str, ...] = ()  # names of the members of a group
@@ -44,19 +47,24 @@ class TaskRun:
     def of(cls, results: ResultsFile, name: str, row: Mapping[str, Any]) -> "TaskRun":
         """Return the record of a task with values ``row`` in a results file."""
         samples, counts = results.samples(name), mapping_in(mapping_in(results.content, "n-samples"), name)
-        offset = mapping_in(results.content, "config").get("offset")
+        config = mapping_in(results.content, "config")
+        offset = config.get("offset")
+        is_cut = config.get("limit") not in (None, -1) or bool(offset)
         # 0 for anything but a count, such as the fraction that --limit 0.5 leaves
         total, effective, offset = (
             int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
             for value in (counts.get("original"), counts.get("effective"), offset)
         )
+        asked = max(0, min(effective, total - offset))
         return cls(
             name=name,
             scores=row,
             config=results.config(name),
             higher_is_better=mapping_in(mapping_in(results.content, "higher_is_better"), name),
             documents=total,
-            asked=max(0, min(effective, total - offset)),
+            asked=asked,
+            is_part=asked < total if asked else is_cut,
+            results=results.path,
             samples=samples if samples.is_file() else None,
             version=str(results.of_task("versions", name) or ""),
             members=tuple(results.of_task("group_subtasks", name) or ()),
@@ -113,7 +121,8 @@ class Run:
 def read_run(folder: Path, model: str | None = None) -> Run:
     """Read the results files, samples files and manifests in a folder and below it.
 
-    The newest results of a task count, and a note names the others.
+    The newest results of a task count, but no later part of its samples (``--limit``) in place of all of them; a note
+    names the others.
 
     ``model`` is the name of one of several models, or a part of its name and arguments. Raises MedTasksError if there
     is no such folder, or it holds no run, repeats, or runs of several models and none was chosen; UnknownName if no run
@@ -159,32 +168,55 @@ def read_run(folder: Path, model: str | None = None) -> Run:
         if model is None:
             raise MedTasksError(f"{folder} holds runs of several models: {fits}; choose one with --model")
         raise MedTasksError(f"--model '{model}' fits several runs in {folder}: {fits}; give more of its arguments")
-    tasks = _tasks(samples, results, models, fitting[0], notes)
+    tasks, left_out = _tasks(samples, results, models, fitting[0], notes)
+    of_model = [file for file in results if file.model == fitting[0]]
+    manifests_of_model = [manifest for manifest, label in zip(manifests, labels, strict=True) if label == fitting[0]]
     return Run(
         folder=folder,
         model=fitting[0],
         tasks=dict(sorted(tasks.items())),
-        results=tuple(file for file in results if file.model == fitting[0]),
-        manifests=tuple(manifest for manifest, label in zip(manifests, labels, strict=True) if label == fitting[0]),
+        results=tuple(file for file in of_model if left_out.get(file.path) != [*file.rows()]),
+        manifests=tuple(filter(None, (_without_parts(manifest, left_out) for manifest in manifests_of_model))),
         notes=tuple(notes),
     )
 
 
+def _without_parts(manifest: RunManifest, left_out: Mapping[Path, Sequence[str]]) -> RunManifest | None:
+    """Take the tasks whose results are ``left_out``, by results file, from a manifest; None if no other is left."""
+    folder = manifest.path.parent if manifest.path else Path()
+    of_task = {name: left_out.get(folder / str(record.results), ()) for name, record in manifest.tasks.items()}
+    tasks = {name: record for name, record in manifest.tasks.items() if name not in of_task[name]}
+    return manifest.model_copy(update={"tasks": tasks}) if tasks or not manifest.tasks else None
+
+
 def _tasks(
     samples: Sequence[Path], results: Sequence[ResultsFile], models: Sequence[str], model: str, notes: list[str]
-) -> dict[str, TaskRun]:
-    """Return a model's tasks with results, the newest of each, then those with samples only, the newest by name."""
+) -> tuple[dict[str, TaskRun], Mapping[Path, Sequence[str]]]:
+    """Return a model's tasks with results, then those with samples only, the newest by name.
+
+    Of results, the newest of each task count, but no part after the whole. The second value names the tasks of such
+    parts by results file.
+    """
     tasks: dict[str, TaskRun] = {}
-    written_to: dict[str, Path] = {}
     older: dict[Path, list[str]] = {}
+    parts: defaultdict[Path, list[str]] = defaultdict(list)
     scored = set()
     for file in (file for file in results if file.model == model):
         for name, row in file.rows().items():
-            if name in tasks:
-                older.setdefault(written_to[name], []).append(name)
-            tasks[name], written_to[name] = TaskRun.of(file, name, row), file.path
             scored.add(file.samples(name))
+            recorded = TaskRun.of(file, name, row)
+            before = tasks.get(name)
+            if before is not None and recorded.is_part and not before.is_part:
+                parts[file.path].append(name)
+                continue
+            if before is not None and before.results is not None:
+                older.setdefault(before.results, []).append(name)
+            tasks[name] = recorded
     notes += [f"{path} holds older results of {', '.join(names)}, which are left out." for path, names in older.items()]
+    notes += [
+        f"{path} holds later results of {', '.join(names)} on a part of the samples, which are left out."
+        for path, names in parts.items()
+    ]
     unscored: dict[str, TaskRun] = {}
     for path in sorted(samples, key=lambda path: (result_files.stamp_of(path), path)):
         task = result_files.task_of(path)
@@ -201,7 +233,7 @@ def _tasks(
             notes.append(f"{path} has no results next to it and is left out; the results of {task} are of another run.")
         else:
             unscored[task] = TaskRun(task, samples=path)
-    return tasks | unscored
+    return tasks | unscored, parts
 
 
 @dataclass(frozen=True)
