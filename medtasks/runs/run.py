@@ -104,7 +104,7 @@ class Run:
 
     folder: Path
     model: str  # model and its arguments as given to the harness, secrets replaced; empty if not recorded
-    tasks: Mapping[str, TaskRun]  # tasks and groups with scores, and tasks with samples only, by name in order
+    tasks: Mapping[str, TaskRun]  # tasks and groups with scores, and tasks with samples only, in the order of --tasks
     results: tuple[ResultsFile, ...] = ()  # oldest first
     manifests: tuple[RunManifest, ...] = ()  # oldest first
     notes: tuple[str, ...] = ()  # damaged and superseded files, one sentence each
@@ -174,11 +174,29 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     return Run(
         folder=folder,
         model=fitting[0],
-        tasks=dict(sorted(tasks.items())),
+        tasks=_in_order_asked(tasks, of_model, manifests_of_model),
         results=tuple(file for file in of_model if left_out.get(file.path) != [*file.rows()]),
         manifests=tuple(filter(None, (_without_parts(manifest, left_out) for manifest in manifests_of_model))),
         notes=tuple(notes),
     )
+
+
+def _in_order_asked(
+    tasks: Mapping[str, TaskRun], results: Sequence[ResultsFile], manifests: Sequence[RunManifest]
+) -> dict[str, TaskRun]:
+    """Sort tasks as the newest call named them, a group before its first member, and unnamed ones last."""
+    named: dict[str, None] = {}
+    for manifest in reversed(manifests):
+        named |= dict.fromkeys(manifest.tasks)
+    for file in reversed(results):
+        named |= dict.fromkeys(mapping_in(file.content, "n-samples"))
+    places = {name: place for place, name in enumerate(named)}
+
+    def place(name: str) -> tuple[int, bool, str]:
+        of_members = [places[member] for member in tasks[name].members if member in places]
+        return min(of_members, default=places.get(name, len(places))), not of_members, name
+
+    return {name: tasks[name] for name in sorted(tasks, key=place)}
 
 
 def _without_parts(manifest: RunManifest, left_out: Mapping[Path, Sequence[str]]) -> RunManifest | None:

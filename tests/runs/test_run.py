@@ -69,7 +69,7 @@ def test_what_a_run_recorded(tmp_path):
     assert (task.documents, task.asked, task.version, task.data["fingerprint"]) == (10, 10, "2", "f00d")
     assert (task.samples, run.notes, missing_tasks(run)) == (path, (), {})
     results(folder, "one", results={"one": ROW, "medheval": {"alias": "medheval"}, "both": {"x,none": 1.0}})
-    assert list(read_run(tmp_path).tasks) == ["both", "one"]  # a group without aggregates is no task
+    assert list(read_run(tmp_path).tasks) == ["one", "both"]  # a group without aggregates is no task
 
 
 @each_row(
@@ -91,6 +91,23 @@ def test_the_newest_results_of_a_task_count_in_whatever_time_zone(tmp_path):
     assert read_run(tmp_path).made == "yesterday"
     results(tmp_path, "one", stamp="20260301_100000", zone="Nowhere/Land")
     assert read_run(tmp_path).made == "20260301_100000"
+
+
+def test_tasks_stand_as_they_were_asked_and_a_group_before_its_members(tmp_path):
+    names = ("zebra", "apple", "mouse")
+    path = results(tmp_path, *names)
+    assert tuple(read_run(tmp_path).tasks) == names
+    content = json.loads(path.read_text())
+    content["results"] = dict.fromkeys(sorted(["pair", "alone", *names]), ROW)  # as the harness sorts them
+    content["group_subtasks"] = {"pair": ["apple", "mouse"]}
+    path.write_text(json.dumps(content))
+    assert list(read_run(tmp_path).tasks) == ["zebra", "pair", "apple", "mouse", "alone"]
+    # The newest call counts, also for tasks without results.
+    results(tmp_path, "mouse", "zebra", stamp="20260301_111500")
+    samples(tmp_path, "lost", "20260301_121500")
+    assert list(read_run(tmp_path).tasks) == ["pair", "mouse", "zebra", "apple", "alone", "lost"]
+    manifest(tmp_path, {"lost": ("failed", ""), "zebra": ("done", "")})
+    assert list(read_run(tmp_path).tasks) == ["lost", "zebra", "pair", "mouse", "apple", "alone"]
 
 
 def test_all_samples_count_before_a_later_part_of_them(tmp_path):

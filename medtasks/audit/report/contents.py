@@ -367,7 +367,7 @@ class RunReport:
     created: str  # time of the report, ISO 8601
     run_at: str  # time of the run, ISO 8601 or as recorded; empty if not recorded
     facts: Mapping[str, str]  # versions, fingerprints, seeds, hardware, times and the command, by name, as recorded
-    tasks: tuple[TaskReport, ...]  # tasks with results, in order of name
+    tasks: tuple[TaskReport, ...]  # tasks with results, in the order of --tasks
     missing: Mapping[str, str]  # why a task of the call is not in tasks, by name
     notes: tuple[str, ...] = ()  # one sentence each
     comparisons: tuple[RunComparison, ...] = ()  # with other runs

@@ -85,7 +85,9 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
     """Return the tests between a run and another one."""
     tasks = {task.name: task for task in report.tasks}
     rows = []
-    for score in (score for score in other.scores if not score.same_as):
+    places = {name: place for place, name in enumerate(tasks)}
+    tests = [score for score in other.scores if not score.same_as]
+    for score in sorted(tests, key=lambda test: places.get(test.task, len(places))):
         share = score.task in tasks and tasks[score.task].is_share(score.metric, score.first, score.second)
         alike = [
             twin.rule

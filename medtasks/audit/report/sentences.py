@@ -5,6 +5,7 @@ import math
 from medtasks.audit.report.contents import Gain, RuleScores, RunReport, TaskReport
 from medtasks.audit.report.wording import VARIANTS, counted, difference, number, p_statement, p_value, scored, warnings
 from medtasks.data.variants import BLANK, BLIND, SWAPPED
+from medtasks.metrics.metric import Role
 from medtasks.tasks.task_files import variant_of
 
 _CONTROLS = (BLIND, BLANK, SWAPPED, "told", "nota_control")  # variants that make no task harder for a model that sees
@@ -31,6 +32,16 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
             texts = (_result(task, rule, report.title), _comparison(task, rule), _reliability(task, rule, made))
             sentences[task.name] = texts
     return sentences
+
+
+def headline(report: RunReport) -> str:
+    """Name the task whose sentences open the report: the first with a main metric, else the first; empty without any.
+
+    Reports of findings have no main metric, only aspects such as BLEU.
+    """
+    names = list(quotable_sentences(report))
+    main = {task.name for task in report.tasks if any(metric.role is Role.MAIN for metric in task.metrics.values())}
+    return next((name for name in names if name in main), names[0] if names else "")
 
 
 def image_gain(task: TaskReport, rule: RuleScores) -> tuple[Gain | None, str]:

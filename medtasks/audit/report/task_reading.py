@@ -29,7 +29,7 @@ from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.counts import judges_of
 from medtasks.families.family import FENCED, NO_OPTION, ReadAnswer, Reply, without_its_reasoning
 from medtasks.families.text_metrics import text_values
-from medtasks.metrics.metric import CorpusMetric, Estimate, undeclared
+from medtasks.metrics.metric import CorpusMetric, Estimate, Role, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.prompts.images import image_path
@@ -148,7 +148,8 @@ def rule_reports(
     Recorded values count. Where they differ from those computed from the recorded replies, a sentence says so.
     """
     values = recorded_values(recorded)
-    declared = {metric.name: metric for metric in task.metrics} if task else {}
+    of_task = sorted(task.metrics, key=lambda metric: metric.role is not Role.MAIN) if task else ()
+    declared = {metric.name: metric for metric in of_task}
     notes: list[str] = []
     reports = []
     for name in dict.fromkeys([*(task.rows if task else ()), *values, *computed]):

@@ -1,14 +1,16 @@
 import json
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
 from medtasks.audit.report import wording
 from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import report_as_dict
+from medtasks.audit.report.page import write_page
 from medtasks.audit.report.report_tables import summary_table
-from medtasks.audit.report.sentences import quotable_sentences
+from medtasks.audit.report.sentences import headline, quotable_sentences
 from medtasks.audit.report.task_tables import gains_table
 from medtasks.audit.scoring import PAIR_METRICS, rule_scores, score_replies, with_interval
 from medtasks.data.document_store import load_documents
@@ -320,6 +322,27 @@ def test_sentences_on_tasks_of_others_and_groups_claim_no_data_and_advise_no_var
     assert sentences["mediconfusion_ff"][1] == advice
     answered = {task.name: wording.questions(task) for task in report.tasks}
     assert (answered["mme"], answered["pope"], answered["mediconfusion"]) == ("unknown", "90 of 100", "32 of 32")
+
+
+def test_the_report_opens_with_a_main_metric_and_keeps_the_order_of_the_run(multimedeval_home, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
+    names = ("multimedeval_mimic_cxr_report", "multimedeval_vqa_rad", "multimedeval_medqa")
+    replies = {name: made_up(str(task_file(name).dataset), number) for number, name in enumerate(names)}
+    write_run(tmp_path / "run", replies, rows={names[0]: {"bleu_1,reference": 0.97}})
+    report = collect_run(read_run(tmp_path / "run"))
+    assert tuple(task.name for task in report.tasks) == tuple(quotable_sentences(report)) == names
+    assert headline(report) == "multimedeval_vqa_rad"
+    vqa = report.tasks[1].rules[0].scores
+    assert [score.metric for score in vqa[:3]] == ["closed_accuracy", "open_recall", "bleu_1"]
+    assert "made_up reaches closed_accuracy" in quotable_sentences(report)["multimedeval_vqa_rad"][0]
+    only_reports = replace(report, tasks=report.tasks[:1])
+    assert headline(only_reports) == names[0]
+    assert "made_up reaches bleu_1 97.0%" in quotable_sentences(only_reports)[names[0]][0]
+    assert headline(replace(report, tasks=())) == ""
+    write_page(report, tmp_path / "page.html")
+    opening = (tmp_path / "page.html").read_text().partition('id="summary"')[2].partition("<table")[0]
+    assert "closed_accuracy" in opening
+    assert "bleu_1" not in opening
 
 
 def test_gains_over_the_variants_of_the_same_run(tmp_path):
