@@ -17,7 +17,7 @@ from typing import Any
 from medtasks.audit.error_classes import count_kinds, image_names, own_columns, wrong_answers
 from medtasks.audit.report.contents import Item, RuleScores, Score
 from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores
-from medtasks.audit.subgroups import grouped_by, with_interval
+from medtasks.audit.subgroups import group_names, grouped_by, number_bands, with_interval
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
@@ -355,6 +355,9 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
     for column in SELECTABLE:
         if 0 < len({value for document in reading.answered for value in values(document, column)}) <= _MOST_GROUPS:
             columns[column] = None
+    first = next(iter(reading.computed.values()), None)
+    grouped = list(first.samples.values()) if reading.withheld and first else reading.answered
+    bands = {column: number_bands(grouped, column) for column in task.breakdown}
     items = []
     for document in reading.answered:
         doc_id = str(document["doc_id"])
@@ -372,15 +375,17 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
                 answers[name] = task.family.describe(score, answered, None if math.isnan(value) else value)
         if reading.withheld:
             records = [computed.samples[doc_id] for computed in reading.computed.values() if doc_id in computed.samples]
-            logged = {name: record[name] for record in records for name in task.breakdown if record.get(name)}
+            logged = {name: value for record in records for name, value in record.items() if name in task.breakdown}
+            groups = {column: tuple(group_names(logged, column, bands[column])) for column in task.breakdown}
             item = Item(
                 doc_id=hidden_id("doc", doc_id),
                 unit=hidden_id("pair" if task.family.paired else "doc", unit),
                 losses=reply.losses or (),
                 answers={name: as_logged(answer) for name, answer in answers.items()},
-                groups={name: (str(value),) for name, value in logged.items()},
+                groups={column: names for column, names in groups.items() if names},
             )
         else:
+            groups = {column: tuple(group_names(document, column, bands.get(column, {}))) for column in columns}
             item = Item(
                 doc_id=doc_id,
                 unit=unit,
@@ -392,7 +397,7 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
                 reply=reply.text or "",
                 losses=reply.losses or (),
                 answers=answers,
-                groups={column: tuple(groups) for column in columns if (groups := values(document, column))},
+                groups={column: names for column, names in groups.items() if names},
                 facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
             )
         items.append(item)
