@@ -27,6 +27,14 @@ NO_RESULTS = "The run left samples without results, as it was stopped or failed 
 _SEEDS = ("seed", "model_args seed", "gen_kwargs", "output_path")  # differ between repeats
 
 
+class SeveralModels(MedTasksError):
+    """A folder holds runs of several ``models``, and none was chosen."""
+
+    def __init__(self, sentence: str, models: Sequence[str]) -> None:
+        super().__init__(sentence)
+        self.models = models
+
+
 @dataclass(frozen=True)
 class TaskRun:
     """Record of one task or group of a run."""
@@ -125,8 +133,8 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     names the others.
 
     ``model`` is the name of one of several models, or a part of its name and arguments. Raises MedTasksError if there
-    is no such folder, or it holds no run, repeats, or runs of several models and none was chosen; UnknownName if no run
-    is of that model.
+    is no such folder, or it holds no run or repeats; SeveralModels if it holds runs of several models and none was
+    chosen; UnknownName if no run is of that model.
     """
     if not folder.is_dir():
         raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
@@ -166,7 +174,7 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     if len(fitting) > 1:
         fits = "; ".join(f"'{label}'" for label in fitting)
         if model is None:
-            raise MedTasksError(f"{folder} holds runs of several models: {fits}; choose one with --model")
+            raise SeveralModels(f"{folder} holds runs of several models: {fits}; choose one with --model", fitting)
         raise MedTasksError(f"--model '{model}' fits several runs in {folder}: {fits}; give more of its arguments")
     tasks, left_out = _tasks(samples, results, models, fitting[0], notes)
     of_model = [file for file in results if file.model == fitting[0]]
@@ -325,6 +333,18 @@ class Source:
         if not repeats:
             raise RepliesError(f"{self.path} holds repeats of a run, and none of them has results")
         return repeats
+
+
+def other_models(folder: Path, source: Source) -> list[Source]:
+    """Return the runs in a folder to compare a run with: one per model, without its own model in its own folder."""
+    try:
+        read_run(folder)
+    except SeveralModels as error:
+        own = model_of(source) if folder.resolve() == source.path.resolve() else None
+        return [Source(folder, model) for model in error.models if model != own]
+    except MedTasksError:
+        pass  # repeats, or recorded replies, or damage that is reported where it is read
+    return [Source(folder)]
 
 
 def model_of(source: Source) -> str:
