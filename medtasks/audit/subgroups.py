@@ -35,7 +35,6 @@ MOST_GROUPS = 60  # a column with more values is no grouping
 # A column with more different numbers is a measurement. Scales whose steps have a meaning each are shorter, such as
 # pain from 0 to 10, or months.
 MOST_STEPS = 12
-_NO_NUMBER = ("", "nan")  # texts of a missing number in tables
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,8 @@ def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str])
 def number_bands(documents: Sequence[Document], column: str) -> dict[str, str]:
     """Return the group of each number in a column of more than :data:`MOST_STEPS`, the smallest first; else none.
 
-    Groups are quarters of the values, named by their smallest and largest one. Equal numbers are never parted, so that
-    groups may be fewer or of unequal size.
+    Groups are quarters of the values, named by their smallest and largest one. Equal numbers are in the quarter of the
+    middle one, so that groups may be fewer or of unequal size.
 
     Example:
         >>> bands = number_bands([{"age": age} for age in (*range(40, 60), 40, 40, 40, 40, 40)], "age")
@@ -113,20 +112,15 @@ def number_bands(documents: Sequence[Document], column: str) -> dict[str, str]:
     distinct = sorted(set(ordered))
     if len(distinct) <= MOST_STEPS:
         return {}
-
-    def start_of(quarter: int) -> float:
-        cut = len(ordered) * quarter / 4
-        return min(distinct[1:], key=lambda number: abs(bisect.bisect_left(ordered, number) - cut))
-
-    starts = {start_of(quarter) for quarter in (1, 2, 3)}
-    edges = [distinct[0], *sorted(starts), math.inf]
-    names: dict[str, str] = {}
-    for text in sorted(numbers, key=numbers.__getitem__):
-        place = bisect.bisect_right(edges, numbers[text])
-        first, next_first = edges[place - 1 : place + 1]
-        last = distinct[bisect.bisect_left(distinct, next_first) - 1]
-        names[text] = f"{column} {first:.15g}" + (f" to {last:.15g}" if first < last else "")
-    return names
+    quarters: dict[int, list[float]] = {}
+    for number in distinct:
+        middle = (bisect.bisect_left(ordered, number) + bisect.bisect_right(ordered, number)) / 2
+        quarters.setdefault(int(4 * middle / len(ordered)), []).append(number)
+    names: dict[float, str] = {}
+    for band in quarters.values():
+        ends = dict.fromkeys(f"{number:.15g}" for number in (band[0], band[-1]))
+        names |= dict.fromkeys(band, f"{column} {' to '.join(ends)}")
+    return {text: names[numbers[text]] for text in sorted(numbers, key=numbers.__getitem__)}
 
 
 def group_names(document: Document, column: str, bands: Mapping[str, str]) -> list[str]:
@@ -137,14 +131,14 @@ def group_names(document: Document, column: str, bands: Mapping[str, str]) -> li
     names = values(document, column)
     if not bands:
         return names
-    given = [name for name in names if name.strip().lower() not in _NO_NUMBER]
+    given = [name for name in names if name.strip().lower() not in ("", "nan")]
     return list(dict.fromkeys(bands.get(name, name) for name in given)) or [f"{column} not given"]
 
 
 def _in_order(sizes: Mapping[str, int], bands: Mapping[str, str]) -> list[str]:
     """Return the names of groups: bands in ascending order, then the others, the largest first."""
-    places = {name: place for place, name in enumerate(dict.fromkeys(bands.values()))}
-    return sorted(sizes, key=lambda name: (places.get(name, len(places)), -sizes[name], name))
+    by_size = sorted(sizes, key=lambda name: (-sizes[name], name))
+    return list(dict.fromkeys(name for name in (*bands.values(), *by_size) if name in sizes))
 
 
 def _group_metrics(task: TaskFile) -> list[Metric[Any]]:

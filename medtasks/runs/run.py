@@ -5,12 +5,11 @@ Damaged files are skipped, and a note names each of them.
 
 import contextlib
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +113,7 @@ class Run:
     model: str  # model and its arguments as given to the harness, secrets replaced; empty if not recorded
     tasks: Mapping[str, TaskRun]  # tasks and groups with scores, and tasks with samples only, in the order of --tasks
     results: tuple[ResultsFile, ...] = ()  # oldest first
-    manifests: tuple[RunManifest, ...] = ()  # oldest first
+    manifests: tuple[RunManifest, ...] = ()  # oldest first, without calls of which no results count
     notes: tuple[str, ...] = ()  # damaged and superseded files, one sentence each
 
     @property
@@ -154,12 +153,14 @@ def read_run(folder: Path, model: str | None = None) -> Run:
             f"{folder} holds no results of a run{damaged}; give the folder that was named with --output_path"
         )
     labels = []
+    outputs = []  # results files of each manifest
     by_path = {file.path: file.model for file in results}
     for manifest in manifests:
         # The name in the manifest's own results files counts first, then that in the manifest.
         label = model_label(manifest.model.name, manifest.model.arguments)
         own_folder = manifest.path.parent if manifest.path else Path()
         written = [own_folder / record.results for record in manifest.tasks.values() if record.results]
+        outputs.append({*written})
         # A run that ended before its results has no served name; the only matching one of the folder counts.
         unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
         alike = {name for name in by_path.values() if name.endswith(unnamed)}
@@ -176,15 +177,20 @@ def read_run(folder: Path, model: str | None = None) -> Run:
         if model is None:
             raise SeveralModels(f"{folder} holds runs of several models: {fits}; choose one with --model", fitting)
         raise MedTasksError(f"--model '{model}' fits several runs in {folder}: {fits}; give more of its arguments")
-    tasks, left_out = _tasks(samples, results, models, fitting[0], notes)
+    tasks = _tasks(samples, results, models, fitting[0], notes)
     of_model = [file for file in results if file.model == fitting[0]]
-    manifests_of_model = [manifest for manifest, label in zip(manifests, labels, strict=True) if label == fitting[0]]
+    counted = {task.results for task in tasks.values()}
+    calls = [
+        manifest
+        for manifest, label, files in zip(manifests, labels, outputs, strict=True)
+        if label == fitting[0] and (not files or files & counted or files - by_path.keys())
+    ]
     return Run(
         folder=folder,
         model=fitting[0],
-        tasks=_in_order_asked(tasks, of_model, manifests_of_model),
-        results=tuple(file for file in of_model if left_out.get(file.path) != [*file.rows()]),
-        manifests=tuple(filter(None, (_without_parts(manifest, left_out) for manifest in manifests_of_model))),
+        tasks=_in_order_asked(tasks, of_model, calls),
+        results=tuple(file for file in of_model if file.path in counted) or tuple(of_model),
+        manifests=tuple(calls),
         notes=tuple(notes),
     )
 
@@ -193,39 +199,27 @@ def _in_order_asked(
     tasks: Mapping[str, TaskRun], results: Sequence[ResultsFile], manifests: Sequence[RunManifest]
 ) -> dict[str, TaskRun]:
     """Sort tasks as the newest call named them, a group before its first member, and unnamed ones last."""
-    named: dict[str, None] = {}
-    for manifest in reversed(manifests):
-        named |= dict.fromkeys(manifest.tasks)
-    for file in reversed(results):
-        named |= dict.fromkeys(mapping_in(file.content, "n-samples"))
-    places = {name: place for place, name in enumerate(named)}
+    calls: list[Iterable[str]] = [manifest.tasks for manifest in reversed(manifests)]
+    calls += [mapping_in(file.content, "n-samples") for file in reversed(results)]
+    places = {name: place for place, name in enumerate(dict.fromkeys(chain.from_iterable(calls)))}
 
     def place(name: str) -> tuple[int, bool, str]:
-        of_members = [places[member] for member in tasks[name].members if member in places]
-        return min(of_members, default=places.get(name, len(places))), not of_members, name
+        members = tasks[name].members
+        return min(places.get(member, len(places)) for member in members or [name]), not members, name
 
     return {name: tasks[name] for name in sorted(tasks, key=place)}
 
 
-def _without_parts(manifest: RunManifest, left_out: Mapping[Path, Sequence[str]]) -> RunManifest | None:
-    """Take the tasks whose results are ``left_out``, by results file, from a manifest; None if no other is left."""
-    folder = manifest.path.parent if manifest.path else Path()
-    of_task = {name: left_out.get(folder / str(record.results), ()) for name, record in manifest.tasks.items()}
-    tasks = {name: record for name, record in manifest.tasks.items() if name not in of_task[name]}
-    return manifest.model_copy(update={"tasks": tasks}) if tasks or not manifest.tasks else None
-
-
 def _tasks(
     samples: Sequence[Path], results: Sequence[ResultsFile], models: Sequence[str], model: str, notes: list[str]
-) -> tuple[dict[str, TaskRun], Mapping[Path, Sequence[str]]]:
+) -> dict[str, TaskRun]:
     """Return a model's tasks with results, then those with samples only, the newest by name.
 
-    Of results, the newest of each task count, but no part after the whole. The second value names the tasks of such
-    parts by results file.
+    Of results, the newest of each task count, but no part after the whole.
     """
     tasks: dict[str, TaskRun] = {}
     older: dict[Path, list[str]] = {}
-    parts: defaultdict[Path, list[str]] = defaultdict(list)
+    parts: dict[Path, list[str]] = {}
     scored = set()
     for file in (file for file in results if file.model == model):
         for name, row in file.rows().items():
@@ -233,7 +227,7 @@ def _tasks(
             recorded = TaskRun.of(file, name, row)
             before = tasks.get(name)
             if before is not None and recorded.is_part and not before.is_part:
-                parts[file.path].append(name)
+                parts.setdefault(file.path, []).append(name)
                 continue
             if before is not None and before.results is not None:
                 older.setdefault(before.results, []).append(name)
@@ -259,7 +253,7 @@ def _tasks(
             notes.append(f"{path} has no results next to it and is left out; the results of {task} are of another run.")
         else:
             unscored[task] = TaskRun(task, samples=path)
-    return tasks | unscored, parts
+    return tasks | unscored
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from medtasks.audit.comparing import (
 )
 from medtasks.audit.report.contents import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.audit.report.task_reading import TaskReading
+from medtasks.audit.report.wording import names_by
 from medtasks.audit.run_values import Values, main_metrics, mean_values
 from medtasks.audit.subgroups import with_interval
 from medtasks.data.images.degrading import SEVERITIES
@@ -166,7 +167,8 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
                 f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
                 f"were answered in this run only, {overlap.only_second} in the other only."
             )
-        notes[other] += [f"{name}: {metric} ({rule}) {why}." for (rule, metric), why in result.skipped.items()]
+        causes = names_by((f"{metric} ({rule})", why) for (rule, metric), why in result.skipped.items())
+        notes[other] += [f"{name}: {metrics} {why}." for why, metrics in causes.items()]
         for test in result.comparisons:
             numbers = {key: value for key, value in asdict(test.result).items() if key != "mcnemar"}
             score = ComparedScore(name, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **numbers)

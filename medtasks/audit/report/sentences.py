@@ -39,9 +39,8 @@ def headline(report: RunReport) -> str:
 
     Reports of findings have no main metric, only aspects such as BLEU.
     """
-    names = list(quotable_sentences(report))
     main = {task.name for task in report.tasks if any(metric.role is Role.MAIN for metric in task.metrics.values())}
-    return next((name for name in names if name in main), names[0] if names else "")
+    return max(quotable_sentences(report), key=main.__contains__, default="")  # the first of equal ones
 
 
 def image_gain(task: TaskReport, rule: RuleScores) -> tuple[Gain | None, str]:
@@ -100,9 +99,8 @@ def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
     """Return unusable replies, then the worst group and the hardest variant, or how the run was made without them."""
     main, counts, invalid = rule.scores[0], rule.counts, rule.estimates.get("invalid_rate")
     sign = -1 if main.higher_is_better is False else 1
-    total = counts.scored + counts.lost
     parts = []
-    if total:
+    if total := counts.scored + counts.lost:
         lost = f"{counts.lost} of {counted(total, 'sample')} are in no score"
         parts = [f"{lost}; replies without a valid answer: {number(invalid.value) if invalid else 'not counted'}"]
     named = [(column, group) for column, groups in rule.groups.items() for group in groups if group.compared]

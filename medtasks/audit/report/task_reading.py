@@ -17,7 +17,7 @@ from typing import Any
 from medtasks.audit.error_classes import count_kinds, image_names, own_columns, wrong_answers
 from medtasks.audit.report.contents import Item, RuleScores, Score
 from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores
-from medtasks.audit.subgroups import group_names, grouped_by, number_bands, with_interval
+from medtasks.audit.subgroups import MOST_GROUPS, group_names, grouped_by, number_bands, with_interval
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
@@ -50,7 +50,6 @@ _NEEDS = "Scores are not computed here, because its metrics need a judge, a labe
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # written by the harness with --predict_only
 _AS_LOGGED = re.compile(rf"[A-Z]|\d{{1,3}}|{NO_OPTION}")
-_MOST_GROUPS = 60  # a column with more values is no grouping one could choose from
 _NO_REPLY = Reply()
 _TEXTS = ("context", "indication", "details", "hint", "question")  # in the order of prompts
 _OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # of records that another version wrote
@@ -353,11 +352,15 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
     task = reading.task
     columns = dict.fromkeys(task.breakdown)
     for column in SELECTABLE:
-        if 0 < len({value for document in reading.answered for value in values(document, column)}) <= _MOST_GROUPS:
+        if 0 < len({value for document in reading.answered for value in values(document, column)}) <= MOST_GROUPS:
             columns[column] = None
-    first = next(iter(reading.computed.values()), None)
-    grouped = list(first.samples.values()) if reading.withheld and first else reading.answered
-    bands = {column: number_bands(grouped, column) for column in task.breakdown}
+    rows = {str(document["doc_id"]): document for document in reading.answered}
+    if reading.withheld:  # the scores hold what may be shown
+        rows = {}
+        for computed in reading.computed.values():
+            rows |= computed.samples
+        columns = dict.fromkeys(task.breakdown)
+    bands = {column: number_bands(list(rows.values()), column) for column in task.breakdown}
     items = []
     for document in reading.answered:
         doc_id = str(document["doc_id"])
@@ -373,19 +376,17 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
                 row = task.rows.get(name)
                 answered = without_its_reasoning(read_reply) if row is not None and row.reasoned else read_reply
                 answers[name] = task.family.describe(score, answered, None if math.isnan(value) else value)
+        names = {column: group_names(rows.get(doc_id, {}), column, bands.get(column, {})) for column in columns}
+        groups = {column: tuple(of_column) for column, of_column in names.items() if of_column}
         if reading.withheld:
-            records = [computed.samples[doc_id] for computed in reading.computed.values() if doc_id in computed.samples]
-            logged = {name: value for record in records for name, value in record.items() if name in task.breakdown}
-            groups = {column: tuple(group_names(logged, column, bands[column])) for column in task.breakdown}
             item = Item(
                 doc_id=hidden_id("doc", doc_id),
                 unit=hidden_id("pair" if task.family.paired else "doc", unit),
                 losses=reply.losses or (),
                 answers={name: as_logged(answer) for name, answer in answers.items()},
-                groups={column: names for column, names in groups.items() if names},
+                groups=groups,
             )
         else:
-            groups = {column: tuple(group_names(document, column, bands.get(column, {}))) for column in columns}
             item = Item(
                 doc_id=doc_id,
                 unit=unit,
@@ -397,7 +398,7 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
                 reply=reply.text or "",
                 losses=reply.losses or (),
                 answers=answers,
-                groups={column: names for column, names in groups.items() if names},
+                groups=groups,
                 facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
             )
         items.append(item)

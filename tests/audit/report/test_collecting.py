@@ -379,7 +379,7 @@ def test_gains_over_the_variants_of_the_same_run(tmp_path):
     summary = next(row for row in summary_table(report).rows if row[0].text == "mediconfusion")
     assert summary[6].text.startswith("+50.0 pts [")
     assert summary[6].text.endswith("] (individual_accuracy)")
-    solved = "mediconfusion, robust: pairs solved : wrong on both sides 16 : 0, 100.0% ["
+    solved = "mediconfusion, reference, robust: pairs solved : wrong on both sides 16 : 0, 100.0% ["
     assert any(note.startswith(solved) for note in summary_table(report).notes)
     assert tasks["mediconfusion_blind"].items[0].images == ()
     assert tasks["mediconfusion_swapped"].items[0].images != tasks["mediconfusion"].items[0].images

@@ -144,14 +144,15 @@ class _MimicCxr(TableReader):
         return source_files.file_reader([mimic_cxr_file(source, "split").path.parent], (), ())
 
 
+def _questions(source: Path) -> SourceFile:
+    return source_files.physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
+
+
 class _DiffVqa(TableReader):
     columns = OPEN_QUESTION
 
     def table(self, source: Path, split: str) -> SourceTable:
-        return source_files.csv_table(self._file(source), _QUESTION_COLUMNS, lambda row: row["split"] == split)
-
-    def _file(self, source: Path) -> source_files.SourceFile:
-        return source_files.physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
+        return source_files.csv_table(_questions(source), _QUESTION_COLUMNS, lambda row: row["split"] == split)
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         files = next((source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None)
@@ -179,8 +180,8 @@ class _DiffVqa(TableReader):
                 document = open_question(row, f"{split}/{row.index}", question_type=row.text("question_type"), **ids)
                 yield PublishedRow(row.place, document, stored)
         if split == "test":
-            every_split = source_files.csv_table(self._file(source), _QUESTION_COLUMNS)
-            yield from source_recipe.check_count(_QUESTIONS, every_split.count(), _QUESTIONS_IN_ALL)
+            of_all_splits = source_files.csv_table(_questions(source), _QUESTION_COLUMNS).count()
+            yield from source_recipe.check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
 
 
 _STRETCHED = "DICOM scaled from its least to its largest value"
