@@ -198,16 +198,12 @@ def read_run(folder: Path, model: str | None = None) -> Run:
 def _in_order_asked(
     tasks: Mapping[str, TaskRun], results: Sequence[ResultsFile], manifests: Sequence[RunManifest]
 ) -> dict[str, TaskRun]:
-    """Sort tasks as the newest call named them, a group before its first member, and unnamed ones last."""
+    """Sort tasks as the newest call named them; groups, which no file counts samples of, come last."""
     calls: list[Iterable[str]] = [manifest.tasks for manifest in reversed(manifests)]
     calls += [mapping_in(file.content, "n-samples") for file in reversed(results)]
     places = {name: place for place, name in enumerate(dict.fromkeys(chain.from_iterable(calls)))}
-
-    def place(name: str) -> tuple[int, bool, str]:
-        members = tasks[name].members
-        return min(places.get(member, len(places)) for member in members or [name]), not members, name
-
-    return {name: tasks[name] for name in sorted(tasks, key=place)}
+    ordered = sorted(tasks, key=lambda name: (places.get(name, len(places)), name))
+    return {name: tasks[name] for name in ordered}
 
 
 def _tasks(

@@ -93,7 +93,7 @@ def test_the_newest_results_of_a_task_count_in_whatever_time_zone(tmp_path):
     assert read_run(tmp_path).made == "20260301_100000"
 
 
-def test_tasks_stand_as_they_were_asked_and_a_group_before_its_members(tmp_path):
+def test_tasks_stand_as_they_were_asked_and_groups_last(tmp_path):
     names = ("zebra", "apple", "mouse")
     path = results(tmp_path, *names)
     assert tuple(read_run(tmp_path).tasks) == names
@@ -101,13 +101,13 @@ def test_tasks_stand_as_they_were_asked_and_a_group_before_its_members(tmp_path)
     content["results"] = dict.fromkeys(sorted(["pair", "alone", *names]), ROW)  # as the harness sorts them
     content["group_subtasks"] = {"pair": ["apple", "mouse"]}
     path.write_text(json.dumps(content))
-    assert list(read_run(tmp_path).tasks) == ["zebra", "pair", "apple", "mouse", "alone"]
+    assert list(read_run(tmp_path).tasks) == ["zebra", "apple", "mouse", "alone", "pair"]
     # The newest call counts, also for tasks without results.
     results(tmp_path, "mouse", "zebra", stamp="20260301_111500")
     samples(tmp_path, "lost", "20260301_121500")
-    assert list(read_run(tmp_path).tasks) == ["pair", "mouse", "zebra", "apple", "alone", "lost"]
+    assert list(read_run(tmp_path).tasks) == ["mouse", "zebra", "apple", "alone", "lost", "pair"]
     manifest(tmp_path, {"lost": ("failed", ""), "zebra": ("done", "")})
-    assert list(read_run(tmp_path).tasks) == ["lost", "zebra", "pair", "mouse", "apple", "alone"]
+    assert list(read_run(tmp_path).tasks) == ["lost", "zebra", "mouse", "apple", "alone", "pair"]
 
 
 def test_all_samples_count_before_a_later_part_of_them(tmp_path):

@@ -72,7 +72,7 @@ def scores_table(task: TaskReport) -> Table:
             remarks.append(why or (f"standard error {error}" if error != NOT_DEFINED else ""))
             constructed |= {metric} if score and score.by_construction else set()
         rows.append(cells(name, *map(score_cell, scores, remarks)))
-    rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules]
+    rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules if rule.rule]
     failed = [(metric, rule.title, why) for rule in shown for metric, why in rule.failures.items()]
     causes = names_by((metric, (rule, why.rstrip("."))) for metric, rule, why in failed)
     zeros = (f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed))
