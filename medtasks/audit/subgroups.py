@@ -132,7 +132,7 @@ def group_names(document: Document, column: str, bands: Mapping[str, str]) -> li
     if not bands:
         return names
     given = [name for name in names if name.strip().lower() not in ("", "nan")]
-    return list(dict.fromkeys(bands.get(name, name) for name in given)) or [f"{column} not given"]
+    return sorted({bands.get(name, name) for name in given}) or [f"{column} not given"]
 
 
 def _in_order(sizes: Mapping[str, int], bands: Mapping[str, str]) -> list[str]:

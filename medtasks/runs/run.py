@@ -152,22 +152,9 @@ def read_run(folder: Path, model: str | None = None) -> Run:
         raise MedTasksError(
             f"{folder} holds no results of a run{damaged}; give the folder that was named with --output_path"
         )
-    labels = []
-    outputs = []  # results files of each manifest
     by_path = {file.path: file.model for file in results}
-    for manifest in manifests:
-        # The name in the manifest's own results files counts first, then that in the manifest.
-        label = model_label(manifest.model.name, manifest.model.arguments)
-        own_folder = manifest.path.parent if manifest.path else Path()
-        written = [own_folder / record.results for record in manifest.tasks.values() if record.results]
-        outputs.append({*written})
-        # A run that ended before its results has no served name; the only matching one of the folder counts.
-        unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
-        alike = {name for name in by_path.values() if name.endswith(unnamed)}
-        labels.append(
-            next((by_path[path] for path in written if path in by_path), alike.pop() if len(alike) == 1 else label)
-        )
-    models = sorted({*(file.model for file in results), *labels} or {""})
+    written = [_model_and_files(manifest, by_path) for manifest in manifests]
+    models = sorted({*by_path.values(), *(label for label, _ in written)} or {""})
     fitting = [label for label in models if model in (None, label, label.split(" ")[0])]
     fitting = fitting or [label for label in models if model is None or model in label]
     if model is not None and not fitting:
@@ -182,8 +169,8 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     counted = {task.results for task in tasks.values()}
     calls = [
         manifest
-        for manifest, label, files in zip(manifests, labels, outputs, strict=True)
-        if label == fitting[0] and (not files or files & counted or files - by_path.keys())
+        for manifest, (label, files) in zip(manifests, written, strict=True)
+        if label == fitting[0] and not (files and {*files} <= by_path.keys() and counted.isdisjoint(files))
     ]
     return Run(
         folder=folder,
@@ -193,6 +180,17 @@ def read_run(folder: Path, model: str | None = None) -> Run:
         manifests=tuple(calls),
         notes=tuple(notes),
     )
+
+
+def _model_and_files(manifest: RunManifest, models: Mapping[Path, str]) -> tuple[str, list[Path]]:
+    """Return the model of a call, by its results files if they name one, and these files."""
+    label = model_label(manifest.model.name, manifest.model.arguments)
+    folder = manifest.path.parent if manifest.path else Path()
+    files = [folder / record.results for record in manifest.tasks.values() if record.results]
+    # A run that ended before its results has no served name; the only matching one of the folder counts.
+    unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
+    alike = {name for name in models.values() if name.endswith(unnamed)}
+    return next((models[path] for path in files if path in models), alike.pop() if len(alike) == 1 else label), files
 
 
 def _in_order_asked(
