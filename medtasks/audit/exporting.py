@@ -82,8 +82,8 @@ def _checked(run: Run, part: Section, recorded: TaskRun) -> Export:
     manifest = next((manifest for manifest in reversed(run.manifests) if name in manifest.tasks), None)
     if manifest is None or manifest.path is None:
         raise MedTasksError(f"{name}: {run.folder} has no manifest, which holds model, times and versions; {_AGAIN}")
-    record, newest = manifest.tasks[name], [file.path for file in run.results if name in file.rows()][-1:]
-    is_whole = record.outcome is TaskOutcome.DONE and newest == [manifest.path.parent / str(record.results)]
+    record = manifest.tasks[name]
+    is_whole = record.outcome is TaskOutcome.DONE and recorded.results == manifest.path.parent / str(record.results)
     lost = max((rule.counts for rule in report.rules), key=lambda counts: counts.lost, default=SampleCounts(0, 0))
     problems = {
         "its data are synthetic, so that scores say nothing about a model": report.sample_data,

@@ -4,8 +4,12 @@ Intervals of the groups of a column are simultaneous (Bonferroni), and each grou
 corrected for the groups (Holm): some group differs at all where the smallest of these p-values says so. That is one
 test per column and main metric, and these are corrected together (Holm). Groups of less than :data:`LEAST_EFFECTIVE`
 samples are shown with their own 95 % interval and are not compared, nor is a group whose others are so few.
+
+A column of many numbers, such as age, is grouped by quarters of the samples.
 """
 
+import bisect
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +32,9 @@ from medtasks.tasks.task_file import TaskFile
 CATEGORIES = "categories"
 LEAST_EFFECTIVE = 20  # effective samples of a group that is compared
 MOST_GROUPS = 60  # a column with more values is no grouping
+# A column with more different numbers is a measurement. Scales whose steps have a meaning each are shorter, such as
+# pain from 0 to 10, or months.
+MOST_STEPS = 12
 
 
 @dataclass(frozen=True)
@@ -71,13 +78,67 @@ def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str])
         if column not in columns:
             hint = near_match(column, columns) or "."
             raise RepliesError(f"'{task.name}' has no column '{column}'{hint} Its columns: {', '.join(columns)}")
-        number = len({value for document in documents for value in values(document, column)})
+        bands = number_bands(documents, column)
+        number = len({name for document in documents for name in group_names(document, column, bands)})
         if not 0 < number <= MOST_GROUPS:
             raise RepliesError(
                 f"column '{column}' of '{task.name}' has {number} different values, and groups need 1 to {MOST_GROUPS};"
                 " add a column with bands or kinds to the data"
             )
     return replace(task, breakdown=tuple(dict.fromkeys((*task.breakdown, *by))))
+
+
+def number_bands(documents: Sequence[Document], column: str) -> dict[str, str]:
+    """Return the group of each number in a column of more than :data:`MOST_STEPS`, the smallest first; else none.
+
+    Groups are quarters of the values, named by their smallest and largest one. Equal numbers are in the quarter of the
+    middle one, so that groups may be fewer or of unequal size.
+
+    Example:
+        >>> bands = number_bands([{"age": age} for age in (*range(40, 60), 40, 40, 40, 40, 40)], "age")
+        >>> list(dict.fromkeys(bands.values()))
+        ['age 40', 'age 41 to 46', 'age 47 to 53', 'age 54 to 59']
+    """
+    numbers: dict[str, float] = {}
+    ordered: list[float] = []
+    for document in documents:
+        for text in values(document, column):
+            with contextlib.suppress(ValueError):
+                number = float(text)
+                if math.isfinite(number):
+                    numbers[text] = number
+                    ordered.append(number)
+    ordered.sort()
+    distinct = sorted(set(ordered))
+    if len(distinct) <= MOST_STEPS:
+        return {}
+    quarters: dict[int, list[float]] = {}
+    for number in distinct:
+        middle = (bisect.bisect_left(ordered, number) + bisect.bisect_right(ordered, number)) / 2
+        quarters.setdefault(int(4 * middle / len(ordered)), []).append(number)
+    names: dict[float, str] = {}
+    for band in quarters.values():
+        ends = dict.fromkeys(f"{number:.15g}" for number in (band[0], band[-1]))
+        names |= dict.fromkeys(band, f"{column} {' to '.join(ends)}")
+    return {text: names[numbers[text]] for text in sorted(numbers, key=numbers.__getitem__)}
+
+
+def group_names(document: Document, column: str, bands: Mapping[str, str]) -> list[str]:
+    """Return the groups of a document in a column with these :func:`number_bands`.
+
+    In a column of numbers, those without one are a group of their own.
+    """
+    names = values(document, column)
+    if not bands:
+        return names
+    given = [name for name in names if name.strip().lower() not in ("", "nan")]
+    return sorted({bands.get(name, name) for name in given}) or [f"{column} not given"]
+
+
+def _in_order(sizes: Mapping[str, int], bands: Mapping[str, str]) -> list[str]:
+    """Return the names of groups: bands in ascending order, then the others, the largest first."""
+    by_size = sorted(sizes, key=lambda name: (-sizes[name], name))
+    return list(dict.fromkeys(name for name in (*bands.values(), *by_size) if name in sizes))
 
 
 def _group_metrics(task: TaskFile) -> list[Metric[Any]]:
@@ -88,7 +149,7 @@ def _group_metrics(task: TaskFile) -> list[Metric[Any]]:
 
 
 def by_group(task: TaskFile, documents: Sequence[Document], scores: Sequence[Score]) -> Subgroups:
-    """Return main scores by group of the columns that a task names, the largest group first.
+    """Return main scores by group of the columns that a task names, the largest group first, of numbers the smallest.
 
     A document with several values counts in each of their groups. There are no groups without a main score of single
     samples, nor where the published code stops. Both lists have shape (samples,); scores are settled
@@ -106,12 +167,14 @@ def by_group(task: TaskFile, documents: Sequence[Document], scores: Sequence[Sco
     totals = parts([score for _, score in answered])
     for column in task.breakdown:
         groups: dict[str, list[Score]] = {}
+        bands = number_bands(documents, column)
         for document, score in answered:
-            for value in values(document, column):
-                groups.setdefault(value, []).append(score)
-        ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-        sizes = (sum(not is_unjudged(score) for score in members) for _, members in ordered)
-        of_column = [(name, size, parts(members)) for (name, members), size in zip(ordered, sizes, strict=True)]
+            for name in group_names(document, column, bands):
+                groups.setdefault(name, []).append(score)
+        of_column = []
+        for name in _in_order({name: len(members) for name, members in groups.items()}, bands):
+            judged = sum(not is_unjudged(score) for score in groups[name])
+            of_column.append((name, judged, parts(groups[name])))
         by_column[column] = _compared(of_column, totals)
     return Subgroups(by_column, _column_tests(by_column, totals))
 
@@ -125,8 +188,9 @@ def by_category(
     """
     by_column, totals = dict[str, tuple[Group, ...]](), list[_Part]()
     for column in columns:
+        bands = {} if column == CATEGORIES else number_bands(documents, column)
         grouped = [
-            score if column == CATEGORIES else {**score, CATEGORIES: values(document, column)}
+            score if column == CATEGORIES else {**score, CATEGORIES: group_names(document, column, bands)}
             for document, score in zip(documents, scores, strict=True)
         ]
         answers = paired_answers(task.metrics[0].selection(grouped))
@@ -135,7 +199,7 @@ def by_category(
             for name in answer.categories:
                 sizes[name] = sizes.get(name, 0) + 1
         totals = _pair_parts(answers, None)
-        names = sorted(sizes, key=lambda name: (-sizes[name], name))
+        names = _in_order(sizes, bands)
         by_column[column] = _compared([(name, sizes[name], _pair_parts(answers, name)) for name in names], totals)
     return Subgroups(by_column, _column_tests(by_column, totals))
 

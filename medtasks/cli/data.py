@@ -39,7 +39,7 @@ def list_datasets() -> None:
     """List all datasets, your own last, with their access level and whether they are prepared."""
     rows = [("dataset", "prepared", "access", "questions", "description")]
     for info in (*CATALOGUE.values(), *own_datasets().values()):
-        questions = "" if info.rows is None else str(info.rows)
+        questions = "unknown" if info.count_unknown else str(info.rows or "")
         rows.append((info.name, _state(info.name), str(info.access), questions, info.description))
     say_columns(rows)
     say(f"Data folder: {home()}")

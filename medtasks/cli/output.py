@@ -8,8 +8,14 @@ from typing import Any
 from rich.console import Console
 
 from medtasks.audit.tables import Table, plain, terminal
+from medtasks.data.dataset_lookup import COUNT_UNKNOWN, INCOMPLETE, SAMPLE, data_warning
 from medtasks.errors import MedTasksError
 
+_CONSEQUENCES = {
+    SAMPLE: "synthetic images; these scores say nothing about a model.",
+    INCOMPLETE: "parts of the published set were left out; do not compare with published scores.",
+    COUNT_UNKNOWN: "no source states how many samples the whole set has, so that a part would pass as the whole.",
+}
 out = Console(soft_wrap=True, highlight=False)
 
 
@@ -31,12 +37,9 @@ def show(table: Table) -> None:
 
 
 def print_state_of_data(data: Mapping[str, Mapping[str, Any]]) -> None:
-    """Name the datasets that are synthetic or incomplete; the name of a single one may be empty."""
-    synthetic = [name for name, facts in data.items() if facts["sample"]]
-    incomplete = [name for name, facts in data.items() if not (facts["sample"] or facts["complete"])]
-    drawn = "synthetic images; these scores say nothing about a model."
-    cut = "parts of the published set were left out; do not compare with published scores."
-    for title, names, consequence in (("SAMPLE DATA", synthetic, drawn), ("INCOMPLETE DATA", incomplete, cut)):
+    """Name the datasets that are synthetic, incomplete or of unknown size; the name of a single one may be empty."""
+    for title, consequence in _CONSEQUENCES.items():
+        names = [name for name, facts in data.items() if data_warning(facts) == title]
         if names:
             of_data = f" ({', '.join(names)})" if any(names) else ""
             out.print(f"{title}{of_data}: {consequence}")

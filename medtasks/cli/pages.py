@@ -1,5 +1,6 @@
 """``medtasks report``, ``export`` and ``data duplicates``: a run, and copies of images, as files for others."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -28,7 +29,7 @@ from medtasks.cli.output import out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.runs.result_files import repeat_folders
-from medtasks.tasks.task_files import task_files
+from medtasks.tasks.task_files import included_option, task_files
 
 Checklist = StrEnum("Checklist", ["stard-ai", "claim", "tripod-llm", "mi-clear-llm"])
 Relationship = Literal["first_party", "third_party", "collaborative", "other"]
@@ -41,7 +42,9 @@ def report(
     html: Annotated[Path | None, Option(help=f"Page to write. Default: {_PAGE} in RUN, or next to the file.")] = None,
     task: Annotated[str | None, Option(help="RUN holds recorded replies to this task of ours.")] = None,
     model: ModelName = None,
-    against: Annotated[list[Path] | None, Option(help="Compare with another run; repeatable.")] = None,
+    against: Annotated[
+        list[Path] | None, Option(help="Compare with another run, or the other models in RUN; repeatable.")
+    ] = None,
     markdown: Annotated[Path | None, Option(help="Also write the tables as Markdown.")] = None,
     latex: Annotated[Path | None, Option(help="Also write the tables as LaTeX (booktabs).")] = None,
     figures: Annotated[Path | None, Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
@@ -60,7 +63,7 @@ def report(
     from medtasks.audit.report.differences import compare_with
     from medtasks.audit.report.figures import figures as drawn
     from medtasks.audit.report.page import write_page
-    from medtasks.runs.run import Source
+    from medtasks.runs.run import SeveralModels, Source
 
     if not run.exists():
         raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")
@@ -69,7 +72,15 @@ def report(
     look_into(context, include_path, [run, *repeat_folders(run), *(against or ())])
     with out.status("Collecting ..."):
         columns = columns_of(by)
-        content = collected(run, model, columns) if task is None else collect_replies(task, [run], columns)
+        try:
+            content = collected(run, model, columns) if task is None else collect_replies(task, [run], columns)
+        except SeveralModels as error:
+            command = ["medtasks", "report", str(run), "--against", str(run), "--model"]
+            commands = [shlex.join([*command, name]) + included_option() for name in error.models]
+            raise MedTasksError(
+                f"{run} holds runs of {len(commands)} models; report on one, next to the others, with one of: "
+                f"{'; '.join(commands)}"
+            ) from error
         adjusted = zip(content.tasks, for_prevalence([part.rules for part in content.tasks], prevalence), strict=True)
         content = replace(content, tasks=tuple(replace(part, rules=rules) for part, rules in adjusted))
         if against:

@@ -30,6 +30,7 @@ class DatasetInfo:
     reader: str = ""  # module below ``medtasks.data`` whose ``RECIPES`` have it
     size: float | None = None  # download size in megabytes (10^6 bytes); None where the source does not say
     rows: int | None = None  # documents of a complete copy; None where no reference states it
+    count_unknown: bool = False  # whether no reference states ``rows`` and no reader can check them
     images: int | None = None  # distinct images of a complete copy; None where no reference states it
     sha256: Mapping[str, str] = field(default_factory=dict)  # of the published files, by name
     md5: Mapping[str, str] = field(default_factory=dict)  # where the source publishes those

@@ -19,6 +19,7 @@ from medtasks.data.privacy import is_private
 from medtasks.errors import DatasetNotPrepared, MedTasksError
 from medtasks.home import HOME_VARIABLE, dataset_folder, datasets_folder, home, own_tasks_folder
 
+SAMPLE, INCOMPLETE, COUNT_UNKNOWN = "SAMPLE DATA", "INCOMPLETE DATA", "COUNT UNKNOWN"
 DATASHEET, OPTIONS = "datasheet.json", "published_with"
 """File in the folder of a dataset that was published from a study, and its key for the command's options."""
 # Datasets by the beginning of names of tasks that do not begin with the name of their dataset.
@@ -68,21 +69,36 @@ def provenance(name: str) -> dict[str, Any]:
     return facts
 
 
+def data_warning(facts: Mapping[str, Any]) -> str:
+    """Return the warning that belongs to each score on data of this provenance; empty if the set is known to be whole.
+
+    Example:
+        >>> data_warning({"name": "gmai_mmbench_mcls", "sample": False, "complete": True})
+        'COUNT UNKNOWN'
+    """
+    if facts["sample"]:
+        return SAMPLE
+    if not facts["complete"]:
+        return INCOMPLETE
+    info = CATALOGUE.get(facts.get("name", ""))
+    return COUNT_UNKNOWN if info is not None and info.count_unknown else ""
+
+
 def path_of(name: str) -> str:
     """Return the folder of a dataset, whether or not it is prepared: loading its documents reports what is missing."""
     return str(dataset_folder(name))
 
 
 def label_of(task: str) -> str:
-    """Return the name of a task in the harness's table: its own, and a warning for synthetic or incomplete data."""
+    """Return the name of a task in the harness's table: its own, and :func:`data_warning`."""
     datasets = {**{dataset: dataset for dataset in (*CATALOGUE, *own_datasets())}, **_DATASETS}
     beginnings = [beginning for beginning in datasets if f"{task}_".startswith(f"{beginning}_")]
     if not beginnings and not known(task):  # known is a task of the user's own whose dataset is gone
         raise AttributeError(f"module 'medtasks.data.label_of': no dataset name is the beginning of task name {task!r}")
     with contextlib.suppress(MedTasksError):
         manifest = Manifest.read(prepared_folder(datasets[max(beginnings, key=len)])) if beginnings else None
-        if manifest is not None and (manifest.sample or not manifest.complete):
-            return f"{task} [{'SAMPLE' if manifest.sample else 'INCOMPLETE'} DATA]"
+        if manifest is not None and (warning := data_warning(manifest.model_dump())):
+            return f"{task} [{warning}]"
     return task
 
 

@@ -5,11 +5,11 @@ Damaged files are skipped, and a note names each of them.
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,14 @@ NO_RESULTS = "The run left samples without results, as it was stopped or failed 
 _SEEDS = ("seed", "model_args seed", "gen_kwargs", "output_path")  # differ between repeats
 
 
+class SeveralModels(MedTasksError):
+    """A folder holds runs of several ``models``, and none was chosen."""
+
+    def __init__(self, sentence: str, models: Sequence[str]) -> None:
+        super().__init__(sentence)
+        self.models = models
+
+
 @dataclass(frozen=True)
 class TaskRun:
     """Record of one task or group of a run."""
@@ -36,6 +44,8 @@ class TaskRun:
     higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)  # direction by metric, as recorded
     documents: int = 0  # number of samples in the dataset; 0 if not recorded
     asked: int = 0  # number of samples that were asked; 0 if not recorded
+    is_part: bool = False  # whether --limit or --offset left samples out, as far as recorded
+    results: Path | None = None  # its results file; None where only samples are left
     samples: Path | None = None  # its samples file; None if there is none
     version: str = ""  # version of the task; empty if not recorded
     members: tuple[str, ...] = ()  # names of the members of a group
@@ -44,19 +54,24 @@ class TaskRun:
     def of(cls, results: ResultsFile, name: str, row: Mapping[str, Any]) -> "TaskRun":
         """Return the record of a task with values ``row`` in a results file."""
         samples, counts = results.samples(name), mapping_in(mapping_in(results.content, "n-samples"), name)
-        offset = mapping_in(results.content, "config").get("offset")
+        config = mapping_in(results.content, "config")
+        offset = config.get("offset")
+        is_cut = config.get("limit") not in (None, -1) or bool(offset)
         # 0 for anything but a count, such as the fraction that --limit 0.5 leaves
         total, effective, offset = (
             int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
             for value in (counts.get("original"), counts.get("effective"), offset)
         )
+        asked = max(0, min(effective, total - offset))
         return cls(
             name=name,
             scores=row,
             config=results.config(name),
             higher_is_better=mapping_in(mapping_in(results.content, "higher_is_better"), name),
             documents=total,
-            asked=max(0, min(effective, total - offset)),
+            asked=asked,
+            is_part=asked < total if asked else is_cut,
+            results=results.path,
             samples=samples if samples.is_file() else None,
             version=str(results.of_task("versions", name) or ""),
             members=tuple(results.of_task("group_subtasks", name) or ()),
@@ -96,9 +111,9 @@ class Run:
 
     folder: Path
     model: str  # model and its arguments as given to the harness, secrets replaced; empty if not recorded
-    tasks: Mapping[str, TaskRun]  # tasks and groups with scores, and tasks with samples only, by name in order
+    tasks: Mapping[str, TaskRun]  # tasks and groups with scores, and tasks with samples only, in the order of --tasks
     results: tuple[ResultsFile, ...] = ()  # oldest first
-    manifests: tuple[RunManifest, ...] = ()  # oldest first
+    manifests: tuple[RunManifest, ...] = ()  # oldest first, without calls of which no results count
     notes: tuple[str, ...] = ()  # damaged and superseded files, one sentence each
 
     @property
@@ -113,11 +128,12 @@ class Run:
 def read_run(folder: Path, model: str | None = None) -> Run:
     """Read the results files, samples files and manifests in a folder and below it.
 
-    The newest results of a task count, and a note names the others.
+    The newest results of a task count, but no later part of its samples (``--limit``) in place of all of them; a note
+    names the others.
 
     ``model`` is the name of one of several models, or a part of its name and arguments. Raises MedTasksError if there
-    is no such folder, or it holds no run, repeats, or runs of several models and none was chosen; UnknownName if no run
-    is of that model.
+    is no such folder, or it holds no run or repeats; SeveralModels if it holds runs of several models and none was
+    chosen; UnknownName if no run is of that model.
     """
     if not folder.is_dir():
         raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
@@ -136,20 +152,9 @@ def read_run(folder: Path, model: str | None = None) -> Run:
         raise MedTasksError(
             f"{folder} holds no results of a run{damaged}; give the folder that was named with --output_path"
         )
-    labels = []
     by_path = {file.path: file.model for file in results}
-    for manifest in manifests:
-        # The name in the manifest's own results files counts first, then that in the manifest.
-        label = model_label(manifest.model.name, manifest.model.arguments)
-        own_folder = manifest.path.parent if manifest.path else Path()
-        written = [own_folder / record.results for record in manifest.tasks.values() if record.results]
-        # A run that ended before its results has no served name; the only matching one of the folder counts.
-        unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
-        alike = {name for name in by_path.values() if name.endswith(unnamed)}
-        labels.append(
-            next((by_path[path] for path in written if path in by_path), alike.pop() if len(alike) == 1 else label)
-        )
-    models = sorted({*(file.model for file in results), *labels} or {""})
+    written = [_model_and_files(manifest, by_path) for manifest in manifests]
+    models = sorted({*by_path.values(), *(label for label, _ in written)} or {""})
     fitting = [label for label in models if model in (None, label, label.split(" ")[0])]
     fitting = fitting or [label for label in models if model is None or model in label]
     if model is not None and not fitting:
@@ -157,34 +162,75 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     if len(fitting) > 1:
         fits = "; ".join(f"'{label}'" for label in fitting)
         if model is None:
-            raise MedTasksError(f"{folder} holds runs of several models: {fits}; choose one with --model")
+            raise SeveralModels(f"{folder} holds runs of several models: {fits}; choose one with --model", fitting)
         raise MedTasksError(f"--model '{model}' fits several runs in {folder}: {fits}; give more of its arguments")
     tasks = _tasks(samples, results, models, fitting[0], notes)
+    of_model = [file for file in results if file.model == fitting[0]]
+    counted = {task.results for task in tasks.values()}
+    calls = [
+        manifest
+        for manifest, (label, files) in zip(manifests, written, strict=True)
+        if label == fitting[0] and not (files and {*files} <= by_path.keys() and counted.isdisjoint(files))
+    ]
     return Run(
         folder=folder,
         model=fitting[0],
-        tasks=dict(sorted(tasks.items())),
-        results=tuple(file for file in results if file.model == fitting[0]),
-        manifests=tuple(manifest for manifest, label in zip(manifests, labels, strict=True) if label == fitting[0]),
+        tasks=_in_order_asked(tasks, of_model, calls),
+        results=tuple(file for file in of_model if file.path in counted) or tuple(of_model),
+        manifests=tuple(calls),
         notes=tuple(notes),
     )
+
+
+def _model_and_files(manifest: RunManifest, models: Mapping[Path, str]) -> tuple[str, list[Path]]:
+    """Return the model of a call, by its results files if they name one, and these files."""
+    label = model_label(manifest.model.name, manifest.model.arguments)
+    folder = manifest.path.parent if manifest.path else Path()
+    files = [folder / record.results for record in manifest.tasks.values() if record.results]
+    # A run that ended before its results has no served name; the only matching one of the folder counts.
+    unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
+    alike = {name for name in models.values() if name.endswith(unnamed)}
+    return next((models[path] for path in files if path in models), alike.pop() if len(alike) == 1 else label), files
+
+
+def _in_order_asked(
+    tasks: Mapping[str, TaskRun], results: Sequence[ResultsFile], manifests: Sequence[RunManifest]
+) -> dict[str, TaskRun]:
+    """Sort tasks as the newest call named them; groups, which no file counts samples of, come last."""
+    calls: list[Iterable[str]] = [manifest.tasks for manifest in reversed(manifests)]
+    calls += [mapping_in(file.content, "n-samples") for file in reversed(results)]
+    places = {name: place for place, name in enumerate(dict.fromkeys(chain.from_iterable(calls)))}
+    ordered = sorted(tasks, key=lambda name: (places.get(name, len(places)), name))
+    return {name: tasks[name] for name in ordered}
 
 
 def _tasks(
     samples: Sequence[Path], results: Sequence[ResultsFile], models: Sequence[str], model: str, notes: list[str]
 ) -> dict[str, TaskRun]:
-    """Return a model's tasks with results, the newest of each, then those with samples only, the newest by name."""
+    """Return a model's tasks with results, then those with samples only, the newest by name.
+
+    Of results, the newest of each task count, but no part after the whole.
+    """
     tasks: dict[str, TaskRun] = {}
-    written_to: dict[str, Path] = {}
     older: dict[Path, list[str]] = {}
+    parts: dict[Path, list[str]] = {}
     scored = set()
     for file in (file for file in results if file.model == model):
         for name, row in file.rows().items():
-            if name in tasks:
-                older.setdefault(written_to[name], []).append(name)
-            tasks[name], written_to[name] = TaskRun.of(file, name, row), file.path
             scored.add(file.samples(name))
+            recorded = TaskRun.of(file, name, row)
+            before = tasks.get(name)
+            if before is not None and recorded.is_part and not before.is_part:
+                parts.setdefault(file.path, []).append(name)
+                continue
+            if before is not None and before.results is not None:
+                older.setdefault(before.results, []).append(name)
+            tasks[name] = recorded
     notes += [f"{path} holds older results of {', '.join(names)}, which are left out." for path, names in older.items()]
+    notes += [
+        f"{path} holds later results of {', '.join(names)} on a part of the samples, which are left out."
+        for path, names in parts.items()
+    ]
     unscored: dict[str, TaskRun] = {}
     for path in sorted(samples, key=lambda path: (result_files.stamp_of(path), path)):
         task = result_files.task_of(path)
@@ -275,6 +321,18 @@ class Source:
         if not repeats:
             raise RepliesError(f"{self.path} holds repeats of a run, and none of them has results")
         return repeats
+
+
+def other_models(folder: Path, source: Source) -> list[Source]:
+    """Return the runs in a folder to compare a run with: one per model, without its own model in its own folder."""
+    try:
+        read_run(folder)
+    except SeveralModels as error:
+        own = model_of(source) if folder.resolve() == source.path.resolve() else None
+        return [Source(folder, model) for model in error.models if model != own]
+    except MedTasksError:
+        pass  # repeats, or recorded replies, or damage that is reported where it is read
+    return [Source(folder)]
 
 
 def model_of(source: Source) -> str:

@@ -1,5 +1,6 @@
 """Groups by columns that a user names: gaps, one test per column, sizes, and columns that cannot group."""
 
+import json
 import math
 from types import SimpleNamespace
 
@@ -7,16 +8,20 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.scoring import score_replies
 from medtasks.audit.subgroups import by_group, grouped_by
 from medtasks.data.document_store import load_documents
 from medtasks.errors import RepliesError
 from medtasks.metrics.metric import Metric, Role
+from medtasks.runs.replies import read_replies
+from medtasks.runs.run import read_run
 from medtasks.stats.intervals import EstimatedValue, independent_difference
+from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
 from ..tables import each_row
-from .two_runs import own_tasks, texts
+from .two_runs import own_tasks, texts, write_replies
 
 ACCURACY = Metric("accuracy", role=Role.MAIN, of=lambda score: score["value"])
 TASK = SimpleNamespace(
@@ -92,6 +97,64 @@ def test_small_groups_are_listed_and_neither_they_nor_their_only_others_are_comp
     assert (difference.low, difference.high) == pytest.approx((0.0524, 0.3339), abs=2e-3)
 
 
+HALVES = [f"{n}.5" for n in range(39, -1, -1)]  # texts of a table, in any order: 9.5 is less than 10.5
+OF_HALVES = {"age 0.5 to 9.5": 10, "age 10.5 to 19.5": 10, "age 20.5 to 29.5": 10, "age 30.5 to 39.5": 10}
+
+
+@each_row(
+    "ages, sizes",
+    [
+        (range(18, 98), {"age 18 to 37": 20, "age 38 to 57": 20, "age 58 to 77": 20, "age 78 to 97": 20}),
+        (HALVES, OF_HALVES),
+        (map(float, range(-8, 8)), {"age -8 to -5": 4, "age -4 to -1": 4, "age 0 to 3": 4, "age 4 to 7": 4}),
+        (range(2_000_001, 2_000_015), {
+            "age 2000001 to 2000003": 3, "age 2000004 to 2000007": 4, "age 2000008 to 2000010": 3,
+            "age 2000011 to 2000014": 4,
+        }),
+        # Equal numbers stay together, on whichever side of a border more fit.
+        ([0] * 80 + [*range(1, 21)], {"age 0": 80, "age 1 to 20": 20}),
+        ([*range(12), *[99] * 88], {"age 0 to 11": 12, "age 99": 88}),
+        (
+            [*range(1, 8), *[8] * 6, *range(9, 20)],
+            {"age 1 to 6": 6, "age 7 to 8": 7, "age 9 to 13": 5, "age 14 to 19": 6},
+        ),
+        # What is no number is a group, as is what is missing, and neither moves a border.
+        (
+            [*HALVES, None, math.nan, "", [], "unknown", "90+"],
+            {**OF_HALVES, "age not given": 4, "90+": 1, "unknown": 1},
+        ),
+        # Grades, months and codes are groups of their own, the largest first.
+        ([7, *range(12)], {"7": 2, "0": 1, "1": 1, "10": 1, "11": 1, **dict.fromkeys("2345689", 1)}),
+        ([f"site {n}" for n in range(20, 50)], {f"site {n}": 1 for n in range(20, 50)}),
+        ([1, 1, None], {"1": 2}),
+    ],
+)  # fmt: skip
+def test_a_column_of_many_numbers_is_grouped_by_quarters(ages, sizes):
+    documents = [{"age": age} for age in ages]
+    scores = [{"cluster_id": f"{n}", "value": float(n % 3 > 0), "reason": "ok"} for n in range(len(documents))]
+    groups = by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("age",)}), documents, scores).groups["age"]
+    assert [(group.name, group.questions) for group in groups] == list(sizes.items())
+
+
+def test_score_report_and_python_have_the_same_groups_of_numbers(tmp_path):
+    with own_tasks(tmp_path / "own") as right:
+        questions = tmp_path / "own" / "questions.jsonl"
+        rows = [{**json.loads(line), "age": 18 + number % 80} for number, line in enumerate(questions.open())]
+        questions.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        run = write_replies(tmp_path / "run", "letters", ["A"] * 200 + right[200:])
+        report = collect_run(read_run(run), by=["age"])
+        task = grouped_by(task_file("letters"), task_documents(task_file("letters")), ["age"])
+        scored = score_replies(task, task_documents(task), read_replies(run, task_documents(task)))
+    (part,) = report.tasks
+    names = ["age 18 to 37", "age 38 to 57", "age 58 to 77", "age 78 to 97"]
+    assert part.rules[0].groups == scored["none"].groups
+    assert [group.name for group in part.rules[0].groups["age"]] == names
+    assert all(group.compared for group in part.rules[0].groups["age"])
+    ages = {row["question"]: row["age"] for row in rows}
+    for item in part.items:  # links of the table lead to them
+        assert item.groups["age"] == (names[(ages[item.question] - 18) // 20],)
+
+
 def test_pairs_are_grouped_by_a_column_of_their_images(sample):
     pairs = [
         {**item, "site": "ab"[number % 4 // 2], "half": item["position"]}
@@ -115,7 +178,7 @@ def test_pairs_are_grouped_by_a_column_of_their_images(sample):
 )
 def test_a_column_that_cannot_group_is_one_sentence(tmp_path, task, columns, sentence):
     with own_tasks(tmp_path / "own"):
-        documents = [{"question": f"{n}", "sex": "FM"[n % 2], "site": "a"} for n in range(800)]
+        documents = [{"question": f"number {n}", "sex": "FM"[n % 2], "site": "a"} for n in range(800)]
         with pytest.raises(RepliesError, match=sentence):
             grouped_by(task_file(task), documents, [columns])
     private = [{"dataset": "medheval_knowledge_open", "sex": "F"}]

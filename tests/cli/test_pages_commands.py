@@ -4,6 +4,7 @@ import html
 import inspect
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -82,6 +83,32 @@ def test_what_is_missing_is_printed_once_and_what_cannot_be_reported_is_one_sent
     (tmp_path / "empty").mkdir()
     fails(["report", tmp_path / "nowhere"], f"there is no {tmp_path / 'nowhere'}")
     fails(["report", tmp_path / "empty"], str(tmp_path / "empty"))
+
+
+def test_of_several_models_in_one_folder_one_is_reported_next_to_the_others(medtasks, fails, sample, tmp_path):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for seed, name in enumerate(("alpha", "beta", "gamma")):
+        write_run(runs / name, ("mediconfusion",), 0.95 - 0.35 * seed, seed)
+    commands = [f"medtasks report {runs} --against {runs} --model {name}" for name in ("alpha", "beta", "gamma")]
+    fails(["report", runs], f"{runs} holds runs of 3 models", *commands)
+    file, means = tmp_path / "found.json", {}
+    for command, name in zip(commands, ("alpha", "beta", "gamma"), strict=True):
+        ran = medtasks(*shlex.split(command)[1:], "--json", file)
+        assert (ran.code, ran.err) == (0, "")
+        found = json.loads(file.read_text())
+        assert found["model"] == name
+        others = [other["name"] for other in found["comparisons"]]
+        assert others == [other for other in ("alpha", "beta", "gamma") if other != name]
+        for other in found["comparisons"]:
+            means[name, other["name"]] = other["scores"][0]["first"], other["scores"][0]["second"]
+    assert all(means[second, first] == pair[::-1] for (first, second), pair in means.items())
+    assert len({pair[0] for pair in means.values()}) == 3
+    # Another folder with several models is compared with each of them.
+    alone = write_run(tmp_path / "delta", ("mediconfusion",), 0.5, 7)
+    assert medtasks("report", alone, "--against", runs, "--json", file).code == 0
+    assert [other["name"] for other in json.loads(file.read_text())["comparisons"]] == ["alpha", "beta", "gamma"]
+    fails(["report", runs, "--model", "delta"], "unknown model 'delta'", "alpha, beta, gamma")
 
 
 CANARY = "zyzzyva"

@@ -88,6 +88,20 @@ def test_groups_and_wrong_answers_of_rows_that_have_a_number(medtasks, tmp_path,
     assert [len(shown) for shown in groups.values()] == [3, 3]
 
 
+@each_row(
+    "name, sentence",
+    [
+        ("medevalkit_pmc_vqa", "INCOMPLETE DATA: parts of the published set were left out"),
+        ("medevalkit_omnimedvqa_vlmevalkit", "COUNT UNKNOWN: no source states how many samples the whole set has"),
+    ],
+)
+def test_scores_of_a_part_and_of_an_uncounted_set_say_so(medtasks, tmp_path, monkeypatch, write, name, sentence):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    prepare(name, Options(put_source(name, tmp_path), allow_incomplete=True))
+    replies = write(*({"doc_id": document["doc_id"], "reply": "A"} for document in load_documents(name)))
+    assert sentence in medtasks("score", name, replies).out
+
+
 def test_of_a_run_s_folder_the_newest_replies_to_the_task_count(medtasks, fails, sample, tmp_path, warnings):
     run = write_run(tmp_path / "run", ("mediconfusion", "mediconfusion_blind"), 0.5, 1)
     again = write_run(tmp_path / "again", ("mediconfusion",), 1, 2)

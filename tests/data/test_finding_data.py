@@ -48,6 +48,23 @@ def test_every_dataset_has_a_recipe_or_is_a_part():
                 assert not recipe.demonstrations, name
 
 
+# Sets of which the reader counts the published table, because no source states the number of evaluated rows.
+COUNTED_BY_READER = {
+    "multimedeval_mimic_iii_summary_head",
+    "multimedeval_diff_vqa",
+    "multimedeval_pad_ufes_20_disjoint",
+    "iu_xray_report",
+}
+
+
+def test_every_dataset_declares_its_count_or_says_that_it_is_unknown():
+    without_rows = {name for name, info in CATALOGUE.items() if info.rows is None}
+    unknown = {name for name, info in CATALOGUE.items() if info.count_unknown}
+    assert without_rows == unknown | COUNTED_BY_READER
+    assert not unknown & COUNTED_BY_READER
+    assert CATALOGUE["medevalkit_pmc_vqa"].rows == 33_430
+
+
 def test_golden_mediconfusion_catalogue(test_data):
     from medtasks.data.dataset_manifest import file_sha256
 
@@ -88,6 +105,11 @@ def test_labels_and_provenance(prepared, final):
     for name in ("mediconfusions", "medi", "__path__"):
         with pytest.raises(AttributeError, match="no dataset name is the beginning of task name"):
             getattr(label_of, name)
+    name = "medevalkit_chexpert_plus_report"
+    dataset_folder(name).mkdir(parents=True)
+    for change, mark in (({}, "COUNT UNKNOWN"), ({"complete": False}, "INCOMPLETE DATA")):
+        prepared.model_copy(update={"name": name, "sample": False, **change}).write(dataset_folder(name))
+        assert getattr(label_of, name) == f"{name} [{mark}]"
 
 
 def test_moved_home_still_works(prepared, home, tmp_path, monkeypatch):

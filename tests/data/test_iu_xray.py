@@ -16,17 +16,18 @@ from ..tables import each_row
 NAME = "iu_xray_report"
 
 
-def prepared(source, **options):
-    return prepare(NAME, Options(source, **options)), load_documents(NAME)
+def prepared(source):
+    return prepare(NAME, Options(source, allow_incomplete=True)), load_documents(NAME)
 
 
 def test_open_i(home, published, monkeypatch, tmp_path):
     unpacked = sources.put_open_i(tmp_path / "open_i")
     wanted = [(unpacked / "NLMCXR_png" / f"{image}.png").read_bytes() for image in sources.STUDIES[10][2]]
     manifest, documents = prepared(sources.pack(unpacked))
-    assert (manifest.rows, manifest.images, manifest.complete, manifest.access) == (2, 3, True, "public")
+    assert (manifest.rows, manifest.images, manifest.complete, manifest.access) == (2, 3, False, "public")
     assert manifest.revision == "all of Open-i with findings"
     assert manifest.left_out == (
+        "NLMCXR_reports.tgz: it holds 4 rows, the published table 3955",
         "1 not in the evaluated set: studies without findings",
         "1 not in the evaluated set: studies with findings and without an image",
     )
@@ -45,14 +46,17 @@ def test_open_i(home, published, monkeypatch, tmp_path):
     for path in unpacked.glob("*.tgz"):
         published.files[f"imgs/collections/{path.name}"] = path.read_bytes()
     monkeypatch.setattr(iu_xray, "_OPEN_I", f"{published.url}/imgs/collections")
-    manifest = prepare(NAME, Options())
+    manifest = prepare(NAME, Options(allow_incomplete=True))
     assert (manifest.rows, manifest.source) == (2, "https://openi.nlm.nih.gov/faq")
 
 
-def test_r2gen(tmp_path, home):
+def test_r2gen(tmp_path, home, refuses):
     r2gen = sources.put_r2gen(tmp_path / "iu_xray")
+    cut_short = "annotation.json: it holds 2 rows, the published table 590"
+    with refuses(cut_short, "--allow-incomplete", kind=SourceError):
+        prepare(NAME, Options(r2gen))
     manifest, documents = prepared(r2gen)
-    assert (manifest.rows, manifest.images, manifest.complete) == (2, 4, True)
+    assert (manifest.rows, manifest.images, manifest.complete, manifest.left_out) == (2, 4, False, (cut_short,))
     assert manifest.revision == "test split of R2Gen"
     assert [document["doc_id"] for document in documents] == ["CXR7_IM-0007", "CXR5_IM-0005"]  # as published
     assert (documents[0]["report"], documents[0]["indication"]) == ("Report 7.", None)

@@ -69,7 +69,7 @@ def test_what_a_run_recorded(tmp_path):
     assert (task.documents, task.asked, task.version, task.data["fingerprint"]) == (10, 10, "2", "f00d")
     assert (task.samples, run.notes, missing_tasks(run)) == (path, (), {})
     results(folder, "one", results={"one": ROW, "medheval": {"alias": "medheval"}, "both": {"x,none": 1.0}})
-    assert list(read_run(tmp_path).tasks) == ["both", "one"]  # a group without aggregates is no task
+    assert list(read_run(tmp_path).tasks) == ["one", "both"]  # a group without aggregates is no task
 
 
 @each_row(
@@ -91,6 +91,57 @@ def test_the_newest_results_of_a_task_count_in_whatever_time_zone(tmp_path):
     assert read_run(tmp_path).made == "yesterday"
     results(tmp_path, "one", stamp="20260301_100000", zone="Nowhere/Land")
     assert read_run(tmp_path).made == "20260301_100000"
+
+
+def test_tasks_stand_as_they_were_asked_and_groups_last(tmp_path):
+    names = ("zebra", "apple", "mouse")
+    path = results(tmp_path, *names)
+    assert tuple(read_run(tmp_path).tasks) == names
+    content = json.loads(path.read_text())
+    content["results"] = dict.fromkeys(sorted(["pair", "alone", *names]), ROW)  # as the harness sorts them
+    content["group_subtasks"] = {"pair": ["apple", "mouse"]}
+    path.write_text(json.dumps(content))
+    assert list(read_run(tmp_path).tasks) == ["zebra", "apple", "mouse", "alone", "pair"]
+    # The newest call counts, also for tasks without results.
+    results(tmp_path, "mouse", "zebra", stamp="20260301_111500")
+    samples(tmp_path, "lost", "20260301_121500")
+    assert list(read_run(tmp_path).tasks) == ["mouse", "zebra", "apple", "alone", "lost", "pair"]
+    manifest(tmp_path, {"lost": ("failed", ""), "zebra": ("done", "")})
+    assert list(read_run(tmp_path).tasks) == ["lost", "zebra", "mouse", "apple", "alone", "pair"]
+
+
+def test_all_samples_count_before_a_later_part_of_them(tmp_path):
+    names = ("20260301_100000", "20260301_110000", "20260301_120000")
+    whole = results(tmp_path, "one", stamp=names[0])
+    parts = [results(tmp_path, "one", "two", stamp=stamp, limit=4) for stamp in names[1:]]
+    left_out = "{} holds later results of {} on a part of the samples, which are left out."
+    older = "{} holds older results of {}, which are left out."
+    run = read_run(tmp_path)
+    assert {name: task.results for name, task in run.tasks.items()} == {"one": whole, "two": parts[1]}
+    assert run.notes == (older.format(parts[0], "two"), *(left_out.format(part, "one") for part in parts))
+    assert [file.path for file in run.results] == [whole, parts[1]]
+    # What describes the run is that of the whole, not that of the smoke test after it.
+    folder = tmp_path / "smoke test"
+    whole = results(folder, "one", stamp=names[0])
+    done = {"outcome": "done", "reason": ""}
+    tasks = {"one": {**done, "results": whole.name}}
+    manifest(folder, {}, "finished", started="2026-03-01T09:00:00+00:00", tasks=tasks)
+    for number, limit in enumerate((4, 0.5, 10)):
+        later = results(folder, "one", stamp=names[1], limit=limit)
+        tasks = {"one": {**done, "results": later.name}}
+        manifest(folder, {}, "finished", started=f"2026-03-01T11:0{number}:00+00:00", tasks=tasks)
+        run = read_run(folder)
+        counted = later if limit == 10 else whole  # which are all samples
+        assert ([file.path for file in run.results][-1], run.tasks["one"].results) == (counted, counted)
+        assert run.manifests[-1].tasks["one"].results == counted.name
+        assert facts(run)["limit"] == "10" if limit == 10 else "limit" not in facts(run)
+    # A complete run after a part replaces it, and of two parts the newer counts.
+    folder = tmp_path / "parts"
+    first, second = (results(folder, "one", stamp=stamp, limit=4) for stamp in names[:2])
+    assert read_run(folder).tasks["one"].results == second
+    assert read_run(folder).notes == (older.format(first, "one"),)
+    whole = results(folder, "one", stamp=names[2])
+    assert read_run(folder).tasks["one"].results == whole
 
 
 def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path):

@@ -176,6 +176,7 @@ def section(
             describes=str(recorded.metadata.get("description") or ""),
             protocol=str(recorded.metadata.get("protocol") or ""),
             dataset=dataset,
+            data_in_words="own data" if task else "data of lmms-eval",
             access=str(recorded.data.get("access") or ""),
             **_facts_of(recorded.data),
             withheld=bool(dataset) and is_private(dataset),
@@ -193,6 +194,7 @@ def section(
         report = TaskReport(
             name=recorded.name,
             describes=task.description,
+            data_in_words="data of its members",
             rules=tuple(replace(rule, rule="", describes="", failures={}) for rule in ordered),
             metrics=_declared(first) if first else {},
             missing=(f"It is a group: its scores summarise {', '.join(members)}.",),

@@ -6,7 +6,8 @@ Undefined numbers are NaN, and null in JSON. Nothing is from a patient's record 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,12 @@ class RuleScores:
     remarks: tuple[str, ...] = ()  # sentences of metrics on their scores, such as the number of images per class
     column_tests: Mapping[str, tuple[ColumnTest, ...]] = field(default_factory=dict)  # of ``groups``, one per metric
     by_class: tuple[ClassNumbers, ...] = ()  # of yes/no questions, classes and findings
+    also: tuple[str, ...] = ()  # names of the readings that are shown together with it, see TaskReport.distinct_rules
+
+    @property
+    def title(self) -> str:
+        """Its name, and those of the readings that are shown together with it."""
+        return ", ".join((self.name, *self.also))
 
     @property
     def estimates(self) -> dict[str, Score]:
@@ -257,6 +264,7 @@ class TaskReport:
     describes: str
     protocol: str = ""  # protocol of its metadata, empty if none
     dataset: str = ""  # name of its dataset, empty for a task that is not ours
+    data_in_words: str = "own data"  # what its questions are, if it has no dataset
     access: str = ""  # public, gated or credentialed; empty if unknown
     fingerprint: str = ""  # of the data the run was made on, empty if not recorded
     sample_data: bool = False  # synthetic images: the scores say nothing about a model
@@ -284,6 +292,19 @@ class TaskReport:
         """Numbers of samples that are in no score, under the rule that lost most; None if none is lost."""
         worst = max((rule.counts for rule in self.rules), key=lambda counts: counts.lost, default=None)
         return worst if worst is not None and worst.lost else None
+
+    @cached_property
+    def distinct_rules(self) -> list[RuleScores]:
+        """Readings for tables: those with the same value of every sample, and hence the same numbers, come once."""
+        alike: dict[str, list[RuleScores]] = {}
+        for rule in self.rules:
+            unnamed = replace(rule, name="", rule="", describes="")
+            answers = (item.answers.get(rule.name) for item in self.items)
+            values = [(answer.right, answer.score) for answer in answers if answer]
+            baselines = [baseline.scores.get(rule.name) for baseline in self.baselines]
+            key = repr((unnamed, values, baselines)) if values else rule.name  # NaN equals NaN
+            alike.setdefault(key, []).append(rule)
+        return [replace(first, also=tuple(rule.name for rule in others)) for first, *others in alike.values()]
 
     @property
     def metric_names(self) -> list[str]:
@@ -366,7 +387,7 @@ class RunReport:
     created: str  # time of the report, ISO 8601
     run_at: str  # time of the run, ISO 8601 or as recorded; empty if not recorded
     facts: Mapping[str, str]  # versions, fingerprints, seeds, hardware, times and the command, by name, as recorded
-    tasks: tuple[TaskReport, ...]  # tasks with results, in order of name
+    tasks: tuple[TaskReport, ...]  # tasks with results, in the order of --tasks
     missing: Mapping[str, str]  # why a task of the call is not in tasks, by name
     notes: tuple[str, ...] = ()  # one sentence each
     comparisons: tuple[RunComparison, ...] = ()  # with other runs
@@ -375,7 +396,7 @@ class RunReport:
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
     Score: ("has_error",),
     Gain: ("test",),
-    RuleScores: ("settings", "categories", "wrong", "few_clusters", "remarks"),
+    RuleScores: ("settings", "categories", "wrong", "few_clusters", "remarks", "also"),
     TaskReport: ("pictures", "decoding", "metrics"),
 }
 

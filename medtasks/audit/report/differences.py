@@ -1,6 +1,7 @@
 """Gains of tasks over their variants in the same run, costs of thinking, and differences from other runs."""
 
 import contextlib
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from medtasks.audit.comparing import (
 )
 from medtasks.audit.report.contents import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.audit.report.task_reading import TaskReading
+from medtasks.audit.report.wording import names_by
 from medtasks.audit.run_values import Values, main_metrics, mean_values
 from medtasks.audit.subgroups import with_interval
 from medtasks.data.images.degrading import SEVERITIES
@@ -27,7 +29,7 @@ from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
 from medtasks.metrics.metric import AnyMetric, Metric, Role
 from medtasks.metrics.metric import Score as SampleScore
-from medtasks.runs.run import Source, model_of
+from medtasks.runs.run import Source, model_of, other_models
 from medtasks.stats.paired import compare_paired, corrected
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import mapping_in
@@ -147,17 +149,17 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
 def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -> tuple[RunComparison, ...]:
     """Compare one run with others; p-values are corrected for the tests against all of them.
 
-    Runs are folders, or of the only ``task`` to compare files of recorded replies. Errors are those of
-    :func:`~medtasks.audit.comparing.compare_task`.
+    Runs are folders, of which all models are compared, or of the only ``task`` to compare files of recorded replies.
+    Errors are those of :func:`~medtasks.audit.comparing.compare_task`.
     """
-    compared: dict[tuple[Path, str], ComparedTask] = {}
-    notes: dict[Path, list[str]] = {}
-    for other in dict.fromkeys(others):
-        runs = {"this run": run, str(other): Source(other)}
+    compared: dict[tuple[Source, str], ComparedTask] = {}
+    notes: dict[Source, list[str]] = {}
+    for other in dict.fromkeys(itertools.chain.from_iterable(other_models(path, run) for path in others)):
+        runs = {"this run": run, f"{other.path}{f' ({other.model})' if other.model else ''}": other}
         tasks, causes = compare_all(runs) if task is None else ({task: compare_task(task_file(task), runs)}, {})
         notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
         compared |= {(other, name): result for name, result in tasks.items()}
-    scores: dict[Path, list[ComparedScore]] = {other: [] for other in notes}
+    scores: dict[Source, list[ComparedScore]] = {other: [] for other in notes}
     for (other, name), result in corrected_together(compared).items():
         (overlap,) = result.overlaps.values()
         if overlap.only_first or overlap.only_second:
@@ -165,13 +167,16 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
                 f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
                 f"were answered in this run only, {overlap.only_second} in the other only."
             )
-        notes[other] += [f"{name}: {metric} ({rule}) {why}." for (rule, metric), why in result.skipped.items()]
+        causes = names_by((f"{metric} ({rule})", why) for (rule, metric), why in result.skipped.items())
+        notes[other] += [f"{name}: {metrics} {why}." for why, metrics in causes.items()]
         for test in result.comparisons:
             numbers = {key: value for key, value in asdict(test.result).items() if key != "mcnemar"}
             score = ComparedScore(name, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **numbers)
             scores[other].append(score)
-    names = {other: model_of(Source(other)) or other.name for other in notes}
-    return tuple(RunComparison(names[run], str(run), tuple(scores[run]), tuple(notes[run])) for run in notes)
+    return tuple(
+        RunComparison(model_of(other) or other.path.name, str(other.path), tuple(scores[other]), tuple(notes[other]))
+        for other in notes
+    )
 
 
 TOKENS, WORDS = "tokens", "words"

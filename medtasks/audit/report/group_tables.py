@@ -51,7 +51,7 @@ def class_tables(name: str, rules: Iterable[RuleScores]) -> Iterator[Table]:
                 numbers = map(count, (calls.positive, calls.negative, calls.invalid, calls.failed))
                 rows.append(cells(name_cell(of_class.name), target, *numbers))
         headings = cells("Class", "Target", "Called positive", "Called negative", "Invalid", "Failed")
-        caption = f"Cross table by class, {rule.name}."
+        caption = f"Cross table by class, {rule.title}."
         yield Table(label(name, "cross", rule.name), caption, "llrrrr", headings, rows)
 
         first = rule.by_class[0]
@@ -69,7 +69,7 @@ def class_tables(name: str, rules: Iterable[RuleScores]) -> Iterator[Table]:
         )
         undefined = (f"Not defined: {names}, because {cause}." for cause, names in why.items())
         at = [_AT.format(prevalence=prevalence)] if prevalence else []
-        caption, notes = f"Clinical numbers by class, {rule.name}.", (INTERVALS, _CALLS, *at, *undefined)
+        caption, notes = f"Clinical numbers by class, {rule.title}.", (INTERVALS, _CALLS, *at, *undefined)
         columns_of_table = "l" + "r" * len(columns)
         yield Table(label(name, "clinical", rule.name), caption, columns_of_table, headings, rows, notes=notes)
 
@@ -83,7 +83,7 @@ def _clinical_cell(of_class: ClassNumbers, metric: str) -> Cell:
 
 def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
     """Yield the scores by the groups of a column, a table per metric."""
-    rules = [rule for rule in task.rules if column in rule.groups]
+    rules = [rule for rule in task.distinct_rules if column in rule.groups]
     groups = [group for rule in rules for group in rule.groups[column]]
     small = dict.fromkeys(group.name for group in groups if not group.compared)
     for metric in dict.fromkeys(score.metric for group in groups for score in group.scores):
@@ -102,7 +102,7 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
             names = ", ".join(small)
             notes.append(f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {names}.")
         caption, columns = f"{metric} by {column}.", "lr" + "rr" * len(rules)
-        by_rule = (cell for rule in rules for cell in (name_cell(rule.name), f"{rule.name}: gap to all others"))
+        by_rule = (cell for rule in rules for cell in (name_cell(rule.title), f"{rule.title}: gap to all others"))
         headings = cells(column, "Questions", *by_rule)
         yield Table(label(task.name, column, metric), caption, columns, headings, rows, notes=tuple(notes))
 
@@ -125,6 +125,6 @@ def _column_notes(rule: RuleScores, column: str, metric: str) -> Iterator[str]:
         if test.overall.metric == metric:
             corrected = f", corrected for {number_of_tests} such tests {p_value(test.p_holm)}" * (number_of_tests > 1)
             yield (
-                f"All questions, {rule.name}: {scored(test.overall)}. Any difference between groups, {rule.name}: "
+                f"All questions, {rule.title}: {scored(test.overall)}. Any difference between groups, {rule.title}: "
                 f"{p_statement(test.p)}{corrected}. Worst group: {test.worst}."
             )

@@ -23,7 +23,7 @@ from PIL import Image
 from medtasks import __version__
 from medtasks.audit.report import report_tables, task_tables, wording
 from medtasks.audit.report.contents import RunReport, as_json
-from medtasks.audit.report.sentences import quotable_sentences
+from medtasks.audit.report.sentences import headline, quotable_sentences
 from medtasks.data.dataset_manifest import decoding_of_file
 from medtasks.data.images.decoding import Decoding, decoded_somehow
 from medtasks.data.images.strict_pillow import strict_decoding
@@ -74,6 +74,7 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
         path,
         report=report,
         sentences=quotable_sentences(report),
+        headline=headline(report),
         figures={key: Markup(figure) for key, figure in (figures or {}).items()},
         pictures=images,
         left_out=left_out,

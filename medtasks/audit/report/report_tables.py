@@ -50,7 +50,7 @@ def summary_table(report: RunReport) -> Table:
         answered = Cell(wording.questions(task), remark="not all" if task.answered < task.documents else "")
         if not task.rules:
             rows.append(cells(name, "no score: see its section", *[""] * 5, answered))
-        for rule in task.rules:
+        for rule in task.distinct_rules:
             score = rule.scores[0] if rule.scores else None
             share, metric = bool(score and score.share), score.metric if score else NOT_DEFINED
             direction = "lower is better" if score and score.higher_is_better is False else ""
@@ -67,9 +67,9 @@ def summary_table(report: RunReport) -> Table:
             invalid = rule.estimates.get("invalid_rate")
             share_invalid = 1 - rule.reasons.get("ok", 0) / replies if replies else math.nan
             invalid_share = wording.number(invalid.value if invalid else share_invalid)
-            rows.append(cells(name, name_cell(rule.name), better, main, invalid_share, baseline, gained, answered))
+            rows.append(cells(name, name_cell(rule.title), better, main, invalid_share, baseline, gained, answered))
             if rule.pairs and (counts := wording.decided(rule.pairs)):
-                pairs.append(f"{task.name}, {rule.name}: pairs solved : wrong on both sides {counts}.")
+                pairs.append(f"{task.name}, {rule.title}: pairs solved : wrong on both sides {counts}.")
     explained = (
         "Image gain: the score minus that of the same model without the image, where that was run. Of pairs it is "
         "that of single answers, or of pairs over those with swapped images: set accuracy without images is 0 by "
@@ -85,7 +85,9 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
     """Return the tests between a run and another one."""
     tasks = {task.name: task for task in report.tasks}
     rows = []
-    for score in (score for score in other.scores if not score.same_as):
+    tests = [score for score in other.scores if not score.same_as]
+    order = [*tasks, *(test.task for test in tests)]
+    for score in sorted(tests, key=lambda test: order.index(test.task)):
         share = score.task in tasks and tasks[score.task].is_share(score.metric, score.first, score.second)
         alike = [
             twin.rule

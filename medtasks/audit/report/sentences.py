@@ -5,6 +5,8 @@ import math
 from medtasks.audit.report.contents import Gain, RuleScores, RunReport, TaskReport
 from medtasks.audit.report.wording import VARIANTS, counted, difference, number, p_statement, p_value, scored, warnings
 from medtasks.data.variants import BLANK, BLIND, SWAPPED
+from medtasks.metrics.metric import Role
+from medtasks.tasks.task_files import variant_of
 
 _CONTROLS = (BLIND, BLANK, SWAPPED, "told", "nota_control")  # variants that make no task harder for a model that sees
 
@@ -32,6 +34,15 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
     return sentences
 
 
+def headline(report: RunReport) -> str:
+    """Name the task whose sentences open the report: the first with a main metric, else the first; empty without any.
+
+    Reports of findings have no main metric, only aspects such as BLEU.
+    """
+    main = {task.name for task in report.tasks if any(metric.role is Role.MAIN for metric in task.metrics.values())}
+    return max(quotable_sentences(report), key=main.__contains__, default="")  # the first of equal ones
+
+
 def image_gain(task: TaskReport, rule: RuleScores) -> tuple[Gain | None, str]:
     """Return the gain over the blind variant and a remark; of another metric or variant if it is 0 by construction."""
     metric = rule.scores[0].metric if rule.scores else ""
@@ -46,9 +57,13 @@ def image_gain(task: TaskReport, rule: RuleScores) -> tuple[Gain | None, str]:
 def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     """Return the main score with its interval, size and data; and the same metric under the other rows."""
     main = rule.scores[0]
-    clusters = f" in {counted(main.clusters, 'independent cluster')}" if main.clusters else ""
-    samples = f"{counted(rule.counts.scored or task.answered, 'sample')}{clusters}"
-    data = f"data '{task.dataset}', fingerprint {task.fingerprint or 'not recorded'}" if task.dataset else "own data"
+    number_of_samples = rule.counts.scored or task.answered
+    samples = counted(number_of_samples, "sample") if number_of_samples else "an unknown number of samples"
+    if main.clusters:
+        samples += f" in {counted(main.clusters, 'independent cluster')}"
+    data = task.data_in_words
+    if task.dataset:
+        data = f"data '{task.dataset}', fingerprint {task.fingerprint or 'not recorded'}"
     reached = f"{model} reaches {main.metric} {scored(main)} under rule {rule.name} (95 % interval in brackets)"
     others = [(other.name, other.estimates.get(main.metric)) for other in task.rules if other is not rule]
     others_too = "".join(f"; under {name} it is {scored(score)}" for name, score in others if score)
@@ -69,7 +84,9 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
             f"{counted(gain.samples, 'sample')} ({'not tested' if math.isnan(gain.p) else test})."
         )
     if best is None:
-        return f"It is compared with nothing: {task.name}_blind in the same run would show what the image adds."
+        blind = f"{task.name}_{BLIND}"
+        advice = f": {blind} in the same run would show what the image adds" if variant_of(blind) else ""
+        return f"It is compared with nothing{advice}."
     sentence = f"The best baseline that sees no image, {best[0].name}, has {main.metric} {number(best[1], main.share)}"
     if rule.name not in best[0].tests:
         return f"{sentence}; whether this run differs from it was not tested."
@@ -82,8 +99,10 @@ def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
     """Return unusable replies, then the worst group and the hardest variant, or how the run was made without them."""
     main, counts, invalid = rule.scores[0], rule.counts, rule.estimates.get("invalid_rate")
     sign = -1 if main.higher_is_better is False else 1
-    lost = f"{counts.lost} of {counted(counts.scored + counts.lost, 'sample')} are in no score"
-    parts = [f"{lost}; replies without a valid answer: {number(invalid.value) if invalid else 'not counted'}"]
+    parts = []
+    if total := counts.scored + counts.lost:
+        lost = f"{counts.lost} of {counted(total, 'sample')} are in no score"
+        parts = [f"{lost}; replies without a valid answer: {number(invalid.value) if invalid else 'not counted'}"]
     named = [(column, group) for column, groups in rule.groups.items() for group in groups if group.compared]
     defined = [(column, group) for column, group in named if not math.isnan(group.scores[0].value)]
     if defined:
@@ -99,4 +118,4 @@ def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
     if not (defined or losses):
         decoding = task.settings.get("decoding", "")
         parts += filter(None, (made, f"decoding: {decoding}" * bool(decoding)))
-    return f"{'; '.join(parts)}."
+    return f"{'; '.join(parts) or 'How the run was made is not recorded'}."

@@ -17,7 +17,7 @@ from typing import Any
 from medtasks.audit.error_classes import count_kinds, image_names, own_columns, wrong_answers
 from medtasks.audit.report.contents import Item, RuleScores, Score
 from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores
-from medtasks.audit.subgroups import grouped_by, with_interval
+from medtasks.audit.subgroups import MOST_GROUPS, group_names, grouped_by, number_bands, with_interval
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
@@ -29,7 +29,7 @@ from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.counts import judges_of
 from medtasks.families.family import FENCED, NO_OPTION, ReadAnswer, Reply, without_its_reasoning
 from medtasks.families.text_metrics import text_values
-from medtasks.metrics.metric import CorpusMetric, Estimate, undeclared
+from medtasks.metrics.metric import CorpusMetric, Estimate, Role, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.prompts.images import image_path
@@ -50,7 +50,6 @@ _NEEDS = "Scores are not computed here, because its metrics need a judge, a labe
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # written by the harness with --predict_only
 _AS_LOGGED = re.compile(rf"[A-Z]|\d{{1,3}}|{NO_OPTION}")
-_MOST_GROUPS = 60  # a column with more values is no grouping one could choose from
 _NO_REPLY = Reply()
 _TEXTS = ("context", "indication", "details", "hint", "question")  # in the order of prompts
 _OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # of records that another version wrote
@@ -148,7 +147,8 @@ def rule_reports(
     Recorded values count. Where they differ from those computed from the recorded replies, a sentence says so.
     """
     values = recorded_values(recorded)
-    declared = {metric.name: metric for metric in task.metrics} if task else {}
+    of_task = sorted(task.metrics, key=lambda metric: metric.role is not Role.MAIN) if task else ()
+    declared = {metric.name: metric for metric in of_task}
     notes: list[str] = []
     reports = []
     for name in dict.fromkeys([*(task.rows if task else ()), *values, *computed]):
@@ -352,8 +352,15 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
     task = reading.task
     columns = dict.fromkeys(task.breakdown)
     for column in SELECTABLE:
-        if 0 < len({value for document in reading.answered for value in values(document, column)}) <= _MOST_GROUPS:
+        if 0 < len({value for document in reading.answered for value in values(document, column)}) <= MOST_GROUPS:
             columns[column] = None
+    rows = {str(document["doc_id"]): document for document in reading.answered}
+    if reading.withheld:  # the scores hold what may be shown
+        rows = {}
+        for computed in reading.computed.values():
+            rows |= computed.samples
+        columns = dict.fromkeys(task.breakdown)
+    bands = {column: number_bands(list(rows.values()), column) for column in task.breakdown}
     items = []
     for document in reading.answered:
         doc_id = str(document["doc_id"])
@@ -369,15 +376,15 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
                 row = task.rows.get(name)
                 answered = without_its_reasoning(read_reply) if row is not None and row.reasoned else read_reply
                 answers[name] = task.family.describe(score, answered, None if math.isnan(value) else value)
+        names = {column: group_names(rows.get(doc_id, {}), column, bands.get(column, {})) for column in columns}
+        groups = {column: tuple(of_column) for column, of_column in names.items() if of_column}
         if reading.withheld:
-            records = [computed.samples[doc_id] for computed in reading.computed.values() if doc_id in computed.samples]
-            logged = {name: record[name] for record in records for name in task.breakdown if record.get(name)}
             item = Item(
                 doc_id=hidden_id("doc", doc_id),
                 unit=hidden_id("pair" if task.family.paired else "doc", unit),
                 losses=reply.losses or (),
                 answers={name: as_logged(answer) for name, answer in answers.items()},
-                groups={name: (str(value),) for name, value in logged.items()},
+                groups=groups,
             )
         else:
             item = Item(
@@ -391,7 +398,7 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
                 reply=reply.text or "",
                 losses=reply.losses or (),
                 answers=answers,
-                groups={column: tuple(groups) for column in columns if (groups := values(document, column))},
+                groups=groups,
                 facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
             )
         items.append(item)

@@ -1,6 +1,7 @@
 """Tables of one task: scores, baselines, sanity variants, thinking, repeats, published results, pairs, groups."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from medtasks.audit.report.contents import RepeatedTask, TaskReport
@@ -42,7 +43,7 @@ def task_tables(task: TaskReport) -> list[Table]:
         lengths_table(task),
         *([repeats_table(task.repeats)] if task.repeats else []),
         published_table(task),
-        *class_tables(task.name, task.rules),
+        *class_tables(task.name, task.distinct_rules),
         pairs_table(task),
         calibration_table(task),
         class_table(task.name, next((calibration.classes for calibration in task.calibration.values()), ())),
@@ -52,27 +53,32 @@ def task_tables(task: TaskReport) -> list[Table]:
 
 def scores_table(task: TaskReport) -> Table:
     """Return all scores of a task."""
-    width = max(1, len(task.rules))
+    shown = task.distinct_rules
+    width = max(1, len(shown))
     rows, constructed = [], set[str]()
+    whys = {metric: tuple(rule.failures.get(metric, "") for rule in shown) for metric in task.metric_names}
+    alike = Counter(whys.values())
     for metric in task.metric_names:
-        scores = [rule.estimates.get(metric) for rule in task.rules]
+        if all(whys[metric]) and alike[whys[metric]] > 1:  # of one cause: a sentence names them all
+            continue
+        scores = [rule.estimates.get(metric) for rule in shown]
         better = next((score.higher_is_better for score in scores if score), None)
         described = task.metrics[metric].description if metric in task.metrics else ""
         name = Cell(metric, code=True, remark=f"{described} {_DIRECTIONS[better]}".strip())
         remarks = []
-        for rule, score in zip(task.rules, scores, strict=True):
+        for rule, score in zip(shown, scores, strict=True):
             error = points(score.error, score.share) if score else NOT_DEFINED
             why = rule.failures.get(metric, "")
             remarks.append(why or (f"standard error {error}" if error != NOT_DEFINED else ""))
             constructed |= {metric} if score and score.by_construction else set()
         rows.append(cells(name, *map(score_cell, scores, remarks)))
-    rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules]
-    failed = [(metric, rule.name, why) for rule in task.rules for metric, why in rule.failures.items()]
+    rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules if rule.rule]
+    failed = [(metric, rule.title, why) for rule in shown for metric, why in rule.failures.items()]
     causes = names_by((metric, (rule, why.rstrip("."))) for metric, rule, why in failed)
     zeros = (f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed))
     failures = (f"{metrics} under {rule} has no value: {why}." for (rule, why), metrics in causes.items())
     remarks_of_metrics = dict.fromkeys(remark for rule in task.rules for remark in rule.remarks)
-    headings = cells("Metric", *(name_cell(rule.name) for rule in task.rules), *["no scores"] * (not task.rules))
+    headings = cells("Metric", *(name_cell(rule.title) for rule in shown), *["no scores"] * (not shown))
     rows.insert(0, cells("questions", *[questions(task)] * width))
     notes = (INTERVALS, *zeros, *rules, *failures, *remarks_of_metrics)
     return Table(label(task.name, "scores"), "Scores.", "l" + "r" * width, headings, rows, notes=notes)
@@ -83,11 +89,11 @@ def baselines_table(task: TaskReport) -> Table:
     rows = []
     metrics = {metric for baseline in task.baselines for scores in baseline.scores.values() for metric in scores}
     for metric in task.metric_names:
-        for rule in task.rules:
+        for rule in task.distinct_rules:
             if metric in metrics and (score := rule.estimates.get(metric)):
                 values = (baseline.scores.get(rule.name, {}).get(metric, math.nan) for baseline in task.baselines)
                 texts = (number(value, task.is_share(metric, value)) for value in values)
-                rows.append(cells(name_cell(metric), name_cell(rule.name), scored(score), *texts))
+                rows.append(cells(name_cell(metric), name_cell(rule.title), scored(score), *texts))
     tests = [
         f"This run minus {baseline.name}, {metric} ({rule}): "
         f"{difference(result.difference, result.low, result.high, task.is_share(metric, result.first))}, "
@@ -187,8 +193,8 @@ def published_table(task: TaskReport) -> Table:
     remarks = list(dict.fromkeys(result.remark for result in task.published if result.remark))
     by_model = {(result.model, result.source, result.metric): result for result in task.published}
     ours = [
-        cells(f"This run, {rule.name}", *(score_cell(rule.estimates.get(metric)) for metric in metrics))
-        for rule in task.rules
+        cells(f"This run, {rule.title}", *(score_cell(rule.estimates.get(metric)) for metric in metrics))
+        for rule in task.distinct_rules
     ]
     theirs = []
     for model, source, same in dict.fromkeys((score.model, score.source, score.same_model) for score in task.published):
@@ -211,7 +217,7 @@ def published_table(task: TaskReport) -> Table:
 
 def pairs_table(task: TaskReport) -> Table:
     """Return the outcomes of pairs."""
-    outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
+    outcomes = {rule.title: rule.pairs for rule in task.distinct_rules if rule.pairs}
     parts = pair_rows(list(outcomes.values()))
     totals = [sum(numbers[position] for _, _, numbers in parts) for position in range(len(outcomes))]
     rows = []
@@ -235,14 +241,14 @@ def pairs_table(task: TaskReport) -> Table:
 def calibration_table(task: TaskReport) -> Table:
     """Return the calibration of a task's likelihoods."""
     rows = []
-    for name, calibration in task.calibration.items():
+    for names, calibration in task.distinct_calibrations:
         ece, *others = (
             estimate(measure.value, measure.low, measure.high, False)
             for measure in (calibration.ece, calibration.brier, calibration.auroc, calibration.aurc)
         )
         accuracy = estimate(calibration.accuracy.value, calibration.accuracy.low, calibration.accuracy.high, True)
         measures = (accuracy, number(calibration.confidence), ece, number(calibration.debiased_ece, False), *others)
-        rows.append(cells(name_cell(name), count(calibration.samples), *measures))
+        rows.append(cells(name_cell(", ".join(names)), count(calibration.samples), *measures))
     methods = dict.fromkeys(calibration.note for calibration in task.calibration.values())
     left_out = dict.fromkeys(
         f"Left out, as they had no likelihoods that could be read: {counted(calibration.left_out, 'question')}."

@@ -10,6 +10,7 @@ from typing import TypeVar
 from medtasks.audit.error_classes import ErrorClass
 from medtasks.audit.report.contents import PairOutcomes, Score, TaskReport
 from medtasks.audit.tables import NOT_DEFINED, Cell
+from medtasks.data.dataset_lookup import COUNT_UNKNOWN, INCOMPLETE, SAMPLE, data_warning
 from medtasks.extract.extractor_registry import Reason
 
 INTERVALS = "Brackets hold 95 % intervals."
@@ -38,6 +39,12 @@ WRONG_KINDS: Mapping[str, str] = {  # what a kind of wrong answer is
     ErrorClass.MISUNDERSTOOD: "The reply does not answer what was asked, for example by naming several options.",
     ErrorClass.FAILED: "The program that runs the model failed here; the model gave no reply.",
     ErrorClass.FOR_A_HUMAN: "The reply names a wrong option. Whether the model saw or knew too little takes a human.",
+}
+
+_DATA_WARNINGS = {
+    SAMPLE: "synthetic images, no score of a model",
+    INCOMPLETE: "not comparable with published scores",
+    COUNT_UNKNOWN: "no source states how many samples the whole set has",
 }
 
 VARIANTS: Mapping[str, str] = {  # form of the questions
@@ -184,11 +191,9 @@ def difference(value: float, low: float, high: float, share: bool) -> str:
 
 def warnings(task: TaskReport) -> tuple[str, ...]:
     """List warnings that belong to every table of a task."""
-    sentences = []
-    if task.sample_data:
-        sentences.append("SAMPLE DATA: synthetic images, no score of a model")
-    elif task.dataset and not task.complete_data:
-        sentences.append("INCOMPLETE DATA: not comparable with published scores")
+    facts = {"name": task.dataset, "sample": task.sample_data, "complete": task.complete_data or not task.dataset}
+    title = data_warning(facts)
+    sentences = [f"{title}: {_DATA_WARNINGS[title]}"] if title else []
     if task.answered < task.documents:
         sentences.append(f"PARTIAL RUN: {questions(task)} questions answered")
     return tuple(sentences)
@@ -196,7 +201,9 @@ def warnings(task: TaskReport) -> tuple[str, ...]:
 
 def questions(task: TaskReport) -> str:
     """Return the numbers of answered and of all questions."""
-    return f"{count(task.answered)} of {count(task.documents)}" if task.documents else count(task.answered)
+    if task.documents:
+        return f"{count(task.answered)} of {count(task.documents)}"
+    return count(task.answered) if task.answered else "unknown"
 
 
 def _rounded(value: Decimal, digits: int) -> str:

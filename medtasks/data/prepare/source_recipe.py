@@ -77,6 +77,15 @@ def images_row(
     return PublishedRow(location, {**document, "image_id": document["image_id"] or shared}, stored)
 
 
+def check_count(table: str, rows: int, published: int | None) -> Iterator[PublishedRow]:
+    """Yield a row without document if a table has not as many rows as it was published with.
+
+    For sets of which only the whole table's number is published, not that of the evaluated rows.
+    """
+    if rows != published:
+        yield PublishedRow(table, None, cause=f"it holds {rows} rows, the published table {published}")
+
+
 Reader = Callable[[Path, ImageStore], Iterable[PublishedRow]]
 
 

@@ -15,7 +15,7 @@ https://github.com/zhjohnchan/R2Gen at e8cd3cf.
 """
 
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
@@ -25,12 +25,22 @@ from medtasks.data.images.decoding import ImageStore
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    ReadFile,
+    SourceRecipe,
+    TableReader,
+    UnusableRow,
+    by_name,
+    check_count,
+)
 from medtasks.data.schema import REPORT, Document, new_document
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"
 _REPORTS, _IMAGES = "NLMCXR_reports.tgz", "NLMCXR_png.tgz"
+_STUDIES_OF_R2GEN = 590
+_REPORTS_OF_OPEN_I = 3955
 _OPEN_I = "https://openi.nlm.nih.gov/imgs/collections"
 
 
@@ -113,10 +123,13 @@ class _OpenI(TableReader):
         return by_name(files)
 
 
-def _test(source: Path, images: ImageStore) -> Iterable[PublishedRow]:
+def _test(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     annotation = _annotation(source)
     reader = _R2Gen(annotation) if annotation else _OpenI(images.folder / SCRATCH / "unpacked")
-    return reader.rows(reader.table(source, "test").rows(), "test", source, images)
+    table = reader.table(source, "test")
+    name, published = (_ANNOTATION, _STUDIES_OF_R2GEN) if annotation else (_REPORTS, _REPORTS_OF_OPEN_I)
+    yield from reader.rows(table.rows(), "test", source, images)
+    yield from check_count(name, table.count(), published)
 
 
 def _members(archive: Path, ending: str) -> Iterator[tuple[str, bytes]]:

@@ -1,12 +1,16 @@
 import json
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
+from medtasks.audit.report import wording
 from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import report_as_dict
+from medtasks.audit.report.page import write_page
 from medtasks.audit.report.report_tables import summary_table
+from medtasks.audit.report.sentences import headline, quotable_sentences
 from medtasks.audit.report.task_tables import gains_table
 from medtasks.audit.scoring import PAIR_METRICS, rule_scores, score_replies, with_interval
 from medtasks.data.document_store import load_documents
@@ -292,6 +296,55 @@ def test_tasks_of_others_and_groups(tmp_path):
     assert (tasks["mediconfusion_all"].documents, tasks["mediconfusion_all"].answered) == (32, 32)
 
 
+def test_sentences_on_tasks_of_others_and_groups_claim_no_data_and_advise_no_variant_that_does_not_exist(tmp_path):
+    results = write_run(tmp_path / "run", {"mediconfusion": made_up("mediconfusion")})
+    content = json.loads(results.read_text())
+    content["results"]["mme"] = {"alias": "mme", "score,none": 1400.0, "score_stderr,none": 12.5}
+    content["results"]["pope"] = {"alias": "pope", "acc,none": 0.8}
+    content["n-samples"]["pope"] = {"original": 100, "effective": 90}
+    content["results"]["mediconfusion_all"] = {"alias": "all", "set_accuracy,robust": 0.75}
+    content["results"]["mediconfusion_ff"] = {"alias": "ff", "set_accuracy,reference": 0.5}
+    content["results"]["mediconfusion_ff_blind"] = {"alias": "ff", "set_accuracy,reference": 0.25}
+    results.write_text(json.dumps(content))
+    report = collect_run(read_run(tmp_path / "run"))
+    sentences = quotable_sentences(report)
+    assert sentences["mme"] == (
+        "On mme, made_up reaches score 1,400 [1375.500 to 1424.500] under rule none (95 % interval in brackets), for "
+        "an unknown number of samples (data of lmms-eval).",
+        "It is compared with nothing.",
+        "model: made_up.",
+    )
+    assert "for 90 samples (data of lmms-eval)" in sentences["pope"][0]
+    assert "for 32 samples (data of its members)" in sentences["mediconfusion_all"][0]
+    for task in ("pope", "mediconfusion_all", "mediconfusion_ff_blind"):
+        assert sentences[task][1:] == ("It is compared with nothing.", "model: made_up.")
+    advice = "It is compared with nothing: mediconfusion_ff_blind in the same run would show what the image adds."
+    assert sentences["mediconfusion_ff"][1] == advice
+    answered = {task.name: wording.questions(task) for task in report.tasks}
+    assert (answered["mme"], answered["pope"], answered["mediconfusion"]) == ("unknown", "90 of 100", "32 of 32")
+
+
+def test_the_report_opens_with_a_main_metric_and_keeps_the_order_of_the_run(multimedeval_home, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
+    names = ("multimedeval_mimic_cxr_report", "multimedeval_vqa_rad", "multimedeval_medqa")
+    replies = {name: made_up(str(task_file(name).dataset), number) for number, name in enumerate(names)}
+    write_run(tmp_path / "run", replies, rows={names[0]: {"bleu_1,reference": 0.97}})
+    report = collect_run(read_run(tmp_path / "run"))
+    assert tuple(task.name for task in report.tasks) == tuple(quotable_sentences(report)) == names
+    assert headline(report) == "multimedeval_vqa_rad"
+    vqa = report.tasks[1].rules[0].scores
+    assert [score.metric for score in vqa[:3]] == ["closed_accuracy", "open_recall", "bleu_1"]
+    assert "made_up reaches closed_accuracy" in quotable_sentences(report)["multimedeval_vqa_rad"][0]
+    only_reports = replace(report, tasks=report.tasks[:1])
+    assert headline(only_reports) == names[0]
+    assert "made_up reaches bleu_1 97.0%" in quotable_sentences(only_reports)[names[0]][0]
+    assert headline(replace(report, tasks=())) == ""
+    write_page(report, tmp_path / "page.html")
+    opening = (tmp_path / "page.html").read_text().partition('id="summary"')[2].partition("<table")[0]
+    assert "closed_accuracy" in opening
+    assert "bleu_1" not in opening
+
+
 def test_gains_over_the_variants_of_the_same_run(tmp_path):
     documents = load_documents("mediconfusion")
     right = texts({one["doc_id"]: one["answer"] for one in documents})
@@ -326,7 +379,7 @@ def test_gains_over_the_variants_of_the_same_run(tmp_path):
     summary = next(row for row in summary_table(report).rows if row[0].text == "mediconfusion")
     assert summary[6].text.startswith("+50.0 pts [")
     assert summary[6].text.endswith("] (individual_accuracy)")
-    solved = "mediconfusion, robust: pairs solved : wrong on both sides 16 : 0, 100.0% ["
+    solved = "mediconfusion, reference, robust: pairs solved : wrong on both sides 16 : 0, 100.0% ["
     assert any(note.startswith(solved) for note in summary_table(report).notes)
     assert tasks["mediconfusion_blind"].items[0].images == ()
     assert tasks["mediconfusion_swapped"].items[0].images != tasks["mediconfusion"].items[0].images

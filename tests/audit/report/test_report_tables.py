@@ -12,15 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from medtasks.audit.comparing import ComparedTask
 from medtasks.audit.repeats import collected
-from medtasks.audit.report import wording
+from medtasks.audit.report import differences, task_tables, wording
 from medtasks.audit.report.collecting import collect_run
-from medtasks.audit.report.contents import PublishedScore, report_as_dict
+from medtasks.audit.report.contents import Baseline, Item, PublishedScore, report_as_dict
 from medtasks.audit.report.page import write_page
+from medtasks.audit.run_values import Overlap
 from medtasks.audit.tables import latex_text, number_table, terminal
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.document_store import load_documents
-from medtasks.runs.run import read_run
+from medtasks.families.family import ReadAnswer
+from medtasks.runs.run import Source, read_run
 
 from ...tables import each_row
 from .made_up_report import NAN, SECRET, full_report, latex, markdown, nasty, share
@@ -218,6 +221,83 @@ def test_comparisons_have_corrected_p_values_and_what_is_not_defined_or_failed_i
     assert any(task.withheld for task in REPORT.tasks)
     assert SECRET not in text + latex(REPORT)
     assert "Credentialed data: only scores are shown." in text
+
+
+def test_readings_with_the_same_values_of_all_samples_are_shown_once(tmp_path):
+    answers = {f"q{number}": number % 2 == 0 for number in range(4)}
+
+    def task_of(*rights):
+        """Return a task whose rules have the same scores, and read each question as right or not."""
+        rules = [replace(REPORT.tasks[0].rules[0], name=name, rule=f"{name} v1") for name in ("a", "b", "c")]
+        items = [
+            Item(name, name, answers={"abc"[n]: ReadAnswer("A", "ok", right[name]) for n, right in enumerate(rights)})
+            for name in answers
+        ]
+        scores = {rule: {"set_accuracy": 0.25} for rule in "abc"}
+        baselines = (Baseline("always A", "", scores),)
+        return replace(REPORT.tasks[0], rules=tuple(rules), items=tuple(items), baselines=baselines, gains=())
+
+    other = {name: not right for name, right in answers.items()}  # of the same sum
+    task = task_of(answers, other, answers)
+    assert [rule.title for rule in task.distinct_rules] == ["a, c", "b"]
+    text = markdown(replace(REPORT, tasks=(task,), comparisons=()))
+    tables = markdown_tables(text)
+    assert [table[0][1:] for table in tables if table[0][0] == "Metric" and len(table[0]) == 3] == [["`a, c`", "`b`"]]
+    assert [line[1] for table in tables for line in table if line[0] == "`mediconfusion`"][-2:] == ["`a, c`", "`b`"]
+    assert row(text, "`set_accuracy`", "`a, c`")[3] == "25.0%"
+    assert row(text, "This run, a, c")
+    assert row(text, "Both right") == ["Both right", "22", "22"]
+    assert re.search(r"\| categories \| Questions \| `a, c` \| a, c: gap to all others \| `b` \|", text)
+    assert "c: c v1." in text, "the rule is described all the same"
+    write_page(replace(REPORT, tasks=(task,), comparisons=()), tmp_path / "page.html")
+    found = (tmp_path / "page.html").read_text().partition("Could the replies be read?")[2].partition("</table>")[0]
+    assert re.findall(r'class="number">([abc, ]+)</th>', found) == ["a, c", "b"]
+    # What the JSON file and single questions show is every reading.
+    assert [rule["name"] for rule in report_as_dict(replace(REPORT, tasks=(task,)))["tasks"][0]["rules"]] == [*"abc"]
+    baselines = (Baseline("always A", "", {"a": {"set_accuracy": 0.25}}),)
+    assert [rule.title for rule in replace(task, baselines=baselines).distinct_rules] == ["a", "b", "c"]
+    assert [rule.title for rule in replace(task, items=()).distinct_rules] == ["a", "b", "c"], "they may differ"
+
+
+def test_metrics_without_a_value_for_one_reason_are_one_sentence():
+    scores = [share("bleu_1", 0.25), *(share(name, NAN, NAN) for name in ("green", "radgraph", "ratescore", "cider"))]
+    failures = {**dict.fromkeys(("green", "radgraph", "ratescore"), "not computed in the run"), "cider": "no words"}
+    rule = replace(REPORT.tasks[0].rules[0], name="reference", scores=tuple(scores), failures=failures)
+    task = replace(REPORT.tasks[2], rules=(rule,), items=())
+    table, *_ = task_tables.task_tables(task)
+    assert [line[0].text for line in table.rows] == ["questions", "bleu_1", "cider"]
+    assert "green, radgraph, ratescore under reference has no value: not computed in the run." in table.notes
+    # What another rule has a value of stays a row.
+    fixed = replace(rule, name="fixed", scores=(*scores[:2], share("radgraph", 0.5), *scores[3:]), failures={
+        name: why for name, why in failures.items() if name != "radgraph"
+    })  # fmt: skip
+    table, *_ = task_tables.task_tables(replace(task, rules=(rule, fixed)))
+    assert [line[0].text for line in table.rows] == ["questions", "bleu_1", "radgraph", "cider"]
+
+
+def test_what_was_not_compared_for_one_reason_is_one_line_per_run(tmp_path, monkeypatch):
+    why = "could not be computed: the weights are missing; run 'medtasks weights fetch radgraph'"
+    skipped = {("reference", name): why for name in ("radgraph_simple", "radgraph_partial")}
+    skipped["reference", "bleu_4"] = "is no mean of the values of single samples"
+    overlap = {("this run", "other"): Overlap(3, 0, 0, 0)}
+    compared = ComparedTask([], overlap, {}, {}, skipped)
+    monkeypatch.setattr(differences, "compare_all", lambda _: ({"iu_xray_report": compared}, {}))
+    (other,) = differences.compare_with(Source(tmp_path / "run"), [tmp_path / "other"])
+    assert other.notes == (
+        f"iu_xray_report: radgraph_simple (reference), radgraph_partial (reference) {why}.",
+        "iu_xray_report: bleu_4 (reference) is no mean of the values of single samples.",
+    )
+
+
+def test_data_of_unknown_size_are_marked_in_tables_and_on_the_page(tmp_path):
+    task = replace(REPORT.tasks[0], dataset="medevalkit_mimic_cxr_report")
+    report = replace(REPORT, tasks=(task,), comparisons=())
+    warning = "COUNT UNKNOWN: no source states how many samples the whole set has"
+    assert row(markdown(report), f"**{task.name}: {warning}**")
+    write_page(report, tmp_path / "page.html")
+    assert warning in (tmp_path / "page.html").read_text()
+    parts = (replace(task, sample_data=True), replace(task, complete_data=False))
+    assert [wording.warnings(part)[0].partition(":")[0] for part in parts] == ["SAMPLE DATA", "INCOMPLETE DATA"]
 
 
 @each_row(

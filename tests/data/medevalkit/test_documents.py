@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.dataset_lookup import label_of
 from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import decoded
 from medtasks.data.prepare.prepare_dataset import prepare, verify
@@ -273,6 +274,16 @@ def test_refused(source, home, refuses, name, damage, parts):
     with refuses(*parts, kind=SourceError):
         prepare(f"medevalkit_{name}", Options(folder, allow_incomplete=True))
     assert not (home / "datasets" / f"medevalkit_{name}").exists()
+
+
+def test_a_part_of_pmc_vqa_is_no_complete_copy(source, home, refuses):
+    folder = source("pmc_vqa")
+    cut_short = "the source holds 6 rows, the evaluated set 33430"
+    with refuses(cut_short, "--allow-incomplete", kind=SourceError):
+        prepare("medevalkit_pmc_vqa", Options(folder))
+    manifest = prepare("medevalkit_pmc_vqa", Options(folder, allow_incomplete=True))
+    assert (manifest.complete, manifest.left_out[0]) == (False, cut_short)
+    assert label_of("medevalkit_pmc_vqa") == "medevalkit_pmc_vqa [INCOMPLETE DATA]"
 
 
 @each_row("name", ["omnimedvqa", "pmc_vqa", "medxpertqa_mm"])

@@ -178,8 +178,9 @@ def test_mimic_cxr_has_one_row_per_image_in_the_order_of_the_findings(source, pr
 
 
 def test_diff_vqa_shows_every_image_of_the_current_study(source, prepared):
-    manifest, (first, second, third, *_), _ = prepared("diff_vqa", source("diff_vqa"))
-    assert (manifest.rows, manifest.images, manifest.complete) == (6, 6, True)
+    manifest, (first, second, third, *_), shots = prepared("diff_vqa", source("diff_vqa"))
+    assert (manifest.rows, manifest.images, len(shots)) == (6, 6, 5)
+    assert manifest.left_out == ("mimic_pair_questions.csv: it holds 16 rows, the published table 700703",)
     assert first["image_files"] == second["image_files"] != third["image_files"]
     assert stored(manifest, first) == [picture(0), picture(1)]
     assert (first["doc_id"], first["question"], first["answer"]) == ("test/0", "what is 0?", "no")
@@ -251,7 +252,8 @@ def test_notes_group_after_group(source, prepared):
         "indication": None,
         "report": "a nodule, 4",
     }
-    _, documents, _ = prepared("mimic_iii_summary_head", folder)  # keeps case and white space
+    manifest, documents, _ = prepared("mimic_iii_summary_head", folder)  # keeps case and white space
+    assert manifest.left_out == ("idsTest.csv: it holds 6 rows, the published table 13057", OUTSIDE)
     assert (documents[0]["context"], documents[0]["report"]) == ('A "quoted", Word of it.', "A nodule, 4")
 
 

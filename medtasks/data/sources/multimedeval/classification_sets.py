@@ -33,7 +33,7 @@ from medtasks.data.images.decoding import ImageStore
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.downloads import Published, download, hub_download
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
-from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, by_name
+from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, by_name, check_count
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.errors import SourceError
 
@@ -180,9 +180,7 @@ class _PadUfes(TableReader):
     def held_out(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Yield the held-out rows; their published number is unknown, so that of the whole table is checked."""
         metadata = _metadata(source)
-        rows = source_files.csv_table(metadata, _COLUMNS).count()
-        if rows != _INFO.rows:
-            yield PublishedRow(metadata.name, None, cause=f"it holds {rows} rows, the published table {_INFO.rows}")
+        yield from check_count(metadata.name, source_files.csv_table(metadata, _COLUMNS).count(), _INFO.rows)
         lesions = _lesions(source, "test") - _lesions(source, "train")
         table = source_files.csv_table(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
         yield from self.rows(table.rows(), "test", source, images)

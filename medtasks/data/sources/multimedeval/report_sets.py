@@ -48,7 +48,7 @@ from medtasks.data.images.decoding import ImageStore
 from medtasks.data.images.volume_files import ENDING
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.source_files import SourceFile, SourceRow
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count, images_row
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.sources.multimedeval.x_rays import mimic_cxr_file, split_rows, study_folder
 
@@ -113,6 +113,7 @@ _PLACEHOLDER = re.compile(r"\[\*\*.*?\*\*\]")
 _NOTES = "NOTEEVENTS.csv"
 _COLUMNS = ("ROW_ID", "SUBJECT_ID", "DESCRIPTION", "TEXT")
 _TEST_IDS = "idsTest.csv"
+_NUMBER_OF_IDS = 13_057
 _OUTSIDE = "notes of the split without findings and exactly one impression"
 
 
@@ -194,6 +195,8 @@ def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator
     for note, location in places.items():
         if note not in read:
             yield PublishedRow(location, None, cause=f"its note is not in {file.name}")
+    if protocol == "head":  # of the other one the number of documents is published
+        yield from check_count(_TEST_IDS, len(places), _NUMBER_OF_IDS)
 
 
 _NOTES_LAYOUT = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_TEST_IDS} of croyer/MIMIC-III-split on the Hub"

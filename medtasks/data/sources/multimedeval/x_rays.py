@@ -50,6 +50,7 @@ _LISTS = {"test": "test_list.txt", "train": "train_val_list.txt"}
 _VALUES = {"1.0": 1, "1": 1, "0.0": 0, "0": 0, "-1.0": 0, "-1": 0, "": 0}
 _SPLIT_COLUMNS = ("dicom_id", "study_id", "subject_id", "split")
 _QUESTIONS = "mimic_pair_questions.csv"
+_QUESTIONS_IN_ALL = 700_703  # of all splits; Hu et al., KDD 2023
 _QUESTION_COLUMNS = ("study_id", "subject_id", "question_type", "question", "answer", "split")
 _MIMIC_IMAGES = ("files", "mimic-cxr-jpg/2.0.0/files", "physionet.org/files/mimic-cxr-jpg/2.0.0/files")
 
@@ -143,12 +144,15 @@ class _MimicCxr(TableReader):
         return source_files.file_reader([mimic_cxr_file(source, "split").path.parent], (), ())
 
 
+def _questions(source: Path) -> SourceFile:
+    return source_files.physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
+
+
 class _DiffVqa(TableReader):
     columns = OPEN_QUESTION
 
     def table(self, source: Path, split: str) -> SourceTable:
-        file = source_files.physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
-        return source_files.csv_table(file, _QUESTION_COLUMNS, lambda row: row["split"] == split)
+        return source_files.csv_table(_questions(source), _QUESTION_COLUMNS, lambda row: row["split"] == split)
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         files = next((source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None)
@@ -175,6 +179,9 @@ class _DiffVqa(TableReader):
                 ids = {"image_id": f"s{row.text('study_id')}", "patient_id": row.text("subject_id")}
                 document = open_question(row, f"{split}/{row.index}", question_type=row.text("question_type"), **ids)
                 yield PublishedRow(row.place, document, stored)
+        if split == "test":
+            of_all_splits = source_files.csv_table(_questions(source), _QUESTION_COLUMNS).count()
+            yield from source_recipe.check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
 
 
 _STRETCHED = "DICOM scaled from its least to its largest value"
