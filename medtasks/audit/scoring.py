@@ -32,7 +32,7 @@ from medtasks.metrics.metric import (
 )
 from medtasks.metrics.pairs import complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
-from medtasks.stats.intervals import FEW_CLUSTERS
+from medtasks.stats.intervals import FEW_CLUSTERS, without_noise
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
@@ -156,7 +156,7 @@ def rule_scores(
     main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
     sizes = {name: (estimates[name].degrees, estimates[name].clusters or math.inf) for name in main}
     clusters = {name: min(degrees + 1, most) for name, (degrees, most) in sizes.items() if degrees is not None}
-    few = {name: number for name, number in clusters.items() if number < FEW_CLUSTERS}
+    few = {name: number for name, number in clusters.items() if without_noise(number) < FEW_CLUSTERS}
     sentences: tuple[str, ...] = ()
     if few:
         worth = f"{min(few.values()):.1f} patients, images or pairs of equal size"

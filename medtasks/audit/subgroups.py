@@ -15,12 +15,19 @@ from medtasks.audit.report.contents import ColumnTest, Group
 from medtasks.audit.report.contents import Score as ReportedScore
 from medtasks.data.samples import Document
 from medtasks.data.selecting import values
-from medtasks.errors import RepliesError, listed, near_match
+from medtasks.errors import RepliesError, listed, near_match, warn_once
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
 from medtasks.metrics.metric import Declaration, Estimate, Metric, Role, Score
 from medtasks.metrics.pairs import PairedAnswer, answers_by_pair, complete_pairs
-from medtasks.stats.intervals import LEVEL, EstimatedValue, difference_of_shares, independent_difference, interval
+from medtasks.stats.intervals import (
+    LEVEL,
+    EstimatedValue,
+    difference_of_shares,
+    independent_difference,
+    interval,
+    without_noise,
+)
 from medtasks.stats.paired import exceeding, holm
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
@@ -48,7 +55,7 @@ class _Part:
 
     @property
     def size(self) -> float:
-        return self.weight if self.estimate.effective is None else self.estimate.effective
+        return without_noise(self.weight if self.estimate.effective is None else self.estimate.effective)
 
 
 def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str]) -> TaskFile:
@@ -109,6 +116,9 @@ def by_group(task: TaskFile, documents: Sequence[Document], scores: Sequence[Sco
         for document, score in answered:
             for value in values(document, column):
                 groups.setdefault(value, []).append(score)
+        if not groups:
+            _warn_of_no_groups(task, column)
+            continue
         ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
         sizes = (sum(not is_unjudged(score) for score in members) for _, members in ordered)
         of_column = [(name, size, parts(members)) for (name, members), size in zip(ordered, sizes, strict=True)]
@@ -134,10 +144,17 @@ def by_category(
         for answer in answers:
             for name in answer.categories:
                 sizes[name] = sizes.get(name, 0) + 1
+        if not sizes and column != CATEGORIES:
+            _warn_of_no_groups(task, column)
+            continue
         totals = _pair_parts(answers, None)
         names = sorted(sizes, key=lambda name: (-sizes[name], name))
         by_column[column] = _compared([(name, sizes[name], _pair_parts(answers, name)) for name in names], totals)
     return Subgroups(by_column, _column_tests(by_column, totals))
+
+
+def _warn_of_no_groups(task: TaskFile, column: str) -> None:
+    warn_once(f"'{task.name}': scores are not grouped by '{column}', in which no question has a value")
 
 
 def _pair_parts(answers: Sequence[PairedAnswer], name: str | None) -> list[_Part]:
@@ -202,7 +219,7 @@ def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue
     Both are NaN if the others are too few. Samples outside are taken to be worth as much each as all are on average.
     """
     weight, degrees = total.weight - part.weight, part.estimate.degrees
-    size = total.size * weight / total.weight if total.weight else 0.0
+    size = without_noise(total.size * weight / total.weight) if total.weight else 0.0
     if not part.weight or size < LEAST_EFFECTIVE:
         return EstimatedValue(math.nan), math.nan
     value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / weight

@@ -13,34 +13,25 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff]+|\d+|[\u3040-\u30ff\u3400-\u9fff]")  # of Chinese: a character
-# An option of these words alone refers to other options: to those it names by letter ("neither A nor C") or number
-# ("options 1 and 2"), or to all of them, by a word for them and one of quantity ("all options are correct").
-_OPTIONS = (
-    r"options?|choices?|answers?|alternatives?|antwort(?:en)?|réponses?|propositions?|opci[oó]n(?:es)?|opç(?:ão|ões)"
-    r"|respuestas?|alternativas?|rispost[ae]|[选選项項答案]"
-)
-_ALL_OF_THEM = (
-    rf"{_OPTIONS}|above|preceding|foregoing|aforementioned|following|th[eo]se|them|others|(?:in)?correct|true|false"
-    r"|apply|richtig|falsch|corr?e(?:c?t)[aeo]s?|[以述对對正错錯]"
-)
-_QUANTITIES = (
-    r"all|none|no|any|some|most|both|either|neither|each|one|two|three|first|last|same|as|alle|keiner?|beide|tou(?:te)?s|aucune?"
-    r"|tod[ao]s|ningun[ao]|amb[ao]s|nenhuma?|tutt[ei]|nessun[ao]|[全都均皆所任不非无無]"
-)
-_OTHERS = (
-    r"the|of|and|n?or|plus|with|is|are|but|except|not|only|other|given|listed|possible|right|wrong|at|least|more|than|a"
+# An option of these words alone refers to other options: to those it names by letter ("neither A nor C"), or to all of
+# them, by a word for them and one of quantity ("all options are correct").
+_KNOWN_WORD = re.compile(
+    r"(?P<options>options?|choices?|answers?|alternatives?|antwort(?:en)?|réponses?|propositions?|opci[oó]n(?:es)?"
+    r"|opç(?:ão|ões)|respuestas?|alternativas?|rispost[ae]|above|preceding|foregoing|aforementioned|following|th[eo]se"
+    r"|them|others|(?:in)?correct|true|false|apply|richtig|falsch|corr?e(?:c?t)[aeo]s?|[选選项項答案以述对對正错錯])"
+    r"|(?P<quantity>all|none|no|any|some|most|both|either|neither|each|one|two|three|first|last|same|as|alle|keiner?|beide"
+    r"|tou(?:te)?s|aucune?|tod[ao]s|ningun[ao]|amb[ao]s|nenhuma?|tutt[ei]|nessun[ao]|[全都均皆所任不非无無])"
+    r"|the|of|and|n?or|plus|with|is|are|but|except|not|only|other|given|listed|possible|right|wrong|at|least|more|than|a"
     r"|und|oder|sowohl|als|auch|weder|noch|nur|sind|et|ou|ni|que|l[aeo]s?|des|s[oó]n?t?|y|o|e|s[oó](?:lo)?|são|sono|il|i"
     r"|[和与與及或但只是的上有部确確误誤可能两兩者とやも]"
 )
-_OPTION_WORD = re.compile(_OPTIONS)
-_ALL_WORD = re.compile(_ALL_OF_THEM)
-_QUANTITY_WORD = re.compile(_QUANTITIES)
-_KNOWN_WORD = re.compile(f"{_ALL_OF_THEM}|{_QUANTITIES}|{_OTHERS}")
+_JOINED = re.compile(r"\w\W*[^\w\s]\W*\w")  # letters by a sign
 _REFERRING = re.compile(
     r"\b(?:of|all|none|any|both|either|neither|each) the (?:above|preceding|foregoing|aforementioned)\b"
     r"|^\W*(?:alle|keine\w?|beide\w?|toutes|tous|aucune?|tod[ao]s|ningun[ao]|nenhuma?|amb[ao]s|tutt[ei]|nessun[ao])\b"
     r".*\b(?:genannten|obigen|antworten|dessus|réponses|propositions|anteriores|acima|opciones|respuestas|alternativas"
     r"|precedenti|risposte)\b"
+    r"|\b(?:options?|choices?|answers?) \(?\d"
     r"|以上(?:都|均|皆|全|所有|各|任)|(?:有|部|何|无|無)以上|上記|上述|위의|ما سبق|ما ذكر|перечисленн|उपरोक्त",
     re.IGNORECASE,
 )
@@ -57,15 +48,12 @@ def without_marks(options: Sequence[str]) -> list[str] | None:
         >>> without_marks(["(a) CT", "(b) MRI"]), without_marks(["A. baumannii", "E. coli"])
         (['CT', 'MRI'], None)
     """
-    marks = [_MARK.match(option) for option in options]
-    names = [unicodedata.normalize("NFKC", mark[1]).upper() for mark in marks if mark]
-    texts = [option[mark.end() :].strip() for option, mark in zip(options, marks, strict=True) if mark]
-    if not all(texts):
-        return None
-    numbers = [str(place) for place in range(1, len(options) + 1)]
-    if names == numbers and len({text.casefold() for text in texts}) == len(texts):
-        return texts
-    return texts if names == [letter(index) for index in range(len(options))] else None
+    marks = [mark for mark in map(_MARK.match, options) if mark]
+    names = [unicodedata.normalize("NFKC", mark[1]).upper() for mark in marks]
+    texts = [mark.string[mark.end() :].strip() for mark in marks]
+    is_numbered = names == [str(place) for place in range(1, len(options) + 1)] and len({*texts}) == len(texts)
+    is_lettered = names == [letter(index) for index in range(len(options))]
+    return texts if all(texts) and (is_numbered or is_lettered) else None
 
 
 def refers_to_others(option: str, count: int) -> bool:
@@ -80,16 +68,13 @@ def refers_to_others(option: str, count: int) -> bool:
         return True
     words = _WORD.findall(text)
     letters = {letter(index).casefold() for index in range(count)}
-    numbers = {word for word in words if word.isdecimal()} if any(map(_OPTION_WORD.fullmatch, words)) else set()
-    named = [word for word in words if word in letters | numbers]
-    if not all(word in named or _KNOWN_WORD.fullmatch(word) for word in words):
+    named = [word for word in words if word in letters][:2]
+    others = [_KNOWN_WORD.fullmatch(word) for word in words if word not in letters]
+    if not all(others):
         return False
-    if len(named) > 1:  # "D&C" is a procedure, "A b" a protein
-        is_list = len(words) > 2 or re.search(r"[^\w\s].*\w", text) is not None
-        return is_list and named[0] < named[1]
-    if named:
-        return len(words) > 1
-    return any(map(_ALL_WORD.fullmatch, words)) and any(map(_QUANTITY_WORD.fullmatch, words))
+    if named:  # "D&C" is a procedure, "A b" a protein
+        return named == sorted({*named}) and bool(others or words[2:] or _JOINED.search(text))
+    return {"options", "quantity"} <= {word.lastgroup for word in others if word}
 
 
 def depends_on_order(document: Mapping[str, Any]) -> bool:

@@ -13,8 +13,7 @@ Document = Mapping[str, Any]
 def letter(index: int) -> str:
     """Return the letter of option ``index``, counted from 0; classes after Z have two, from AA on."""
     before, last = divmod(index, MOST_LETTERS)
-    name = chr(ord("A") + last)
-    return f"{letter(before - 1)}{name}" if before else name
+    return (letter(before - 1) if before else "") + chr(ord("A") + last)
 
 
 def option_index(name: str) -> int:

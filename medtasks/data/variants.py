@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 from medtasks.data.images.degrading import SEVERITIES, STRENGTHS
 from medtasks.data.images.volume_files import is_volume
-from medtasks.data.option_texts import depends_on_order, is_listed_otherwise, listed_options, refers_to_others
+from medtasks.data.option_texts import depends_on_order, is_listed_otherwise, listed_options
 from medtasks.data.samples import Sample, letter
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.stats.standard_error import connected_components
@@ -58,7 +58,7 @@ WITHOUT_IMAGE = (BLIND, BLANK, TOLD)
 SANITY = (*OF_IMAGES, ROTATED)
 STRESS = (TOLD, DEGRADED, ABSTAIN, NOTA, NOTA_CONTROL)
 VARIANTS = (*SANITY, *STRESS)
-NOT_OF_ALL = (SWAPPED, ABSTAIN, NOTA, NOTA_CONTROL)
+NOT_OF_ALL = (SWAPPED, ROTATED, ABSTAIN, NOTA, NOTA_CONTROL)
 """Variants that some data have not, which is checked before a run."""
 COLUMN = "variant"
 """Column by which prompts know the documents of a variant."""
@@ -144,9 +144,8 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
 
 def can_be_rotated(document: Document) -> bool:
     """Return whether a question has a right option, and options that mean the same in another order."""
-    if all(document.get(column) is None for column in ("label", "answers", "answer")) or not document["options"]:
-        return False
-    return not depends_on_order(document)
+    has_target = any(document.get(column) is not None for column in ("label", "answers", "answer"))
+    return has_target and bool(document["options"]) and not depends_on_order(document)
 
 
 def _rotation(document: Document, number: int) -> dict[str, Any]:
@@ -164,22 +163,22 @@ def _rotation(document: Document, number: int) -> dict[str, Any]:
     if document.get("question"):  # may list the options
         columns["question"] = document["question"].replace(listed_options(options), listed_options(turned))
     if number and "option_lines" in document:
-        columns["option_lines"] = _rotated_lines(document["option_lines"], options, number)
+        lines = document["option_lines"]
+        moved_lines = zip(lines[number : len(options)] + lines[:number], turned, strict=True)
+        # Those after the last option are of options that are null.
+        columns["option_lines"] = [
+            "".join(_relettered(line, option, index)) for index, (line, option) in enumerate(moved_lines)
+        ] + lines[len(options) :]
         columns["gold"] = moved.get(document["gold"].strip(), document["gold"])
     return columns
 
 
-def _rotated_lines(published: Sequence[str], options: Sequence[str], number: int) -> list[str]:
-    """Return the lines of a rotation's options, with the letters of their new places."""
-    lines = list(published)  # those after the last option are of options that are null
-    for index in range(len(options)):
-        old = published_position(index, number, len(options))
-        line = published[old]
-        before = _LETTER.match(line)
-        if before is not None and line[before.end() :].strip() == options[old].strip():
-            line = f"{before[1]}{letter(index)}{line[before.end(2) :]}"  # others begin with no letter
-        lines[index] = line
-    return lines
+def _relettered(line: str, option: str, index: int) -> tuple[str, str]:
+    """Split an option's line into its letter, changed to that of an index, and its text; some lines have no letter."""
+    mark = _LETTER.match(line)
+    if mark is None or line[mark.end() :].strip() != option.strip():
+        return "", line
+    return f"{mark[1]}{letter(index)}{line[mark.end(2) : mark.end()]}", line[mark.end() :]
 
 
 def published_position(position: int, rotation: int, options: int) -> int:
@@ -223,8 +222,8 @@ def _with_room_for(option: str, documents: Documents) -> list[Document]:
         if len(options) < 2 or target is None or any(map(_SUCH_OPTIONS[option].match, options)):
             continue
         texts = [text.strip().casefold() for text in options]
-        refers = option == NONE_OF_THEM and any(refers_to_others(text, len(options)) for text in options)
-        if texts.count(texts[target]) == 1 and not refers and not is_listed_otherwise(document):
+        is_fixed = depends_on_order(document) if option == NONE_OF_THEM else is_listed_otherwise(document)
+        if texts.count(texts[target]) == 1 and not is_fixed:
             usable.append(document)
     if not usable:
         raise MedTasksError(f"no question has options, one right answer, and none like '{option}'")
@@ -235,9 +234,9 @@ def _with_room_for(option: str, documents: Documents) -> list[Document]:
 def _log_left_out(documents: Documents, remaining: int, form: str) -> None:
     """Log the number of questions that cannot be asked in the form of a variant, if there are any."""
     if remaining < len(documents):
-        of = f" of {dataset}" if (dataset := documents[0].get("dataset")) else ""
-        numbers = f"{len(documents) - remaining:,} of {len(documents):,} questions{of}"
-        warn_once(f"{numbers} cannot be asked {form}, and are left out", "INFO")
+        numbers = f"{len(documents) - remaining:,} of {len(documents):,} questions"
+        of = documents[0].get("dataset", "this task")
+        warn_once(f"{numbers} of {of} cannot be asked {form}, and are left out", "INFO")
 
 
 def _with_option(document: Document, index: int, text: str) -> dict[str, Any]:
@@ -247,13 +246,12 @@ def _with_option(document: Document, index: int, text: str) -> dict[str, Any]:
     if document.get("question"):  # may list the options
         changed["question"] = document["question"].replace(listed_options(options), listed_options(changed["options"]))
     if "option_lines" in document:
-        lines, model = document["option_lines"], min(index, len(options) - 1)  # whose form the line takes
-        before, after = _LETTER.match(lines[model]), lines[index + 1 :] if index < len(options) else []
-        line = text  # where lines begin with no letter
-        if before is not None and lines[model][before.end() :].strip() == options[model].strip():
-            line = f"{before[1]}{letter(index)}{lines[model][before.end(2) : before.end()]}{text}"
+        lines = document["option_lines"]
+        model = min(index, len(options) - 1)  # whose form the line takes
+        mark, _ = _relettered(lines[model], options[model], index)
+        after = lines[index + 1 :] if index < len(options) else []
         # Lines after the last option are of options that are null: a new option takes the letter of the first of them.
-        changed["option_lines"] = [*lines[:index], line, *after]
+        changed["option_lines"] = [*lines[:index], f"{mark}{text}", *after]
     return changed
 
 

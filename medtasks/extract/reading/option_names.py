@@ -143,8 +143,7 @@ _STATEMENT_ENDS = re.compile(r"(?i)[.;?!\n]|\b(?:not|rather|instead|unlike|becau
 
 def one_of(letters: Sequence[str]) -> str:
     """Return a pattern of one of the letters of options, which have two characters after Z."""
-    single = [letter for letter in letters if len(letter) == 1]
-    return rf"(?:{'|'.join([*letters[len(single) :], f'[{single[0]}-{single[-1]}]'])})"
+    return rf"(?:{'|'.join(reversed(letters))})"
 
 
 def _capitals(matches: Iterable[str]) -> set[str]:
