@@ -92,6 +92,22 @@ def test_small_groups_are_listed_and_neither_they_nor_their_only_others_are_comp
     assert (difference.low, difference.high) == pytest.approx((0.0524, 0.3339), abs=2e-3)
 
 
+def test_a_size_that_misses_its_limit_by_a_rounding_error_is_enough():
+    for right in range(8, 14):  # 21 patients are worth 20 samples, which comes to 19.999999999999993 for some shares
+        documents = [{"site": "Bonn"}] * 21 + [{"site": "Ulm"}] * 60
+        scores = [{"cluster_id": f"{n}", "value": float(n < right or n % 2), "reason": "ok"} for n in range(81)]
+        groups = by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores).groups["site"]
+        assert [group.compared for group in groups] == [True, True], right
+
+
+def test_a_column_without_values_is_no_table_and_is_told(warnings):
+    task = SimpleNamespace(**{**vars(TASK), "name": "own", "breakdown": ("site", "stie", "age")})
+    documents, scores = [{"site": "a", "age": None}] * 3, [{"cluster_id": "1", "value": 1.0, "reason": "ok"}] * 3
+    assert by_group(task, documents, scores).groups.keys() == {"site"}
+    for column in ("stie", "age"):
+        assert f"'own': scores are not grouped by '{column}', in which no question has a value" in warnings
+
+
 def test_pairs_are_grouped_by_a_column_of_their_images(sample):
     pairs = [
         {**item, "site": "ab"[number % 4 // 2], "half": item["position"]}
