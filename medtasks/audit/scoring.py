@@ -12,7 +12,7 @@ from medtasks.audit.subgroups import CATEGORIES, by_category, by_group, with_int
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample, letter
 from medtasks.data.variants import WITHOUT_IMAGE
-from medtasks.errors import RepliesError, warn_once
+from medtasks.errors import RepliesError, near_match, warn_once
 from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.counts import COUNTS, judged
 from medtasks.families.family import Reply, Row, labelled
@@ -53,6 +53,9 @@ def score_replies(
     if report_metrics and not compares_reports:
         own_only = f"'{task.name}' compares no reports, so that it has no metrics but its own"
         raise RepliesError(f"{own_only}; leave out --metric")
+    for column in {*task.breakdown}.difference(*documents):
+        hint = near_match(column, documents[0])
+        warn_once(f"scores are not grouped by '{column}', a column that '{task.name}' does not have{hint}")
     answered = [document for document in documents if document["doc_id"] in replies]
     names = {metric.name for metric in task.metrics}
     further = dict.fromkeys(key for name in report_metrics for key in keys_of(name) if key not in names)

@@ -15,7 +15,7 @@ from medtasks.audit.report.contents import ColumnTest, Group
 from medtasks.audit.report.contents import Score as ReportedScore
 from medtasks.data.samples import Document
 from medtasks.data.selecting import values
-from medtasks.errors import RepliesError, listed, near_match, warn_once
+from medtasks.errors import RepliesError, listed, near_match
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
 from medtasks.metrics.metric import Declaration, Estimate, Metric, Role, Score
@@ -116,9 +116,6 @@ def by_group(task: TaskFile, documents: Sequence[Document], scores: Sequence[Sco
         for document, score in answered:
             for value in values(document, column):
                 groups.setdefault(value, []).append(score)
-        if not groups:
-            _warn_of_no_groups(task, column)
-            continue
         ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
         sizes = (sum(not is_unjudged(score) for score in members) for _, members in ordered)
         of_column = [(name, size, parts(members)) for (name, members), size in zip(ordered, sizes, strict=True)]
@@ -144,17 +141,10 @@ def by_category(
         for answer in answers:
             for name in answer.categories:
                 sizes[name] = sizes.get(name, 0) + 1
-        if not sizes and column != CATEGORIES:
-            _warn_of_no_groups(task, column)
-            continue
         totals = _pair_parts(answers, None)
         names = sorted(sizes, key=lambda name: (-sizes[name], name))
         by_column[column] = _compared([(name, sizes[name], _pair_parts(answers, name)) for name in names], totals)
     return Subgroups(by_column, _column_tests(by_column, totals))
-
-
-def _warn_of_no_groups(task: TaskFile, column: str) -> None:
-    warn_once(f"'{task.name}': scores are not grouped by '{column}', in which no question has a value")
 
 
 def _pair_parts(answers: Sequence[PairedAnswer], name: str | None) -> list[_Part]:

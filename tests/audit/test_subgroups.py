@@ -100,14 +100,6 @@ def test_a_size_that_misses_its_limit_by_a_rounding_error_is_enough():
         assert [group.compared for group in groups] == [True, True], right
 
 
-def test_a_column_without_values_is_no_table_and_is_told(warnings):
-    task = SimpleNamespace(**{**vars(TASK), "name": "own", "breakdown": ("site", "stie", "age")})
-    documents, scores = [{"site": "a", "age": None}] * 3, [{"cluster_id": "1", "value": 1.0, "reason": "ok"}] * 3
-    assert by_group(task, documents, scores).groups.keys() == {"site"}
-    for column in ("stie", "age"):
-        assert f"'own': scores are not grouped by '{column}', in which no question has a value" in warnings
-
-
 def test_pairs_are_grouped_by_a_column_of_their_images(sample):
     pairs = [
         {**item, "site": "ab"[number % 4 // 2], "half": item["position"]}
