@@ -358,7 +358,7 @@ def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
     (((first, second), agreement),) = task.agreements.items()
     failed, samples, answers = agreement.failed, agreement.overlap.both, agreement.answers.values()
     # Samples that failed in one run only could move a score by more than the margin.
-    failures_matter = failed.one_sided > margin * samples
+    failures_matter = failed.one_sided / max(1, samples) > margin
     # All answers are equal, and with them the scores of these samples; not where no rule reads any answer.
     same_answers = any(part.samples for part in answers) and all(part.equal == part.samples for part in answers)
     same_scores = same_answers and not any(test.result.difference for test in task.comparisons)

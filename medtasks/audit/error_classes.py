@@ -110,7 +110,8 @@ def write_replies(
 ) -> None:
     """Write a table of questions and replies as CSV, in which no text is a formula.
 
-    MedTasksError: it cannot be written, or it would show text of ``private`` datasets; ``writer`` names it there.
+    A title that occurs before, such as that of a column of the user's own, ends with ``_own``. MedTasksError: it cannot
+    be written, or it would show text of ``private`` datasets; ``writer`` names it there.
     """
     if private:
         names = ",".join(private)
@@ -118,9 +119,14 @@ def write_replies(
             f"'{names}' is credentialed, and {writer} writes questions and replies in clear; allow it with "
             f"MEDTASKS_LOG_TEXT={names}"
         )
+    headings: list[str] = []
+    for title in titles:
+        while title in headings:
+            title += "_own"
+        headings.append(title)
     try:
         with path.open("w", encoding="utf-8", newline="") as stream:
-            for row in (titles, *rows):  # an apostrophe makes a formula a text again
+            for row in (headings, *rows):  # an apostrophe makes a formula a text again
                 is_formula = [isinstance(cell, str) and cell.startswith(_FORMULA) for cell in row]
                 cells = [f"'{cell}" if formula else cell for cell, formula in zip(row, is_formula, strict=True)]
                 csv.writer(stream).writerow(cells)

@@ -20,6 +20,7 @@ from medtasks.stats.equivalence import (
     non_inferiority_power,
     samples_needed,
 )
+from medtasks.stats.intervals import without_noise
 from medtasks.stats.paired import ALPHA
 from medtasks.stats.standard_error import mean_error, mean_standard_error
 from medtasks.tasks.documents import task_documents
@@ -109,7 +110,7 @@ def assumptions(
         error = mean_error(measured, [values[0][sample][0] for sample in shared]).error
         independent = mean_standard_error(measured)
         if error > 0 and independent > 0:
-            design, design_source = max(1.0, (error / independent) ** 2), of_what
+            design, design_source = max(1.0, without_noise((error / independent) ** 2)), of_what
     sources = (score, score_source, discordance, discordance_source, design, design_source)
     return Assumptions(metric.name, len(units), len(set(units)), *sources)
 
@@ -126,12 +127,12 @@ def plan(assumed: Assumptions, difference: float | None, margin: float | None, p
         raise RepliesError(
             f"a model that scores {assumed.score:.3g} cannot differ by {difference:.3g}; choose another --difference"
         )
-    level, prepared = ALPHA / tests, max(1, math.floor(assumed.samples / assumed.design))
+    level, prepared = ALPHA / tests, max(1, math.floor(without_noise(assumed.samples / assumed.design)))
     needed, reached, needed_for_margin, reached_for_margin = None, None, None, None
 
     def planned(power_of: Callable[[int], float]) -> int | None:
         independent = samples_needed(power_of, power)
-        return None if independent is None else math.ceil(independent * assumed.design)
+        return None if independent is None else math.ceil(without_noise(independent * assumed.design))
 
     true = difference or 0.0
     discordance = assumed.discordance_of(true)

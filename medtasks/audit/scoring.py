@@ -12,7 +12,7 @@ from medtasks.audit.subgroups import CATEGORIES, by_category, by_group, with_int
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample, letter
 from medtasks.data.variants import WITHOUT_IMAGE
-from medtasks.errors import RepliesError, warn_once
+from medtasks.errors import RepliesError, near_match, warn_once
 from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.counts import COUNTS, judged
 from medtasks.families.family import Reply, Row, labelled
@@ -32,7 +32,7 @@ from medtasks.metrics.metric import (
 )
 from medtasks.metrics.pairs import complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
-from medtasks.stats.intervals import FEW_CLUSTERS
+from medtasks.stats.intervals import FEW_CLUSTERS, without_noise
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
@@ -53,6 +53,9 @@ def score_replies(
     if report_metrics and not compares_reports:
         own_only = f"'{task.name}' compares no reports, so that it has no metrics but its own"
         raise RepliesError(f"{own_only}; leave out --metric")
+    for column in {*task.breakdown}.difference(*documents):
+        hint = near_match(column, documents[0])
+        warn_once(f"scores are not grouped by '{column}', a column that '{task.name}' does not have{hint}")
     answered = [document for document in documents if document["doc_id"] in replies]
     names = {metric.name for metric in task.metrics}
     further = dict.fromkeys(key for name in report_metrics for key in keys_of(name) if key not in names)
@@ -156,7 +159,7 @@ def rule_scores(
     main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
     sizes = {name: (estimates[name].degrees, estimates[name].clusters or math.inf) for name in main}
     clusters = {name: min(degrees + 1, most) for name, (degrees, most) in sizes.items() if degrees is not None}
-    few = {name: number for name, number in clusters.items() if number < FEW_CLUSTERS}
+    few = {name: number for name, number in clusters.items() if without_noise(number) < FEW_CLUSTERS}
     sentences: tuple[str, ...] = ()
     if few:
         worth = f"{min(few.values()):.1f} patients, images or pairs of equal size"

@@ -24,7 +24,14 @@ from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
 from medtasks.metrics.metric import Declaration, Estimate, Metric, Role, Score
 from medtasks.metrics.pairs import PairedAnswer, answers_by_pair, complete_pairs
-from medtasks.stats.intervals import LEVEL, EstimatedValue, difference_of_shares, independent_difference, interval
+from medtasks.stats.intervals import (
+    LEVEL,
+    EstimatedValue,
+    difference_of_shares,
+    independent_difference,
+    interval,
+    without_noise,
+)
 from medtasks.stats.paired import exceeding, holm
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
@@ -55,7 +62,7 @@ class _Part:
 
     @property
     def size(self) -> float:
-        return self.weight if self.estimate.effective is None else self.estimate.effective
+        return without_noise(self.weight if self.estimate.effective is None else self.estimate.effective)
 
 
 def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str]) -> TaskFile:
@@ -266,7 +273,7 @@ def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue
     Both are NaN if the others are too few. Samples outside are taken to be worth as much each as all are on average.
     """
     weight, degrees = total.weight - part.weight, part.estimate.degrees
-    size = total.size * weight / total.weight if total.weight else 0.0
+    size = without_noise(total.size * weight / total.weight) if total.weight else 0.0
     if not part.weight or size < LEAST_EFFECTIVE:
         return EstimatedValue(math.nan), math.nan
     value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / weight

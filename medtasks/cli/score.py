@@ -181,7 +181,7 @@ def _tables(
     accuracies = {name: rule.estimates["accuracy"] for name, rule in rules.items() if "accuracy" in rule.estimates}
     scored = {name: rules[name] for name, score in accuracies.items() if math.isfinite(score.value) and not paired}
     for column, groups in next(iter(scored.values())).groups.items() if scored else ():
-        if column in by:  # in the further tables
+        if column in by or not groups:  # in the further tables, or without values
             continue
         by_rule = [{group.name: group.scores[0] for group in rule.groups[column]} for rule in scored.values()]
         rows = []

@@ -5,17 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+MOST_LETTERS = 26  # options of a question that is answered by a letter
+
 Document = Mapping[str, Any]
 
 
 def letter(index: int) -> str:
-    """Return the letter of option ``index``, counted from 0."""
-    return chr(ord("A") + index)
+    """Return the letter of option ``index``, counted from 0; classes after Z have two, from AA on."""
+    before, last = divmod(index, MOST_LETTERS)
+    return (letter(before - 1) if before else "") + chr(ord("A") + last)
 
 
 def option_index(name: str) -> int:
     """Return the index, from 0, of the option with a letter."""
-    return ord(name) - ord("A")
+    number = 0
+    for part in name:
+        number = number * MOST_LETTERS + ord(part) - ord("A") + 1
+    return number - 1
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ variant       columns
 ``swapped``   the images' files and digests, see :func:`swapped_images`; ``image_id`` remains the question's
 ``rotated``   each document comes once per rotation: ``doc_id`` is ``<doc_id>~r<n>``, ``options`` and target are
               rotated, as are options that ``question`` lists, ``option_lines`` with the letters of their new positions
-              and a ``gold`` that is a letter; rotation 0 is as published. Documents without options, or without a
-              right one, are left out
+              and a ``gold`` that is a letter; rotation 0 is as published. Documents without options, without a right
+              one, or with options that depend on their order (:mod:`.option_texts`) are left out
 ``told``      those of ``blind``; the prompt says that the image is missing
 ``degraded``  ``degradation`` and ``severity`` of all its images, see :func:`degraded`
 ``abstain``   ``options`` and ``option_lines`` end with :data:`CANNOT_TELL`, which is never right
@@ -20,7 +20,7 @@ variant       columns
 ============  =========================================================================================================
 
 Documents with fewer than two options or without a right one are left out of ``nota``, its control and ``abstain``, as
-are those that have such an option already; their number is logged.
+are those that have such an option already. The number of documents that are left out is logged.
 
 and documents of ``rotated`` have further columns:
 
@@ -41,6 +41,7 @@ from typing import Any, NamedTuple
 
 from medtasks.data.images.degrading import SEVERITIES, STRENGTHS
 from medtasks.data.images.volume_files import is_volume
+from medtasks.data.option_texts import depends_on_order, is_listed_otherwise, listed_options
 from medtasks.data.samples import Sample, letter
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.stats.standard_error import connected_components
@@ -57,7 +58,7 @@ WITHOUT_IMAGE = (BLIND, BLANK, TOLD)
 SANITY = (*OF_IMAGES, ROTATED)
 STRESS = (TOLD, DEGRADED, ABSTAIN, NOTA, NOTA_CONTROL)
 VARIANTS = (*SANITY, *STRESS)
-NOT_OF_ALL = (SWAPPED, ABSTAIN, NOTA, NOTA_CONTROL)
+NOT_OF_ALL = (SWAPPED, ROTATED, ABSTAIN, NOTA, NOTA_CONTROL)
 """Variants that some data have not, which is checked before a run."""
 COLUMN = "variant"
 """Column by which prompts know the documents of a variant."""
@@ -67,11 +68,7 @@ NEW_COLUMNS |= {DEGRADATION: "string", SEVERITY: "int32"}
 NONE_OF_THEM = "None of the other options"  # arXiv 2606.16583
 CANNOT_TELL = "I cannot tell from this image"  # arXiv 2601.12471
 _SUCH_OPTIONS = {
-    NONE_OF_THEM: re.compile(
-        r"(?i)\s*((none|neither)\b|(all|any|both|either)( of)?( the)? (above|these|those|them|others?\b|"
-        r"(other |given )?(options|choices|answers))|(both|either)\W*$|(both )?\(?[a-h]\)?\s*(,|and|&|or|/)\s*\(?[a-h]"
-        r"\b\W*$)"
-    ),
+    NONE_OF_THEM: re.compile(r"(?i)\s*((none|neither)\b|(both|either)\W*$)"),
     CANNOT_TELL: re.compile(
         r"(?i).*\b((can ?not|can't|unable to|(im|not )possible to) (be )?(\w+ly )?(tell|told|say|said|assess|determine"
         r"|know|decide)|(insufficient|not enough|no) (information|data)\b|(don't|do not) know|not sure)"
@@ -126,50 +123,62 @@ def swapped(documents: Documents) -> Changed:
 def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Changed:
     """Return each document once per rotation of its options, with the given clusters or its patient, image or itself.
 
-    A MedTasksError says that no document has options and a right one.
+    Raises:
+        MedTasksError: No document can be asked in another order, see :func:`can_be_rotated`.
     """
     clusters = [Sample(document).cluster_id for document in documents] if clusters is None else clusters
+    rows = [row for row in zip(documents, clusters, strict=True) if can_be_rotated(row[0])]
+    if not rows:
+        raise MedTasksError(
+            "no question has a published answer and options that can be shown in another order, so that none can be "
+            "rotated"
+        )
+    _log_left_out(documents, len(rows), "in another order of their options")
     changed: Changed = []
-    for document, cluster in zip(documents, clusters, strict=True):
-        if all(document.get(column) is None for column in ("label", "answers", "answer")):
-            continue
-        options = list(document["options"])
-        for number in range(len(options)):
-            turned = options[number:] + options[:number]
-            moved = {letter(index): letter((index - number) % len(options)) for index in range(len(options))}
-            if "label" in document:
-                target: dict[str, Any] = {"label": (document["label"] - number) % len(options)}
-            elif "answers" in document:
-                target = {"answers": sorted(moved[answer] for answer in document["answers"])}
-            else:
-                target = {"answer": moved[document["answer"]]}
-            if document.get("question"):  # may list the options
-                target["question"] = document["question"].replace(_listed(options), _listed(turned))
-            if number and "option_lines" in document:
-                lines = list(document["option_lines"])
-                for index in range(len(options)):
-                    old = published_position(index, number, len(options))
-                    line, before = document["option_lines"][old], _LETTER.match(document["option_lines"][old])
-                    if before is not None and line[before.end() :].strip() == options[old].strip():
-                        line = f"{before[1]}{letter(index)}{line[before.end(2) :]}"  # others begin with no letter
-                    lines[index] = line  # those after the last index are of options that are null
-                gold = document["gold"]
-                target |= {"option_lines": lines, "gold": moved.get(gold.strip(), gold)}
-            changed.append(
-                {
-                    **{name: value for name, value in document.items() if name not in ("pair_id", "position")},
-                    "doc_id": f"{document['doc_id']}~r{number}",
-                    "options": turned,
-                    **target,
-                    COLUMN: ROTATED,
-                    "rotation_of": document["doc_id"],
-                    "rotation": number,
-                    "unit_id": cluster,
-                }
-            )
-    if not changed:
-        raise MedTasksError("no question has options and a published answer, so that none can be rotated")
+    for document, cluster in rows:
+        new = {name: value for name, value in document.items() if name not in ("pair_id", "position")}
+        new |= {COLUMN: ROTATED, "rotation_of": document["doc_id"], "unit_id": cluster}
+        changed += [new | _rotation(document, number) for number in range(len(document["options"]))]
     return changed
+
+
+def can_be_rotated(document: Document) -> bool:
+    """Return whether a question has a right option, and options that mean the same in another order."""
+    has_target = any(document.get(column) is not None for column in ("label", "answers", "answer"))
+    return has_target and bool(document["options"]) and not depends_on_order(document)
+
+
+def _rotation(document: Document, number: int) -> dict[str, Any]:
+    """Return the columns of a rotation that moves the options forward by a number of positions."""
+    options = list(document["options"])
+    turned = options[number:] + options[:number]
+    moved = {letter(index): letter((index - number) % len(options)) for index in range(len(options))}
+    columns = {"doc_id": f"{document['doc_id']}~r{number}", "options": turned, "rotation": number}
+    if "label" in document:
+        columns["label"] = (document["label"] - number) % len(options)
+    elif "answers" in document:
+        columns["answers"] = sorted(moved[answer] for answer in document["answers"])
+    else:
+        columns["answer"] = moved[document["answer"]]
+    if document.get("question"):  # may list the options
+        columns["question"] = document["question"].replace(listed_options(options), listed_options(turned))
+    if number and "option_lines" in document:
+        lines = document["option_lines"]
+        moved_lines = zip(lines[number : len(options)] + lines[:number], turned, strict=True)
+        # Those after the last option are of options that are null.
+        columns["option_lines"] = [
+            "".join(_relettered(line, option, index)) for index, (line, option) in enumerate(moved_lines)
+        ] + lines[len(options) :]
+        columns["gold"] = moved.get(document["gold"].strip(), document["gold"])
+    return columns
+
+
+def _relettered(line: str, option: str, index: int) -> tuple[str, str]:
+    """Split an option's line into its letter, changed to that of an index, and its text; some lines have no letter."""
+    mark = _LETTER.match(line)
+    if mark is None or line[mark.end() :].strip() != option.strip():
+        return "", line
+    return f"{mark[1]}{letter(index)}{line[mark.end(2) : mark.end()]}", line[mark.end() :]
 
 
 def published_position(position: int, rotation: int, options: int) -> int:
@@ -208,19 +217,26 @@ def _with_room_for(option: str, documents: Documents) -> list[Document]:
     """
     usable: list[Document] = []
     for document in documents:
-        options, target = document.get("options") or (), Sample(document).target
+        options = document.get("options") or ()
+        target = Sample(document).target
         if len(options) < 2 or target is None or any(map(_SUCH_OPTIONS[option].match, options)):
             continue
-        texts, question = [text.strip().casefold() for text in options], str(document.get("question"))
-        own_form = _listed(options) not in question and re.search(r"\bA[.:)].*\bB[.:)]", question, re.DOTALL)
-        if texts.count(texts[target]) == 1 and not (own_form and all(text in question.casefold() for text in texts)):
+        texts = [text.strip().casefold() for text in options]
+        is_fixed = depends_on_order(document) if option == NONE_OF_THEM else is_listed_otherwise(document)
+        if texts.count(texts[target]) == 1 and not is_fixed:
             usable.append(document)
     if not usable:
         raise MedTasksError(f"no question has options, one right answer, and none like '{option}'")
-    if len(usable) < len(documents):
-        numbers = f"{len(documents) - len(usable):,} of {len(documents):,} questions of {documents[0].get('dataset')}"
-        warn_once(f"{numbers} cannot be asked with the option '{option}', and are left out", "INFO")
+    _log_left_out(documents, len(usable), f"with the option '{option}'")
     return usable
+
+
+def _log_left_out(documents: Documents, remaining: int, form: str) -> None:
+    """Log the number of questions that cannot be asked in the form of a variant, if there are any."""
+    if remaining < len(documents):
+        numbers = f"{len(documents) - remaining:,} of {len(documents):,} questions"
+        of = documents[0].get("dataset", "this task")
+        warn_once(f"{numbers} of {of} cannot be asked {form}, and are left out", "INFO")
 
 
 def _with_option(document: Document, index: int, text: str) -> dict[str, Any]:
@@ -228,21 +244,15 @@ def _with_option(document: Document, index: int, text: str) -> dict[str, Any]:
     options = list(document["options"])
     changed = {**document, "options": [*options[:index], text, *options[index + 1 :]]}
     if document.get("question"):  # may list the options
-        changed["question"] = document["question"].replace(_listed(options), _listed(changed["options"]))
+        changed["question"] = document["question"].replace(listed_options(options), listed_options(changed["options"]))
     if "option_lines" in document:
-        lines, model = document["option_lines"], min(index, len(options) - 1)  # whose form the line takes
-        before, after = _LETTER.match(lines[model]), lines[index + 1 :] if index < len(options) else []
-        line = text  # where lines begin with no letter
-        if before is not None and lines[model][before.end() :].strip() == options[model].strip():
-            line = f"{before[1]}{letter(index)}{lines[model][before.end(2) : before.end()]}{text}"
+        lines = document["option_lines"]
+        model = min(index, len(options) - 1)  # whose form the line takes
+        mark, _ = _relettered(lines[model], options[model], index)
+        after = lines[index + 1 :] if index < len(options) else []
         # Lines after the last option are of options that are null: a new option takes the letter of the first of them.
-        changed["option_lines"] = [*lines[:index], line, *after]
+        changed["option_lines"] = [*lines[:index], f"{mark}{text}", *after]
     return changed
-
-
-def _listed(options: Sequence[str]) -> str:
-    """Return options in the form in which MedXpertQA's questions repeat them."""
-    return " ".join(f"({letter(index)}) {text}" for index, text in enumerate(options))
 
 
 def degraded(documents: Documents) -> Changed:

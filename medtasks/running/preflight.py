@@ -16,7 +16,7 @@ from medtasks.data.document_store import open_documents
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.schema import SPLIT
 from medtasks.data.shards import Shard, cut_places
-from medtasks.data.variants import ROTATED
+from medtasks.data.variants import ROTATED, can_be_rotated
 from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
 from medtasks.lmms.remote_models import check_model, class_path_of, credentialed, planned_destinations
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
@@ -264,8 +264,8 @@ def _rows(run: PlannedRun) -> Iterator[Notice]:
         is_rotated = tasks_of(task) == [task] and task_file(task).variant == ROTATED
         units: list[Any] = list(table["pair_id"] if "pair_id" in table.column_names else range(len(table)))
         if is_rotated:
-            questions = zip(table["doc_id"], table["options"], strict=True)
-            units = [question for question, options in questions for _ in options]
+            questions = filter(can_be_rotated, table.to_list())
+            units = [question["doc_id"] for question in questions for _ in question["options"]]
         start = int(offset)
         stop = None if limit is None else math.ceil(len(units) * limit) if limit < 1 else int(limit)
         if units and start >= len(units):

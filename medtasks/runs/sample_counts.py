@@ -69,8 +69,8 @@ class FailureLimit:
 
     def allows(self, counts: SampleCounts) -> bool:
         """Return whether a task with these counts is within the limit."""
-        total = counts.scored + counts.lost
-        return counts.lost * 100 <= self.number * total if self.is_share else counts.lost <= self.number
+        total = max(1, counts.scored + counts.lost)
+        return (counts.lost * 100 / total if self.is_share else counts.lost) <= self.number
 
     def __str__(self) -> str:
         return f"{self.number:g}{'%' if self.is_share else ''}"

@@ -34,6 +34,16 @@ class EstimatedValue:
     high: float = math.nan
 
 
+def without_noise(value: float) -> float:
+    """Return a computed number without its rounding errors, to compare it with a limit or make it whole.
+
+    Example:
+        >>> without_noise(19.999999999999993)
+        20.0
+    """
+    return round(value, 9)
+
+
 def interval(
     value: float,
     error: float,

@@ -82,7 +82,7 @@ def check_possible(task: TaskFile) -> None:
         config = task_config(task.base or task.name)
         if any(is_our_hook(config.get(key)) for key in _FUNCTIONS) and (problem := next(task_problems(task), "")):
             raise MedTasksError(problem)
-    if task.variant in NOT_OF_ALL and (task.dataset is None or task.variant != SWAPPED):
+    if task.variant in NOT_OF_ALL and (task.dataset is None or task.variant not in (SWAPPED, ROTATED)):
         task_documents(task)
     if task.dataset is None:
         return
@@ -278,6 +278,10 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
         names = (task.guarded_as, document.get("dataset"))
         private = any(is_private(str(name)) for name in names if name is not None)
         problems = [*_prompt_problems(config, document, private=private), *_filter_problems(written, document)]
+        for column in task.breakdown:
+            if column not in document:
+                hint = near_match(column, document) or f"; there are {', '.join(document)}"
+                problems.append(f"breakdown: {location_of(written)} has no column '{column}'{hint}")
     yield from (f"the task file {task.path}: {problem}" for problem in dict.fromkeys(problems))
 
 

@@ -15,7 +15,8 @@ from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Column
 from medtasks.families.family_registry import families, family_of
-from medtasks.tasks.published_names import hook_place
+from medtasks.tasks.own_options import LETTERED_PROMPTS, checked_options
+from medtasks.tasks.published_names import hook_name
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import COLUMNS, SETTINGS, mapping_in, resolved
 
@@ -24,8 +25,7 @@ Columns = Mapping[str, Sequence[Any]]
 _IMAGES = ("image_file", "image_files")
 _LETTERED = {"question": Column.TEXT, "options": Column.OPTIONS}
 _PROMPTS: Mapping[str, Mapping[str, Column]] = {
-    "medtasks.prompts.template.lettered_prompt": _LETTERED,
-    "medtasks.prompts.judged.paired_prompt": _LETTERED,
+    **dict.fromkeys(LETTERED_PROMPTS, _LETTERED),
     "medtasks.prompts.template.closed_prompt": {"question": Column.TEXT},
     "medtasks.prompts.template.letters": {"options": Column.OPTIONS},
     "medtasks.prompts.template.option_texts": {"options": Column.OPTIONS},
@@ -54,6 +54,7 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     columns = table.select_columns([name for name in table.column_names if name in used - {*renamed}]).to_dict()
     columns |= renamed
     check(config, columns, names, location)
+    renamed |= checked_options(config, columns, location)
     added = renamed | following(config.get("process_results"), columns, names, len(table))
     of_families = {name for family in families().values() for name in family.columns} - {"question", "dataset"}
     left_out = {*added, *(of_families - required if apart else ())}
@@ -205,13 +206,6 @@ def needed_columns(config: Mapping[str, Any], names: Sequence[str]) -> Iterator[
     if hook_name(config.get("doc_to_visual")) == _IMAGE_HOOK:
         several = {"image_files": Column.TEXTS}
         yield who or _IMAGE_HOOK, several if "image_files" in names else {"image_file": Column.TEXT}
-
-
-def hook_name(hook: object) -> str:
-    """Return the dotted name of a hook, a function or a text: for prompts that of the code."""
-    if isinstance(hook, str):
-        return hook_place(hook)
-    return f"{getattr(hook, '__module__', '')}.{getattr(hook, '__qualname__', '')}"
 
 
 def is_our_hook(hook: object) -> bool:

@@ -65,6 +65,13 @@ def hook_place(hook: str) -> str:
     return renamed or (f"{MODULES[module]}.{name}" if hook.startswith(HOOKS) and module in MODULES else hook)
 
 
+def hook_name(hook: object) -> str:
+    """Return the dotted name of a hook, a function or a text: for prompts that of the code."""
+    if isinstance(hook, str):
+        return hook_place(hook)
+    return f"{getattr(hook, '__module__', '')}.{getattr(hook, '__qualname__', '')}"
+
+
 def published_names() -> list[str]:
     """Return the names that task files may use, to suggest the nearest one; those of missing packages are left out."""
     hooks = families()

@@ -209,12 +209,12 @@ def _rows(config: Mapping[str, Any], family: TaskFamily | None) -> Iterator[tupl
             yield name, Row(default)
 
 
-def templates_in(settings: Mapping[str, Any]) -> list[str]:
+def templates_in(settings: Mapping[str, Any], key: str = "template") -> list[str]:
     """Return the templates of prompts in a task's settings: those of model families, and one for all of them."""
     blocks = [settings, *(mapping_in(settings, family) for family in settings)]
-    return [str(block["template"]) for block in blocks if "template" in block]
+    return [str(block[key]) for block in blocks if key in block]
 
 
-def names_in_templates(settings: Mapping[str, Any]) -> set[str]:
-    """Return the names in the templates of prompts in a task's settings."""
-    return {name for template in templates_in(settings) for name in names_in_template(template)}
+def names_in_templates(settings: Mapping[str, Any], key: str = "template") -> set[str]:
+    """Return the names in the templates of prompts in a task's settings, or in those of one ``option``."""
+    return set().union(*map(names_in_template, templates_in(settings, key)))

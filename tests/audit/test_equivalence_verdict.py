@@ -116,6 +116,9 @@ def test_texts_and_failures_in_one_run(right, compared):
     few = compared("letters", right, [None, *right[1:]])
     assert few.verdict is Verdict.EQUIVALENT
     assert few.explanation.endswith("(1 in B only, of 800 samples): too few to move a score by the margin.")
+    # 0.29 * 100 is 28.999999999999996 in floating point.
+    few = compared("letters", right[:100], [None] * 29 + right[29:100], margin=0.29)
+    assert few.explanation.endswith("(29 in B only, of 100 samples): too few to move a score by the margin.")
     by_likelihood = losses(right)
     verdict = compared("likely", by_likelihood, [(float("nan"), 1.0)] * 40 + by_likelihood[40:])
     assert (verdict.agreement.failed.only_second, verdict.agreement.likelihoods.equal) == (40, 760)

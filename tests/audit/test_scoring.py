@@ -231,6 +231,24 @@ def test_only_a_group_that_differs_is_found_and_small_ones_are_not_compared():
     assert math.isnan(only.p_holm[0])
 
 
+def test_as_many_patients_as_are_enough_are_not_few():
+    task = task_file("gmai_mmbench_val")
+    same = {"dataset": "gmai_mmbench_val", "question": "?", "options": ["polyp", "ulcer"], "answer": "A"}
+    for patients in range(8, 13):  # the degrees of freedom of 10 come to 8.999999999999996
+        documents = [{**same, "doc_id": str(n), "image_id": str(n)} for n in range(patients)]
+        answers = {document["doc_id"]: Reply(text="AB"[n % 2]) for n, document in enumerate(documents)}
+        assert bool(score_replies(task, documents, answers)["robust"].few_clusters) is (patients < 10), patients
+
+
+def test_a_column_that_no_question_has_is_told(questions, replies, warnings):
+    task = replace(task_file("gmai_mmbench_val"), breakdown=("department", "modalty"))
+    assert score_replies(task, questions, replies)["robust"].groups["modalty"] == ()
+    told = (
+        "scores are not grouped by 'modalty', a column that 'gmai_mmbench_val' does not have; did you mean 'modality'?"
+    )
+    assert warnings == [told]
+
+
 # Wrong answers
 
 KINDS = {
@@ -288,6 +306,12 @@ def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(robust, t
     assert not [cell for cell in (*line, *line.values()) if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
     assert (line["reply"], line["images"]) == ("'=cmd|'/c calc'!A0", "scan.png")
     assert (line["site"], line["'=cmd"], "patient_id" in line) == ("'\tA", "7", False)
+    own = {"doc_id": "1", "options": ["a", "b"], "reply": "mine", "reply_own": "mine, too", "rule": 3}
+    (line,) = exported(tmp_path / "errors.csv", [WrongAnswer(own, score, "B", ErrorClass.FOR_A_HUMAN)])
+    with (tmp_path / "errors.csv").open(encoding="utf-8") as stream:
+        headings = next(csv.reader(stream))
+    assert len({*headings}) == len(headings)
+    assert (line["reply"], line["reply_own"], line["reply_own_own"]) == ("B", "mine", "mine, too")
 
 
 NUMBER = 40

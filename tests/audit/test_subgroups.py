@@ -155,6 +155,14 @@ def test_score_report_and_python_have_the_same_groups_of_numbers(tmp_path):
         assert item.groups["age"] == (names[(ages[item.question] - 18) // 20],)
 
 
+def test_a_size_that_misses_its_limit_by_a_rounding_error_is_enough():
+    for right in range(8, 14):  # 21 patients are worth 20 samples, which comes to 19.999999999999993 for some shares
+        documents = [{"site": "Bonn"}] * 21 + [{"site": "Ulm"}] * 60
+        scores = [{"cluster_id": f"{n}", "value": float(n < right or n % 2), "reason": "ok"} for n in range(81)]
+        groups = by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores).groups["site"]
+        assert [group.compared for group in groups] == [True, True], right
+
+
 def test_pairs_are_grouped_by_a_column_of_their_images(sample):
     pairs = [
         {**item, "site": "ab"[number % 4 // 2], "half": item["position"]}

@@ -195,6 +195,8 @@ HOOK = "medtasks.hooks.choice.process_results"
         ("choice.METRIC_LIST", "reports.METRIC_LIST", "no metric 'bertscore_f1' .and 15 more.; it has accuracy, "),
         ("ReadWith, rule", "ReadWith, rul: x, rule", "the filter cannot be made .*; did you mean 'rule'"),
         ("metric_list: !function medtasks.hooks.choice.METRIC_LIST", "", "'metric_list' has to name the metrics of"),
+        ("metric_list:", "metadata: {breakdown: anwser}\nmetric_list:", "no column 'anwser'; did you mean 'answer'"),
+        ("metric_list:", "metadata: {breakdown: site}\nmetric_list:", "has no column 'site'; there are question, opti"),
         ("metric_list:", "metadata: [{version: 1}]\nmetric_list:", "'metadata' is a list; write it as a mapping"),
     ],
 )

@@ -2,10 +2,12 @@
 
 import json
 import re
+import math
 import shlex
 import subprocess
 import sys
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 import medtasks as package
 from medtasks import __version__
 from medtasks.audit.doctor.check_results import CheckResult, State
+from medtasks.audit.planning import Assumptions, plan
 from medtasks.cli import start
 from medtasks.cli.output import say
 from medtasks.errors import MedTasksError
@@ -289,6 +292,18 @@ def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
     assert abs(test["difference"]) <= known["discordance"] <= 1
     assert plan["reached_for_margin"] is not None
     assert "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: " in ran.out
+
+
+def test_numbers_of_samples_do_not_depend_on_rounding_errors():
+    def planned(samples, design):
+        assumed = Assumptions("accuracy", samples, samples, 0.5, "", None, "", design, "")
+        return plan(assumed, 0.1, None, 0.8)
+
+    independent = planned(1000, 1.0)
+    assert planned(1070, 1.07).reached == independent.reached  # 1,070 / 1.07 is 999.9999999999999
+    for percent in range(100, 120):
+        needed = math.ceil(Fraction(independent.needed * percent, 100))
+        assert planned(1000, percent / 100).needed == needed, percent
 
 
 def test_likelihoods_have_the_same_pairs_and_other_scores_and_numbers_out_of_range_are_refused(medtasks, fails, sample):

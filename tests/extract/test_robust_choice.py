@@ -106,3 +106,17 @@ def test_discussion_of_every_option_ends_in_the_one_called_correct(right, yes, n
     assert read(reply, DRUG).value == letter(right)
     other = letter((right + 1) % 5)
     assert read("\n".join([*lines, f"So the answer is {other}."]), DRUG).value in (None, other)
+
+
+def test_options_after_z():
+    """Nothing asks them by letter, but a class may be one of so many."""
+    for count in (27, 28, 30, 53):
+        options = [f"finding {number}" for number in range(count)]
+        for reply, value in (
+            ("D", "D"),
+            ("The answer is (AA).", "AA"),
+            ("Option AA is best", "AA"),
+            ("finding 26", "AA"),
+        ):
+            assert read(reply, options).value == value, (count, reply)
+        assert read("A or B", options).value is None

@@ -5,8 +5,10 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loguru import logger
 
 from medtasks.data.variants import rotated
+from medtasks.errors import MedTasksError
 from medtasks.families.rotations import ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT, rotated_questions
 from medtasks.hooks import published
 from medtasks.metrics.metric import evaluate
@@ -78,6 +80,17 @@ def test_several_right_options():
     assert values(found)["worst_case"] == found[2]["right"]
     unread = scored(SEVERAL, ["?", "?", "?"], "listed_options", ROTATED_MULTI_SELECT)
     assert [score["value"] for score in unread] == [None] * 3
+
+
+def test_questions_whose_options_depend_on_their_order_are_left_out_and_counted():
+    lines = []
+    logger.add(lines.append, level="INFO")
+    fixed = {**CHOICE, "doc_id": "q2", "options": ["CT", "MRI", "Both A and B"]}
+    unanswered = {**CHOICE, "doc_id": "q3", "answer": None}
+    assert {one["rotation_of"] for one in rotated([CHOICE, fixed, unanswered])} == {"q1"}
+    assert "2 of 3 questions of mediconfusion cannot be asked in another order of their options" in lines[0]
+    with pytest.raises(MedTasksError, match="no question has a published answer and options that can be shown in an"):
+        rotated([fixed])
 
 
 def test_credentialed_questions_still_belong_together():

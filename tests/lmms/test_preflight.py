@@ -253,6 +253,12 @@ def test_places(own, tasks, arguments, refusals):
     assert len(refused(tasks, *words)) == refusals
 
 
+def test_rows_of_rotations_are_those_of_the_questions_that_can_be_rotated(sample, monkeypatch):
+    monkeypatch.setattr(preflight, "can_be_rotated", lambda document: document["position"] == 1)  # half of them
+    (warning,) = notices("mediconfusion_rotated", *TINY.split(), "--offset", "32")[1]
+    assert warning.startswith("--offset 32 skips all 32 rows of mediconfusion_rotated")
+
+
 def test_a_server_elsewhere_and_what_allows_it(monkeypatch):
     away = ["--model", "async_openai", "--model_args", f"model=m,base_url={AWAY}"]
     (sentence,) = refused(f"{PUBLIC},{PRIVATE}", *away)

@@ -150,6 +150,9 @@ def test_limits():
         ("2", SampleCounts(1, 1, 2), False),
         ("0.5 %", SampleCounts(199, 1), True),
         ("100%", SampleCounts(0, 9), True),
+        ("2.28%", SampleCounts(2443, 57), True),  # 2.28 * 2,500 is 5,699.999999999999 in floating point
+        ("2.28%", SampleCounts(2442, 58), False),
+        ("0%", SampleCounts(0, 0), True),
     ):
         assert FailureLimit.parse(limit).allows(counts) is is_allowed, limit
     for text in ("", "%", "x", "-1", "1.5", "101%", "nan", "nan%", "inf%", "1%%"):

@@ -6,9 +6,10 @@ import shutil
 
 import datasets
 import pytest
+from loguru import logger
 from PIL import Image
 
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, forget_warnings
 from medtasks.home import home
 from medtasks.prompts.images import images
 from medtasks.tasks.own_documents import completed
@@ -97,6 +98,77 @@ def test_options_in_several_columns():
     assert documents(unnamed, {})[0]["options"] == ["x", "y"]
     with pytest.raises(MedTasksError, match="row 2: 'options' is a list of 3"):
         documents({**columns, "b": ["y", None], "c": ["z", "z"]}, {"options": ["a", "b", "c"]})
+
+
+LETTERED = {"default": {"template": "{{ question }} {{ options }}", "option": "{{ letter }}. {{ text }}"}}
+BARE = {"default": {"template": "{{ question }} {{ options }}"}}
+TEMPLATE = "medtasks.hooks.multimedeval_prompts.prompt"
+
+
+@pytest.fixture
+def lines():
+    forget_warnings()
+    logged = []
+    sink = logger.add(logged.append, level="INFO", format="{level} {message}")
+    yield logged
+    logger.remove(sink)
+
+
+def checked(columns, family="choice", **config):
+    """Return the options of documents, as hooks of a task's own get them."""
+    table = datasets.Dataset.from_dict({"question": ["?"] * len(columns["options"]), **columns})
+    hooks = {**CHOICE, "process_results": f"medtasks.hooks.{family}.process_results", "doc_to_visual": None}
+    return [one["options"] for one in completed(table, {**hooks, **config}, apart=True).to_list()]
+
+
+def test_marks_of_options_are_removed_where_the_prompt_writes_them(lines):
+    marked = [["A. left", "B. right"], ["(a) CT", "(b) MRI"], ["A. baumannii", "E. coli"]]
+    columns, bare = {"options": marked, "answer": ["A", "B", "A"]}, [["left", "right"], ["CT", "MRI"], marked[2]]
+    said = "options of 2 of 3 questions begin with letters or numbers, "
+    assert checked(columns) == bare  # "A: left"
+    assert checked(columns, doc_to_text=TEMPLATE, lmms_eval_specific_kwargs=LETTERED) == bare
+    assert [line.split("questions.parquet: ")[1][: len(said)] for line in lines] == [said]
+    assert (len(lines), "which are removed" in lines[0]) == (1, True)
+    # Without letters in the prompt, those of the options are all that a reply can name.
+    assert checked(columns, doc_to_text=TEMPLATE, lmms_eval_specific_kwargs=BARE) == marked
+    assert checked(columns, doc_to_text="mine.prompt") == marked
+    assert (len(lines), lines[1].startswith("WARNING")) == (2, True)
+    assert 'let the prompt write them with option: "{{ letter }}. {{ text }}"' in lines[1]
+    classes = {"options": [["1. normal", "2. pneumonia"]], "label": [1]}
+    assert checked(classes, "classification") == [["normal", "pneumonia"]]
+
+
+def test_more_options_than_letters_are_refused_unless_they_are_classes():
+    many = [f"finding {number}" for number in range(27)]
+    for family, answer in (("choice", {"answer": ["A", "B"]}), ("multi_answer", {"answers": [["A"], ["B"]]})):
+        with pytest.raises(MedTasksError, match="row 2: it has 27 options; 2 to 26 are possible"):
+            checked({"options": [many[:26], many], **answer}, family)
+    assert checked({"options": [many], "label": [26]}, "classification") == [many]
+    assert checked({"options": [many], "labels": [[1] * 27]}, "multilabel") == [many]
+
+
+def test_classes_are_the_same_in_every_row():
+    names = ["normal", "pneumonia"]
+    assert checked({"options": [names, ["Normal ", "pneumonia"]], "label": [0, 1]}, "classification")
+    for other in (names[::-1], ["normal", "effusion"], [*names, "effusion"]):
+        for family, column in (("classification", {"label": [0, 0]}), ("multilabel", {"labels": [[0, 0], [0] * 3]})):
+            labels = {"labels": [[0, 0], [0] * len(other)]} if "labels" in column else column
+            with pytest.raises(MedTasksError, match="row 2: 'options' are others than in row 1, or in another order"):
+                checked({"options": [names, other], **labels}, family)
+    with pytest.raises(MedTasksError, match="row 1: options 1 and 3 are equal; give each class a name of its own"):
+        checked({"options": [["a", "b", "A "]], "label": [0]}, "classification")
+    # Variants change the options of a task whose own ones were checked.
+    rows = {"options": [names, names[::-1]], "label": [0, 1]}
+    assert checked(rows, "classification", metadata={"variant": "rotated"}) == rows["options"]
+
+
+def test_equal_and_empty_options_are_told(lines):
+    options = [["left", "right"], ["Yes", "no", "yes "], ["a", "b", ""], ["x", "x"]]
+    assert checked({"options": options, "answer": ["A"] * 4}) == options
+    assert "row 2: options 1 and 3 are equal (so in 3 of 4 questions): a reply with such a text is not" in lines[0]
+    checked({"options": options[2:3], "answer": ["A"]})
+    assert "row 1: option 3 is empty (so in 1 of 1 questions)" in lines[1]
+    assert len(lines) == 2
 
 
 GOOD = {"answer": ["A", "B"], "options": ['["x", "y"]', '["x", "y"]'], "images": [[encoded(1)], [encoded(2)]]}

@@ -15,7 +15,7 @@ from scipy.ndimage import gaussian_filter
 from medtasks.data.images.degrading import SEVERITIES, STRENGTHS, degrade
 from medtasks.data.samples import Sample
 from medtasks.data.sources.medevalkit import kit_choice, lettered
-from medtasks.data.variants import CANNOT_TELL, NONE_OF_THEM, abstain, degraded, nota, told
+from medtasks.data.variants import CANNOT_TELL, NONE_OF_THEM, abstain, degraded, nota, rotated, told
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import evaluate
@@ -102,6 +102,21 @@ def test_one_option_is_replaced_wherever_the_prompt_shows_it(questions):
         assert len(asked) == len(questions) - 16  # such as "None are correct", "Neither", "All of the above", "A and D"
         assert nota(questions, control=control) == asked
     assert f"16 of 2,000 questions of {KIT} cannot be asked with" in lines[0]
+
+
+def test_published_options_that_refer_to_each_other_are_not_rotated(questions, pairs):
+    asked = {document["rotation_of"] for document in rotated(questions)}
+    left_out = [document["options"] for document in questions if document["doc_id"] not in asked]
+    assert len(left_out) == 13  # such as these
+    for text in (
+        "None of the above",
+        "All of the above are detrimental",
+        "A and D",
+        "Both B and C",
+        "None are correct",
+    ):
+        assert any(text in options for options in left_out), text
+    assert len(rotated(pairs)) == 2 * len(pairs)
 
 
 def test_a_text_as_gold_lines_of_null_options_and_lines_without_letters():

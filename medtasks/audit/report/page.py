@@ -27,6 +27,7 @@ from medtasks.audit.report.sentences import headline, quotable_sentences
 from medtasks.data.dataset_manifest import decoding_of_file
 from medtasks.data.images.decoding import Decoding, decoded_somehow
 from medtasks.data.images.strict_pillow import strict_decoding
+from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
 from medtasks.home import written_whole
 
@@ -266,8 +267,8 @@ def named_options(answer: str, options: Sequence[str]) -> list[int]:
         >>> named_options("A, B", ["Left", "Right"]), named_options("right", ["Left", "Right"])
         ([0, 1], [1])
     """
-    by_letter = {chr(ord("A") + number): number for number in range(len(options))}
-    letters = re.findall(r"[^\s,;]+", answer)
-    if letters and all(letter in by_letter for letter in letters):
-        return sorted({by_letter[letter] for letter in letters})
+    by_letter = {letter(number): number for number in range(len(options))}
+    names = re.findall(r"[^\s,;]+", answer)
+    if names and all(name in by_letter for name in names):
+        return sorted({by_letter[name] for name in names})
     return [number for number, option in enumerate(options) if option.casefold() == answer.casefold()]

@@ -70,7 +70,7 @@ def sketches(image: Image.Image) -> list[Sketch]:
     left, top = _plain_lines(pixels.T), _plain_lines(pixels)
     right, bottom = width - _plain_lines(pixels.T[::-1]), height - _plain_lines(pixels[::-1])
     box = (left, top, right, bottom)
-    if box == (0, 0, width, height) or right - left < _CORE * width or bottom - top < _CORE * height:
+    if box == (0, 0, width, height) or (right - left) / width < _CORE or (bottom - top) / height < _CORE:
         return [whole]
     return [whole, np.asarray(grey.crop(box).resize((SIDE, SIDE), Image.Resampling.LANCZOS))]
 
@@ -79,7 +79,7 @@ def _plain_lines(lines: npt.NDArray[np.uint8]) -> int:
     """Count the lines, from the first on, that have its grey."""
     level = float(np.median(lines[0]))
     for number, line in enumerate(lines):
-        if np.count_nonzero(np.abs(line - level) > _BORDER) > _SPECKS * line.size:
+        if np.count_nonzero(np.abs(line - level) > _BORDER) / line.size > _SPECKS:
             return number
     return len(lines)
 

@@ -37,6 +37,7 @@ from medtasks.extract.reading.option_names import (
     named_letters,
     names_alternatives,
     normalised,
+    one_of,
     only_letters,
     options_named,
     spelled,
@@ -95,7 +96,7 @@ def _chosen_options(text: str, options: Sequence[str]) -> set[int]:
 def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tuple[set[str], str] | None:
     """Read lines on one option each: the letters they call correct, and the reply without them; None without any."""
     label = re.compile(
-        rf"^[ \t]*(?:[-•*]\s*)?(?:option\s+)?[(\[\"']*([{letters[0]}-{letters[-1]}])[)\]\"']*\s*[.:)–-][ \t]*\S",
+        rf"^[ \t]*(?:[-•*]\s*)?(?:option\s+)?[(\[\"']*({one_of(letters)})[)\]\"']*\s*[.:)–-][ \t]*\S",
         re.IGNORECASE | re.MULTILINE,
     )
     lines = [match for match in label.finditer(text) if match[1].isascii()]
@@ -138,7 +139,7 @@ _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNOREC
 
 @extractor("robust_choice", AnswerKind.CHOICE, "letters, texts and refusals, read with care", own_words, version=4)
 def robust_choice(reply: str, sample: Sample) -> Answer:
-    """Read the chosen option, of at most 26, from a reply; a sample without options has A and B with unknown texts."""
+    """Read the chosen option from a reply; a sample without options has A and B with unknown texts."""
     return _read_own(reply, sample)
 
 

@@ -141,8 +141,9 @@ LEADS = leads(NOUN)
 _STATEMENT_ENDS = re.compile(r"(?i)[.;?!\n]|\b(?:not|rather|instead|unlike|because|since|as|while|which|with)\b")
 
 
-def _class_of(letters: Sequence[str]) -> str:
-    return f"[{letters[0]}-{letters[-1]}]"
+def one_of(letters: Sequence[str]) -> str:
+    """Return a pattern of one of the letters of options, which have two characters after Z."""
+    return rf"(?:{'|'.join(reversed(letters))})"
 
 
 def _capitals(matches: Iterable[str]) -> set[str]:
@@ -163,7 +164,7 @@ def only_letters(text: str, letters: Sequence[str]) -> set[str]:
 
 def declared_letters(text: str, letters: Sequence[str]) -> set[str]:
     """Return letters declared as the answer; a final answer overrules an earlier one."""
-    group = _class_of(letters)
+    group = one_of(letters)
     target = re.compile(
         rf"(?i)(?:{NOUN}\s*:?\s*)?{_OPEN}({group}){_CLOSE}(?!\s*,\s*{group}{_CLOSE}\s*(?:$|[.,;])){_END}{_also(group)}"
     )
@@ -204,7 +205,7 @@ def _groups(match: re.Match[str] | None) -> list[str]:
 
 def leading_letters(text: str, letters: Sequence[str]) -> set[str]:
     """Return the letter a reply begins with, or the letters that are alone on a line."""
-    group = _class_of(letters)
+    group = one_of(letters)
     stop = rf"(?:[\"')\]]+\s*[:.,]?|\s*[:.](?!\w\.|\s*{_SPECIES})|,|\s+[-–—](?=\s)|\s*\n)"
     several = only_letters(text.split("\n")[0], letters)
     start = re.match(rf"{_OPEN}({group})(?!'\w){stop}{_also(group)}", text, re.IGNORECASE)
@@ -217,14 +218,14 @@ def leading_letters(text: str, letters: Sequence[str]) -> set[str]:
 
 def names_alternatives(text: str, letters: Sequence[str]) -> bool:
     """Return whether the reply names several letters side by side: "A or B.", "both A and B are"."""
-    label = rf"{_OPEN}{_class_of(letters)}\b{_CLOSE}"
+    label = rf"{_OPEN}{one_of(letters)}\b{_CLOSE}"
     several = rf"{label}\s*(?:or\b|and\b|[/&,])\s*(?:option\s+)?{label}"
     return re.search(rf"\b{several}{_END}|\b(?i:both|either|between)\s+{several}", text) is not None
 
 
 def named_letters(text: str, letters: Sequence[str]) -> set[str]:
     """Return letters called by name ("option B"), else letters in brackets, unless their clause denies them."""
-    group = _class_of(letters)
+    group = one_of(letters)
     called = (
         rf"\b(?i:option|choice|answer|letter)\s*:?\s*{_OPEN}({group}|{group.lower()}){_CLOSE}{_END}|"
         rf"\b(?:[Oo]ption|[Cc]hoice)\s+({group})\b"
@@ -252,7 +253,7 @@ def bare_letters(text: str, letters: Sequence[str]) -> set[str]:
     """Return capitals that end a phrase, leaving out denied ones and names such as "hepatitis B"."""
     text = re.sub(rf"\b({_LABELLED}\s+)[A-Z]\b", r"\1", text, flags=re.IGNORECASE)
     return _not_denied(
-        re.compile(rf"(?<![\w'-])(?<!\b\w\.)({_class_of(letters)})(?![\w'-]|\.\w\b|\.\s*{_SPECIES}){_END}"), text
+        re.compile(rf"(?<![\w'-])(?<!\b\w\.)({one_of(letters)})(?![\w'-]|\.\w\b|\.\s*{_SPECIES}){_END}"), text
     )
 
 
@@ -260,7 +261,7 @@ def without_names(text: str, letters: Sequence[str]) -> str:
     """Remove capitals that are no letters of options: of "E. coli", "N/A", "4 degrees C" and "I would say"."""
     lower = text.lower()
     if any(hint in lower for hint in (*_SPECIES_NAMES, "n/a", "°", "degree")):  # much faster than the pattern
-        species = rf"\b{_class_of(letters)}\.(?=\s*{_SPECIES})"
+        species = rf"\b{one_of(letters)}\.(?=\s*{_SPECIES})"
         text = re.sub(rf"{species}|\bn/a\b|(?:°|\bdegrees?)\s*[a-z]\b", " ", text, flags=re.IGNORECASE)
     return re.sub(r"\bI(?=,\s|\s+(?!is\b)[a-z]|')", " ", text) if "I" in letters else text
 
@@ -271,7 +272,7 @@ def without_echo(text: str, letters: Sequence[str], options: Sequence[str]) -> s
     # A text shorter than the options cannot repeat them.
     if not all(texts) or sum(map(len, texts)) > len(text) or any(lacks(text, option) for option in texts):
         return text
-    labels = list(re.finditer(rf"{_OPEN}\b({_class_of(letters)})[\"')\]]*\s*[:.)]\s*", text, re.IGNORECASE))
+    labels = list(re.finditer(rf"{_OPEN}\b({one_of(letters)})[\"')\]]*\s*[:.)]\s*", text, re.IGNORECASE))
     outside, end_of_echo = [], 0
     for first in range(len(labels) - len(letters) + 1):
         run = labels[first : first + len(letters)]

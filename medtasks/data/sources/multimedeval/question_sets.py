@@ -26,7 +26,7 @@ from medtasks.data.images.decoding import LINEAR, Decoding, ImageStore
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.samples import letter
+from medtasks.data.samples import MOST_LETTERS, letter
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document, new_document
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import datasets_folder
@@ -183,7 +183,6 @@ class Slake(TableReader):
 
 FILE_NAME = "dataset.json"
 QA, VQA = "QA", "VQA"
-_MOST_OPTIONS = 26  # letters
 
 
 class OwnQuestions(TableReader):
@@ -241,8 +240,8 @@ class OwnQuestions(TableReader):
         if self.kind == VQA:
             return open_question(row, doc_id)
         options, answer = row.texts("options"), row.text("answer")
-        if not 2 <= len(options) <= _MOST_OPTIONS:
-            raise row.error(f"it has {len(options)} options; 2 to {_MOST_OPTIONS} are possible")
+        if not 2 <= len(options) <= MOST_LETTERS:
+            raise row.error(f"it has {len(options)} options; 2 to {MOST_LETTERS} are possible")
         # As the reference compares them. Of equal options it can only ever choose the first.
         same = [index for index, option in enumerate(options) if option.strip().lower() == answer.strip().lower()]
         if not same:

@@ -1,0 +1,98 @@
+"""Options whose texts depend on their order: marks of their own ("A. left"), and references to other options."""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from medtasks.data.samples import letter
+
+_MARK = re.compile(
+    r"\s*(?:(?:option|choice|answer|选项)\s*)?[(\[（【]?\s*([^\W_]{1,2})\s*(?:[.:)\]．：。、）】]+|(?<!\d)\s[-–—](?=\s))"
+    r"(?!(?<=\d[.:])\d)\s*",  # no number such as "1.5 mm" or "1:10"
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff]+|\d+|[\u3040-\u30ff\u3400-\u9fff]")  # of Chinese: a character
+# An option of these words alone refers to other options: to those it names by letter ("neither A nor C"), or to all of
+# them, by a word for them and one of quantity ("all options are correct").
+_KNOWN_WORD = re.compile(
+    r"(?P<options>options?|choices?|answers?|alternatives?|antwort(?:en)?|réponses?|propositions?|opci[oó]n(?:es)?"
+    r"|opç(?:ão|ões)|respuestas?|alternativas?|rispost[ae]|above|preceding|foregoing|aforementioned|following|th[eo]se"
+    r"|them|others|(?:in)?correct|true|false|apply|richtig|falsch|corr?e(?:c?t)[aeo]s?|[选選项項答案以述对對正错錯])"
+    r"|(?P<quantity>all|none|no|any|some|most|both|either|neither|each|one|two|three|first|last|same|as|alle|keiner?|beide"
+    r"|tou(?:te)?s|aucune?|tod[ao]s|ningun[ao]|amb[ao]s|nenhuma?|tutt[ei]|nessun[ao]|[全都均皆所任不非无無])"
+    r"|the|of|and|n?or|plus|with|is|are|but|except|not|only|other|given|listed|possible|right|wrong|at|least|more|than|a"
+    r"|und|oder|sowohl|als|auch|weder|noch|nur|sind|et|ou|ni|que|l[aeo]s?|des|s[oó]n?t?|y|o|e|s[oó](?:lo)?|são|sono|il|i"
+    r"|[和与與及或但只是的上有部确確误誤可能两兩者とやも]"
+)
+_JOINED = re.compile(r"\w\W*[^\w\s]\W*\w")  # letters by a sign
+_REFERRING = re.compile(
+    r"\b(?:of|all|none|any|both|either|neither|each) the (?:above|preceding|foregoing|aforementioned)\b"
+    r"|^\W*(?:alle|keine\w?|beide\w?|toutes|tous|aucune?|tod[ao]s|ningun[ao]|nenhuma?|amb[ao]s|tutt[ei]|nessun[ao])\b"
+    r".*\b(?:genannten|obigen|antworten|dessus|réponses|propositions|anteriores|acima|opciones|respuestas|alternativas"
+    r"|precedenti|risposte)\b"
+    r"|\b(?:options?|choices?|answers?) \(?\d"
+    r"|以上(?:都|均|皆|全|所有|各|任)|(?:有|部|何|无|無)以上|上記|上述|위의|ما سبق|ما ذكر|перечисленн|उपरोक्त",
+    re.IGNORECASE,
+)
+
+
+def without_marks(options: Sequence[str]) -> list[str] | None:
+    """Remove the marks of options that all begin with the letter or the number of their place.
+
+    Returns:
+        The texts without marks; None where an option has none or that of another place, or nothing else, and where only
+        the numbers tell the options apart ("1. rib", "2. rib").
+
+    Example:
+        >>> without_marks(["(a) CT", "(b) MRI"]), without_marks(["A. baumannii", "E. coli"])
+        (['CT', 'MRI'], None)
+    """
+    marks = [mark for mark in map(_MARK.match, options) if mark]
+    names = [unicodedata.normalize("NFKC", mark[1]).upper() for mark in marks]
+    texts = [mark.string[mark.end() :].strip() for mark in marks]
+    is_numbered = names == [str(place) for place in range(1, len(options) + 1)] and len({*texts}) == len(texts)
+    is_lettered = names == [letter(index) for index in range(len(options))]
+    return texts if all(texts) and (is_numbered or is_lettered) else None
+
+
+def refers_to_others(option: str, count: int) -> bool:
+    """Return whether the text of one of ``count`` options refers to others, by letters or as a whole.
+
+    Example:
+        >>> [refers_to_others(text, 4) for text in ("Both A and B", "All of the above", "Hepatitis A and B", "A")]
+        [True, True, False, False]
+    """
+    text = unicodedata.normalize("NFKC", option).casefold()
+    if _REFERRING.search(text):
+        return True
+    words = _WORD.findall(text)
+    letters = {letter(index).casefold() for index in range(count)}
+    named = [word for word in words if word in letters][:2]
+    others = [_KNOWN_WORD.fullmatch(word) for word in words if word not in letters]
+    if not all(others):
+        return False
+    if named:  # "D&C" is a procedure, "A b" a protein
+        return named == sorted({*named}) and bool(others or words[2:] or _JOINED.search(text))
+    return {"options", "quantity"} <= {word.lastgroup for word in others if word}
+
+
+def depends_on_order(document: Mapping[str, Any]) -> bool:
+    """Return whether the options of a question would mean something else in another order."""
+    options = document["options"]
+    if without_marks(options) or is_listed_otherwise(document):
+        return True
+    return any(refers_to_others(option, len(options)) for option in options)
+
+
+def is_listed_otherwise(document: Mapping[str, Any]) -> bool:
+    """Return whether a question lists its options with letters, in another form than :func:`listed_options`."""
+    options, question = document["options"], str(document.get("question"))
+    if listed_options(options) in question or not re.search(r"\bA[.:)].*\bB[.:)]", question, re.DOTALL):
+        return False
+    return all(option.strip().casefold() in question.casefold() for option in options)
+
+
+def listed_options(options: Sequence[str]) -> str:
+    """Return options in the form in which MedXpertQA's questions repeat them."""
+    return " ".join(f"({letter(index)}) {text}" for index, text in enumerate(options))

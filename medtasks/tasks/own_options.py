@@ -1,0 +1,96 @@
+"""Options of a user's own documents: their number, their order, equal ones, and letters or numbers of their own."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from medtasks.data.option_texts import without_marks
+from medtasks.data.samples import MOST_LETTERS
+from medtasks.data.variants import VARIANTS
+from medtasks.errors import MedTasksError, warn_once
+from medtasks.families.family import Column
+from medtasks.families.family_registry import family_of
+from medtasks.tasks.published_names import hook_name
+from medtasks.tasks.task_file import names_in_templates
+from medtasks.tasks.task_index import SETTINGS, mapping_in
+
+LETTERED_PROMPTS = ("medtasks.prompts.template.lettered_prompt", "medtasks.prompts.judged.paired_prompt")
+_BY_LETTER = {Column.LETTER, Column.LETTERS, Column.LETTER_OR_NOTHING}
+_BY_PLACE = {Column.LABEL, Column.LABELS}
+_MARKS = {"letter", "lower", "number"}  # in the template of an option
+
+
+def checked_options(
+    config: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], location: str
+) -> dict[str, list[Any]]:
+    """Check the options of documents that are otherwise as their family needs them, and remove marks such as "A.".
+
+    Returns:
+        The column ``options`` where it changes. Those of a variant are left as they are, since its base was checked.
+
+    Raises:
+        MedTasksError: There are more options than letters, or classes that are not the same in every row.
+    """
+    family = family_of(hook_name(config.get("process_results")))
+    kinds = set() if family is None else {*family.columns.values()}
+    if kinds.isdisjoint(_BY_LETTER | _BY_PLACE) or mapping_in(config, "metadata").get("variant") in VARIANTS:
+        return {}
+    options = columns["options"]
+    bare = _without_marks(config, options, location)
+    _check(bare or options, location, are_classes=kinds.isdisjoint(_BY_LETTER))
+    return {"options": bare} if bare else {}
+
+
+def _without_marks(config: Mapping[str, Any], options: Sequence[Any], location: str) -> list[Any]:
+    """Remove marks from options if the prompt writes its own, as in "A: A. left"; return nothing if none change."""
+    bare = list(map(without_marks, options))
+    if not any(bare):
+        return []
+    sentence = f"{location}: options of {sum(map(bool, bare))} of {len(bare)} questions begin with letters or numbers"
+    prompt = hook_name(config.get("doc_to_text"))
+    names = names_in_templates(mapping_in(config, SETTINGS), "option")
+    if prompt in LETTERED_PROMPTS or (prompt.startswith("medtasks.prompts.") and _MARKS & names):
+        warn_once(f"{sentence}, which are removed, as the prompt writes its own", "INFO")
+        return [changed or texts for texts, changed in zip(options, bare, strict=True)]
+    warn_once(
+        f"{sentence}, so that a reply with the text alone is not read; remove them, and let the prompt write them with "
+        'option: "{{ letter }}. {{ text }}"'
+    )
+    return []
+
+
+def _check(options: Sequence[Any], location: str, *, are_classes: bool) -> None:
+    first = _plain(options[0])
+    unclear = []
+    for row, texts in enumerate(options, start=1):
+        place = f"{location}, row {row}"
+        if are_classes and _plain(texts) != first:
+            raise MedTasksError(
+                f"{place}: 'options' are others than in row 1, or in another order, and classes are counted by their "
+                "places; write the same in the same order in every row, and change the right ones with them"
+            )
+        if not are_classes and len(texts) > MOST_LETTERS:
+            raise MedTasksError(f"{place}: it has {len(texts)} options; 2 to {MOST_LETTERS} are possible")
+        if fault := _fault_of(texts):
+            unclear.append(f"{place}: {fault}")
+    if unclear and are_classes:
+        raise MedTasksError(f"{unclear[0]}; give each class a name of its own")
+    if unclear:
+        warn_once(
+            f"{unclear[0]} (so in {len(unclear)} of {len(options)} questions): a reply with such a text is not read, "
+            "and of equal options only one letter is right"
+        )
+
+
+def _fault_of(options: Sequence[str]) -> str:
+    """Describe the first option that is empty or equal to another one; empty if there is none."""
+    texts = _plain(options)
+    for index, text in enumerate(texts):
+        if not text:
+            return f"option {index + 1} is empty"
+        if text in texts[:index]:
+            return f"options {texts.index(text) + 1} and {index + 1} are equal"
+    return ""
+
+
+def _plain(options: Sequence[str]) -> list[str]:
+    return [" ".join(text.split()).casefold() for text in options]
