@@ -277,11 +277,7 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
     if document is not None:
         names = (task.guarded_as, document.get("dataset"))
         private = any(is_private(str(name)) for name in names if name is not None)
-        problems = [*_prompt_problems(config, document, private=private), *_filter_problems(written, document)]
-        for column in task.breakdown:
-            if column not in document:
-                hint = near_match(column, document) or f"; there are {', '.join(document)}"
-                problems.append(f"breakdown: {location_of(written)} has no column '{column}'{hint}")
+        problems = [*_prompt_problems(config, document, private=private), *_missing_columns(task, written, document)]
     yield from (f"the task file {task.path}: {problem}" for problem in dict.fromkeys(problems))
 
 
@@ -346,8 +342,12 @@ def _scoring_problems(task: TaskFile, config: Mapping[str, Any]) -> Iterator[str
         yield f"metric_list: '{family.name}' has no metric '{min(unknown)}'{more}{hint}"
 
 
-def _filter_problems(written: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which filters of ours read answers among options that a sample does not have."""
+def _missing_columns(task: TaskFile, written: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which columns a sample lacks: of ``breakdown``, and the options that filters of ours read answers among."""
+    for column in task.breakdown:
+        if column not in document:
+            hint = near_match(column, document) or f"; there are {', '.join(document)}"
+            yield f"breakdown: {location_of(written)} has no column '{column}'{hint}"
     for pipeline in written.get("filter_list") or ():
         for step in pipeline["filter"]:
             rule = str(step.get("rule") or "")
