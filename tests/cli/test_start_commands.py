@@ -1,8 +1,8 @@
 """``medtasks demo``, ``doctor``, ``tasks``, ``path``, ``models``, ``plan``, ``parse``, and the entry itself."""
 
 import json
-import re
 import math
+import re
 import shlex
 import subprocess
 import sys
