@@ -261,7 +261,7 @@ def verify(
         _check_file(task)
         documents = task_documents(task)
         facts = task_provenance(task, documents)
-        _fail(list(unreadable_images(task, documents)), name, "")
+        _fail(list(dict.fromkeys(unreadable_images(task, documents))), name, "")
         say(
             f"{name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
             f"the text {facts['fingerprint']}. Hooks, rules and the first prompt are in order. medtasks did not "

@@ -1,7 +1,10 @@
 """Images of a document, for ``doc_to_visual``."""
 
 import contextlib
+import functools
 import hashlib
+import os
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -20,7 +23,7 @@ from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.variants import BLANK, COLUMN, DEGRADATION, DEGRADED, SEVERITY, images_of
-from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
+from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName, listed
 from medtasks.families.templates import filled
 
 Key = tuple[Path, Decoding]
@@ -36,6 +39,7 @@ class OpenedImage(NamedTuple):
 OPENED: dict[Key, OpenedImage] = {}
 """Images in prompts of this process since the last results."""
 _LOGGED: set[str] = set()  # conversions
+_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".rar")
 
 
 def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> list[Image.Image]:
@@ -62,7 +66,7 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
         try:
             seen = decoded(path, decoding)
         except OSError as error:
-            what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
+            what = f"is missing{_near_miss(path)}" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
             what = f"cannot be shown: {error}" if isinstance(error, UnclearRange) else what
             fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if known(str(doc.get("dataset"))) else ""
             if private:  # without the cause, which names the file: the caller may log both
@@ -109,19 +113,60 @@ def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decod
 def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
     """Return the path of a file of a document, see :func:`images`.
 
-    Raises SourceError for a relative path without a folder, DatasetNotPrepared if its dataset is missing.
+    It may be written with other separators, or in another Unicode form than the file's name, if it means one file only.
+    Raises SourceError for a relative path without a folder and for an archive, DatasetNotPrepared if its dataset is
+    missing.
     """
     if (stored := embedded_path(file)) is not None:
         return stored
     path, root = Path(file), settings.get("image_root")
     if path.is_absolute() or root:
-        return Path(root or "").expanduser() / path
+        folder = Path(root or "").expanduser()
+        if folder.suffix.lower() in _ARCHIVES:
+            raise SourceError(f"image_root {root} is an archive; unpack it and name the folder")
+        path = folder / path
+        same = [] if path.is_file() else [near for near in _near_files(path) if _written_alike(near, path)]
+        return same[0] if len(same) == 1 else path
     if doc.get("dataset") is None:
         raise SourceError(
             f"image {file} of sample {doc.get('doc_id', '?')} has a relative path; write absolute paths "
             f"or set image_root under lmms_eval_specific_kwargs"
         )
     return prepared_folder(doc["dataset"]) / path
+
+
+def _near_files(path: Path) -> list[Path]:
+    """Return the files whose paths differ from a missing one in separators, Unicode form or case only."""
+    first, *others = Path(str(path).replace("\\", "/")).parts
+    paths = [Path(first)]
+    for part in others:
+        near = [path / name for path in paths for name in _names_in(path).get(_folded(part), ())]
+        paths = [path / part for path in paths if (path / part).exists()] or near
+    return [path for path in paths if path.is_file()]
+
+
+@functools.lru_cache(maxsize=64)
+def _names_in(folder: Path) -> Mapping[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(folder)):
+            names.setdefault(_folded(name), []).append(name)
+    return names
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _written_alike(path: Path, other: Path) -> bool:
+    """Return whether two paths differ in separators and Unicode form only."""
+    forms = {unicodedata.normalize("NFC", str(each).replace("\\", "/")) for each in (path, other)}
+    return len(forms) == 1
+
+
+def _near_miss(path: Path) -> str:
+    names = [str(near) for near in _near_files(path)]
+    return f"; there is {listed(names)}" if names else ""
 
 
 def image_keys(task: Any) -> set[Key]:
