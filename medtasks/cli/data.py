@@ -52,7 +52,7 @@ def list_datasets(
         questions = "" if info.rows is None else str(info.rows)
         rows.append((info.name, _state(info.name), str(info.access), questions, info.description))
     say_columns(rows)
-    if len(infos) < len(CATALOGUE):
+    if name is not None:
         say(_total_size(infos))
     say(f"Data folder: {home()}")
 
@@ -149,17 +149,23 @@ def prepare(
         return
     from medtasks.data.prepare.source_recipe import Options
 
-    folders: dict[str, Path] = {}
-    for image_source, folder in named_values("--images", images or (), "SOURCE=DIR, such as slake=/data/slake/imgs"):
-        if image_source in folders:
-            raise typer.BadParameter(f"--images names {image_source} twice")
-        folders[image_source] = Path(folder).expanduser()
+    folders = _image_folders(images or ())
     options = Options(source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders)
     infos = _group(name)
     if infos[0].name == name:
         _prepare_published(infos[0], options)
     else:
         _prepare_group(name, infos, options)
+
+
+def _image_folders(texts: Sequence[str]) -> dict[str, Path]:
+    """Return the folders of images by their source, from values of --images."""
+    folders: dict[str, Path] = {}
+    for image_source, folder in named_values("--images", texts, "SOURCE=DIR, such as slake=/data/slake/imgs"):
+        if image_source in folders:
+            raise typer.BadParameter(f"--images names {image_source} twice")
+        folders[image_source] = Path(folder).expanduser()
+    return folders
 
 
 def _prepare_published(info: DatasetInfo, options: "Options") -> None:
@@ -175,33 +181,37 @@ def _prepare_published(info: DatasetInfo, options: "Options") -> None:
 
 
 def _prepare_group(name: str, infos: Sequence[DatasetInfo], options: "Options") -> None:
-    """Prepare every dataset of a group that is complete, and name the others; an error if there is none.
-
-    A dataset is read from a folder of its name in ``--source``, or from ``--source`` itself. Published files of several
-    sources have equal names, so that the latter is for datasets of one source, and those whose number of rows is known.
-    """
+    """Prepare every dataset of a group that is complete, and name the others; an error if there is none."""
     say(f"{name}: {_total_size(infos)}")
-    is_one_source = len({info.source for info in infos}) == 1
+    has_several_sources = len({info.source for info in infos}) > 1
     prepared = 0
     for info in infos:
-        source = options.source
-        if source is None and _state(info.name) == "yes":
-            say(f"{info.name} is prepared already")
-            prepared += 1
-            continue
-        if source is not None and (source / (info.part_of or info.name)).is_dir():
-            source = source / (info.part_of or info.name)
-        elif source is not None and not is_one_source and (info.rows is None or options.allow_incomplete):
-            say(f"not prepared: {info.name}, its files are to be in {source / info.name}")
-            continue
         try:
-            _prepare_published(info, replace(options, source=source))
+            if options.source is None and _state(info.name) == "yes":
+                say(f"{info.name} is prepared already")
+            else:
+                # Published files of several sources have equal names. Without a number of rows, one passes for another.
+                is_ambiguous = has_several_sources and (info.rows is None or options.allow_incomplete)
+                source = _source_of(info, options.source, is_ambiguous=is_ambiguous)
+                _prepare_published(info, replace(options, source=source))
             prepared += 1
         except SourceError as error:
-            name_of_set = "" if f"'{info.name}'" in str(error) else f"{info.name}, "
-            say(f"not prepared: {name_of_set}{error}")
+            label = "" if f"'{info.name}'" in str(error) else f"{info.name}, "
+            say(f"not prepared: {label}{error}")
     if not prepared:
         raise MedTasksError(f"no dataset of '{name}' could be prepared, for the reasons above")
+
+
+def _source_of(info: DatasetInfo, source: Path | None, *, is_ambiguous: bool) -> Path | None:
+    """Return the folder of a dataset's name in ``--source``, or ``--source`` itself unless that is ambiguous."""
+    if source is None:
+        return None
+    folder = source / (info.part_of or info.name)
+    if folder.is_dir():
+        return folder
+    if is_ambiguous:
+        raise SourceError(f"its files are to be in {folder}")
+    return source
 
 
 def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_incomplete: bool) -> None:

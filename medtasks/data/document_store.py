@@ -169,11 +169,9 @@ def _fault_of_path(path: str, root: str | None, *, is_embedded: bool) -> str:
     return ""
 
 
-_ADDRESS = re.compile(r"data:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_LONGEST_NUMBER = 64  # characters of base64 that are no image
-_LONGEST_PART = 255  # bytes of a file's name
+_DATA_URI = re.compile(r"data:[^,]{,200}(?:,|$)", re.IGNORECASE)
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-_LONGEST_NUMBER = 64  # characters of base64 that are no image
+LONGEST_NUMBER = 64  # characters of base64 that are no image
 _LONGEST_NAME = 255  # characters of a file's name
 _MARK = "embedded:"
 _EMBEDDED = "embedded_images"
@@ -193,24 +191,20 @@ def embedded_path(file: str) -> Path | None:
 
 def encoded_image(text: str) -> bytes | None:
     """Return the image that a text holds as base64, bare or in a data URI; None for any other text."""
-    content = text.partition(",")[2] if _is_data_uri(text) else text
-    if content is text and len(text) <= _LONGEST_NUMBER:
+    head = _DATA_URI.match(text)
+    if head is None and len(text) <= LONGEST_NUMBER:
         return None
     try:
-        return binascii.a2b_base64("".join(content.split()), strict_mode=True)
+        return binascii.a2b_base64("".join(text[head.end() if head else 0 :].split()), strict_mode=True)
     except ValueError:
         return None
 
 
 def is_file_name(text: str) -> bool:
     """Return whether a text in a column of images can be the path of a file: it is no image and no address."""
-    if _ADDRESS.match(text) or _is_data_uri(text) or encoded_image(text) is not None:
+    if _DATA_URI.match(text) or _ADDRESS.match(text) or encoded_image(text) is not None:
         return False
     return max(map(len, re.split(r"[/\\]", text))) <= _LONGEST_NAME
-
-
-def _is_data_uri(text: str) -> bool:
-    return text[:5].lower() == "data:"
 
 
 def with_image_files(table: Any, name: str, sources: Sequence[str], where: str, root: str | None = None) -> Any:
@@ -271,6 +265,11 @@ def _image_name(image: Any, folder: str, root: str | None) -> str:
         return f"{_MARK}{file.name}"
     if not isinstance(path, str) or not path:
         raise ValueError("lacks an image; fix the row, or leave it out")
+    _check_path(path, root, is_embedded=path is not image)
+    return path
+
+
+def _check_path(path: str, root: str | None, *, is_embedded: bool) -> None:
     if _ADDRESS.match(path):
         raise ValueError(
             "is an address, from which nothing is downloaded; save the image and write the path of its file"
@@ -278,9 +277,8 @@ def _image_name(image: Any, folder: str, root: str | None) -> str:
     if not is_file_name(path):
         raise ValueError(f"is a text of {len(path):,} characters, neither whole base64 nor the path of a file")
     file = Path(root or "").expanduser() / path
-    if isinstance(image, Mapping) and not ((root or file.is_absolute()) and file.is_file()):
+    if is_embedded and not ((root or file.is_absolute()) and file.is_file()):
         raise ValueError(
             "shows that the table holds no image bytes: it has only the path of a file, which is not there; write the "
             "images into the table, or set image_root to the folder in which the paths begin"
         )
-    return path

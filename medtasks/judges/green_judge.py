@@ -48,7 +48,6 @@ _DENIALS = {
 }
 _ERROR = re.compile(r"\b(?:errors?|mistakes?|discrepanc(?:y|ies)|inaccurac(?:y|ies)|differences?)\b", re.IGNORECASE)
 _MATCH = re.compile(r"(?i)\b(?:match\w*|overlap\w*|in common|findings?(?=(?: (?:is|are|was|were) \w+)?\W*$))\b")
-_SUBJECTS = {_SIGNIFICANT: _ERROR, _INSIGNIFICANT: _ERROR, _MATCHED: _MATCH}
 # A denial whose subject is the heading: "None were identified in the candidate report".
 _NONE = re.compile(
     r"(?i)\W*(?:there (?:is|are|was|were) )?(?:none|nil|nothing|n/?a|not applicable)"
@@ -121,25 +120,29 @@ def strict_counts(reply: str) -> GreenCounts | None:
     text = cleaned(reply)
     readings: dict[str, set[tuple[int, ...] | None]] = {}  # different ones by heading
     for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
-        readings[heading] = set()
-        for part in text.split(heading)[1:]:
-            part = _HEADING.split(part, maxsplit=1)[0]
-            section = _SECTION.match(part)
-            content = section[1] if section else ""
-            counts: tuple[int, ...] | None = None
-            labels, stated = sorted(_LABELLED_LINE.findall(content)), dict(_STATED_LINE.findall(content))
-            findings = _FINDINGS.findall(content)  # several are the numbers of a list
-            if _is_denial(content if heading == _MATCHED else part, _SUBJECTS[heading]):
-                counts = (0,) if heading == _MATCHED else (0,) * len(GREEN_ERRORS)
-            elif heading == _MATCHED:
-                counts = (int(findings[0]),) if len(findings) == 1 else None
-            elif labels in (list("abcdef"), list("123456")) and sorted(stated) == labels:
-                counts = tuple(int(stated[label]) for label in labels)
-            readings[heading].add(counts)
+        parts = (_HEADING.split(part, maxsplit=1)[0] for part in text.split(heading)[1:])
+        readings[heading] = {_strict_section(heading, part) for part in parts}
     if any(len(counts) > 1 or None in counts for counts in readings.values()):
         return None
     significant, insignificant, matched = (next(iter(counts), None) for counts in readings.values())
     return None if significant is None or matched is None else GreenCounts(significant, insignificant, matched[0])
+
+
+def _strict_section(heading: str, text: str) -> tuple[int, ...] | None:
+    """Return the counts of a text up to the next heading; None where it does not state all of them."""
+    section = _SECTION.match(text)
+    content = section[1] if section else ""
+    labels, stated = sorted(_LABELLED_LINE.findall(content)), dict(_STATED_LINE.findall(content))
+    findings = _FINDINGS.findall(content)  # several are the numbers of a list
+    if heading == _MATCHED:
+        if _is_denial(content, _MATCH):
+            return (0,)
+        return (int(findings[0]),) if len(findings) == 1 else None
+    if _is_denial(text, _ERROR):
+        return (0,) * len(GREEN_ERRORS)
+    if labels in (list("abcdef"), list("123456")) and sorted(stated) == labels:
+        return tuple(int(stated[label]) for label in labels)
+    return None
 
 
 def _is_denial(content: str, subject: re.Pattern[str]) -> bool:

@@ -66,12 +66,10 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
         try:
             seen = decoded(path, decoding)
         except OSError as error:
-            what = f"is missing{_near_miss(path)}" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
-            what = f"cannot be shown: {error}" if isinstance(error, UnclearRange) else what
             fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if known(str(doc.get("dataset"))) else ""
             if private:  # without the cause, which names the file: the caller may log both
                 raise SourceError(f"an image of {sample} cannot be read{fix}") from None
-            raise SourceError(f"image {path} of {sample} {what}{fix}") from error
+            raise SourceError(f"image {path} of {sample} {_fault_of(path, error)}{fix}") from error
         opened.append(seen.pixels)
         if (path, decoding) in OPENED:
             continue
@@ -125,7 +123,7 @@ def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -
         if folder.suffix.lower() in _ARCHIVES:
             raise SourceError(f"image_root {root} is an archive; unpack it and name the folder")
         path = folder / path
-        same = [] if path.is_file() else [near for near in _near_files(path) if _written_alike(near, path)]
+        same = [] if path.is_file() else [near for near in _near_files(path) if _plain(near) == _plain(path)]
         return same[0] if len(same) == 1 else path
     if doc.get("dataset") is None:
         raise SourceError(
@@ -135,13 +133,22 @@ def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -
     return prepared_folder(doc["dataset"]) / path
 
 
+def _fault_of(path: Path, error: OSError) -> str:
+    if isinstance(error, UnclearRange):
+        return f"cannot be shown: {error}"
+    if not isinstance(error, FileNotFoundError):
+        return f"is broken ({error})"
+    near = listed(list(map(str, _near_files(path))))
+    return f"is missing; there is {near}" if near else "is missing"
+
+
 def _near_files(path: Path) -> list[Path]:
     """Return the files whose paths differ from a missing one in separators, Unicode form or case only."""
-    first, *others = Path(str(path).replace("\\", "/")).parts
+    first, *others = Path(_plain(path)).parts
     paths = [Path(first)]
     for part in others:
-        near = [path / name for path in paths for name in _names_in(path).get(_folded(part), ())]
-        paths = [path / part for path in paths if (path / part).exists()] or near
+        near = [path / name for path in paths for name in _names_in(path).get(part.casefold(), ())]
+        paths = near or [path / part for path in paths]  # of a folder that may not be listed
     return [path for path in paths if path.is_file()]
 
 
@@ -150,23 +157,13 @@ def _names_in(folder: Path) -> Mapping[str, list[str]]:
     names: dict[str, list[str]] = {}
     with contextlib.suppress(OSError):
         for name in sorted(os.listdir(folder)):
-            names.setdefault(_folded(name), []).append(name)
+            names.setdefault(_plain(name).casefold(), []).append(name)
     return names
 
 
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", name).casefold()
-
-
-def _written_alike(path: Path, other: Path) -> bool:
-    """Return whether two paths differ in separators and Unicode form only."""
-    forms = {unicodedata.normalize("NFC", str(each).replace("\\", "/")) for each in (path, other)}
-    return len(forms) == 1
-
-
-def _near_miss(path: Path) -> str:
-    names = [str(near) for near in _near_files(path)]
-    return f"; there is {listed(names)}" if names else ""
+def _plain(path: str | Path) -> str:
+    """Return a path with the usual separators and in composed Unicode."""
+    return unicodedata.normalize("NFC", str(path).replace("\\", "/"))
 
 
 def image_keys(task: Any) -> set[Key]:

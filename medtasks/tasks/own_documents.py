@@ -5,6 +5,7 @@ that follow from others need not be written (docs/own_tasks.md has both). Images
 configuration hooks are functions, or their dotted names.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,8 +55,7 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     columns = table.select_columns([name for name in table.column_names if name in used - {*renamed}]).to_dict()
     columns |= renamed
     check(config, columns, names, location)
-    if "dataset" not in names:
-        _refuse_volumes(config, columns, location)
+    _refuse_volumes(config, columns, location)
     added = renamed | following(config.get("process_results"), columns, names, len(table))
     of_families = {name for family in families().values() for name in family.columns} - {"question", "dataset"}
     left_out = {*added, *(of_families - required if apart else ())}
@@ -207,10 +207,10 @@ def _listed(options: Any) -> Any:
 
 def _refuse_volumes(config: Mapping[str, Any], columns: Columns, location: str) -> None:
     """Raise MedTasksError for a task that shows volumes, which only those of a prepared dataset can."""
-    cells = [cell for name in _IMAGES for cell in columns.get(name, ())]
-    files = [file for cell in cells for file in (cell if isinstance(cell, list) else [cell])]
-    hooks = (hook_name(config.get(key)) for key in ("doc_to_visual", "doc_to_messages"))
-    is_volume_hook = any(hook.startswith("medtasks.prompts.volumes.") for hook in hooks)
+    if "dataset" in columns:
+        return
+    files = [*columns.get("image_file", ()), *itertools.chain(*columns.get("image_files", ()))]
+    is_volume_hook = hook_name(config.get("doc_to_visual")).startswith("medtasks.prompts.volumes.")
     if is_volume_hook or any(str(file).lower().endswith((".nii", ".nii.gz")) for file in files):
         raise MedTasksError(
             f"{location} shows volumes, and volumes are not shown to a model by own tasks yet; save their slices as "

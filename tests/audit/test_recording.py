@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import importlib.metadata
+import json
 import os
 import shutil
 import subprocess
@@ -24,8 +25,10 @@ from medtasks.audit.recording import (
     model_facts,
     versions,
 )
+from medtasks.extract.failure import failed_reply
 from medtasks.running.harness_run import Outcome
 from medtasks.runs.harness_options import HarnessOptions
+from medtasks.runs.result_files import samples_file
 from medtasks.runs.run_manifest import Gpu, HarnessProcess, Notice, RunManifest, Severity
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.tasks.documents import Selection
@@ -103,6 +106,21 @@ def test_samples_in_no_score_are_counted_and_too_many_are_a_failure(begin, faile
     read = RunManifest.read(recording.path)
     assert (read.state, read.tasks["one"].counts) == (state, SampleCounts(scored, failed, unjudged))
     assert list(recording.over_limit()) == ([] if state == "finished" else ["one"])
+
+
+def test_the_cause_of_the_first_failure_is_named(begin):
+    recording = begin(asked=("one",))
+    row = {"scored_samples,reference": 1, "failed_samples,reference": 2}
+    finished(recording, "one", row=row)
+    assert recording.losses_over_limit() == "one: 2 failed of 3 samples"
+    samples = samples_file(recording.path.parent / recording.manifest.tasks["one"].results, "one")
+    samples.parent.mkdir()
+    replies = ["B", failed_reply("ValueError at own.py:4 in shown: no mask"), failed_reply("another")]
+    lines = ({"doc_id": number, "resps": [reply] if number else [[reply]]} for number, reply in enumerate(replies))
+    samples.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    finished(recording, "one", row=row)
+    expected = "one: 2 failed of 3 samples, first ValueError at own.py:4 in shown: no mask"
+    assert recording.losses_over_limit() == expected
 
 
 @each_row(

@@ -6,7 +6,6 @@ the n-th mask and the n-th contour question with the same texts, answer and grou
 ``image_id``, as questions on one image do, so that errors are clustered by case.
 """
 
-import binascii
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -15,6 +14,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from medtasks.data.catalogue import GMAI, DatasetInfo
+from medtasks.data.document_store import LONGEST_NUMBER, encoded_image
 from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.prepare.downloads import file_md5, hub_download
 from medtasks.data.prepare.source_files import (
@@ -31,7 +31,6 @@ from medtasks.data.samples import option_index
 from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER, Columns, Document
 from medtasks.errors import SourceError
 
-_POINTER = 64  # characters
 _GROUPS = {
     "clinical_task": "clinical vqa task",
     "department": "department",
@@ -65,13 +64,9 @@ class GmaiFile(TableReader):
             texts |= {name: text for name, text in row.values.items() if text and name in ascii_uppercase}
             if "image" not in texts:
                 return texts
-            if len(texts["image"]) <= _POINTER:
+            if len(texts["image"]) <= LONGEST_NUMBER:
                 return {**texts, _SHOWN: texts["image"], "image": None}
-            try:
-                image = binascii.a2b_base64(texts["image"], strict_mode=True)
-            except ValueError:
-                image = b""  # a broken image
-            return {**texts, _SHOWN: "", "image": image}
+            return {**texts, _SHOWN: "", "image": encoded_image(texts["image"]) or b""}  # a broken image
 
         def records() -> Iterator[tuple[str, ReadValues]]:
             for row in table.rows():
