@@ -196,8 +196,7 @@ def _prepare_group(name: str, infos: Sequence[DatasetInfo], options: "Options") 
                 _prepare_published(info, replace(options, source=source))
             prepared += 1
         except SourceError as error:
-            label = "" if f"'{info.name}'" in str(error) else f"{info.name}, "
-            say(f"not prepared: {label}{error}")
+            say(f"not prepared: {info.name}: {error}")
     if not prepared:
         raise MedTasksError(f"no dataset of '{name}' could be prepared, for the reasons above")
 

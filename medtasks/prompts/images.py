@@ -3,9 +3,9 @@
 import contextlib
 import functools
 import hashlib
-import os
 import unicodedata
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -147,18 +147,19 @@ def _near_files(path: Path) -> list[Path]:
     first, *others = Path(_plain(path)).parts
     paths = [Path(first)]
     for part in others:
-        near = [path / name for path in paths for name in _names_in(path).get(part.casefold(), ())]
-        paths = near or [path / part for path in paths]  # of a folder that may not be listed
+        near = chain.from_iterable(_entries(path).get(part.casefold(), ()) for path in paths)
+        paths = list(near) or [path / part for path in paths]  # of a folder that may not be listed
     return [path for path in paths if path.is_file()]
 
 
 @functools.lru_cache(maxsize=64)
-def _names_in(folder: Path) -> Mapping[str, list[str]]:
-    names: dict[str, list[str]] = {}
+def _entries(folder: Path) -> Mapping[str, list[Path]]:
+    """Return the paths in a folder by their names without regard to case and Unicode form."""
+    paths: dict[str, list[Path]] = {}
     with contextlib.suppress(OSError):
-        for name in sorted(os.listdir(folder)):
-            names.setdefault(_plain(name).casefold(), []).append(name)
-    return names
+        for path in sorted(folder.iterdir()):
+            paths.setdefault(_plain(path.name).casefold(), []).append(path)
+    return paths
 
 
 def _plain(path: str | Path) -> str:

@@ -172,7 +172,7 @@ def _holds_images(table: Any, column: str) -> bool:
     if isinstance(inner, Mapping) and "bytes" in inner:
         return True
     cells = table.select_columns([column]).to_dict()[column]
-    texts = (text for cell in cells for text in (cell if isinstance(cell, list) else [cell]))
+    texts = itertools.chain.from_iterable(cell if isinstance(cell, list) else [cell] for cell in cells)
     return any(isinstance(text, str) and not is_file_name(text) for text in texts)
 
 
@@ -209,7 +209,7 @@ def _refuse_volumes(config: Mapping[str, Any], columns: Columns, location: str) 
     """Raise MedTasksError for a task that shows volumes, which only those of a prepared dataset can."""
     if "dataset" in columns:
         return
-    files = [*columns.get("image_file", ()), *itertools.chain(*columns.get("image_files", ()))]
+    files = [*columns.get("image_file", ()), *itertools.chain(*filter(None, columns.get("image_files", ())))]
     is_volume_hook = hook_name(config.get("doc_to_visual")).startswith("medtasks.prompts.volumes.")
     if is_volume_hook or any(str(file).lower().endswith((".nii", ".nii.gz")) for file in files):
         raise MedTasksError(

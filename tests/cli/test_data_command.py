@@ -86,7 +86,7 @@ def test_a_group_of_several_sources_takes_a_folder_for_each_set(medtasks, fails,
     lines = ran.out.splitlines()
     assert any(line.startswith("Prepared multimedeval_medqa: 6 questions") for line in lines)
     # Rows that are left out tell equal names of several sources no longer apart.
-    advice = f"not prepared: multimedeval_pubmedqa, its files are to be in {tmp_path / 'copies/multimedeval_pubmedqa'}"
+    advice = f"not prepared: multimedeval_pubmedqa: its files are to be in {tmp_path / 'copies/multimedeval_pubmedqa'}"
     assert advice in lines
     assert sum(line.startswith("not prepared: ") for line in lines) == 23
 

@@ -24,6 +24,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -175,7 +176,7 @@ def _matching(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
             files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]
         if files:
             return files
-    plain_patterns = [pattern for pattern in patterns if not {"*", "!"} & {*pattern}]
+    plain_patterns = [pattern for pattern in patterns if "*" not in pattern]
     variants = (_variants(source, pattern) for pattern in plain_patterns)
     return next(filter(None, variants), [])
 
@@ -184,7 +185,7 @@ def _variants(source: Path, location: str) -> list[SourceFile]:
     """Return the files whose location differs from a published one in capitals and punctuation only."""
     paths = [source]
     for part in location.split("/"):
-        entries = [entry for path in paths if path.is_dir() for entry in sorted(path.iterdir())]
+        entries = chain.from_iterable(sorted(path.iterdir()) for path in paths if path.is_dir())
         paths = [entry for entry in entries if _letters(entry.name) == _letters(part)]
     return [SourceFile(path) for path in paths if path.is_file()]
 

@@ -235,16 +235,18 @@ def test_a_group_prepares_its_complete_sets_and_names_the_others(clone, command)
     prepared = [line.split(":")[0].removeprefix("Prepared ") for line in lines if line.startswith("Prepared ")]
     assert prepared == [name for name in sources.SETS if name not in (CXR, CONTEXT)]
     first, second = (line for line in lines if line.startswith("not prepared: "))
-    assert first.startswith(f"not prepared: '{CXR}' is incomplete: CXR-VisHal.json: 1 of the 2 images of IU-Xray")
-    assert second.startswith(f"not prepared: {CONTEXT}, {clone} holds no {sources.file_of(CONTEXT)}; ")
+    assert first.startswith(
+        f"not prepared: {CXR}: '{CXR}' is incomplete: CXR-VisHal.json: 1 of the 2 images of IU-Xray"
+    )
+    assert second.startswith(f"not prepared: {CONTEXT}: {clone} holds no {sources.file_of(CONTEXT)}; ")
     result = command("medheval", "--source", clone, "--allow-changed", "--allow-incomplete")
     assert f"Prepared {CXR}: 5 questions" in result.output
 
 
 def test_a_group_of_which_no_set_is_complete(command, tmp_path):
     result = command("medheval", "--source", tmp_path)
-    assert [line.split(",")[0] for line in result.output.splitlines()[1:7]] == [
-        f"not prepared: {name}" for name in sources.SETS
+    assert [line.split(": ")[:2] for line in result.output.splitlines()[1:7]] == [
+        ["not prepared", name] for name in sources.SETS
     ]
     assert "no dataset of 'medheval' could be prepared" in str(result.exception)
 
