@@ -18,6 +18,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -28,11 +29,13 @@ import medtasks
 from medtasks.data.dataset_manifest import Manifest, file_sha256
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
+from medtasks.extract.failure import failure_cause
 from medtasks.home import dataset_folder, home
 from medtasks.net.disk_cache import SqliteCache
 from medtasks.running.harness_run import Outcome, wanted_tasks
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
+from medtasks.runs.replies import read_lines
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.result_files import samples_file
 from medtasks.runs.run_manifest import (
@@ -176,6 +179,19 @@ class RunRecording:
         """Return the tasks that lost more samples than may fail, with their counts."""
         by_task = {name: counts for name, record in self.manifest.tasks.items() if (counts := record.counts)}
         return {name: counts for name, counts in by_task.items() if not self._limit.allows(counts)}
+
+    def losses_over_limit(self) -> str:
+        """Describe the tasks that lost more samples than may fail, each with the cause of its first failure."""
+        losses = []
+        for name, counts in self.over_limit().items():
+            samples = self.manifest.tasks[name].samples
+            lines = read_lines(self.path.parent / samples) if samples else ()
+            nested = chain.from_iterable(line.record.get("resps") or () for line in lines)
+            replies = (reply[0] if isinstance(reply, list) and reply else reply for reply in nested)
+            causes = (failure_cause(reply) for reply in replies if isinstance(reply, str))
+            cause = next(filter(None, causes), None)
+            losses.append(f"{name}: {counts}" if cause is None else f"{name}: {counts}, first {cause}")
+        return "; ".join(losses)
 
     def _change(self, **changes: Any) -> None:
         self.manifest = self.manifest.model_copy(update=changes)

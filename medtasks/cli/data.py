@@ -5,8 +5,9 @@ import inspect
 import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -21,11 +22,14 @@ from medtasks.data.dataset_manifest import FILE_NAME, Manifest, described_images
 from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import AS_STORED
 from medtasks.data.selecting import SELECTABLE, choose, described, selectable
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
 from medtasks.tasks.documents import task_documents, task_problems, task_provenance, unknown_keys, unreadable_images
 from medtasks.tasks.task_file import TaskFile
-from medtasks.tasks.task_files import task_files
+from medtasks.tasks.task_files import members_of, task_files
+
+if TYPE_CHECKING:
+    from medtasks.data.prepare.source_recipe import Options
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
 
@@ -35,14 +39,39 @@ MEDHEVAL = "medheval"
 
 
 @app.command("list")
-def list_datasets() -> None:
-    """List all datasets, your own last, with their access level and whether they are prepared."""
+def list_datasets(
+    name: Annotated[str | None, Argument(help="A dataset, benchmark or group of tasks. Default: all.")] = None,
+) -> None:
+    """List datasets, your own last, with their access level and whether they are prepared."""
+    own = own_datasets()
+    infos = [*CATALOGUE.values(), *own.values()]
+    if name is not None:
+        infos = [own[name]] if name in own else _group(name)
     rows = [("dataset", "prepared", "access", "questions", "description")]
-    for info in (*CATALOGUE.values(), *own_datasets().values()):
+    for info in infos:
         questions = "unknown" if info.count_unknown else str(info.rows or "")
         rows.append((info.name, _state(info.name), str(info.access), questions, info.description))
     say_columns(rows)
+    if name is not None:
+        say(_total_size(infos))
     say(f"Data folder: {home()}")
+
+
+def _group(name: str) -> list[DatasetInfo]:
+    """Return the dataset of this name, or those of a group of tasks, or those whose names begin with a benchmark's.
+
+    Raises UnknownName for any other name.
+    """
+    if name in CATALOGUE:
+        return [CATALOGUE[name]]
+    members = {task.dataset for task in members_of(name)}
+    infos = [info for info in CATALOGUE.values() if info.name in members]
+    return infos or [info for info in CATALOGUE.values() if info.name.startswith(f"{name}_")] or [dataset_info(name)]
+
+
+def _total_size(infos: Sequence[DatasetInfo]) -> str:
+    sizes = [info.size for info in infos if info.size is not None]
+    return f"{sum(sizes):,.1f} MB in all, as stated for {len(sizes)} of {len(infos)} datasets"
 
 
 @app.command()
@@ -85,7 +114,7 @@ def _state(name: str) -> str:
 
 @app.command()
 def prepare(
-    name: Annotated[str | None, Argument(help="Dataset name, see 'medtasks data list'.")] = None,
+    name: Annotated[str | None, Argument(help="A dataset, benchmark or group of tasks; 'medtasks data list'.")] = None,
     source: Annotated[Path | None, Option(help="Folder or archive with a copy, laid out as published.")] = None,
     fetch_images: Annotated[bool, Option("--fetch-images", help="Download images that --source lacks.")] = False,
     allow_incomplete: Annotated[bool, Option("--allow-incomplete", help="Leave out what is missing.")] = False,
@@ -100,7 +129,7 @@ def prepare(
     own_name: Annotated[str | None, Option("--name", help="Name for --from-folder. Default: the folder's.")] = None,
     access: Annotated[Access | None, Option(help="Access level of --from-folder. Default: credentialed.")] = None,
 ) -> None:
-    """Prepare a dataset; an interrupted run continues where it stopped."""
+    """Prepare a dataset, or all complete ones of a group; an interrupted run continues where it stopped."""
     if images and not (name or "").startswith(MEDHEVAL):
         raise typer.BadParameter("--images is for the sets of MedHEval")
     if allow_changed and not (name or "").startswith((MEDHEVAL, "gmai_mmbench")):
@@ -120,21 +149,68 @@ def prepare(
         return
     from medtasks.data.prepare.source_recipe import Options
 
+    folders = _image_folders(images or ())
+    options = Options(source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders)
+    infos = _group(name)
+    if infos[0].name == name:
+        _prepare_published(infos[0], options)
+    else:
+        _prepare_group(name, infos, options)
+
+
+def _image_folders(texts: Sequence[str]) -> dict[str, Path]:
+    """Return the folders of images by their source, from values of --images."""
     folders: dict[str, Path] = {}
-    for image_source, folder in named_values("--images", images or (), "SOURCE=DIR, such as slake=/data/slake/imgs"):
+    for image_source, folder in named_values("--images", texts, "SOURCE=DIR, such as slake=/data/slake/imgs"):
         if image_source in folders:
             raise typer.BadParameter(f"--images names {image_source} twice")
         folders[image_source] = Path(folder).expanduser()
-    options = Options(source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders)
+    return folders
+
+
+def _prepare_published(info: DatasetInfo, options: "Options") -> None:
     from medtasks.data.prepare.prepare_dataset import prepare as run
     from medtasks.data.sources.medheval_sets import IMAGE_SOURCES, preflight
 
-    if name.startswith(MEDHEVAL) and source is not None:
-        for count in preflight(dataset_info(name), options):
+    if info.name.startswith(MEDHEVAL) and options.source is not None:
+        for count in preflight(info, options):
             missing = f", {len(count.missing)} missing" if count.missing else ""
             total = len(count.found) + len(count.missing)
             say(f"images of {IMAGE_SOURCES[count.source].title}: {len(count.found)} of {total} found{missing}")
-    report_prepared(run(name, options))
+    report_prepared(run(info.name, options))
+
+
+def _prepare_group(name: str, infos: Sequence[DatasetInfo], options: "Options") -> None:
+    """Prepare every dataset of a group that is complete, and name the others; an error if there is none."""
+    say(f"{name}: {_total_size(infos)}")
+    has_several_sources = len({info.source for info in infos}) > 1
+    prepared = 0
+    for info in infos:
+        try:
+            if options.source is None and _state(info.name) == "yes":
+                say(f"{info.name} is prepared already")
+            else:
+                # Published files of several sources have equal names. Without a number of rows, one passes for another.
+                is_ambiguous = has_several_sources and (info.rows is None or options.allow_incomplete)
+                source = _source_of(info, options.source, is_ambiguous=is_ambiguous)
+                _prepare_published(info, replace(options, source=source))
+            prepared += 1
+        except SourceError as error:
+            say(f"not prepared: {info.name}: {error}")
+    if not prepared:
+        raise MedTasksError(f"no dataset of '{name}' could be prepared, for the reasons above")
+
+
+def _source_of(info: DatasetInfo, source: Path | None, *, is_ambiguous: bool) -> Path | None:
+    """Return the folder of a dataset's name in ``--source``, or ``--source`` itself unless that is ambiguous."""
+    if source is None:
+        return None
+    folder = source / (info.part_of or info.name)
+    if folder.is_dir():
+        return folder
+    if is_ambiguous:
+        raise SourceError(f"its files are to be in {folder}")
+    return source
 
 
 def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_incomplete: bool) -> None:
@@ -194,7 +270,7 @@ def verify(
         _check_file(task)
         documents = task_documents(task)
         facts = task_provenance(task, documents)
-        _fail(list(unreadable_images(task, documents)), name, "")
+        _fail(list(dict.fromkeys(unreadable_images(task, documents))), name, "")
         say(
             f"{name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
             f"the text {facts['fingerprint']}. Hooks, rules and the first prompt are in order. medtasks did not "

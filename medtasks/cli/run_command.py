@@ -203,7 +203,7 @@ class _Call:
             raise MedTasksError("; ".join([f"{lost} of {len(outcomes)} tasks without results{others}", *causes]))
         if incomplete := "; ".join(record.reason for record in records if record.reason):
             raise MedTasksError(f"{incomplete}; the scores are kept")
-        if counts := "; ".join(f"{name}: {numbers}" for name, numbers in recording.over_limit().items()):
+        if counts := recording.losses_over_limit():
             raise MedTasksError(
                 f"more samples than --max-failed {self.limit} lack a reply or a verdict and are in no score "
                 f"({counts}); all replies are kept; once the cause is fixed, ask only for the missing ones: "

@@ -1,11 +1,13 @@
 """Writing of prepared datasets (one writer at a time, resumable, all or nothing), and reading them."""
 
+import binascii
 import contextlib
 import errno
 import functools
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -152,6 +154,25 @@ def _damage_named(name: str, folder: Path) -> Iterator[None]:
         ) from error
 
 
+def _fault_of_path(path: str, root: str | None, *, is_embedded: bool) -> str:
+    """Return why no image is at a path, without quoting it: it may be a patient's; empty where an image may be."""
+    if _ADDRESS.match(path):
+        return "is a web address, from which nothing is downloaded; save the image here and write its path"
+    if not is_file_name(path):
+        return f"is a text of {len(path):,} characters that is neither whole base64 nor the name of a file"
+    file = Path(root or "").expanduser() / path
+    if is_embedded and not (file.is_absolute() and file.is_file()):
+        return (
+            "holds no image bytes, only the path of a file that is not there; write the images into the table, or set "
+            "image_root to the folder that the paths begin in"
+        )
+    return ""
+
+
+_DATA_URI = re.compile(r"data:[^,]{,200}(?:,|$)", re.IGNORECASE)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+LONGEST_NUMBER = 64  # characters of base64 that are no image
+_LONGEST_NAME = 255  # characters of a file's name
 _MARK = "embedded:"
 _EMBEDDED = "embedded_images"
 _DIGITS = 16
@@ -168,16 +189,35 @@ def embedded_path(file: str) -> Path | None:
     return home() / _EMBEDDED / file.removeprefix(_MARK) if file.startswith(_MARK) else None
 
 
-def with_image_files(table: Any, name: str, sources: Sequence[str], where: str) -> Any:
+def encoded_image(text: str) -> bytes | None:
+    """Return the image that a text holds as base64, bare or in a data URI; None for any other text."""
+    head = _DATA_URI.match(text)
+    if head is None and len(text) <= LONGEST_NUMBER:
+        return None
+    try:
+        return binascii.a2b_base64("".join(text[head.end() if head else 0 :].split()), strict_mode=True)
+    except ValueError:
+        return None
+
+
+def is_file_name(text: str) -> bool:
+    """Return whether a text in a column of images can be the path of a file: it is no image and no address."""
+    if _DATA_URI.match(text) or _ADDRESS.match(text) or encoded_image(text) is not None:
+        return False
+    return max(map(len, re.split(r"[/\\]", text))) <= _LONGEST_NAME
+
+
+def with_image_files(table: Any, name: str, sources: Sequence[str], where: str, root: str | None = None) -> Any:
     """Return a table of the ``datasets`` library with a column of image files in place of columns that hold images.
 
     ``name`` is ``image_file``, of one image, or ``image_files``, of all images of ``sources`` in their order. A source
-    holds encoded images, paths, or lists of these; one of several may be empty. Raises SourceError, which names
-    ``where`` the table is from and the row, where an image is missing.
+    holds encoded images (bytes, base64 or data URIs), paths below ``root``, or lists of these; one of several may be
+    empty. Raises SourceError, which names ``where`` the table is from and the row, where an image is missing, or only
+    its address is there.
     """
     # As the table is stored, so that nothing is decoded; the library keeps what comes out for the next process.
     stored = table.select_columns(sources).with_format("arrow")
-    write = functools.partial(_written, name=name, folder=str(home() / _EMBEDDED), where=where)
+    write = functools.partial(_written, name=name, folder=str(home() / _EMBEDDED), where=where, root=root)
     how = {"batched": True, "batch_size": _ROWS, "with_indices": True, "remove_columns": list(sources)}
     with without_progress_bars():
         column = stored.map(write, **how).with_format(None).to_dict()[name]
@@ -188,7 +228,9 @@ def with_image_files(table: Any, name: str, sources: Sequence[str], where: str) 
     return others.add_column(name, column)
 
 
-def _written(batch: Any, rows: Sequence[int], *, name: str, folder: str, where: str) -> dict[str, list[Any]]:
+def _written(
+    batch: Any, rows: Sequence[int], *, name: str, folder: str, where: str, root: str | None
+) -> dict[str, list[Any]]:
     """Write the images of a batch unless they exist, and return the column of their names in documents."""
     column = []
     for row, cells in zip(rows, batch.to_pylist(), strict=True):
@@ -197,20 +239,46 @@ def _written(batch: Any, rows: Sequence[int], *, name: str, folder: str, where: 
         images = []
         for source, value in columns.items():
             for image in value if isinstance(value, list) else [value]:
-                fields: Mapping[str, Any] = {"path": image} if isinstance(image, str) else {"bytes": image}
-                fields = image if isinstance(image, Mapping) else fields
-                data, path = fields.get("bytes"), fields.get("path")
-                if not data and path:
-                    images.append(str(path))
-                    continue
-                if not isinstance(data, bytes) or not data:
-                    raise SourceError(
-                        f"{where}, row {row + 1}: '{source}' lacks an image; fix the row, or leave it out"
-                    )
-                file = Path(folder) / f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.{ending_of(data)}"
-                if not file.is_file():
-                    with written_whole(file) as partial_file:
-                        partial_file.write_bytes(data)
-                images.append(f"{_MARK}{file.name}")
+                try:
+                    images.append(_image_name(image, folder, root))
+                except ValueError as fault:
+                    raise SourceError(f"{where}, row {row + 1}: '{source}' {fault}") from None
         column.append(images[0] if name == "image_file" else images)
     return {name: column}
+
+
+def _image_name(image: Any, folder: str, root: str | None) -> str:
+    """Return the name that documents have for a cell's image, which is written unless the cell names a file.
+
+    Raises ValueError with the fault of the cell. It is not quoted: it may be a patient's image.
+    """
+    fields = image if isinstance(image, Mapping) else {"bytes": image, "path": image}
+    data = fields.get("bytes")
+    path = fields.get("path")
+    if isinstance(data, str):
+        data = encoded_image(data)
+    if isinstance(data, bytes) and data:
+        file = Path(folder) / f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.{ending_of(data)}"
+        if not file.is_file():
+            with written_whole(file) as partial_file:
+                partial_file.write_bytes(data)
+        return f"{_MARK}{file.name}"
+    if not isinstance(path, str) or not path:
+        raise ValueError("lacks an image; fix the row, or leave it out")
+    _check_path(path, root, is_embedded=path is not image)
+    return path
+
+
+def _check_path(path: str, root: str | None, *, is_embedded: bool) -> None:
+    if _ADDRESS.match(path):
+        raise ValueError(
+            "is an address, from which nothing is downloaded; save the image and write the path of its file"
+        )
+    if not is_file_name(path):
+        raise ValueError(f"is a text of {len(path):,} characters, neither whole base64 nor the path of a file")
+    file = Path(root or "").expanduser() / path
+    if is_embedded and not ((root or file.is_absolute()) and file.is_file()):
+        raise ValueError(
+            "shows that the table holds no image bytes: it has only the path of a file, which is not there; write the "
+            "images into the table, or set image_root to the folder in which the paths begin"
+        )

@@ -1,10 +1,11 @@
 """GREEN: a judge counts the errors of a report and its matched findings, from which a score follows.
 
 The prompt is the published one to the letter. ``reference`` reads a judge's reply as published: an empty, refused or
-cut reply scores 0, and a count in another form is no error. ``strict`` takes a reply that states everything once, and
-fails all others; nothing matched and nothing wrong has no score. Both read the same first reply. A request without a
-reply is in neither. The published object is changed by replies without lettered lines, so that its later calls read no
-errors; every reply is read here as by a new object.
+cut reply scores 0, and a count in another form is no error. ``strict`` takes a reply that states everything once and
+fails all others; nothing matched and nothing wrong has no score. A section states six zeros also by a sentence that
+denies any error. Both read the same first reply. A request without a reply is in neither. The published object is
+changed by replies without lettered lines, so that its later calls read no errors; every reply is read here as by a new
+object.
 
 Source: https://github.com/Stanford-AIMI/GREEN at d72c195 (``make_prompt``, ``clean_responses``, ``parse_error_counts``
 and ``compute_green``).
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from medtasks.extract.reading.negation import Stance, clauses, stances_of
 from medtasks.home import packaged_facts
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import Judge, JudgeVerdict, judge_for
@@ -25,6 +27,7 @@ from medtasks.metrics.report_metrics import GREEN_ERRORS, ReportScores, keys_of
 
 _TEMPLATE: str = packaged_facts(__package__, "prompts")["green"]["user"]
 _PROMPT_VERSION = 1
+_READING_VERSION = 2  # of the strict reading
 _MOST_WORDS = 300  # of each report
 _SIGNIFICANT, _INSIGNIFICANT = "[Clinically Significant Errors]:", "[Clinically Insignificant Errors]:"
 _MATCHED = "[Matched Findings]:"
@@ -35,8 +38,27 @@ _MATCHED_COUNT = re.compile(r"\d{1,4000}(?=\.)")
 _FINDINGS = re.compile(r"^\s*(\d{1,4})\.(?!\d)", re.MULTILINE)
 _STATED_LINE = re.compile(r"^\s*(?:[-*•] *)?\(([a-f1-6])\) [^:\n]*:[ \t]+(\d{1,4})\.(?!\d)", re.MULTILINE)
 _LABELLED_LINE = re.compile(r"^\s*(?:[-*•] *)?\(([a-f1-6])\)", re.MULTILINE)
-_NOTHING = re.compile(
-    r"(?:No|None)(?: (?:clinically|(?:in)?significant|matched|errors?|findings?|were|was|found|noted))*\.?\s*"
+_HEADING = re.compile(r"\[[A-Z][\w ]+\]:")
+_LONGEST_DENIAL = 500  # characters
+_DENIALS = {
+    r"^\W*no\.": "none.",
+    r"(?<=(?:is|re|as) )(?:zero|0)\b": "absent",
+    r"\b(?:zero|0)\b(?![.,]\d)": "none ",
+    r"\berror-free\b": "without error",
+}
+_ERROR = re.compile(r"\b(?:errors?|mistakes?|discrepanc(?:y|ies)|inaccurac(?:y|ies)|differences?)\b", re.IGNORECASE)
+_MATCH = re.compile(r"(?i)\b(?:match\w*|overlap\w*|in common|findings?(?=(?: (?:is|are|was|were) \w+)?\W*$))\b")
+# A denial whose subject is the heading: "None were identified in the candidate report".
+_NONE = re.compile(
+    r"(?i)\W*(?:there (?:is|are|was|were) )?(?:none|nil|nothing|n/?a|not applicable)"
+    r"(?: (?:of (?:these|this kind|the above)|to (?:report|note)|clinically|(?:in)?significant|match\w*|"
+    r"(?:(?:is|are|was|were) )?(?:found|identified|noted|seen|detected|present|observed)|"
+    r"in (?:the|this|either) [\w ]{,30}report))*\W*"
+)
+_CONTRADICTION = re.compile(
+    r"(?im)[1-9]|(?:[,:]|\b(?:but|except))\s*\Z|^\W*[a-f][.):]|\b(?:other\w*|another|further|additional|more)\b|"
+    r"\bnot? (?:all|lack|without|absen\w+|free|assess\w+|evaluat\w+)\b|"
+    r"\b(?:one|two|three|four|five|six|several|some|few|many) (?:\w+ ){,3}(?:errors?|match\w*|findings?)\b"
 )
 # What the published code tokenises, which appends an end-of-sequence token: an empty turn comes before the reply.
 RAW_PROMPT = "<|user|>\n{}</s>\n<|assistant|>\n</s>\n<|assistant|>\n"
@@ -98,24 +120,42 @@ def strict_counts(reply: str) -> GreenCounts | None:
     text = cleaned(reply)
     readings: dict[str, set[tuple[int, ...] | None]] = {}  # different ones by heading
     for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
-        readings[heading] = set()
-        for part in text.split(heading)[1:]:
-            section = _SECTION.match(part)
-            content = section[1] if section else ""
-            counts: tuple[int, ...] | None = None
-            labels, stated = sorted(_LABELLED_LINE.findall(content)), dict(_STATED_LINE.findall(content))
-            findings = _FINDINGS.findall(content)  # several are the numbers of a list
-            if _NOTHING.fullmatch(content):
-                counts = (0,) if heading == _MATCHED else (0,) * len(GREEN_ERRORS)
-            elif heading == _MATCHED:
-                counts = (int(findings[0]),) if len(findings) == 1 else None
-            elif labels in (list("abcdef"), list("123456")) and sorted(stated) == labels:
-                counts = tuple(int(stated[label]) for label in labels)
-            readings[heading].add(counts)
+        parts = (_HEADING.split(part, maxsplit=1)[0] for part in text.split(heading)[1:])
+        readings[heading] = {_strict_section(heading, part) for part in parts}
     if any(len(counts) > 1 or None in counts for counts in readings.values()):
         return None
     significant, insignificant, matched = (next(iter(counts), None) for counts in readings.values())
     return None if significant is None or matched is None else GreenCounts(significant, insignificant, matched[0])
+
+
+def _strict_section(heading: str, text: str) -> tuple[int, ...] | None:
+    """Return the counts of a text up to the next heading; None where it does not state all of them."""
+    section = _SECTION.match(text)
+    content = section[1] if section else ""
+    labels, stated = sorted(_LABELLED_LINE.findall(content)), dict(_STATED_LINE.findall(content))
+    findings = _FINDINGS.findall(content)  # several are the numbers of a list
+    if heading == _MATCHED:
+        if _is_denial(content, _MATCH):
+            return (0,)
+        return (int(findings[0]),) if len(findings) == 1 else None
+    if _is_denial(text, _ERROR):
+        return (0,) * len(GREEN_ERRORS)
+    if labels in (list("abcdef"), list("123456")) and sorted(stated) == labels:
+        return tuple(int(stated[label]) for label in labels)
+    return None
+
+
+def _is_denial(content: str, subject: re.Pattern[str]) -> bool:
+    """Return whether all that a section says is that there is nothing of its subject, in whatever words."""
+    text = re.sub(r"[*_`#]", "", content.replace("’", "'"))
+    for pattern, denial in _DENIALS.items():
+        text = re.sub(pattern, denial, text, flags=re.IGNORECASE)
+    if len(text) > _LONGEST_DENIAL or _CONTRADICTION.search(text):
+        return False
+    statements = [clause for clause in clauses(text) if re.search(r"\w", clause)]
+    return bool(statements) and all(
+        _NONE.fullmatch(clause) or stances_of(subject, [clause]) == {Stance.DENIED} for clause in statements
+    )
 
 
 def green_verdict(judge: Judge, reference: str, candidate: str) -> JudgeVerdict[str]:
@@ -161,4 +201,5 @@ def green(settings: ModelSettings, references: Sequence[str], hypotheses: Sequen
     form = (
         "raw string of GREEN's code" if _GREEN_MODEL.fullmatch(judge.settings.model) else "chat message, no GREEN model"
     )
-    return ReportScores(samples, totals, {"judge": judge.label, "prompt": f"v{_PROMPT_VERSION}, {form}"})
+    settings_of_judge = {"judge": judge.label, "prompt": f"v{_PROMPT_VERSION}, {form}"}
+    return ReportScores(samples, totals, {**settings_of_judge, "strict reading": f"v{_READING_VERSION}"})

@@ -1,8 +1,11 @@
 """Images of a document, for ``doc_to_visual``."""
 
 import contextlib
+import functools
 import hashlib
+import unicodedata
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -20,7 +23,7 @@ from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.variants import BLANK, COLUMN, DEGRADATION, DEGRADED, SEVERITY, images_of
-from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
+from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName, listed
 from medtasks.families.templates import filled
 
 Key = tuple[Path, Decoding]
@@ -36,6 +39,7 @@ class OpenedImage(NamedTuple):
 OPENED: dict[Key, OpenedImage] = {}
 """Images in prompts of this process since the last results."""
 _LOGGED: set[str] = set()  # conversions
+_ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".rar")
 
 
 def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> list[Image.Image]:
@@ -62,12 +66,10 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
         try:
             seen = decoded(path, decoding)
         except OSError as error:
-            what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
-            what = f"cannot be shown: {error}" if isinstance(error, UnclearRange) else what
             fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if known(str(doc.get("dataset"))) else ""
             if private:  # without the cause, which names the file: the caller may log both
                 raise SourceError(f"an image of {sample} cannot be read{fix}") from None
-            raise SourceError(f"image {path} of {sample} {what}{fix}") from error
+            raise SourceError(f"image {path} of {sample} {_fault_of(path, error)}{fix}") from error
         opened.append(seen.pixels)
         if (path, decoding) in OPENED:
             continue
@@ -109,19 +111,60 @@ def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decod
 def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
     """Return the path of a file of a document, see :func:`images`.
 
-    Raises SourceError for a relative path without a folder, DatasetNotPrepared if its dataset is missing.
+    It may be written with other separators, or in another Unicode form than the file's name, if it means one file only.
+    Raises SourceError for a relative path without a folder and for an archive, DatasetNotPrepared if its dataset is
+    missing.
     """
     if (stored := embedded_path(file)) is not None:
         return stored
     path, root = Path(file), settings.get("image_root")
     if path.is_absolute() or root:
-        return Path(root or "").expanduser() / path
+        folder = Path(root or "").expanduser()
+        if folder.suffix.lower() in _ARCHIVES:
+            raise SourceError(f"image_root {root} is an archive; unpack it and name the folder")
+        path = folder / path
+        same = [] if path.is_file() else [near for near in _near_files(path) if _plain(near) == _plain(path)]
+        return same[0] if len(same) == 1 else path
     if doc.get("dataset") is None:
         raise SourceError(
             f"image {file} of sample {doc.get('doc_id', '?')} has a relative path; write absolute paths "
             f"or set image_root under lmms_eval_specific_kwargs"
         )
     return prepared_folder(doc["dataset"]) / path
+
+
+def _fault_of(path: Path, error: OSError) -> str:
+    if isinstance(error, UnclearRange):
+        return f"cannot be shown: {error}"
+    if not isinstance(error, FileNotFoundError):
+        return f"is broken ({error})"
+    near = listed(list(map(str, _near_files(path))))
+    return f"is missing; there is {near}" if near else "is missing"
+
+
+def _near_files(path: Path) -> list[Path]:
+    """Return the files whose paths differ from a missing one in separators, Unicode form or case only."""
+    first, *others = Path(_plain(path)).parts
+    paths = [Path(first)]
+    for part in others:
+        near = chain.from_iterable(_entries(path).get(part.casefold(), ()) for path in paths)
+        paths = list(near) or [path / part for path in paths]  # of a folder that may not be listed
+    return [path for path in paths if path.is_file()]
+
+
+@functools.lru_cache(maxsize=64)
+def _entries(folder: Path) -> Mapping[str, list[Path]]:
+    """Return the paths in a folder by their names without regard to case and Unicode form."""
+    paths: dict[str, list[Path]] = {}
+    with contextlib.suppress(OSError):
+        for path in sorted(folder.iterdir()):
+            paths.setdefault(_plain(path.name).casefold(), []).append(path)
+    return paths
+
+
+def _plain(path: str | Path) -> str:
+    """Return a path with the usual separators and in composed Unicode."""
+    return unicodedata.normalize("NFC", str(path).replace("\\", "/"))
 
 
 def image_keys(task: Any) -> set[Key]:

@@ -27,7 +27,7 @@ from medtasks.families.templates import names_in_template
 from medtasks.judges.judge_client import is_configured, settings_for
 from medtasks.metrics.metric import STDERR
 from medtasks.prompts.images import image_path, images
-from medtasks.tasks.own_documents import completed, is_our_hook, location_of, own_documents, own_table
+from medtasks.tasks.own_documents import completed, default_settings, is_our_hook, location_of, own_documents, own_table
 from medtasks.tasks.published_names import published_names
 from medtasks.tasks.task_file import TaskFile, names_in_templates
 from medtasks.tasks.task_files import members_of, task_config, task_file, variant_of
@@ -237,8 +237,7 @@ def image_files(task: TaskFile, documents: Sequence[Document]) -> list[list[Path
 
 def image_settings(task: TaskFile) -> Mapping[str, Any]:
     """Return the settings by which a task's images are found: those of the harness's default model family."""
-    settings = mapping_in(task_config(task.name), SETTINGS)
-    return mapping_in(settings, "default") if "default" in settings else settings
+    return default_settings(task_config(task.name))
 
 
 def _names(task: TaskFile, documents: Sequence[Document]) -> set[str]:
@@ -272,13 +271,17 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
     document: Mapping[str, Any] | None = None  # the first sample as the harness hands it to hooks
     if not problems and task.dataset is not None:
         document = dict(open_documents(task.dataset)[SPLIT][0])
-    elif not problems and (download or written.get("dataset_path") in LOCAL_LOADERS):
+    elif not problems and (download or _is_local(str(written.get("dataset_path")))):
         document = dict(completed(own_table(task.name, written), written)[0])
     if document is not None:
         names = (task.guarded_as, document.get("dataset"))
         private = any(is_private(str(name)) for name in names if name is not None)
         problems = [*_prompt_problems(config, document, private=private), *_missing_columns(task, written, document)]
     yield from (f"the task file {task.path}: {problem}" for problem in dict.fromkeys(problems))
+
+
+def _is_local(dataset_path: str) -> bool:
+    return dataset_path in LOCAL_LOADERS or Path(dataset_path).is_dir()
 
 
 def unknown_keys(task: TaskFile) -> list[str]:

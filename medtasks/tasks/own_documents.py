@@ -5,10 +5,11 @@ that follow from others need not be written (docs/own_tasks.md has both). Images
 configuration hooks are functions, or their dotted names.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from medtasks.data.document_store import with_image_files, without_progress_bars
+from medtasks.data.document_store import is_file_name, with_image_files, without_progress_bars
 from medtasks.data.privacy import is_private
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import letter
@@ -54,6 +55,7 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     columns = table.select_columns([name for name in table.column_names if name in used - {*renamed}]).to_dict()
     columns |= renamed
     check(config, columns, names, location)
+    _refuse_volumes(config, columns, location)
     renamed |= checked_options(config, columns, location)
     added = renamed | following(config.get("process_results"), columns, names, len(table))
     of_families = {name for family in families().values() for name in family.columns} - {"question", "dataset"}
@@ -145,13 +147,9 @@ def _under_our_names(table: Any, config: Mapping[str, Any], location: str) -> tu
 
     for name in _IMAGES:
         holders = sources.pop(name, [name] if name in table.column_names else [])
-        inner_features = [getattr(feature, "feature", feature) for feature in map(table.features.get, holders)]
-        if any(
-            getattr(inner, "dtype", "") in ("binary", "large_binary", "PIL.Image.Image")
-            or (isinstance(inner, Mapping) and "bytes" in inner)
-            for inner in inner_features
-        ):
-            table = with_image_files(table, name, holders, location)
+        if any(_holds_images(table, holder) for holder in holders):
+            root = default_settings(config).get("image_root")
+            table = with_image_files(table, name, holders, location, root)
         elif holders != [name] and holders:
             sources[name] = holders
     columns: dict[str, list[Any]] = {}
@@ -164,6 +162,25 @@ def _under_our_names(table: Any, config: Mapping[str, Any], location: str) -> tu
         if not all(isinstance(each, list) for each in options):
             columns["options"] = list(map(_listed, options))
     return table, columns
+
+
+def _holds_images(table: Any, column: str) -> bool:
+    """Return whether a column holds more than paths of files: images, or texts that are none."""
+    inner = table.features[column]
+    inner = getattr(inner, "feature", inner)
+    if getattr(inner, "dtype", "") in ("binary", "large_binary", "PIL.Image.Image"):
+        return True
+    if isinstance(inner, Mapping) and "bytes" in inner:
+        return True
+    cells = table.select_columns([column]).to_dict()[column]
+    texts = itertools.chain.from_iterable(cell if isinstance(cell, list) else [cell] for cell in cells)
+    return any(isinstance(text, str) and not is_file_name(text) for text in texts)
+
+
+def default_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a configuration's settings of prompts and images for the harness's default model family."""
+    settings = mapping_in(config, SETTINGS)
+    return mapping_in(settings, "default") if "default" in settings else settings
 
 
 def _without_empty_end(values: Sequence[Any]) -> list[Any]:
@@ -187,6 +204,19 @@ def _listed(options: Any) -> Any:
 
 
 # ---- checks ----
+
+
+def _refuse_volumes(config: Mapping[str, Any], columns: Columns, location: str) -> None:
+    """Raise MedTasksError for a task that shows volumes, which only those of a prepared dataset can."""
+    if "dataset" in columns:
+        return
+    files = [*columns.get("image_file", ()), *itertools.chain(*filter(None, columns.get("image_files", ())))]
+    is_volume_hook = hook_name(config.get("doc_to_visual")).startswith("medtasks.prompts.volumes.")
+    if is_volume_hook or any(str(file).lower().endswith((".nii", ".nii.gz")) for file in files):
+        raise MedTasksError(
+            f"{location} shows volumes, and volumes are not shown to a model by own tasks yet; save their slices as "
+            f"images and list these in 'image_files', with hooks.images"
+        )
 
 
 def needed_columns(config: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Column]]]:

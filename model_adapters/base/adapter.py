@@ -320,7 +320,8 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         self, work: Work[Item, Result], requests: Sequence[Request], streams: Sequence[Sequence[Sequence[int]]]
     ) -> list[Result]:
         reader = RequestReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
-        failures = FailureLog(work.kind, sum(not request.padding for request in requests), self.arguments.max_failed)
+        asked = sum(not request.padding for request in requests)
+        failures = FailureLog(work.kind, asked, self.arguments.max_failed, quotes=self.quotes_errors)
         if requests and self._journal is None:
             self._journal = self.open_journal(self.arguments, self.device.type, self.fingerprint)
         size, tokens = self.arguments.batch_size, self.arguments.batch_tokens

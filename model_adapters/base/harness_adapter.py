@@ -40,6 +40,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     arguments_type: ClassVar[type[HarnessArguments]]
     arguments: HarnessArguments
     task_dict: Documents
+    quotes_errors = False
 
     def __init__(self, **arguments: object) -> None:
         super().__init__()
@@ -70,6 +71,10 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         except ValueError:
             raise AdapterArgumentError(f"{cls.model_id}: write --model_args as key=value,key=value.") from None
         return cls(**{**(additional_config or {}), **values})
+
+    def quote_errors(self, *, allowed: bool) -> None:
+        """Set whether failures quote the messages of errors, which may repeat text of a sample."""
+        self.quotes_errors = allowed
 
     def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
         """Refuse: not supported."""

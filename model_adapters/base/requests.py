@@ -33,6 +33,7 @@ IMAGES: tuple[type, ...] = (Image.Image,)
 VOLUMES: tuple[type, ...] = (*IMAGES, str, Path, np.ndarray, list, tuple)
 """Images, and volumes: files, arrays, lists of images as slices."""
 _IMAGE_ID = "image_id"  # column of documents, see ``medtasks.data.schema``: equal for equal images
+_LONGEST_MESSAGE = 300  # characters
 _NO_MEMORY = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
 
 
@@ -226,24 +227,27 @@ def _visual_digest(visual: Any) -> str:
 class FailureLog:
     """The failures of one call of the harness."""
 
-    def __init__(self, kind: str, requests: int, max_failed: float) -> None:
+    def __init__(self, kind: str, requests: int, max_failed: float, *, quotes: bool = False) -> None:
         self._kind, self._requests, self._max_failed = kind, requests, max_failed
+        self._quotes = quotes
         self._causes: Counter[str] = Counter()
         self._first: str | None = None
 
     def record(self, request: Request, error: Exception) -> str:
         """Count and log one failed request, and return the cause; padding between ranks is not counted.
 
-        One of our errors is described by its message, or by its ``loggable`` message. Other messages may quote the
-        prompt, a patient's file or the document: such an error is described by its type and the innermost line of code.
+        One of our errors is described by its message, or by its ``loggable`` message. Another is described by its type
+        and the innermost line of code. Its message may repeat the prompt, a patient's file or the document, and is
+        added where errors are quoted.
         """
         if isinstance(error, MedTasksError):
             cause = str(getattr(error, "loggable", error))
         else:
             last = traceback.extract_tb(error.__traceback__)[-1:]
             location = "".join(f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in last)
-            message = f": {error}" if isinstance(error, torch.OutOfMemoryError) else ""
-            cause = f"{type(error).__name__}{location}{message}"
+            cause = f"{type(error).__name__}{location}"
+            if self._quotes or isinstance(error, torch.OutOfMemoryError):
+                cause = f"{cause}: {' '.join(str(error).split())[:_LONGEST_MESSAGE]}".rstrip(": ")
         if not request.padding:
             self._causes[cause] += 1
             self._first = self._first or request.name

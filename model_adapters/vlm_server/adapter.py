@@ -90,7 +90,8 @@ class VlmServer(HarnessAdapter):
         self.harness_tasks: Mapping[str, Any] = {}  # by name, set before an evaluation
 
     def quote_errors(self, *, allowed: bool) -> None:
-        """Set whether messages quote servers' errors, which may repeat text of a sample."""
+        """Set whether messages quote errors, also those of servers, which may repeat text of a sample."""
+        super().quote_errors(allowed=allowed)
         self.pool.quotes = allowed
 
     @property
@@ -209,7 +210,8 @@ class VlmServer(HarnessAdapter):
     ) -> list[Result]:
         """Do ``work`` on the samples of each unit of positions, ``concurrency`` units at once."""
         reader = RequestReader(self.task_dict, kind == "loglikelihood")
-        failures = FailureLog(kind, sum(not request.padding for request in requests), self.arguments.max_failed)
+        asked = sum(not request.padding for request in requests)
+        failures = FailureLog(kind, asked, self.arguments.max_failed, quotes=self.quotes_errors)
         results: dict[int, Result] = {}
         replayed = self.pool.replayed
         bar: tqdm[Any]

@@ -25,9 +25,11 @@ from medtasks.audit.recording import (
     model_facts,
     versions,
 )
+from medtasks.extract.failure import failed_reply
 from medtasks.running.harness_run import Outcome
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.reply_origins import COPIED, KEPT
+from medtasks.runs.result_files import samples_file
 from medtasks.runs.run_manifest import Gpu, HarnessProcess, Notice, RunManifest, Severity
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.tasks.documents import Selection
@@ -121,6 +123,21 @@ def test_replies_that_were_not_asked_for_are_counted(begin):
     one, two = RunManifest.read(recording.path).tasks.values()
     assert (one.copied_samples, one.kept_samples) == (2, 1)
     assert (two.samples, two.copied_samples) == (None, None)
+
+
+def test_the_cause_of_the_first_failure_is_named(begin):
+    recording = begin(asked=("one",))
+    row = {"scored_samples,reference": 1, "failed_samples,reference": 2}
+    finished(recording, "one", row=row)
+    assert recording.losses_over_limit() == "one: 2 failed of 3 samples"
+    samples = samples_file(recording.path.parent / recording.manifest.tasks["one"].results, "one")
+    samples.parent.mkdir()
+    replies = ["B", failed_reply("ValueError at own.py:4 in shown: no mask"), failed_reply("another")]
+    lines = ({"doc_id": number, "resps": [reply] if number else [[reply]]} for number, reply in enumerate(replies))
+    samples.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    finished(recording, "one", row=row)
+    expected = "one: 2 failed of 3 samples, first ValueError at own.py:4 in shown: no mask"
+    assert recording.losses_over_limit() == expected
 
 
 @each_row(

@@ -14,6 +14,7 @@ from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
 from medtasks.home import dataset_folder, own_tasks_folder
 
+from ..multimedeval_sources import WRITERS
 from ..tables import each_row
 
 
@@ -62,6 +63,32 @@ def test_list_and_show(medtasks, fails, home):
     layout = "  --source: the Hub's MM/test.jsonl, and images.zip or"
     assert layout in medtasks("data", "show", "medevalkit_medxpertqa_mm").out
     fails(["data", "show", "mediconfuson"], "did you mean 'mediconfusion'?")
+
+
+def test_list_of_a_group(medtasks, fails, home):
+    ran = medtasks("data", "list", "medheval")
+    assert [line.split()[0] for line in ran.out.splitlines()[1:7]] == [name for name in CATALOGUE if "medheval" in name]
+    assert ran.out.splitlines()[7:] == ["8.2 MB in all, as stated for 6 of 6 datasets", f"Data folder: {home}"]
+    kit = medtasks("data", "list", "medevalkit").out
+    assert "\nmultimedeval_vqa_rad " in kit  # MedEvalKit asks MultiMedEval's
+    assert "14,257.5 MB in all, as stated for 6 of 9 datasets" in kit
+    assert medtasks("data", "list", "iu_xray").out.splitlines()[1].startswith("iu_xray_report ")
+    assert medtasks("data", "list", "medheval_visual_mm_ll").out.splitlines()[1].startswith("medheval_visual_mm ")
+    fails(["data", "list", "mediconfuson"], "unknown dataset 'mediconfuson'; did you mean 'mediconfusion'?")
+
+
+def test_a_group_of_several_sources_takes_a_folder_for_each_set(medtasks, fails, home, tmp_path):
+    WRITERS["pubmedqa"](tmp_path / "copies")
+    fails(["data", "prepare", "multimedeval", "--source", tmp_path / "copies"], "no dataset of 'multimedeval' could be")
+    WRITERS["medqa"](tmp_path / "copies" / "multimedeval_medqa")
+    ran = medtasks("data", "prepare", "multimedeval", "--source", tmp_path / "copies", "--allow-incomplete")
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert any(line.startswith("Prepared multimedeval_medqa: 6 questions") for line in lines)
+    # Rows that are left out tell equal names of several sources no longer apart.
+    advice = f"not prepared: multimedeval_pubmedqa: its files are to be in {tmp_path / 'copies/multimedeval_pubmedqa'}"
+    assert advice in lines
+    assert sum(line.startswith("not prepared: ") for line in lines) == 23
 
 
 def test_list_knows_sample_incomplete_and_damaged(medtasks, fails, source, home, final):

@@ -160,12 +160,15 @@ def test_verify(medtasks, fails, folder):
     found = medtasks("data", "verify", "sides", "--include_path", folder)
     assert found.out.startswith(f"sides can be read: 4 questions of {folder / 'sides.jsonl'} with their images")
     (folder / "images" / "2.png").unlink()
-    ran = fails(["data", "verify", "sides", "--include_path", folder], "1 problem in 'sides'")
+    command = ["data", "verify", "sides", "--include_path", folder]
+    ran = fails(command, "1 problem in 'sides'")
     assert f"image {folder / 'images' / '2.png'} of sample 2 is missing" in ran.out
     assert "data prepare" not in ran.out + ran.err
+    change(folder, "image_root: images", "image_root: images.zip")
+    ran = fails(command, "1 problem in 'sides'")
+    assert ran.out == "image_root images.zip is an archive; unpack it and name the folder\n"
     (folder / "sides.jsonl").write_text('{"question": "?", "answer": "A"}\n')
     complaint = f"{folder / 'sides.jsonl'} has no column 'options', which the family 'single choice' needs"
-    command = ["data", "verify", "sides", "--include_path", folder]
     fails(command, complaint)
     options = ["--model", "medtasks_tiny", "--log_samples", "--output_path", folder / "out", "--include_path", folder]
     ran = fails(["run", "--tasks", "sides", *options], "none of the tasks in 'sides' can run")

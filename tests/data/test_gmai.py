@@ -114,6 +114,19 @@ def test_published_checksum_is_demanded(source):
     assert prepare(VAL.name, Options(folder, allow_changed=True)).revision == "local"
 
 
+@pytest.mark.parametrize("name", ["GMAI_mm_bench_VAL.tsv", "gmai-mmbench_val.TSV"])
+def test_published_names_of_the_validation_part(source, name):
+    folder = source(tiny_gmai.rows(3), name)
+    assert len(prepared(folder)) == 3
+    with pytest.raises(SourceError, match=f"{name} is not the published file"):
+        prepared(folder, allow_changed=False)
+    source(tiny_gmai.rows(4))
+    assert len(prepared(folder)) == 4  # the name in the catalogue comes first
+    (folder / "GMAI-MMBench_VAL.tsv").rename(folder / "GMAI MMBench VAL.tsv")
+    with pytest.raises(SourceError, match=r"holds both .* keep the one that shall be used"):
+        prepared(folder)
+
+
 def test_a_cut_file_is_refused(source):
     folder = source(tiny_gmai.rows(6))
     path = folder / "GMAI-MMBench_VAL.tsv"

@@ -1,6 +1,7 @@
 """IU X-Ray: Open-i's archives, R2Gen's files, and broken copies of both."""
 
 import json
+import shutil
 
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare, verify
@@ -11,6 +12,7 @@ from medtasks.home import dataset_folder
 
 from .. import iu_xray_sources as sources
 from ..damages import both, changed, cut, lost, text, written
+from ..multimedeval_sources import put
 from ..tables import each_row
 
 NAME = "iu_xray_report"
@@ -48,6 +50,23 @@ def test_open_i(home, published, monkeypatch, tmp_path):
     monkeypatch.setattr(iu_xray, "_OPEN_I", f"{published.url}/imgs/collections")
     manifest = prepare(NAME, Options(allow_incomplete=True))
     assert (manifest.rows, manifest.source) == (2, "https://openi.nlm.nih.gov/faq")
+
+
+@each_row("unpacked", ["ecgen-radiology", "NLMCXR_png", "both"])
+@each_row("below", [".", "NLMCXR"])
+def test_unpacked_open_i(home, tmp_path, unpacked, below):
+    expected = prepared(sources.pack(sources.put_open_i(tmp_path / "packed")))[1]
+    source = tmp_path / "source"
+    folder = sources.put_open_i(source / below)
+    put(folder / "NLMCXR_png" / "._CXR2_IM-0652-1001.png", b"of a Mac")
+    if unpacked != "both":
+        packed = {"ecgen-radiology": "NLMCXR_png", "NLMCXR_png": "ecgen-radiology"}[unpacked]
+        archive = {"ecgen-radiology": "NLMCXR_reports.tgz", "NLMCXR_png": "NLMCXR_png.tgz"}[packed]
+        shutil.rmtree(folder / packed)
+        shutil.copy(tmp_path / "packed" / archive, source)
+    manifest, documents = prepared(source)
+    assert documents == expected
+    assert manifest.revision == "all of Open-i with findings"
 
 
 def test_r2gen(tmp_path, home, refuses):

@@ -143,6 +143,71 @@ def test_odd_replies(text, strict, published):
     assert published_counts(text).matched == published
 
 
+NO_ERRORS = """
+None. | N/A | No. | Nil | 0 | (none) | **None** | - None | Not applicable. | Nothing to report. | 0 errors.
+There are no clinically significant errors. | There were none. | There aren’t any errors. | Errors: none
+No errors of this kind were found in the candidate report | None were identified in the candidate report.
+The candidate report does not contain any clinically significant errors. | I could not identify any errors.
+The candidate report is free of clinically significant errors. | The candidate report is error-free.
+Clinically significant errors are absent. | Number of errors: 0. | The number of errors is 0.
+No discrepancies were noted between the candidate and the reference report. | No errors in any of (a) to (f).
+The candidate report agrees with the reference and contains no errors. | No location errors. No severity errors.
+"""
+NO_STATEMENT = """
+No errors were found. There are 2 errors. | No errors, two errors. | No errors, but one error in location.
+No errors other than a missed effusion. | No further errors. | Not all errors are listed. | Errors not assessed.
+There are no clinically significant errors. The candidate misses the effusion. | There may be errors. | 3
+The heart is normal. | No pneumothorax is seen. | The effusion is not mentioned. | No mention of the effusion.
+I cannot determine whether there are errors. | Errors cannot be excluded. | The report is not error-free. | Normal.
+None of the reference's findings are mentioned. | Nothing is said about the effusion. | No | (a) Wrong: none.
+| No errors, | No errors except
+"""
+
+
+def sentences(text):
+    return [sentence.strip() for line in text.strip("\n").splitlines() for sentence in line.split(" | ")]
+
+
+def with_section(heading, content):
+    """A reply with one match and no errors, of which one section is ``content``."""
+    before, _, after = assessment(1).partition(f"[{heading}]:\n")
+    return f"{before}[{heading}]:\n{content}\n\n{after.partition(chr(10) * 2)[2]}"
+
+
+@each_row("sentence", [sentence for sentence in sentences(NO_ERRORS) if sentence])
+def test_a_sentence_that_there_are_no_errors_is_a_count(sentence):
+    for heading in ("Clinically Significant Errors", "Clinically Insignificant Errors"):
+        counts = strict_counts(with_section(heading, sentence))
+        assert counts is not None
+        assert (counts.significant, counts.insignificant, counts.matched) == ((0,) * 6, (0,) * 6, 1)
+
+
+@each_row("sentence", sentences(NO_STATEMENT))
+def test_another_sentence_is_no_count(sentence):
+    assert strict_counts(with_section("Clinically Significant Errors", sentence)) is None
+
+
+@each_row(
+    "sentence, is_count",
+    [
+        *((text, True) for text in ("None.", "0.", "No matching findings.", "Nothing matches.", "No findings match.")),
+        *((text, True) for text in ("The reports share no findings.", "There is no overlap between the reports.")),
+        *((text, False) for text in ("No pleural effusion.", "No findings of pneumonia.", "No matched findings. 2. A")),
+    ],
+)
+def test_a_sentence_that_nothing_matches(sentence, is_count):
+    counts = strict_counts(with_section("Matched Findings", sentence))
+    assert (counts is not None and counts.matched == 0) == is_count
+
+
+def test_a_section_ends_at_the_next_heading():
+    empty = with_section("Clinically Significant Errors", "")
+    assert strict_counts(empty) is None
+    assert published_counts(empty).significant == (0,) * 6
+    later = with_section("Clinically Significant Errors", "No errors.\n\n(a) False report of a finding: 2. Effusion.")
+    assert strict_counts(later) is None
+
+
 def test_of_two_lines_with_one_letter_the_published_code_takes_the_one_that_sorts_last():
     lines = "[Clinically Significant Errors]:\n(a) Wrong: 4.\n(a) Absent: 2."
     assert published_counts(lines).significant == (4, 0, 0, 0, 0, 0)

@@ -1,6 +1,7 @@
 """One failing sample costs that sample, many cost the run; a batch that does not fit into memory is halved."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -39,6 +40,20 @@ def test_a_failing_image_fails_its_own_reply_and_scores_only(bench, log):
     assert not scores[8][1]
     losses = [[loss for loss, _ in pairs[:8] + pairs[10:]] for pairs in (scores, expected)]
     assert losses[0] == pytest.approx(losses[1], abs=1e-9)
+
+
+def test_the_message_of_an_error_is_added_where_errors_are_quoted(bench, log):
+    bench.adapter.quote_errors(allowed=True)
+    replies = bench.adapter.generate_until(bench.generation(visual=failing_on(4)))
+    cause = failure_cause(replies[4])
+    assert re.fullmatch(rf"OSError at test_adapter_failures\.py:\d+ in to_visual: {SECRET}: 4: .*", cause)
+    assert cause in log[0]
+    long = FailureLog("x", 9, 1, quotes=True)
+    (request,) = read_requests(bench.generation([0]), "generate_until")
+    assert long.record(request, ValueError("one\n two " + "x" * 999)) == f"ValueError: one two {'x' * 292}"
+    assert long.record(request, ValueError()) == "ValueError"
+    bench.adapter.quote_errors(allowed=False)
+    assert SECRET not in bench.adapter.generate_until(bench.generation(visual=failing_on(4)))[4]
 
 
 @each_row("bad", ["", 3, lambda doc: None])

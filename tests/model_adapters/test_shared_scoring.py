@@ -312,14 +312,21 @@ def cases_and_images(model):
     return record["cases"], lambda number: Image.open(files[number % len(files)])
 
 
-def check(adapter, mix, image_of, monkeypatch, expected):
+def places_of(adapter, prompt):
+    """The places where a prompt is worth a cut, which depend on its tokens: recorded tokenizers differ in those."""
+    spans = adapter.image_spans(prompt)
+    return () if spans is None or words_of(prompt, spans) is None else cut_places(spans, len(prompt.ids))
+
+
+def check(adapter, mix, image_of, monkeypatch):
     items = items_of(adapter, mix, image_of)
     got, cut = cuts_in(adapter, items, monkeypatch)
     expected_scores = alone(adapter, items)
     # Per token, as the harness is told: in float32 a sum beyond 128 nats has no neighbour closer than 1.5e-5.
     assert [score.mean for score in got] == pytest.approx([score.mean for score in expected_scores], abs=1e-5)
     assert [score.greedy for score in got] == [score.greedy for score in expected_scores]
-    assert cut == expected
+    prompts = {(item.prompt.image_keys, tuple(item.prompt.ids)): item.prompt for item in items}
+    assert cut == sum(bool(places_of(adapter, prompt)) for prompt in prompts.values())
     scores = [score.total for score in got]
     assert max(scores) - min(scores) > 1e-2, "scores that do not depend on anything show nothing"
 
@@ -341,9 +348,9 @@ def test_golden_llava_med_prefixes(monkeypatch):
     _, image_of = cases_and_images("llava_med")
     tower = str(GOLDEN / "llava_med" / "vision_tower_openai")
     adapter = llava_med_toy.adapter(GOLDEN / "llava_med", vision_tower=tower)
-    check(adapter, one_image_each(), image_of, monkeypatch, 6)
+    check(adapter, one_image_each(), image_of, monkeypatch)
     several = [(text, [0, number], ANSWERS) for number in (1, 2) for text in QUESTIONS[:1]]
-    check(adapter, several, image_of, monkeypatch, 2)
+    check(adapter, several, image_of, monkeypatch)
 
 
 @pytest.mark.usefixtures("tiny_images")
@@ -352,9 +359,9 @@ def test_golden_radfm_prefixes(position, monkeypatch):
     _, image_of = cases_and_images("radfm")
     adapter = radfm_toy.adapter(GOLDEN / "radfm", image_position=position)
     mix = [(f"<image>{LONG} and the next <image>{text}", [0, 1 + at], ANSWERS) for at, text in enumerate(QUESTIONS)]
-    check(adapter, mix, image_of, monkeypatch, 3)
+    check(adapter, mix, image_of, monkeypatch)
     mix = one_image_each("", (0, 1))
-    check(adapter, mix, image_of, monkeypatch, 6 if position == "front" else 0)
+    check(adapter, mix, image_of, monkeypatch)
 
 
 @each_row("mode, lengths", [("preceding", 1), ("following", 3)])
@@ -364,8 +371,8 @@ def test_golden_med_flamingo_prefixes(mode, lengths, monkeypatch):
     shots = next(case["prompt"] for case in cases if case["id"] == "two_shot")
     shots, query = shots[: shots.rindex("<image>")], " Question: {} Answer:"
     mix = [(shots + "<image>" + query.format(text), [0, 1, at], ANSWERS) for at in (2, 3) for text in QUESTIONS]
-    check(adapter, mix, image_of, monkeypatch, 6)
+    check(adapter, mix, image_of, monkeypatch)
     # Where text looks ahead, the words before an image are read with it: once per image, after the examples.
     assert len(adapter._prefixes._values) == lengths
     others = [(LONG + "<image>" + query.format(text), [3], ANSWERS) for text in QUESTIONS]
-    check(adapter, mix[:3] + others, image_of, monkeypatch, 3 if mode == "preceding" else 6)
+    check(adapter, mix[:3] + others, image_of, monkeypatch)

@@ -13,7 +13,7 @@ from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.variants import blank, blind, swapped
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError
 from medtasks.prompts import volumes
-from medtasks.prompts.images import images
+from medtasks.prompts.images import image_path, images
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks.published_names import prompt_settings
 
@@ -77,6 +77,50 @@ def test_truncated_image_is_an_error_even_where_pillow_is_told_to_accept_it(pict
 def test_an_image_that_is_not_found(file, fields, error, complaint):
     with pytest.raises(error, match=complaint):
         images(document(file, **fields))
+
+
+NFC, NFD = (
+    "Ro\u0308ntgen/Thora\u0308x 1.png".replace("o\u0308", "\u00f6").replace("a\u0308", "\u00e4"),
+    "Ro\u0308ntgen/Thora\u0308x 1.png",
+)
+
+
+@each_row(
+    "stored, named",
+    [(NFD, NFC), (NFC, NFD), (NFC, NFC.replace("/", "\\")), (NFD, NFC.replace("/", "\\")), ("a/b/1.png", "a\\b/1.png")],
+)
+def test_a_name_with_other_separators_or_in_another_unicode_form(tmp_path, stored, named):
+    file = tmp_path / stored
+    file.parent.mkdir(parents=True)
+    Image.new("L", (7, 5)).save(file)
+    assert images(document(named), {"image_root": str(tmp_path)})[0].size == (7, 5)
+    assert images(document(tmp_path / named))[0].size == (7, 5)
+    assert image_path(named, document(named), {"image_root": str(tmp_path)}) == file
+
+
+@each_row("stored, named", [("thorax.png", "Thorax.PNG"), ("Scans/1.png", "scans/1.png"), ("1.PNG", "1.png")])
+def test_a_name_in_other_capitals_is_missing_and_the_near_one_named(tmp_path, stored, named):
+    file = tmp_path / stored
+    file.parent.mkdir(exist_ok=True)
+    Image.new("L", (7, 5)).save(file)
+    if (tmp_path / named).exists():
+        pytest.skip("the file system does not tell capitals apart")
+    with pytest.raises(SourceError, match=f"{named} of sample q1 is missing; there is {file}"):
+        images(document(named), {"image_root": str(tmp_path)})
+
+
+def test_of_two_files_that_a_name_may_mean_none_is_shown(tmp_path):
+    for name in ("\u00e4\u00f6.png", "a\u0308o\u0308.png"):
+        Image.new("L", (7, 5)).save(tmp_path / name)
+    if len(list(tmp_path.glob("*.png"))) == 1:
+        pytest.skip("the file system does not tell the forms apart")
+    with pytest.raises(SourceError, match=r"is missing; there is .*\.png and .*\.png"):
+        images(document("\u00e4o\u0308.png"), {"image_root": str(tmp_path)})
+
+
+def test_an_archive_is_no_folder_of_images(tmp_path):
+    with pytest.raises(SourceError, match=r"image_root .*images\.zip is an archive; unpack it and name the folder"):
+        images(document("1.png"), {"image_root": str(tmp_path / "images.zip")})
 
 
 INSTRUCTION = "Answer with the option's letter from the given choices directly."

@@ -1,5 +1,6 @@
 """Columns of published tables under the names and shapes that hooks need."""
 
+import base64
 import hashlib
 import io
 import shutil
@@ -9,7 +10,7 @@ import pytest
 from loguru import logger
 from PIL import Image
 
-from medtasks.errors import MedTasksError, forget_warnings
+from medtasks.errors import MedTasksError, SourceError, forget_warnings
 from medtasks.home import home
 from medtasks.prompts.images import images
 from medtasks.tasks.own_documents import completed
@@ -169,6 +170,79 @@ def test_equal_and_empty_options_are_told(lines):
     checked({"options": options[2:3], "answer": ["A"]})
     assert "row 1: option 3 is empty (so in 1 of 1 questions)" in lines[1]
     assert len(lines) == 2
+
+
+def as_text(shade, form="PNG", begin="", wrapped=False):
+    encode = base64.encodebytes if wrapped else base64.b64encode
+    return begin + encode(encoded(shade, form)["bytes"]).decode()
+
+
+@each_row(
+    "first, second",
+    [
+        (as_text(10), as_text(200, "JPEG")),
+        (as_text(10, wrapped=True), as_text(200, begin="data:image/png;base64,")),
+        ({"bytes": as_text(10), "path": "1.png"}, {"bytes": as_text(200), "path": None}),
+        ([as_text(10)], [as_text(200, begin="DATA:image/png;base64,")]),
+    ],
+)
+def test_images_as_text_are_decoded(first, second):
+    column = "image_files" if isinstance(first, list) else "image_file"
+    found = documents({**ROWS, "picture": [first, second]}, {"answer": "right", column: "picture"})
+    assert [images(one)[0].getpixel((0, 0))[0] for one in found] == [10, 200]
+    assert as_text(10) not in str(found)
+
+
+def test_long_names_are_names():
+    name = f"/data/{'physionet' * 9}/files/p10/p10000032/s50414267/02aa804e-bde0afdd.jpg"
+    assert [one["image_file"] for one in documents({**ROWS, "picture": [name, "a" * 64]}, NAMED)] == [name, "a" * 64]
+
+
+@each_row(
+    "cell, complaint",
+    [
+        ("https://example.org/1.png?token=secret", "is an address, from which nothing is downloaded; save the image"),
+        ("s3://bucket/1.png", "is an address, from which nothing is downloaded"),
+        (as_text(10, begin="data:image/png;base64,")[:-3], "is a text of [0-9]+ characters, neither whole base64 nor"),
+        (as_text(10)[:-1] * 9, "is a text of [0-9,]+ characters, neither whole base64 nor the path of a file"),
+        ({"bytes": None, "path": "secret/1.png"}, "the table holds no image bytes: it has only the path of a file"),
+        ({"bytes": None, "path": "/secret/1.png"}, "the table holds no image bytes: .*; write the images into the t"),
+    ],
+)
+def test_cells_without_an_image_are_refused_and_not_quoted(cell, complaint):
+    other = {"bytes": encoded(1)["bytes"], "path": None} if isinstance(cell, dict) else "b.png"
+    with pytest.raises(SourceError, match=f"^questions.parquet, row 2: 'picture' .*{complaint}") as raised:
+        documents({**ROWS, "picture": [other, cell]}, NAMED)
+    assert "secret" not in str(raised.value)
+    assert len(str(raised.value)) < 300
+
+
+def test_paths_without_bytes_that_are_there(tmp_path):
+    Image.new("L", (6, 5), 10).save(tmp_path / "1.png")
+    cells = {**ROWS, "picture": [{"bytes": None, "path": str(tmp_path / "1.png")}] * 2}
+    assert documents(cells, NAMED)[0]["image_file"] == str(tmp_path / "1.png")
+    config = {**CHOICE, "metadata": {"columns": NAMED}, "lmms_eval_specific_kwargs": {"image_root": str(tmp_path)}}
+    table = datasets.Dataset.from_dict(
+        {"question": ["?"] * 2, **ROWS, "picture": [{"bytes": None, "path": "1.png"}] * 2}
+    )
+    assert completed(table, config, apart=True)["image_file"][0] == "1.png"
+
+
+@each_row(
+    "visual, file",
+    [
+        ("images.images", ["scan.nii"]),
+        ("images.images", ["Scan.NII.GZ"]),
+        ("volumes.volumes", ["1.png"]),
+        ("volumes.volumes", None),
+    ],
+)
+def test_volumes_are_refused(visual, file):
+    table = datasets.Dataset.from_dict(
+        {"question": ["?"], "options": [["x", "y"]], "answer": ["A"], "image_files": [file]}
+    )
+    with pytest.raises(MedTasksError, match="volumes are not shown to a model by own tasks yet"):
+        completed(table, {**CHOICE, "doc_to_visual": f"medtasks.hooks.{visual}"})
 
 
 GOOD = {"answer": ["A", "B"], "options": ['["x", "y"]', '["x", "y"]'], "images": [[encoded(1)], [encoded(2)]]}

@@ -2,7 +2,8 @@
 
 Everything here raises SourceError: for a file that is missing or exists twice, and for a damaged or encrypted archive.
 A source is a folder or a zip archive. Patterns are locations of a file, likeliest first: ``"US/test.jsonl"``, or
-``"*.zip!*/US/test.jsonl"`` for a member of an archive. ``*`` is any text, in a member's name slashes included.
+``"*.zip!*/US/test.jsonl"`` for a member of an archive. ``*`` is any text, in a member's name slashes included. Where
+nothing matches, a location in a folder may differ from its pattern in capitals and punctuation.
 
 Tables (Parquet, CSV, JSON) are read a few rows at a time: images lie in them, and some are larger than the memory they
 are read in. A damaged table, one that lacks a column, and a value of another type than asked for are a SourceError that
@@ -23,6 +24,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,6 +32,7 @@ from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import SourceError
 
 _MOST_UNPACKED = 200  # times the size of an archive; text is packed to a tenth, a file of zeros to a thousandth
+_PUNCTUATION = re.compile(r"[\s_-]")
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\b")
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
 # A name from a table may be empty, that of a folder, or no name that a file can have.
@@ -173,7 +176,22 @@ def _matching(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
             files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]
         if files:
             return files
-    return []
+    plain_patterns = [pattern for pattern in patterns if "*" not in pattern]
+    variants = (_variants(source, pattern) for pattern in plain_patterns)
+    return next(filter(None, variants), [])
+
+
+def _variants(source: Path, location: str) -> list[SourceFile]:
+    """Return the files whose location differs from a published one in capitals and punctuation only."""
+    paths = [source]
+    for part in location.split("/"):
+        entries = chain.from_iterable(sorted(path.iterdir()) for path in paths if path.is_dir())
+        paths = [entry for entry in entries if _letters(entry.name) == _letters(part)]
+    return [SourceFile(path) for path in paths if path.is_file()]
+
+
+def _letters(name: str) -> str:
+    return _PUNCTUATION.sub("", name.casefold())
 
 
 _BATCH = 64  # rows

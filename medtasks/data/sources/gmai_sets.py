@@ -6,7 +6,6 @@ the n-th mask and the n-th contour question with the same texts, answer and grou
 ``image_id``, as questions on one image do, so that errors are clustered by case.
 """
 
-import binascii
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -15,15 +14,23 @@ from string import ascii_uppercase
 from typing import Any
 
 from medtasks.data.catalogue import GMAI, DatasetInfo
+from medtasks.data.document_store import LONGEST_NUMBER, encoded_image
 from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.prepare.downloads import file_md5, hub_download
-from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable, csv_table, not_found
+from medtasks.data.prepare.source_files import (
+    ReadValues,
+    SourceFile,
+    SourceRow,
+    SourceTable,
+    csv_table,
+    not_found,
+    required_file,
+)
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.samples import option_index
 from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER, Columns, Document
 from medtasks.errors import SourceError
 
-_POINTER = 64  # characters
 _GROUPS = {
     "clinical_task": "clinical vqa task",
     "department": "department",
@@ -57,13 +64,9 @@ class GmaiFile(TableReader):
             texts |= {name: text for name, text in row.values.items() if text and name in ascii_uppercase}
             if "image" not in texts:
                 return texts
-            if len(texts["image"]) <= _POINTER:
+            if len(texts["image"]) <= LONGEST_NUMBER:
                 return {**texts, _SHOWN: texts["image"], "image": None}
-            try:
-                image = binascii.a2b_base64(texts["image"], strict_mode=True)
-            except ValueError:
-                image = b""  # a broken image
-            return {**texts, _SHOWN: "", "image": image}
+            return {**texts, _SHOWN: "", "image": encoded_image(texts["image"]) or b""}  # a broken image
 
         def records() -> Iterator[tuple[str, ReadValues]]:
             for row in table.rows():
@@ -159,15 +162,17 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
 
     def rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Read all files of a folder, or the single file itself; changed ones are an error unless they are allowed."""
-        files = [source] if source.is_file() else [source / name for name in info.md5]
-        if info is MULTI_ANSWER_SET and not source.is_file():
-            files = sorted(source.glob("*.tsv"))
-            if len(files) != 1:
+        files: dict[Path, str | None]
+        if source.is_file():
+            files = {source: info.md5.get(source.name) if info is TEST else next(iter(info.md5.values()), None)}
+        elif info.md5:
+            files = {required_file(source, [name]).path: md5 for name, md5 in info.md5.items()}
+        else:
+            tables = sorted(source.glob("*.tsv"))
+            if len(tables) != 1:
                 raise not_found(source, "single .tsv file", "name the file itself with --source")
-        if absent := next((path.name for path in files if not path.is_file()), None):
-            raise not_found(source, absent)
-        for path in files:
-            published = next(iter(info.md5.values())) if len(info.md5) == 1 else info.md5.get(path.name)
+            files = {tables[0]: None}
+        for path, published in files.items():
             md5 = file_md5(path)
             if published not in (None, md5):
                 changed.append(path)

@@ -4,8 +4,8 @@ Two layouts are read. Rows of R2Gen's come first in its own order, those of Open
 
 - R2Gen's ``annotation.json`` with the folder ``images``: its test split of 590 studies, two images each, which most
   published numbers are about;
-- Open-i's own: reports as XML (``NLMCXR_reports.tgz``) and images (``NLMCXR_png.tgz``): all studies that have findings
-  and an image. They have no split.
+- Open-i's own: reports as XML (``NLMCXR_reports.tgz``) and images (``NLMCXR_png.tgz``), or what was unpacked from one
+  or both, in any folder below: all studies that have findings and an image. They have no split.
 
 The files do not say which studies are of one patient, so the study is the cluster. Texts are as published; ``XXXX`` in
 them marks what was removed to protect the patient.
@@ -78,15 +78,14 @@ class _OpenI(TableReader):
     columns = REPORT
 
     def __init__(self, unpacked: Path) -> None:
-        self.unpacked = unpacked  # folder for images of an archive, which has no index
+        self.unpacked = unpacked  # folder for files of an archive, which has no index
 
     def table(self, source: Path, _split: str) -> SourceTable:
         """Return all reports, in the order of their numbers."""
-        archive = source_files.required_file(source, [_REPORTS], f"{_REPORTS} of Open-i and no {_ANNOTATION} of R2Gen")
         reports = []
-        for name, data in _members(archive.path, ".xml"):
-            stem = name.removesuffix(".xml")
-            reports.append((int(stem) if stem.isdecimal() else 0, stem, name, data))
+        for path in self.published(source, _REPORTS, ".xml"):
+            number = int(path.stem) if path.stem.isdecimal() else 0
+            reports.append((number, path.stem, path.name, path.read_bytes()))
         records = []
         for *_, name, data in sorted(reports):
             try:
@@ -115,12 +114,27 @@ class _OpenI(TableReader):
         return [f"{image}.png" for image in row.texts("images")]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        return by_name({path.name: path.read_bytes for path in self.published(source, _IMAGES, ".png")})
+
+    def published(self, source: Path, archive: str, ending: str) -> Iterator[Path]:
+        """Yield the files of one of Open-i's archives, which are unpacked if the user has not done so."""
+        packed = source_files.find_file(source, [archive])
+        paths = sorted(source.rglob(f"*{ending}")) if packed is None else []
+        unpacked = [path for path in paths if not path.name.startswith(".")]
+        if packed is None and not unpacked:
+            raise source_files.not_found(source, f"{archive} of Open-i and no {_ANNOTATION} of R2Gen")
+        yield from unpacked
+        if packed is None:
+            return
         self.unpacked.mkdir(parents=True, exist_ok=True)
-        files = {}  # an earlier attempt may have left others
-        for name, data in _members(source_files.required_file(source, [_IMAGES]).path, ".png"):
-            files[name] = (self.unpacked / name).read_bytes
-            (self.unpacked / name).write_bytes(data)
-        return by_name(files)
+        with source_files.unpacking(packed.path), tarfile.open(packed.path, "r|*") as opened:
+            for member in opened:
+                path = self.unpacked / PurePosixPath(member.name).name
+                if member.isfile() and path.suffix == ending and not path.name.startswith("."):
+                    content = opened.extractfile(member)
+                    assert content is not None  # it is a file
+                    path.write_bytes(content.read())
+                    yield path
 
 
 def _test(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
@@ -130,17 +144,6 @@ def _test(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     name, published = (_ANNOTATION, _STUDIES_OF_R2GEN) if annotation else (_REPORTS, _REPORTS_OF_OPEN_I)
     yield from reader.rows(table.rows(), "test", source, images)
     yield from check_count(name, table.count(), published)
-
-
-def _members(archive: Path, ending: str) -> Iterator[tuple[str, bytes]]:
-    """Yield name, without folder, and content of the files in an archive."""
-    with source_files.unpacking(archive), tarfile.open(archive, "r|*") as opened:
-        for member in opened:
-            name = PurePosixPath(member.name).name
-            if member.isfile() and name.endswith(ending) and not name.startswith("."):
-                content = opened.extractfile(member)
-                assert content is not None  # it is a file
-                yield name, content.read()
 
 
 def _download(folder: Path) -> Path:
@@ -153,7 +156,7 @@ RECIPES: Mapping[str, SourceRecipe] = {
     "iu_xray_report": SourceRecipe(
         columns=REPORT,
         test=_test,
-        layout=f"{_REPORTS} and {_IMAGES} of Open-i, or R2Gen's {_ANNOTATION} and folder images",
+        layout=f"{_REPORTS} and {_IMAGES} of Open-i, or their files, or R2Gen's {_ANNOTATION} and folder images",
         download=_download,
         revision=lambda source: "test split of R2Gen" if _annotation(source) else "all of Open-i with findings",
     )

@@ -225,6 +225,32 @@ def test_images_are_named_by_source_and_counted(clone, command, tmp_path):
     assert lines[3].startswith(f"Prepared {MM}: 10 questions, 3 images")
 
 
+def test_a_group_prepares_its_complete_sets_and_names_the_others(clone, command):
+    (clone / sources.file_of(CONTEXT)).unlink()
+    (clone / "images" / sources.IU.format(2, 2)).unlink()
+    result = command("medheval", "--source", clone, "--allow-changed")
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0] == "medheval: 8.2 MB in all, as stated for 6 of 6 datasets"
+    prepared = [line.split(":")[0].removeprefix("Prepared ") for line in lines if line.startswith("Prepared ")]
+    assert prepared == [name for name in sources.SETS if name not in (CXR, CONTEXT)]
+    first, second = (line for line in lines if line.startswith("not prepared: "))
+    assert first.startswith(
+        f"not prepared: {CXR}: '{CXR}' is incomplete: CXR-VisHal.json: 1 of the 2 images of IU-Xray"
+    )
+    assert second.startswith(f"not prepared: {CONTEXT}: {clone} holds no {sources.file_of(CONTEXT)}; ")
+    result = command("medheval", "--source", clone, "--allow-changed", "--allow-incomplete")
+    assert f"Prepared {CXR}: 5 questions" in result.output
+
+
+def test_a_group_of_which_no_set_is_complete(command, tmp_path):
+    result = command("medheval", "--source", tmp_path)
+    assert [line.split(": ")[:2] for line in result.output.splitlines()[1:7]] == [
+        ["not prepared", name] for name in sources.SETS
+    ]
+    assert "no dataset of 'medheval' could be prepared" in str(result.exception)
+
+
 def test_golden_medheval_published_set(home, command, test_data):
     source = test_data / "medheval"
     result = command(MM, "--source", source)
