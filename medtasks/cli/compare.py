@@ -217,7 +217,7 @@ def _check_required(comparisons: ComparedRuns, required: Required) -> None:
 
 
 def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
-    """Yield what speaks against "not worse", by task; sanity variants count only if there is nothing else."""
+    """Yield the evidence against "not worse" by task. Sanity variants count only if there is nothing else."""
     for name in [name for name in comparisons.tasks if not variant_of(name)] or comparisons.tasks:
         of_task = comparisons.verdicts[name]
         if of_task.non_inferiority is NonInferiority.NOT_WORSE:
