@@ -33,7 +33,7 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
     ) -> None:
         names = [name for name, each in extractors().items() if each.kind is not AnswerKind.LIKELIHOODS]
         if rule is not None and rule not in names:
-            raise unknown_name("answer rule", rule, names, "medtasks parse --help")
+            raise unknown_name("rule", rule, names, "medtasks parse --help")
         self._row = Row(rule, option, fenced, reasoned)
         written_options(option, [""])  # a malformed form stops the task before any model runs
 
