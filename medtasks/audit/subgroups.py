@@ -96,10 +96,11 @@ def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str])
 
 
 def number_bands(documents: Sequence[Document], column: str) -> dict[str, str]:
-    """Return the group of each number in a column of more than :data:`MOST_STEPS`, the smallest first; else none.
+    """Return the group of each number in a column, the smallest first.
 
-    Groups are quarters of the values, named by their smallest and largest one. Equal numbers are in the quarter of the
-    middle one, so that groups may be fewer or of unequal size.
+    A column of at most :data:`MOST_STEPS` different numbers has none. Groups are quarters of the values, named by their
+    smallest and largest one. Equal numbers are in the quarter of the middle one, so that groups may be fewer or of
+    unequal size.
 
     Example:
         >>> bands = number_bands([{"age": age} for age in (*range(40, 60), 40, 40, 40, 40, 40)], "age")
@@ -178,10 +179,10 @@ def by_group(task: TaskFile, documents: Sequence[Document], scores: Sequence[Sco
         for document, score in answered:
             for name in group_names(document, column, bands):
                 groups.setdefault(name, []).append(score)
-        of_column = []
-        for name in _in_order({name: len(members) for name, members in groups.items()}, bands):
-            judged = sum(not is_unjudged(score) for score in groups[name])
-            of_column.append((name, judged, parts(groups[name])))
+        of_column = [
+            (name, sum(not is_unjudged(score) for score in groups[name]), parts(groups[name]))
+            for name in _in_order({name: len(members) for name, members in groups.items()}, bands)
+        ]
         by_column[column] = _compared(of_column, totals)
     return Subgroups(by_column, _column_tests(by_column, totals))
 

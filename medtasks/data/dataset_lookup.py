@@ -70,7 +70,7 @@ def provenance(name: str) -> dict[str, Any]:
 
 
 def data_warning(facts: Mapping[str, Any]) -> str:
-    """Return the warning that belongs to each score on data of this provenance; empty if the set is known to be whole.
+    """Return the warning that belongs to each score on data of this provenance, or nothing for a set known to be whole.
 
     Example:
         >>> data_warning({"name": "gmai_mmbench_mcls", "sample": False, "complete": True})
@@ -81,7 +81,7 @@ def data_warning(facts: Mapping[str, Any]) -> str:
     if not facts["complete"]:
         return INCOMPLETE
     info = CATALOGUE.get(facts.get("name", ""))
-    return COUNT_UNKNOWN if info is not None and info.count_unknown else ""
+    return COUNT_UNKNOWN if info and info.count_unknown else ""
 
 
 def path_of(name: str) -> str:

@@ -167,16 +167,16 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     tasks = _tasks(samples, results, models, fitting[0], notes)
     of_model = [file for file in results if file.model == fitting[0]]
     counted = {task.results for task in tasks.values()}
-    calls = [
-        manifest
-        for manifest, (label, files) in zip(manifests, written, strict=True)
-        if label == fitting[0] and not (files and {*files} <= by_path.keys() and counted.isdisjoint(files))
-    ]
+    results = [file for file in of_model if file.path in counted] or of_model
+    calls = []
+    for manifest, (label, files) in zip(manifests, written, strict=True):
+        if label == fitting[0] and not (files and {*files} <= by_path.keys() and counted.isdisjoint(files)):
+            calls.append(manifest)
     return Run(
         folder=folder,
         model=fitting[0],
-        tasks=_in_order_asked(tasks, of_model, calls),
-        results=tuple(file for file in of_model if file.path in counted) or tuple(of_model),
+        tasks=_in_order_asked(tasks, results, calls),
+        results=tuple(results),
         manifests=tuple(calls),
         notes=tuple(notes),
     )
@@ -196,12 +196,11 @@ def _model_and_files(manifest: RunManifest, models: Mapping[Path, str]) -> tuple
 def _in_order_asked(
     tasks: Mapping[str, TaskRun], results: Sequence[ResultsFile], manifests: Sequence[RunManifest]
 ) -> dict[str, TaskRun]:
-    """Sort tasks as the newest call named them; groups, which no file counts samples of, come last."""
+    """Sort tasks as the newest call named them, with groups, of which no file counts samples, at the end."""
     calls: list[Iterable[str]] = [manifest.tasks for manifest in reversed(manifests)]
     calls += [mapping_in(file.content, "n-samples") for file in reversed(results)]
     places = {name: place for place, name in enumerate(dict.fromkeys(chain.from_iterable(calls)))}
-    ordered = sorted(tasks, key=lambda name: (places.get(name, len(places)), name))
-    return {name: tasks[name] for name in ordered}
+    return dict(sorted(tasks.items(), key=lambda task: (places.get(task[0], len(places)), task[0])))
 
 
 def _tasks(
@@ -220,10 +219,10 @@ def _tasks(
             scored.add(file.samples(name))
             recorded = TaskRun.of(file, name, row)
             before = tasks.get(name)
-            if before is not None and recorded.is_part and not before.is_part:
+            if before and recorded.is_part and not before.is_part:
                 parts.setdefault(file.path, []).append(name)
                 continue
-            if before is not None and before.results is not None:
+            if before and before.results:
                 older.setdefault(before.results, []).append(name)
             tasks[name] = recorded
     notes += [f"{path} holds older results of {', '.join(names)}, which are left out." for path, names in older.items()]

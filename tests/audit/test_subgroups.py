@@ -174,6 +174,11 @@ def test_pairs_are_grouped_by_a_column_of_their_images(sample):
     values = {group.name: [score.value for score in group.scores] for group in groups["site"]}
     assert values == {"a": [1, 1], "b": [0, 0.5]}
     assert {group.name: group.scores[1].value for group in groups["half"]} == {"1": 1, "2": 0.5}
+    aged = [{**item, "age": None if number < 2 else number // 2} for number, item in enumerate(pairs)]
+    groups = score_replies(grouped_by(task, aged, ["age"]), aged, replies)["robust"].groups["age"]
+    sizes = {"age 1 to 4": 8, "age 5 to 7": 6, "age 8 to 11": 8, "age 12 to 15": 8, "age not given": 2}
+    assert {group.name: group.questions for group in groups} == sizes
+    assert [group.name for group in groups] == list(sizes)
 
 
 @each_row(

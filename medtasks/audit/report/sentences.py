@@ -35,7 +35,7 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
 
 
 def headline(report: RunReport) -> str:
-    """Name the task whose sentences open the report: the first with a main metric, else the first; empty without any.
+    """Name the task whose sentences open the report: the first with a main metric, else the first, if there is one.
 
     Reports of findings have no main metric, only aspects such as BLEU.
     """

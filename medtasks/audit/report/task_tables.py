@@ -56,11 +56,7 @@ def scores_table(task: TaskReport) -> Table:
     shown = task.distinct_rules
     width = max(1, len(shown))
     rows, constructed = [], set[str]()
-    whys = {metric: tuple(rule.failures.get(metric, "") for rule in shown) for metric in task.metric_names}
-    alike = Counter(whys.values())
-    for metric in task.metric_names:
-        if all(whys[metric]) and alike[whys[metric]] > 1:  # of one cause: a sentence names them all
-            continue
+    for metric in _metrics_in_rows(task):
         scores = [rule.estimates.get(metric) for rule in shown]
         better = next((score.higher_is_better for score in scores if score), None)
         described = task.metrics[metric].description if metric in task.metrics else ""
@@ -82,6 +78,13 @@ def scores_table(task: TaskReport) -> Table:
     rows.insert(0, cells("questions", *[questions(task)] * width))
     notes = (INTERVALS, *zeros, *rules, *failures, *remarks_of_metrics)
     return Table(label(task.name, "scores"), "Scores.", "l" + "r" * width, headings, rows, notes=notes)
+
+
+def _metrics_in_rows(task: TaskReport) -> list[str]:
+    """Leave out metrics that have no value for the reason of another one, as a sentence names them all."""
+    causes = {metric: tuple(rule.failures.get(metric, "") for rule in task.rules) for metric in task.metric_names}
+    alike = Counter(causes.values())
+    return [metric for metric, why in causes.items() if not all(why) or alike[why] == 1]
 
 
 def baselines_table(task: TaskReport) -> Table:
