@@ -20,7 +20,7 @@ from medtasks.home import dataset_holding
 from medtasks.lmms import AnyFunction, replaced, wrap_once
 from medtasks.lmms.harness_process import end_after, say
 from medtasks.runs.logged_samples import SCORED_TASK, without_scoring
-from medtasks.runs.reply_origins import ASK_ANEW, COPIED, ORIGIN, ReplyOrigins
+from medtasks.runs.reply_origins import ASK_ANEW, COPIED, ORIGIN, ReplyOrigins, SampleOrigins
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
 from medtasks.tasks.own_documents import is_our_hook
@@ -80,7 +80,7 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     if hasattr(lm, "harness_tasks"):  # a served model of ours tells instructions from data
         lm.harness_tasks = tasks
     getattr(lm, "copied", set()).clear()
-    origins: dict[tuple[str, int], str] = {}
+    origins: SampleOrigins = {}
     try:
         with (
             private_calls(lm, datasets),
@@ -101,8 +101,7 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     if results is not None:  # only the first of several processes has them
         # A sample that the harness's response cache answers leaves the model no request.
         watched = ours if call.arguments.get("response_cache") is not None else {}
-        if origins or watched:
-            _record_origins(results, origins, watched)
+        _record_origins(results, origins, watched)
         _annotate(results, lm, ours, shard, rows)
     return results
 
@@ -118,9 +117,7 @@ def _gathered(part: Any) -> list[Any]:
     return parts
 
 
-def _record_origins(
-    results: Mapping[str, Any], origins: Mapping[tuple[str, int], str], cached: Collection[str]
-) -> None:
+def _record_origins(results: Mapping[str, Any], origins: SampleOrigins, cached: Collection[str]) -> None:
     """Record the replies that were not asked for in this run, in the samples that the harness will write; print counts.
 
     Samples of ``cached`` tasks without a request are answered by the harness's response cache.
@@ -153,7 +150,7 @@ def _dataset_in_path(task: Any) -> str | None:
 
 
 @contextlib.contextmanager
-def _watching(lm: Any, ours: Mapping[str, Any], origins: dict[tuple[str, int], str]) -> Iterator[None]:
+def _watching(lm: Any, ours: Mapping[str, Any], origins: SampleOrigins) -> Iterator[None]:
     """Mark failed replies to our tasks, and record the origins of replies and the task that is being scored."""
     if not ours:
         yield
