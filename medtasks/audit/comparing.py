@@ -18,7 +18,7 @@ from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies, read_samples
 from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins, read_origins
-from medtasks.runs.result_files import results_next_to, task_of
+from medtasks.runs.result_files import ResultsFile, results_next_to, task_of
 from medtasks.runs.run import Source, replies_to
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import ALPHA, PairedResult, PairedValues, compare_paired, corrected
@@ -183,45 +183,58 @@ def compare_task(
         files[name] = [replies_to(task.name, run) for run in with_samples or source.repeats]
     origins = {name: read_origins(*of_run) for name, of_run in files.items()}
     if margin is not None:
-        for name, counts in origins.items():
-            if counts.copied:
-                raise RepliesError(f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}")
-    firsts = [of_run[0] for of_run in files.values()]  # repeats of one run were asked the same
-    if margin is not None:
-        results = [file for path in firsts if (file := results_next_to(path, warn_once)) is not None]
-        if len(results) == len(firsts):
-            compared = {
-                "were asked on different data": [file.fingerprint(task.name) for file in results],
-                "asked different versions of the task": [file.of_task("versions", task.name) for file in results],
-                "had different numbers of few-shot examples": [
-                    file.config(task.name).get("num_fewshot") for file in results
-                ],
-            }
-            for how, (first, second) in compared.items():
-                if first is not None and second is not None and first != second:
-                    raise RepliesError(f"the runs {how} ({first} in A, {second} in B), {_NOT_COMPARABLE}")
-            first, second = (file.content.get("system_instruction") for file in results)
-            if first != second:
-                raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
-        if len({len(of_run) for of_run in files.values()}) > 1:
-            raise RepliesError(
-                "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
-                "each, such as FOLDER/repeat_1"
-            )
-    for path in (file for of_run in files.values() for file in of_run):
-        for samples in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
-            results_file = results_next_to(samples, warn_once)
-            fingerprint = results_file.fingerprint(task.name) if results_file else None
-            if fingerprint not in (None, data["fingerprint"]):
-                raise RepliesError(
-                    f"{samples} was made on data with fingerprint {fingerprint}, but the prepared dataset has "
-                    f"{data['fingerprint']}; point MEDTASKS_HOME to the data of that run"
-                )
+        _check_for_verdict(task.name, files, origins)
+    for path in itertools.chain.from_iterable(files.values()):
+        _check_data(task.name, path, data["fingerprint"])
     replies = {name: [read_replies(file, documents) for file in of_run] for name, of_run in files.items()}
-    warnings = prompt_warnings(task, documents, firsts) if margin is not None else ()
-    return replace(
-        compare_runs(task, documents, replies, metrics, rules, margin), data=data, warnings=warnings, origins=origins
-    )
+    compared = compare_runs(task, documents, replies, metrics, rules, margin)
+    warnings: Sequence[str] = ()
+    if margin is not None:
+        # Repeats of one run were asked the same.
+        warnings = prompt_warnings(task, documents, [of_run[0] for of_run in files.values()])
+    return replace(compared, data=data, warnings=warnings, origins=origins)
+
+
+def _check_for_verdict(task: str, files: Mapping[str, Sequence[Path]], origins: Mapping[str, ReplyOrigins]) -> None:
+    """Raise RepliesError if there can be no verdict on two runs, see :func:`compare_task`."""
+    for name, counts in origins.items():
+        if counts.copied:
+            raise RepliesError(f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}")
+    first, second = (results_next_to(of_run[0], warn_once) for of_run in files.values())
+    if first is not None and second is not None:
+        _check_asked_alike(task, first, second)
+    if len({len(of_run) for of_run in files.values()}) > 1:
+        raise RepliesError(
+            "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
+            "each, such as FOLDER/repeat_1"
+        )
+
+
+def _check_asked_alike(task: str, *results: ResultsFile) -> None:
+    """Raise RepliesError if two runs were asked different things, as far as their results files record it."""
+    compared = {
+        "were asked on different data": [file.fingerprint(task) for file in results],
+        "asked different versions of the task": [file.of_task("versions", task) for file in results],
+        "had different numbers of few-shot examples": [file.config(task).get("num_fewshot") for file in results],
+    }
+    for how, (first, second) in compared.items():
+        if first is not None and second is not None and first != second:
+            raise RepliesError(f"the runs {how} ({first} in A, {second} in B), {_NOT_COMPARABLE}")
+    first, second = (file.content.get("system_instruction") for file in results)
+    if first != second:
+        raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
+
+
+def _check_data(task: str, path: Path, expected: str | None) -> None:
+    """Raise RepliesError if samples files were made on data with another fingerprint."""
+    for samples in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
+        results = results_next_to(samples, warn_once)
+        fingerprint = results.fingerprint(task) if results else None
+        if fingerprint not in (None, expected):
+            raise RepliesError(
+                f"{samples} was made on data with fingerprint {fingerprint}, but the prepared dataset has "
+                f"{expected}; point MEDTASKS_HOME to the data of that run"
+            )
 
 
 def compare_all(

@@ -21,7 +21,7 @@ from medtasks.lmms import AnyFunction, replaced, wrap_once
 from medtasks.lmms.foreign_tasks import scored_as_intended
 from medtasks.lmms.harness_process import end_after, say
 from medtasks.runs.logged_samples import SCORED_TASK, without_scoring
-from medtasks.runs.reply_origins import ASK_ANEW, COPIED, ORIGIN, ReplyOrigins
+from medtasks.runs.reply_origins import ASK_ANEW, COPIED, ORIGIN, ReplyOrigins, SampleOrigins
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
 from medtasks.tasks.own_documents import is_our_hook
@@ -67,7 +67,7 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     if hasattr(lm, "harness_tasks"):  # a served model of ours tells instructions from data
         lm.harness_tasks = tasks
     getattr(lm, "copied", set()).clear()
-    origins: dict[tuple[str, int], str] = {}
+    origins: SampleOrigins = {}
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(private_calls(lm, datasets))
@@ -89,8 +89,7 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     if results is not None:  # only the first of several processes has them
         # A sample that the harness's response cache answers leaves the model no request.
         watched = ours if call.arguments.get("response_cache") is not None else {}
-        if origins or watched:
-            _record_origins(results, origins, watched)
+        _record_origins(results, origins, watched)
         _annotate(results, lm, ours, shard, rows)
     return results
 
@@ -153,9 +152,7 @@ def _gathered(part: Any) -> list[Any]:
     return parts
 
 
-def _record_origins(
-    results: Mapping[str, Any], origins: Mapping[tuple[str, int], str], cached: Collection[str]
-) -> None:
+def _record_origins(results: Mapping[str, Any], origins: SampleOrigins, cached: Collection[str]) -> None:
     """Record the replies that were not asked for in this run, in the samples that the harness will write; print counts.
 
     Samples of ``cached`` tasks without a request are answered by the harness's response cache.
@@ -188,7 +185,7 @@ def _dataset_in_path(task: Any) -> str | None:
 
 
 @contextlib.contextmanager
-def _watching(lm: Any, ours: Mapping[str, Any], origins: dict[tuple[str, int], str]) -> Iterator[None]:
+def _watching(lm: Any, ours: Mapping[str, Any], origins: SampleOrigins) -> Iterator[None]:
     """Mark failed replies to our tasks, and record the origins of replies and the task that is being scored."""
     if not ours:
         yield

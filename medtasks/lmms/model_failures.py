@@ -30,7 +30,7 @@ from medtasks.home import packaged_facts
 from medtasks.lmms import AnyFunction, replaced
 from medtasks.lmms.earlier_replies import KeptReply
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
-from medtasks.runs.reply_origins import COPIED, combined_origin
+from medtasks.runs.reply_origins import COPIED, SampleOrigins, combined_origin
 from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.task_variants import THINKING
 
@@ -55,11 +55,11 @@ def watched(
     lm: Any,
     tasks: Collection[str],
     earlier: Mapping[tuple[str, int, int], KeptReply],
-    origins: dict[tuple[str, int], str],
+    origins: SampleOrigins,
 ) -> Iterator[None]:
     """Mark the failures of a model in its replies to tasks within the block; earlier replies are not asked again.
 
-    ``origins`` of replies are added by task and row (:mod:`medtasks.runs.reply_origins`).
+    The origins of replies are added to ``origins``.
     """
     module = replies_module(lm)
     thinking = {task for task in tasks if (variant_of(task) or ("", ""))[1] in THINKING}

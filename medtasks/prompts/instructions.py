@@ -27,7 +27,7 @@ def is_instruction(mark: str, prompt: str, task: Any, row: int) -> bool:
     Args:
         mark: Text that occurs in the prompt.
         prompt: Prompt that the harness made of a document, after a system instruction or solved examples, if any.
-        task: The harness's task, which makes the prompt once more without the mark in its data.
+        task: The harness's task, which makes the prompt once more without the mark in its data; None if unknown.
         row: Row of the document.
     """
     token = HIDDEN_MARK.set(mark)

@@ -13,8 +13,9 @@ from medtasks.runs.replies import read_lines
 ORIGIN = "reply_of"  # key of a samples file's line whose reply was not asked for in this run
 COPIED, KEPT = "an earlier run", "the run that this one completes"  # its values
 ASK_ANEW = "to ask anew, run with journal=false in --model_args (a model of the harness: no --journal, no --use_cache)"
-_ASKED = ""
-_BY_WEIGHT = (_ASKED, KEPT, COPIED)
+SampleOrigins = dict[tuple[str, int], str]
+"""Origins by task and row; empty for a reply that was asked for."""
+_BY_WEIGHT = ("", KEPT, COPIED)
 
 
 def combined_origin(*origins: str) -> str:
@@ -52,5 +53,5 @@ def read_origins(*paths: Path) -> ReplyOrigins:
     for path in paths:
         for file in path.glob("*.jsonl") if path.is_dir() else [path]:
             for line in read_lines(file, note=lambda _: None):
-                origins[file, str(line.record.get("doc_id"))] = str(line.record.get(ORIGIN, _ASKED))
+                origins[file, str(line.record.get("doc_id"))] = str(line.record.get(ORIGIN))
     return ReplyOrigins.of(origins.values())

@@ -56,11 +56,6 @@ class Request:
         """Origin of the request, without its text."""
         return f"{self.task}/{self.split}/{self.doc_id}#{self.index}"
 
-    @property
-    def sample(self) -> tuple[str, int]:
-        """Task and row of the document."""
-        return self.task, self.doc_id
-
     def seed(self, base: int) -> int:
         """Return a seed that depends on this request alone, not on its batch, rank or position."""
         digest = hashlib.blake2b(f"{base}|{self.name}|{self.repeat}".encode(), digest_size=7).digest()
@@ -342,7 +337,7 @@ class BatchRunner(Generic[Item, Result]):
                     self._results[position] = self.work.restored(**entry.answer)
                     self.replayed += 1
                     if self.journal.is_copy(entry):
-                        self.copied.add(request.sample)
+                        self.copied.add((request.task, request.doc_id))
                     return _Prepared(position, entry.tokens)
             item = self.work.prepare(loaded)
             return _Prepared(position, self.work.length(item), key, item)

@@ -194,9 +194,9 @@ class VlmServer(HarnessAdapter):
         return prompt
 
     def _is_instruction(self, mark: str, request: Request, options: Sequence[str]) -> bool:
-        if mark == IMAGE_MARK or request.task not in self.harness_tasks or any(mark in option for option in options):
+        if mark == IMAGE_MARK or any(mark in option for option in options):
             return False
-        return is_instruction(mark, request.context, self.harness_tasks[request.task], request.doc_id)
+        return is_instruction(mark, request.context, self.harness_tasks.get(request.task), request.doc_id)
 
     # ---- a call of the harness ----
 
@@ -242,7 +242,7 @@ class VlmServer(HarnessAdapter):
                     results[position] = fallback(failures.record(requests[position], outcome)) if is_lost else outcome
                 journal = self.pool.journal
                 if journal is not None and any(map(journal.journal.is_copy, entries)):
-                    self.copied.update(requests[position].sample for position in unit)
+                    self.copied.update((requests[position].task, requests[position].doc_id) for position in unit)
                 failures.check_first(len(results), max(_FIRST, self.arguments.concurrency))
                 bar.update(len(unit))
 

@@ -155,9 +155,9 @@ def test_a_journal_is_kept_of_foreign_tasks_too(monkeypatch):
     lm = Model()
     lm.client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
     lm.rank, lm.world_size = 0, 1
-    ask = guarded(lambda lm, task_dict: lm.client.chat.completions.create(messages=[]).choices[0].message.content)
+    ask = guarded(lambda lm, task_dict: dict(lm.client.chat.completions.create(messages=[]).choices[0].message))
     theirs = {"mme": SimpleNamespace(config=SimpleNamespace(), eval_docs_no_media=(), lmms_eval_specific_kwargs=None)}
-    assert [ask(lm, theirs) for _ in range(2)] == ["B", "B"]
+    assert [ask(lm, theirs)["content"] for _ in range(2)] == ["B", "B"]
     assert len(requests) == 1
     assert lm.client.chat.completions.create is create
 
