@@ -18,12 +18,12 @@ _WORD = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff]+|\d+|[\u3040-\u30ff\u340
 _KNOWN_WORD = re.compile(
     r"(?P<options>options?|choices?|answers?|alternatives?|antwort(?:en)?|réponses?|propositions?|opci[oó]n(?:es)?"
     r"|opç(?:ão|ões)|respuestas?|alternativas?|rispost[ae]|above|preceding|foregoing|aforementioned|following|th[eo]se"
-    r"|them|others|(?:in)?correct|true|false|apply|richtig|falsch|corr?e(?:c?t)[aeo]s?|[选選项項答案以述对對正错錯])"
+    r"|them|others|(?:in)?correct|true|false|apply|richtig|falsch|corr?e(?:c?t)[aeo]s?|[选選项項答案以述对對正])"
     r"|(?P<quantity>all|none|no|any|some|most|both|either|neither|each|one|two|three|first|last|same|as|alle|keiner?|beide"
-    r"|tou(?:te)?s|aucune?|tod[ao]s|ningun[ao]|amb[ao]s|nenhuma?|tutt[ei]|nessun[ao]|[全都均皆所任不非无無])"
+    r"|tou(?:te)?s|aucune?|tod[ao]s|ningun[ao]|amb[ao]s|nenhuma?|tutt[ei]|nessun[ao]|[全都均皆所任无無])"
     r"|the|of|and|n?or|plus|with|is|are|but|except|not|only|other|given|listed|possible|right|wrong|at|least|more|than|a"
     r"|und|oder|sowohl|als|auch|weder|noch|nur|sind|et|ou|ni|que|l[aeo]s?|des|s[oó]n?t?|y|o|e|s[oó](?:lo)?|são|sono|il|i"
-    r"|[和与與及或但只是的上有部确確误誤可能两兩者とやも]"
+    r"|[和与與及或但只是的上有部不非确確错錯误誤可能两兩者とやも]"
 )
 _JOINED = re.compile(r"\w\W*[^\w\s]\W*\w")  # letters by a sign
 _REFERRING = re.compile(

@@ -17,7 +17,8 @@ OWN_MEANING = """Hepatitis A and B|Vitamin A|Vitamins A and D|T and B cells|Infl
 D and C|Both lungs|Neither lung|Both|Above|Both above and below the diaphragm|None|None visible|Other|True
 Not true|A few|Two or more|One or two|Type A and B|A positive|A-a gradient|A/a ratio|C and D fibers|A b|Cord
 Both statements are true|I and II|1 and 2|Some of these cells are capable of producing leptin
-50岁以上|38以上|左右两侧|没有|An opening in the wall of the trachea above the cricoid|All four chambers|First and second
+50岁以上|38以上|左右两侧|没有|不正确|正确
+An opening in the wall of the trachea above the cricoid|All four chambers|First and second
 Correct position of the tube"""
 
 
