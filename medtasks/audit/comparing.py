@@ -4,7 +4,8 @@ With a margin, scores are also tested for equivalence, and runs that were asked 
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -13,14 +14,14 @@ from typing import Any, TypeVar
 from medtasks.audit.run_values import Agreement, Overlap, Values, agreement, by_repeat, chosen_metrics, mean_values
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.privacy import hidden_id
-from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
+from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies, read_samples
-from medtasks.runs.result_files import results_next_to, task_of
+from medtasks.runs.result_files import ResultsFile, results_next_to, task_of
 from medtasks.runs.run import Source, replies_to
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import ALPHA, PairedResult, PairedValues, compare_paired, corrected
-from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
+from medtasks.tasks.documents import image_settings, is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile, templates_in
 from medtasks.tasks.task_files import task_file, task_files, variant_of
 from medtasks.tasks.task_index import SETTINGS, mapping_in
@@ -164,8 +165,9 @@ def compare_task(
 ) -> ComparedTask:
     """Compare runs of one task, by default in its main metrics and under all its rows.
 
-    RepliesError: the task is a group, replies cannot be read, or were made on other data; with a ``margin``, the runs
-    were asked differently as far as is recorded, or have different numbers of repeats.
+    RepliesError: the task is a group, replies cannot be read, were made on other data or under another version of the
+    task; with a ``margin``, the runs were asked differently as far as is recorded, or have different numbers of
+    repeats.
     """
     if task.only_harness:
         raise RepliesError(f"'{task.name}' {task.only_harness}")
@@ -176,28 +178,13 @@ def compare_task(
         recorded = [(run, run.run.tasks.get(task.name)) for run in source.repeats if run is not source]
         with_samples = [run for run, record in recorded if record and record.samples]
         files[name] = [replies_to(task.name, run) for run in with_samples or source.repeats]
-    firsts = [of_run[0] for of_run in files.values()]  # repeats of one run were asked the same
-    if margin is not None:
-        results = [file for path in firsts if (file := results_next_to(path, warn_once)) is not None]
-        if len(results) == len(firsts):
-            compared = {
-                "were asked on different data": [file.fingerprint(task.name) for file in results],
-                "asked different versions of the task": [file.of_task("versions", task.name) for file in results],
-                "had different numbers of few-shot examples": [
-                    file.config(task.name).get("num_fewshot") for file in results
-                ],
-            }
-            for how, (first, second) in compared.items():
-                if first is not None and second is not None and first != second:
-                    raise RepliesError(f"the runs {how} ({first} in A, {second} in B), {_NOT_COMPARABLE}")
-            first, second = (file.content.get("system_instruction") for file in results)
-            if first != second:
-                raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
-        if len({len(of_run) for of_run in files.values()}) > 1:
-            raise RepliesError(
-                "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
-                "each, such as FOLDER/repeat_1"
-            )
+    firsts = {name: of_run[0] for name, of_run in files.items()}  # repeats of one run were asked the same
+    _check_asked_alike(task.name, firsts, strictly=margin is not None)
+    if margin is not None and len({len(of_run) for of_run in files.values()}) > 1:
+        raise RepliesError(
+            "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of each, "
+            "such as FOLDER/repeat_1"
+        )
     for path in (file for of_run in files.values() for file in of_run):
         for samples in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
             results_file = results_next_to(samples, warn_once)
@@ -207,9 +194,33 @@ def compare_task(
                     f"{samples} was made on data with fingerprint {fingerprint}, but the prepared dataset has "
                     f"{data['fingerprint']}; point MEDTASKS_HOME to the data of that run"
                 )
-    replies = {name: [read_replies(file, documents) for file in of_run] for name, of_run in files.items()}
-    warnings = prompt_warnings(task, documents, firsts) if margin is not None else ()
+    settings = image_settings(task)
+    replies = {name: [read_replies(file, documents, settings) for file in of_run] for name, of_run in files.items()}
+    warnings = prompt_warnings(task, documents, [*firsts.values()]) if margin is not None else ()
     return replace(compare_runs(task, documents, replies, metrics, rules, margin), data=data, warnings=warnings)
+
+
+def _check_asked_alike(task: str, samples: Mapping[str, Path], *, strictly: bool) -> None:
+    """Raise RepliesError if runs asked different versions of a task, as far as is recorded.
+
+    ``samples`` are the samples file of each run; with ``strictly`` data, number of few-shot examples and system
+    instruction have to be the same, too.
+    """
+    results = {name: file for name, path in samples.items() if (file := results_next_to(path, warn_once)) is not None}
+    checks: dict[str, Callable[[ResultsFile], Any]] = {
+        "asked different versions of the task": lambda file: file.of_task("versions", task)
+    }
+    if strictly:
+        checks["were asked on different data"] = lambda file: file.fingerprint(task)
+        checks["had different numbers of few-shot examples"] = lambda file: file.config(task).get("num_fewshot")
+    for how, value_in in checks.items():
+        known = {name: value for name, file in results.items() if (value := value_in(file)) is not None}
+        for (first, value), (second, other) in itertools.combinations(known.items(), 2):
+            if value != other:
+                raise RepliesError(f"the runs {how} ({value} in {first}, {other} in {second}), {_NOT_COMPARABLE}")
+    instructions = {json.dumps(file.content.get("system_instruction")) for file in results.values()}
+    if strictly and len(instructions) > 1:
+        raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
 
 
 def compare_all(
@@ -217,8 +228,32 @@ def compare_all(
 ) -> tuple[dict[str, ComparedTask], dict[str, str]]:
     """Compare all tasks of ours that at least two runs answered, as one family of tests.
 
-    Sanity variants are compared with a ``margin`` only: without the image no model is better. Returns comparisons by
-    task, and why a task of at least two runs was not compared. RepliesError: no task could be compared.
+    Sanity variants are compared with a ``margin`` only: without the image no model is better.
+
+    Returns:
+        Comparisons by task, and why a task of at least two runs was not compared.
+
+    Raises:
+        UnknownName: No task has a metric or rule of that name.
+        RepliesError: No task could be compared.
+    """
+    compared, causes = compare_each(runs, metrics, rules, margin)
+    of_ours = [error for task, error in causes.items() if task in task_files() or variant_of(task)]
+    if not compared and of_ours and all(isinstance(error, UnknownName) for error in of_ours):
+        raise of_ours[0]
+    by_task = {task: str(error) for task, error in causes.items()}
+    if not compared:
+        reasons = "; ".join(f"{task}: {cause}" for task, cause in by_task.items())
+        raise RepliesError(f"no task could be compared ({reasons})")
+    return corrected_together(compared), by_task
+
+
+def compare_each(
+    runs: Mapping[str, Source], metrics: Names = (), rules: Names = (), margin: float | None = None
+) -> tuple[dict[str, ComparedTask], dict[str, MedTasksError]]:
+    """Compare as :func:`compare_all` does, possibly no task at all, and without correction for the other tasks.
+
+    RepliesError: the runs have no task in common.
     """
     answered: dict[str, set[str]] = {name: set() for name in runs}
     for name, source in runs.items():
@@ -229,27 +264,24 @@ def compare_all(
                 if record.samples is not None:
                     answered[name].add(task)
     compared: dict[str, ComparedTask] = {}
-    causes: dict[str, str] = {}
+    causes: dict[str, MedTasksError] = {}
     for task in sorted(set().union(*answered.values())):
         having = {name: runs[name] for name, tasks in answered.items() if task in tasks}
         if len(having) < 2 or (margin is None and variant_of(task)):
             continue
         if not (task in task_files() or variant_of(task)):
-            causes[task] = "is no task of medtasks, so that its samples cannot be scored one by one"
+            causes[task] = RepliesError("is no task of medtasks, so that its samples cannot be scored one by one")
             continue
         try:
             compared[task] = compare_task(task_file(task), having, metrics, rules, margin)
         except MedTasksError as error:
-            causes[task] = str(error)
-    if not compared and causes:
-        by_task = "; ".join(f"{task}: {cause}" for task, cause in causes.items())
-        raise RepliesError(f"no task could be compared ({by_task})")
-    if not compared:
+            causes[task] = error
+    if not compared and not causes:
         raise RepliesError(
             "the runs have no task with a samples file in common; run the harness with --log_samples, or name the task "
             "of recorded replies before the runs"
         )
-    return corrected_together(compared), causes
+    return compared, causes
 
 
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:

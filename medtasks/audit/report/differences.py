@@ -9,7 +9,7 @@ from pathlib import Path
 
 from medtasks.audit.comparing import (
     ComparedTask,
-    compare_all,
+    compare_each,
     compare_task,
     corrected_together,
     paired_values,
@@ -154,7 +154,7 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
     notes: dict[Path, list[str]] = {}
     for other in dict.fromkeys(others):
         runs = {"this run": run, str(other): Source(other)}
-        tasks, causes = compare_all(runs) if task is None else ({task: compare_task(task_file(task), runs)}, {})
+        tasks, causes = compare_each(runs) if task is None else ({task: compare_task(task_file(task), runs)}, {})
         notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
         compared |= {(other, name): result for name, result in tasks.items()}
     scores: dict[Path, list[ComparedScore]] = {other: [] for other in notes}
