@@ -167,7 +167,7 @@ def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
         run.read.add((doc_id, row.extractor))
         if run.replies.get(doc_id) != reply.recorded:
             run.replies[doc_id] = reply.recorded
-            line = {"doc_id": doc_id, "reply": reply.recorded, **_fingerprint(doc)}
+            line = {"doc_id": doc_id, **_fingerprint(doc), "reply": reply.recorded}
             run.pending += json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n"
             try:
                 append_whole(run.path, run.pending)
