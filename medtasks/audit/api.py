@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from medtasks.audit.comparing import ComparedTask, compare_all, compare_runs, compare_task
+from medtasks.audit.comparing import ComparedTask, compare_all, compare_runs
 from medtasks.audit.report.collecting import run_notes
 from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.report.task_reading import (
@@ -181,19 +181,14 @@ def compare(
         independent clusters, ``detectable`` the smallest true difference found with 80 % power.
     """
     metrics = [metrics] if isinstance(metrics, str) else metrics
-    both = {"first": first, "second": second}
-    scores = {name: run for name, run in both.items() if isinstance(run, Scores)}
-    runs = {name: _source(run) for name, run in both.items() if not isinstance(run, Scores)}
-    if scores and runs:
-        raise RepliesError("scores can be compared with scores only, and runs with runs; give two of one kind")
-    known_folders = [run._folders for run in both.values() if isinstance(run, Run | Scores) and run._folders]
-    with _including(include_path or next(iter(known_folders), ())):
-        if scores:
-            tasks = _compare_scores(scores, task, metrics)
-        elif task is None:
-            tasks = compare_all(runs, metrics)[0]
+    with _including(include_path or getattr(first, "_folders", ()) or getattr(second, "_folders", ())):
+        if isinstance(first, Scores) and isinstance(second, Scores):
+            tasks = {first.task: _compare_scores(first, second, task or first.task, metrics)}
+        elif isinstance(first, Scores) or isinstance(second, Scores):
+            raise RepliesError("scores can be compared with scores only, and runs with runs; give two of one kind")
         else:
-            tasks = {task: compare_task(task_file(task), runs, metrics)}
+            runs = {"first": _source(first), "second": _source(second)}
+            tasks, _ = compare_all(runs, metrics, task=task)
     tests = [
         {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm, **asdict(test.result)}
         for name, compared in tasks.items()
@@ -207,16 +202,15 @@ def _source(run: Run | str | Path) -> Source:
     return Source(run.folder, run.model) if isinstance(run, Run) else Source(Path(run))
 
 
-def _compare_scores(scores: Mapping[str, Scores], task: str | None, metrics: Sequence[str]) -> dict[str, ComparedTask]:
+def _compare_scores(first: Scores, second: Scores, task: str, metrics: Sequence[str]) -> ComparedTask:
     """Compare the replies of two scores, which have to be of one task and the same data."""
-    names = dict.fromkeys([*(of_run.task for of_run in scores.values()), *([] if task is None else [task])])
+    names = dict.fromkeys((first.task, second.task, task))
     if len(names) > 1:
         raise RepliesError(f"the scores are of different tasks ({', '.join(names)}), so that nothing can be compared")
-    first, second = scores.values()
     if first.data["fingerprint"] != second.data["fingerprint"]:
-        raise RepliesError(f"the data of '{first.task}' changed between the two calls of score; score both again")
-    replies = {name: of_run._reading.samples.replies for name, of_run in scores.items()}
-    return {first.task: compare_runs(first._reading.task, first._reading.documents, replies, metrics)}
+        raise RepliesError(f"the data of '{task}' changed between the two calls of score; score both again")
+    replies = {"first": first._reading.samples.replies, "second": second._reading.samples.replies}
+    return compare_runs(first._reading.task, first._reading.documents, replies, metrics)
 
 
 def _including(folders: Folders) -> AbstractContextManager[None]:
@@ -241,40 +235,46 @@ def _reading_of(recorded: TaskRun, task: TaskFile) -> TaskReading:
 
 
 def _by_id(replies: Replies, documents: Documents) -> dict[str, Reply]:
-    id_column = "doc_id"
+    """Return the replies by the ids of the questions that they answer; RepliesError if they do not fit."""
+    is_published = False  # names in a column ``id``, which are never rows
     if isinstance(replies, pd.DataFrame):
-        if "doc_id" not in replies.columns and {"id", "reply"} <= set(replies.columns):
-            id_column = "id"
+        is_published = "doc_id" not in replies.columns and {"id", "reply"} <= set(replies.columns)
+        id_column = "id" if is_published else "doc_id"
         if missing := {id_column, "reply"} - set(replies.columns):
             raise RepliesError(f"the DataFrame of replies has no column {sorted(missing)}; it needs doc_id and reply")
         pairs: Iterable[tuple[Any, Any]] = zip(replies[id_column], replies["reply"], strict=True)
     elif isinstance(replies, Mapping | pd.Series):
         pairs = replies.items()
     else:
-        has_order = isinstance(replies, Iterable) and not isinstance(replies, str | Set)
-        texts = list(replies) if has_order else []
-        if len(texts) != len(documents) or not has_order:
-            given = f"{len(texts)} replies" if has_order else f"a {type(replies).__name__}"
-            given = "one text" if isinstance(replies, str) else given
-            raise RepliesError(
-                f"the task asks {len(documents)} questions, but {given} came; give a list with one reply per question, "
-                f"or a dict from doc_id to reply"
-            )
-        pairs = zip((document["doc_id"] for document in documents), texts, strict=True)
+        pairs = zip((document["doc_id"] for document in documents), _in_order(replies, len(documents)), strict=True)
     named = [(name_of(name), text) for name, text in pairs]
-    # An ``id`` is never a row.
-    index = QuestionIndex(documents, {name: _place(name) for name, _ in named} if id_column == "doc_id" else None)
+    index = QuestionIndex(documents, {} if is_published else {name: _place(name) for name, _ in named})
     by_id: dict[str, Reply] = {}
     for name, text in named:
         doc_id = index.find(name, _place(name))
         if not (text is None or isinstance(text, str) or text is pd.NA or text != text):
-            raise RepliesError(f"the reply to '{name}' is no text but {type(text).__name__}; give a text or None")
+            raise RepliesError(f"{_place(name)} is no text but {type(text).__name__}; give a text or None")
         reply = Reply.of_text(text if isinstance(text, str) else None)
         if by_id.setdefault(doc_id, reply) != reply:
             raise RepliesError(f"there are two different replies to '{name}'; give one per question")
     if not by_id:
         raise RepliesError("there are no replies; give at least one")
     return by_id
+
+
+def _in_order(replies: Any, number: int) -> list[Any]:
+    """Return replies in the order of the questions; RepliesError if they are unordered or another number."""
+    given = "one text" if isinstance(replies, str) else f"a {type(replies).__name__}"
+    texts: list[Any] = []
+    if isinstance(replies, Iterable) and not isinstance(replies, str | Set):
+        texts = list(replies)
+        given = f"{len(texts)} replies"
+    if len(texts) != number:
+        raise RepliesError(
+            f"the task asks {number} questions, but {given} came; give a list with one reply per question, or a dict "
+            f"from doc_id to reply"
+        )
+    return texts
 
 
 def _place(name: str) -> str:

@@ -5,7 +5,7 @@ With a margin, scores are also tested for equivalence, and runs that were asked 
 
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +17,7 @@ from medtasks.data.privacy import hidden_id
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies, read_samples
-from medtasks.runs.result_files import ResultsFile, results_next_to, task_of
+from medtasks.runs.result_files import results_next_to, task_of
 from medtasks.runs.run import Source, replies_to
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import ALPHA, PairedResult, PairedValues, compare_paired, corrected
@@ -186,14 +186,13 @@ def compare_task(
             "such as FOLDER/repeat_1"
         )
     for path in (file for of_run in files.values() for file in of_run):
-        for samples in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
-            results_file = results_next_to(samples, warn_once)
-            fingerprint = results_file.fingerprint(task.name) if results_file else None
-            if fingerprint not in (None, data["fingerprint"]):
-                raise RepliesError(
-                    f"{samples} was made on data with fingerprint {fingerprint}, but the prepared dataset has "
-                    f"{data['fingerprint']}; point MEDTASKS_HOME to the data of that run"
-                )
+        results_file = results_next_to(path, warn_once)
+        fingerprint = results_file.fingerprint(task.name) if results_file else None
+        if fingerprint not in (None, data["fingerprint"]):
+            raise RepliesError(
+                f"{path} was made on data with fingerprint {fingerprint}, but the prepared dataset has "
+                f"{data['fingerprint']}; point MEDTASKS_HOME to the data of that run"
+            )
     settings = image_settings(task)
     replies = {name: [read_replies(file, documents, settings) for file in of_run] for name, of_run in files.items()}
     warnings = prompt_warnings(task, documents, [*firsts.values()]) if margin is not None else ()
@@ -207,26 +206,31 @@ def _check_asked_alike(task: str, samples: Mapping[str, Path], *, strictly: bool
     instruction have to be the same, too.
     """
     results = {name: file for name, path in samples.items() if (file := results_next_to(path, warn_once)) is not None}
-    checks: dict[str, Callable[[ResultsFile], Any]] = {
-        "asked different versions of the task": lambda file: file.of_task("versions", task)
-    }
-    if strictly:
-        checks["were asked on different data"] = lambda file: file.fingerprint(task)
-        checks["had different numbers of few-shot examples"] = lambda file: file.config(task).get("num_fewshot")
-    for how, value_in in checks.items():
-        known = {name: value for name, file in results.items() if (value := value_in(file)) is not None}
-        for (first, value), (second, other) in itertools.combinations(known.items(), 2):
-            if value != other:
-                raise RepliesError(f"the runs {how} ({value} in {first}, {other} in {second}), {_NOT_COMPARABLE}")
+    first_values: dict[str, tuple[str, Any]] = {}
+    for name, file in results.items():
+        facts = {"asked different versions of the task": file.of_task("versions", task)}
+        if strictly:
+            facts["were asked on different data"] = file.fingerprint(task)
+            facts["had different numbers of few-shot examples"] = file.config(task).get("num_fewshot")
+        for how, value in facts.items():
+            if value is None:
+                continue
+            first, first_value = first_values.setdefault(how, (name, value))
+            if value != first_value:
+                raise RepliesError(f"the runs {how} ({first_value} in {first}, {value} in {name}), {_NOT_COMPARABLE}")
     instructions = {json.dumps(file.content.get("system_instruction")) for file in results.values()}
     if strictly and len(instructions) > 1:
         raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
 
 
 def compare_all(
-    runs: Mapping[str, Source], metrics: Names = (), rules: Names = (), margin: float | None = None
+    runs: Mapping[str, Source],
+    metrics: Names = (),
+    rules: Names = (),
+    margin: float | None = None,
+    task: str | None = None,
 ) -> tuple[dict[str, ComparedTask], dict[str, str]]:
-    """Compare all tasks of ours that at least two runs answered, as one family of tests.
+    """Compare all tasks of ours that at least two runs answered, as one family of tests; or one ``task`` alone.
 
     Sanity variants are compared with a ``margin`` only: without the image no model is better.
 
@@ -237,7 +241,7 @@ def compare_all(
         UnknownName: No task has a metric or rule of that name.
         RepliesError: No task could be compared.
     """
-    compared, causes = compare_each(runs, metrics, rules, margin)
+    compared, causes = compare_each(runs, metrics, rules, margin, task)
     of_ours = [error for task, error in causes.items() if task in task_files() or variant_of(task)]
     if not compared and of_ours and all(isinstance(error, UnknownName) for error in of_ours):
         raise of_ours[0]
@@ -249,12 +253,18 @@ def compare_all(
 
 
 def compare_each(
-    runs: Mapping[str, Source], metrics: Names = (), rules: Names = (), margin: float | None = None
+    runs: Mapping[str, Source],
+    metrics: Names = (),
+    rules: Names = (),
+    margin: float | None = None,
+    only: str | None = None,
 ) -> tuple[dict[str, ComparedTask], dict[str, MedTasksError]]:
     """Compare as :func:`compare_all` does, possibly no task at all, and without correction for the other tasks.
 
-    RepliesError: the runs have no task in common.
+    RepliesError: the runs have no task in common, or the ``only`` one cannot be compared.
     """
+    if only is not None:
+        return {only: compare_task(task_file(only), runs, metrics, rules, margin)}, {}
     answered: dict[str, set[str]] = {name: set() for name in runs}
     for name, source in runs.items():
         for repeat in source.repeats:

@@ -132,7 +132,7 @@ def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequenc
 def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> dict[int, list[Score]]:
     """Return the scores in a shard's samples by row and filter, with the texts that metrics compare."""
     scores: dict[int, list[Score]] = {}
-    index = QuestionIndex(documents)
+    index = QuestionIndex(documents, {})
     for row, lines in part.lines.items():
         for line in lines:
             line.document_in_row(index)

@@ -50,7 +50,7 @@ def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> It
         warn_once(f"{samples.parent}, {name}: {NO_SAMPLES}")
         return
     documents, settings = task.eval_docs_no_media, getattr(task, "lmms_eval_specific_kwargs", None) or {}
-    index = QuestionIndex(documents)
+    index = QuestionIndex(documents, {})
     withheld: list[int] = []
     changed: set[int] = set()
     contradicting = 0
@@ -60,10 +60,13 @@ def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> It
         if first.setdefault(line.row, recorded) != recorded:
             contradicting += 1
             continue
-        row = _row_today(line, index, settings)
-        if row is None:
-            changed.add(line.row)
-            continue
+        row = line.row
+        if line.asked is not None:
+            doc_id, parts = line.match(index, settings)
+            if parts:
+                changed.add(row)
+                continue
+            row = index.rows[doc_id]
         replies = [reply[0] if isinstance(reply, list) and len(reply) == 1 else reply for reply in recorded or ()]
         if any(isinstance(reply, str) and is_withheld(reply) for reply in replies):
             withheld.append(row)
@@ -82,16 +85,6 @@ def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> It
             yield row, [kept.record["reply"]]
     if changed:
         warn_once(f"{len(changed)} samples of {name} have changed since the earlier run, and are asked again.")
-
-
-def _row_today(line: SampleLine, index: QuestionIndex, settings: Mapping[str, Any]) -> int | None:
-    """Return the row of a line's sample in the data as they are now; None if it has changed since it was asked."""
-    if line.asked is None:
-        return line.row
-    doc_id = line.document_id(index)
-    if doc_id is None or changed_parts(line.asked, index.documents[index.rows[doc_id]], settings):
-        return None
-    return index.rows[doc_id]
 
 
 def _saved_lines(manifest: RunManifest, name: str) -> dict[str, SampleLine]:

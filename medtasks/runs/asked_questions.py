@@ -7,13 +7,15 @@ be guessed from their digests.
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.privacy import digest, hidden_id, is_private
+from medtasks.data.privacy import digest
 from medtasks.data.variants import DEGRADATION, SEVERITY, ShownImage, images_of
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.families.family_registry import families
@@ -23,11 +25,13 @@ from medtasks.tasks.task_file import names_in_templates
 Document = Mapping[str, Any]
 
 ASKED = "asked"  # key of a fingerprint
+GONE = "gone"  # in place of changed parts of a sample that the data have no longer
 _IMAGES = "images"  # key of its images
 _TEXTS = ("question", "context", "details", "indication", "hint", "option_lines", "gold", DEGRADATION, SEVERITY)
-_OTHERS = frozenset(("dataset", "doc_id", "pair_id", "position"))  # columns that say which sample it is
+_NAMES = frozenset(("dataset", "doc_id", "pair_id", "position"))  # columns that say which sample it is
 _COLUMN_DIGITS, _IMAGE_DIGITS = 8, 16
 _LONGEST_ROW = 11  # digits
+_NO_IMAGE = (KeyError, MedTasksError, OSError)  # there is none, or it cannot be found or read
 
 
 class QuestionIndex:
@@ -37,7 +41,7 @@ class QuestionIndex:
     data from 0, if that holds for all names together.
     """
 
-    def __init__(self, documents: Sequence[Document], names: Mapping[str, str] | None = None) -> None:
+    def __init__(self, documents: Sequence[Document], names: Mapping[str, str]) -> None:
         """Decide whether names are ids or rows.
 
         Args:
@@ -49,22 +53,22 @@ class QuestionIndex:
         """
         self.documents = documents
         self._counts_rows = False
-        unknown = [name for name in names or {} if self.id_of(name) is None]
-        if names is None or not unknown:
-            return
-        rows = [row_of(name) for name in unknown]
-        for name, row in zip(unknown, rows, strict=True):
+        unknown = {name: row_of(name) for name in names if self.id_of(name) is None}
+        for name, row in unknown.items():
             if not 0 <= row < len(documents):
                 raise self.no_document(name, names[name])
-        if (known := next((name for name in names if self.id_of(name) is not None), None)) is not None:
+        if not unknown:
+            return
+        first, known = next(iter(unknown)), [name for name in names if name not in unknown]
+        if known:
             raise RepliesError(
-                f"{names[unknown[0]]}: '{unknown[0]}' is no id of the questions and could only count their rows, from "
-                f"0, while '{known}' is an id; name every question by its id"
+                f"{names[first]}: '{first}' is no id of the questions and could only count their rows, from 0, while "
+                f"'{known[0]}' is an id; name every question by its id"
             )
         # Where ids are numbers, too, a number that is no id may be a mistake, unless all count from the first row.
         has_numbers = any(row_of(doc_id) >= 0 for doc_id in self.rows)
-        if has_numbers and {*rows} != {*range(len(rows))}:
-            raise self.no_document(unknown[0], names[unknown[0]])
+        if has_numbers and set(unknown.values()) != set(range(len(unknown))):
+            raise self.no_document(first, names[first])
         self._counts_rows = True
 
     @cached_property
@@ -73,39 +77,27 @@ class QuestionIndex:
         return {str(document["doc_id"]): row for row, document in enumerate(self.documents)}
 
     @cached_property
-    def is_private(self) -> bool:
-        """Whether ids must not be shown."""
-        datasets = {document.get("dataset") for document in self.documents} - {None}
-        return any(is_private(str(dataset)) for dataset in datasets)
-
-    @cached_property
-    def _by_digest(self) -> Mapping[str, str]:
-        return {hidden_id("doc", doc_id): doc_id for doc_id in self.rows}
-
-    @cached_property
     def _by_number(self) -> Mapping[str, str]:
         """Ids by their number without zeros before it, where only one id has that number."""
-        alike: dict[str, list[str]] = {}
-        for doc_id in self.rows:
-            alike.setdefault(_without_zeros(doc_id), []).append(doc_id)
-        return {number: ids[0] for number, ids in alike.items() if len(ids) == 1}
+        counts = Counter(map(_without_zeros, self.rows))
+        return {number: doc_id for doc_id in self.rows if counts[number := _without_zeros(doc_id)] == 1}
+
+    @cached_property
+    def _first_lines(self) -> set[str]:
+        return {_first_line(document) for document in self.documents} - {""}
 
     def id_of(self, name: str) -> str | None:
         """Return the id that a name is, also as a number; None if it is none."""
         return name if name in self.rows else self._by_number.get(_without_zeros(name))
 
-    def find(self, name: str, place: str) -> str:
+    def find(self, name: str, place: str, *, may_be_row: bool = True) -> str:
         """Return the id of the question with a name; RepliesError if there is none."""
         doc_id = self.id_of(name)
-        if doc_id is not None:
-            return doc_id
-        if not self._counts_rows:
+        if doc_id is None and self._counts_rows and may_be_row:
+            return str(self.documents[row_of(name)]["doc_id"])
+        if doc_id is None:
             raise self.no_document(name, place)
-        return str(self.documents[row_of(name)]["doc_id"])
-
-    def recorded(self, sample: str) -> str | None:
-        """Return the id that a run recorded, in clear or as its digest; None if the data have it no longer."""
-        return sample if sample in self.rows else self._by_digest.get(sample)
+        return doc_id
 
     def no_document(self, name: str, place: str) -> RepliesError:
         """Build the error for a reply that names no document."""
@@ -116,15 +108,9 @@ class QuestionIndex:
 
     def shows_another(self, doc_id: str, prompt: str) -> bool:
         """Return whether a prompt shows another question of the data instead, for samples without a fingerprint."""
-        question = str(self.documents[self.rows[doc_id]].get("question") or "")
-        if not question or " ".join(question.split()) in " ".join(prompt.split()):
-            return False
-        others = self._first_lines - {_first_line(question)}
-        return any(line.strip() in others for line in prompt.splitlines())
-
-    @cached_property
-    def _first_lines(self) -> set[str]:
-        return {_first_line(str(document.get("question") or "")) for document in self.documents} - {""}
+        own = _first_line(self.documents[self.rows[doc_id]])
+        lines = {line.strip() for line in prompt.splitlines()}
+        return own not in prompt and not lines.isdisjoint(self._first_lines)
 
 
 def name_of(value: object) -> str:
@@ -139,11 +125,11 @@ def row_of(name: str) -> int:
 
 
 def _without_zeros(name: str) -> str:
-    return name.lstrip("0") or "0" if name.isascii() and name.isdecimal() else name
+    return str(row_of(name)) if row_of(name) >= 0 else name
 
 
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0].strip()
+def _first_line(document: Document) -> str:
+    return str(document.get("question") or "").strip().partition("\n")[0].strip()
 
 
 # ---- fingerprints of samples ----
@@ -152,74 +138,54 @@ def _first_line(text: str) -> str:
 def fingerprint(document: Document, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return short digests of the columns of a document that are asked, by name, and of its images.
 
-    ``settings`` are those of the task's prompt. What cannot be read or has no JSON form is left out.
+    ``settings`` are those of the task's prompt. Images that cannot be read are left out.
     """
     columns = _asked_columns() | names_in_templates(settings)
-    asked: dict[str, Any] = {}
-    for name in sorted(columns & document.keys()):
-        if (short := _digest_of(document[name])) is not None:
-            asked[name] = short
-    if document.keys() & {"image_file", "image_files"}:
-        with contextlib.suppress(MedTasksError, OSError):
-            asked[_IMAGES] = [_image_key(image, document, settings) for image in images_of(document)]
+    asked: dict[str, Any] = {name: _digest_of(document[name]) for name in sorted(columns & document.keys())}
+    with contextlib.suppress(*_NO_IMAGE):
+        asked[_IMAGES] = [_image_key(image, document, settings) for image in images_of(document)]
     return asked
 
 
 def changed_parts(asked: Mapping[str, Any], document: Document, settings: Mapping[str, Any]) -> list[str]:
     """Return the columns of a document that are not as a recorded fingerprint says, and ``images`` if these are not."""
-    parts = [
-        name
-        for name, recorded in asked.items()
-        if name != _IMAGES and name in document and recorded != _digest_of(document[name])
-    ]
+    columns = document.keys() & asked.keys() - {_IMAGES}
+    parts = [name for name in sorted(columns) if asked[name] != _digest_of(document[name])]
     keys = asked.get(_IMAGES)
-    if not isinstance(keys, list) or not document.keys() & {"image_file", "image_files"}:
-        return parts
-    images = images_of(document)
-    pairs = zip(keys, images, strict=False)
-    if len(keys) != len(images) or not all(_is_same(str(key), image, document, settings) for key, image in pairs):
-        parts.append(_IMAGES)
+    if isinstance(keys, list):
+        with contextlib.suppress(*_NO_IMAGE):
+            images = zip_longest(images_of(document), keys)
+            is_same = [image and _is_same(image, document, settings, str(key)) for image, key in images]
+            return parts if all(is_same) else [*parts, _IMAGES]
     return parts
 
 
 @cache
 def _asked_columns() -> frozenset[str]:
-    of_families = {name for family in families().values() for name in (*family.columns, *(family.short or ()))}
-    return frozenset({*_TEXTS, *of_families}) - _OTHERS
+    of_families = [name for family in families().values() for name in (*family.columns, *(family.short or ()))]
+    return frozenset([*_TEXTS, *of_families]) - _NAMES
 
 
-def _digest_of(value: Any) -> str | None:
-    try:
-        return digest(json.dumps(value, sort_keys=True))[:_COLUMN_DIGITS]
-    except (TypeError, ValueError):
-        return None
+def _digest_of(value: Any) -> str:
+    return digest(json.dumps(value, sort_keys=True, default=str))[:_COLUMN_DIGITS]
 
 
-def _image_key(image: ShownImage, document: Document, settings: Mapping[str, Any]) -> str:
-    """Return the beginning of a file's SHA-256, after its size and time where no column has it."""
-    if image.sha256 != image.file:
+def _image_key(image: ShownImage, document: Document, settings: Mapping[str, Any], recorded: str = "") -> str:
+    """Return the beginning of a file's SHA-256, after its size and time where it had to be read.
+
+    A file of the ``recorded`` size and time is not read again.
+    """
+    if image.sha256 != image.file:  # a column of the data
         return image.sha256[:_IMAGE_DIGITS]
     path = image_path(image.file, document, settings)
-    state = _state(path)
-    return f"{state}{_file_digest(path, state)}"
-
-
-def _is_same(key: str, image: ShownImage, document: Document, settings: Mapping[str, Any]) -> bool:
-    """Return whether an image has the recorded content; a file of the same size and time is not read again."""
-    recorded = key.rpartition(":")[2]
-    if image.sha256 != image.file:
-        return image.sha256.startswith(recorded)
-    try:
-        path = image_path(image.file, document, settings)
-        state = _state(path)
-        return key.startswith(state) or _file_digest(path, state) == recorded
-    except (MedTasksError, OSError):  # it is not here
-        return True
-
-
-def _state(path: Path) -> str:
     facts = path.stat()
-    return f"{facts.st_size}:{facts.st_mtime_ns}:"
+    state = f"{facts.st_size}:{facts.st_mtime_ns}:"
+    return recorded if recorded.startswith(state) else f"{state}{_file_digest(path, state)}"
+
+
+def _is_same(image: ShownImage, document: Document, settings: Mapping[str, Any], recorded: str) -> bool:
+    key = _image_key(image, document, settings, recorded)
+    return key.rpartition(":")[2] == recorded.rpartition(":")[2]
 
 
 @cache

@@ -76,10 +76,8 @@ def logged(
     The score holds text of the document or the reply only as :class:`~medtasks.data.privacy.PrivateText`.
     """
     by_metric, overwritten = dict(score), {}
-    asked: dict[str, Any] = {}
-    if not is_private_document(doc):
-        asked = _fingerprint(doc)
-    else:
+    asked = {} if is_private_document(doc) else _fingerprint(doc)
+    if is_private_document(doc):
         ids = {name: kind for name, kind in _ID_KINDS.items() if score.get(name) is not None}
         by_metric |= {name: hidden_id(kind, score[name]) for name, kind in ids.items()}
         overwritten = _redacted_keys(doc, has_words=may_hold_words(results))

@@ -16,8 +16,8 @@ from medtasks.extract.reading.reply_text import json_field, without_thoughts
 from medtasks.families.family import Reply
 from medtasks.home import home
 from medtasks.metrics.metric import Score
-from medtasks.runs.asked_questions import ASKED, QuestionIndex, changed_parts, name_of, row_of
-from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_withheld
+from medtasks.runs.asked_questions import ASKED, GONE, QuestionIndex, changed_parts, name_of, row_of
+from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_private_document, is_withheld
 from medtasks.runs.reply_envelope import ENVELOPE, opened, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
@@ -65,12 +65,11 @@ def read_replies(
                 raise _two_replies(samples.answered[doc_id], doc_id)
         if samples.changed:
             changes.append(samples.describe_changes(file))
-    if changes and not replies:
-        raise RepliesError(" ".join(changes).rstrip("."))
+    if not replies:
+        missing = f"{', '.join(map(str, paths))} holds no replies; expected lines like {_FORM}"
+        raise RepliesError(" ".join(changes).rstrip(".") or missing)
     for sentence in changes:
         warn_once(sentence)
-    if not replies:
-        raise RepliesError(f"{', '.join(map(str, paths))} holds no replies; expected lines like {_FORM}")
     return replies
 
 
@@ -109,9 +108,23 @@ class SampleLine:
         return "reply" not in self.record and type(self.record.get("doc_id")) is int
 
     @property
+    def sample(self) -> str | None:
+        """Id that the run recorded, in clear or as its digest; None if it recorded none."""
+        recorded = (self.score or {}).get("sample") if self.is_of_harness else self.record.get("doc_id")
+        return None if recorded is None else name_of(recorded)
+
+    @property
+    def tokens(self) -> int | None:
+        """Number of tokens of the reply, where a model counted them."""
+        counts = self.record.get("token_counts")
+        first = counts[0] if isinstance(counts, list) and len(counts) == 1 else None
+        tokens = first.get("output_tokens") if isinstance(first, dict) else None
+        return tokens if isinstance(tokens, int) else None
+
+    @property
     def asked(self) -> Mapping[str, Any] | None:
         """Fingerprint of the sample as it was asked; None if none is recorded."""
-        asked = (self.record.get(SCORE) or self.record).get(ASKED)
+        asked = (self.score or self.record).get(ASKED)
         return asked if isinstance(asked, dict) else None
 
     @property
@@ -122,41 +135,32 @@ class SampleLine:
 
     @property
     def score(self) -> dict[str, Any] | None:
-        """Score of the run, one flat record without its fingerprint; None if the line has none of ours."""
+        """Score of the run, one flat record; None if the line has none of ours."""
         score = self.record.get(SCORE)
-        if not isinstance(score, dict):
-            return None
-        return {name: value for name, value in score.items() if name != ASKED}
+        return dict(score) if isinstance(score, dict) else None
 
-    def document_id(self, index: QuestionIndex) -> str | None:
-        """Return the id of the answered document, None if the data of a run have it no longer; or RepliesError."""
-        sample = (self.score or {}).get("sample") if self.is_of_harness else self.record.get("doc_id")
-        if self.asked is not None and sample is not None:
-            return index.recorded(name_of(sample))
+    def match(self, index: QuestionIndex, settings: Mapping[str, Any]) -> tuple[str, list[str]]:
+        """Return the id of the answered document, and the parts that are not as they were asked; or RepliesError."""
+        if self.asked is not None and self.sample is not None:
+            row = index.rows.get(self.sample)
+            return self.sample, [GONE] if row is None else changed_parts(self.asked, index.documents[row], settings)
         if self.is_of_harness:
-            return self.document_in_row(index)
-        if "doc_id" in self.record:
-            return index.find(name_of(self.record["doc_id"]), self.place)
-        name = name_of(self.record["id"])
-        doc_id = index.id_of(name)
-        if doc_id is None:
-            raise index.no_document(name, self.place)
-        return doc_id
-
-    def shown_name(self, index: QuestionIndex) -> str:
-        """Return the name of its sample for messages."""
-        name = str((self.score or {}).get("sample") or self.record.get("doc_id"))
-        return hidden_id("doc", name) if index.is_private else name
+            doc_id = self.document_in_row(index)
+        elif "doc_id" in self.record:
+            doc_id = index.find(name_of(self.record["doc_id"]), self.place)
+        else:
+            doc_id = index.find(name_of(self.record["id"]), self.place, may_be_row=False)
+        shows_another = self.prompt and index.shows_another(doc_id, self.prompt)
+        return doc_id, ["question"] if shows_another else []
 
     def document_in_row(self, index: QuestionIndex) -> str:
         """Return the id of the document in the line's row; RepliesError if the run recorded another one."""
-        documents, sample = index.documents, (self.score or {}).get("sample")
-        if not 0 <= self.row < len(documents):
+        if not 0 <= self.row < len(index.documents):
             raise index.no_document(str(self.record["doc_id"]), self.place)
-        doc_id = str(documents[self.row]["doc_id"])
-        if sample is not None and index.recorded(str(sample)) != doc_id:
+        doc_id = str(index.documents[self.row]["doc_id"])
+        if self.sample not in (None, doc_id, hidden_id("doc", doc_id)):
             raise RepliesError(
-                f"{self.place} answers document '{sample}', but row {self.row} of the prepared dataset is "
+                f"{self.place} answers document '{self.sample}', but row {self.row} of the prepared dataset is "
                 f"'{doc_id}'; use the data of that run: point MEDTASKS_HOME to them, or name their files in the task's "
                 "own file"
             )
@@ -214,7 +218,7 @@ class Samples:
 
     def describe_changes(self, path: Path) -> str:
         """Return a sentence on the changed samples of a file."""
-        parts = [f"'{name}' ({', '.join(changed) or 'gone'})" for name, changed in self.changed.items()]
+        parts = [f"'{name}' ({', '.join(changed)})" for name, changed in self.changed.items()]
         return (
             f"{len(parts)} of {len(self.answered) + len(parts)} samples in {path} are in no score, because they have "
             f"changed since they were asked: {listed(parts)}; give the run's command again with --only-failed to ask "
@@ -262,10 +266,10 @@ def read_samples(
                 raise
             damaged.append(error)
             continue
-        doc_id = line.document_id(index)
-        changes = _changes(line, doc_id, index, settings or {})
-        if doc_id is None or changes:
-            samples.changed.setdefault(line.shown_name(index), changes)
+        doc_id, changes = line.match(index, settings or {})
+        if changes:
+            is_private = is_private_document(documents[index.rows.get(doc_id, 0)])
+            samples.changed.setdefault(hidden_id("doc", doc_id) if is_private else doc_id, changes)
             continue
         if doc_id in samples.answered and "doc_id" not in line.record:
             raise RepliesError(f"{line.place}: there is an earlier reply with the id '{doc_id}'; give one per question")
@@ -276,11 +280,8 @@ def read_samples(
             contradicting += 1
             if strict:
                 raise _two_replies(line.place, doc_id)
-        counts = line.record.get("token_counts")
-        first = counts[0] if isinstance(counts, list) and len(counts) == 1 else None
-        tokens = first.get("output_tokens") if isinstance(first, dict) else None
-        if isinstance(tokens, int):
-            samples.tokens[doc_id] = tokens
+        if line.tokens is not None:
+            samples.tokens[doc_id] = line.tokens
         if line.prompt:
             samples.prompts.setdefault(doc_id, line.prompt)
         score = line.score if keep_scores else None
@@ -290,15 +291,6 @@ def read_samples(
     if contradicting:
         note(WRITTEN_TWICE.format(contradicting, path))
     return samples
-
-
-def _changes(line: SampleLine, doc_id: str | None, index: QuestionIndex, settings: Mapping[str, Any]) -> list[str]:
-    """Return the parts of a sample that are not as they were asked; none for a document that is gone."""
-    if doc_id is None:
-        return []
-    if line.asked is not None:
-        return changed_parts(line.asked, index.documents[index.rows[doc_id]], settings)
-    return ["question"] if line.prompt and index.shows_another(doc_id, line.prompt) else []
 
 
 WRITTEN_TWICE = "Lines that give a question another reply, left out: {} of {}, into which two runs wrote."

@@ -261,7 +261,7 @@ def test_samples_are_matched_by_the_id_that_the_run_recorded(asked):
     new = {**first, "doc_id": "new"}
     assert list(read_asked(asked, new, second, first).replies) == ["0", "1"]
     samples = read_asked(asked, new, second)
-    assert (samples.changed, list(samples.replies)) == ({"0": []}, ["1"])
+    assert (samples.changed, list(samples.replies)) == ({"0": ["gone"]}, ["1"])
     sentence = samples.describe_changes(asked[0])
     assert sentence.startswith(f"1 of 2 samples in {asked[0]} are in no score, because they have changed since they ")
     assert "'0' (gone); give the run's command again with --only-failed" in sentence

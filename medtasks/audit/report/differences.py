@@ -10,7 +10,6 @@ from pathlib import Path
 from medtasks.audit.comparing import (
     ComparedTask,
     compare_each,
-    compare_task,
     corrected_together,
     paired_values,
     same_values,
@@ -29,7 +28,7 @@ from medtasks.metrics.metric import AnyMetric, Metric, Role
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.run import Source, model_of
 from medtasks.stats.paired import compare_paired, corrected
-from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import mapping_in
 
 _DIRECT = "direct"  # the base of a thinking variant
@@ -154,7 +153,7 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
     notes: dict[Path, list[str]] = {}
     for other in dict.fromkeys(others):
         runs = {"this run": run, str(other): Source(other)}
-        tasks, causes = compare_each(runs) if task is None else ({task: compare_task(task_file(task), runs)}, {})
+        tasks, causes = compare_each(runs, only=task)
         notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
         compared |= {(other, name): result for name, result in tasks.items()}
     scores: dict[Path, list[ComparedScore]] = {other: [] for other in notes}
