@@ -141,15 +141,19 @@ class SampleLine:
 
     def match(self, index: QuestionIndex, settings: Mapping[str, Any]) -> tuple[str, list[str]]:
         """Return the id of the answered document, and the parts that are not as they were asked; or RepliesError."""
-        if self.asked is not None and self.sample is not None:
-            row = index.rows.get(self.sample)
-            return self.sample, [GONE] if row is None else changed_parts(self.asked, index.documents[row], settings)
-        if self.is_of_harness:
+        may_have_moved = not self.is_of_harness or index.documents[0].get("dataset") is None  # no prepared data
+        if self.asked is not None and self.sample is not None and may_have_moved:
+            doc_id = self.sample
+            if doc_id not in index.rows:
+                return doc_id, [GONE]
+        elif self.is_of_harness:
             doc_id = self.document_in_row(index)
         elif "doc_id" in self.record:
             doc_id = index.find(name_of(self.record["doc_id"]), self.place)
         else:
             doc_id = index.find(name_of(self.record["id"]), self.place, may_be_row=False)
+        if self.asked is not None:
+            return doc_id, changed_parts(self.asked, index.documents[index.rows[doc_id]], settings)
         shows_another = self.prompt and index.shows_another(doc_id, self.prompt)
         return doc_id, ["question"] if shows_another else []
 

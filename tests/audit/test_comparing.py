@@ -278,9 +278,7 @@ def test_a_task_whose_versions_differ_is_left_out_of_every_comparison(sample, tm
         versions = {"mediconfusion": version, "mediconfusion_ps": 2}
         path.write_text(json.dumps({**json.loads(path.read_text()), "versions": versions}))
     runs = {name: Source(folder) for name, folder in folders.items()}
-    sentence = (
-        "the runs asked different versions of the task (6 in A, 1 in B), so that their numbers cannot"
-    )
+    sentence = "the runs asked different versions of the task (6 in A, 1 in B), so that their numbers cannot"
     with pytest.raises(RepliesError, match=re.escape(sentence)):
         compare_task(task_file("mediconfusion"), runs)
     compared, causes = compare_all(runs)
