@@ -11,11 +11,14 @@ import pandas as pd
 import pytest
 
 import medtasks
+from medtasks.audit.report.collecting import collect_run
 from medtasks.data.document_store import load_documents
 from medtasks.data.schema import CHOICE
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, forget_warnings
 from medtasks.families.choice import SingleChoice
 from medtasks.runs.logged_samples import logged
+from medtasks.runs.run import read_run as run_on_disk
+from medtasks.tasks.task_files import including
 
 from .audit.report.harness_output import publish_own, texts, write_run, write_task
 from .recorded_runs import medtasks as command
@@ -211,7 +214,7 @@ def write_own_run(folder, texts, version=2):
         score = {"sample": str(row + 1), "rule": "robust_choice"}
         lines.append({"doc_id": row, "resps": [text], **dict.copy(logged(document, [text], [], score))})
     (folder / "1_samples_numbered.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    results = {"results": {"numbered": {"accuracy,none": 1.0}}, "config": {"model": "m", "model_args": ""}}
+    results = {"results": {"numbered": {"accuracy,none": 0.25}}, "config": {"model": "m", "model_args": ""}}
     results |= {"versions": {"numbered": version}, "n-samples": {"numbered": {"original": 4, "effective": 4}}}
     (folder / "1_results.json").write_text(json.dumps(results))
     return folder
@@ -230,6 +233,10 @@ def test_samples_that_changed_since_the_run_are_in_no_number(numbered, tmp_path,
     table = run.table().set_index("metric").value
     assert (table["accuracy"], table["scored_samples"]) == (1.0, 3)
     assert medtasks.compare(*runs, include_path=numbered, metrics="accuracy")["second"].tolist() == [2 / 3]
+    with including([numbered]):
+        (section,) = collect_run(run_on_disk(runs[0])).tasks
+    assert section.missing[1].startswith("1 of 4 samples in ")
+    assert {score.metric: score.value for score in section.rules[0].scores}["accuracy"] == 1.0
     for folder in runs:
         beginning = f"1 of 4 samples in {folder / '1_samples_numbered.jsonl'} are in no score, because they"
         assert [line for line in warnings if line.startswith(beginning) and "'2' (options)" in line]
