@@ -114,14 +114,6 @@ class SampleLine:
         return None if recorded is None else name_of(recorded)
 
     @property
-    def tokens(self) -> int | None:
-        """Number of tokens of the reply, where a model counted them."""
-        counts = self.record.get("token_counts")
-        first = counts[0] if isinstance(counts, list) and len(counts) == 1 else None
-        tokens = first.get("output_tokens") if isinstance(first, dict) else None
-        return tokens if isinstance(tokens, int) else None
-
-    @property
     def asked(self) -> Mapping[str, Any] | None:
         """Fingerprint of the sample as it was asked; None if none is recorded."""
         asked = (self.score or self.record).get(ASKED)
@@ -284,8 +276,9 @@ def read_samples(
             contradicting += 1
             if strict:
                 raise _two_replies(line.place, doc_id)
-        if line.tokens is not None:
-            samples.tokens[doc_id] = line.tokens
+        match line.record.get("token_counts"):
+            case [{"output_tokens": int(tokens)}]:
+                samples.tokens[doc_id] = tokens
         if line.prompt:
             samples.prompts.setdefault(doc_id, line.prompt)
         score = line.score if keep_scores else None
