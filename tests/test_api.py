@@ -1,5 +1,6 @@
 """Scores, runs and comparisons from Python: the numbers of the commands, and the errors of a user."""
 
+import io
 import json
 import math
 import subprocess
@@ -10,9 +11,14 @@ import pandas as pd
 import pytest
 
 import medtasks
+from medtasks.audit.report.collecting import collect_run
 from medtasks.data.document_store import load_documents
 from medtasks.data.schema import CHOICE
-from medtasks.errors import MedTasksError, RepliesError, UnknownName
+from medtasks.errors import MedTasksError, RepliesError, UnknownName, forget_warnings
+from medtasks.families.choice import SingleChoice
+from medtasks.runs.logged_samples import logged
+from medtasks.runs.run import read_run as run_on_disk
+from medtasks.tasks.task_files import including
 
 from .audit.report.harness_output import publish_own, texts, write_run, write_task
 from .recorded_runs import medtasks as command
@@ -94,6 +100,155 @@ def test_no_reply_is_a_failed_sample_and_no_wrong_answer(ids, nothing):
 def test_replies_that_do_not_fit_are_one_sentence(sample, replies, sentence):
     with pytest.raises(RepliesError, match=sentence):
         medtasks.score(TASK, replies)
+
+
+NUMBERED = """task: numbered
+dataset_path: json
+dataset_kwargs: {data_files: {test: questions.jsonl}}
+test_split: test
+lmms_eval_specific_kwargs: {default: {template: "{{ question }} {{ options }}"}}
+doc_to_text: !function medtasks.hooks.prompts.prompt
+process_results: !function medtasks.hooks.choice.process_results
+metric_list: !function medtasks.hooks.choice.METRIC_LIST
+metadata: {version: 2}
+"""
+
+
+@pytest.fixture
+def numbered(tmp_path):
+    """A folder with a task whose ids are the numbers from 1 on; right are A, B, A and B."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "numbered.yaml").write_text(NUMBERED)
+    write_questions(folder, [question(number) for number in range(1, 5)])
+    return folder
+
+
+def question(number, **changed):
+    of_all = {"doc_id": number, "question": f"Is it {number}?", "options": ["no", "yes"], "answer": "BA"[number % 2]}
+    return of_all | changed
+
+
+def write_questions(folder, questions):
+    (folder / "questions.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in questions))
+
+
+def right_replies():
+    """Right replies to the first three questions, which are wrong one row further on."""
+    return {1: "A", 2: "B", 3: "A"}
+
+
+@each_row(
+    "replies",
+    [
+        right_replies(),
+        {str(number): text for number, text in right_replies().items()},
+        {float(number): text for number, text in right_replies().items()},
+        pd.Series(right_replies()),
+        pd.DataFrame({"doc_id": right_replies().keys(), "reply": right_replies().values()}),
+        pd.DataFrame({"id": right_replies().keys(), "reply": right_replies().values()}),
+        pd.DataFrame({"doc_id": ["001", "002", "003"], "reply": right_replies().values()}),
+        pd.read_csv(io.StringIO("doc_id,reply\n1,A\n2,B\n3,A\n")),
+    ],
+)
+def test_ids_that_are_numbers_are_no_rows(numbered, replies):
+    scores = medtasks.score("numbered", replies, include_path=numbered)
+    assert (values(scores, "accuracy"), scores.answered) == ({"none": 1.0}, 3)
+    assert scores.samples().doc_id.tolist() == ["1", "2", "3"]
+
+
+def test_rows_and_ids_are_not_mixed(numbered):
+    with pytest.raises(RepliesError, match=r"the reply to '0': '0' is no id of the questions .* while '1' is an id"):
+        medtasks.score("numbered", pd.Series(["A", "B", "A", "B"]), include_path=numbered)
+
+
+def test_samples_of_a_task_in_a_folder_and_a_short_description(numbered):
+    scores = medtasks.score("numbered", iter("ABAA"), include_path=str(numbered))
+    assert scores.samples().correct.tolist() == [True, True, True, False]
+    assert repr(scores) == "Scores(task='numbered', answered=4, questions=4)"
+    for wrong, came in (({"A", "B"}, "a set"), (None, "a NoneType"), (iter("AB"), "2 replies")):
+        with pytest.raises(RepliesError, match=f"the task asks 4 questions, but {came} came; give a list"):
+            medtasks.score("numbered", wrong, include_path=numbered)
+
+
+def test_each_reply_is_scored_once(numbered, monkeypatch):
+    asked = []
+    score = SingleChoice.score
+
+    def counted(self, sample, reply, row):
+        asked.append(sample.doc_id)
+        return score(self, sample, reply, row)
+
+    monkeypatch.setattr(SingleChoice, "score", counted)
+    scores = medtasks.score("numbered", list("ABAB"), include_path=numbered)
+    assert len(scores.table()) > 0
+    assert len(scores.samples()) == 4
+    assert asked == ["1", "2", "3", "4"]
+
+
+def test_two_scores_compared(numbered):
+    first, second = (medtasks.score("numbered", list(texts), include_path=numbered) for texts in ("ABAA", "BBAB"))
+    tests = medtasks.compare(first, second, metrics="accuracy")
+    assert tests[["task", "metric", "samples", "first", "second"]].values.tolist() == [
+        ["numbered", "accuracy", 4, 0.75, 0.75]
+    ]
+    assert medtasks.compare(first, second).equals(tests)
+    with pytest.raises(UnknownName, match="unknown metric 'acuracy'; did you mean 'accuracy'"):
+        medtasks.compare(first, second, metrics="acuracy")
+    with pytest.raises(RepliesError, match=r"different tasks \(numbered, mediconfusion\)"):
+        medtasks.compare(first, second, task=TASK)
+    with pytest.raises(RepliesError, match="can be compared with scores only"):
+        medtasks.compare(first, numbered)
+    write_questions(numbered, [question(number, answer="A") for number in range(1, 5)])
+    changed = medtasks.score("numbered", list("ABAB"), include_path=numbered)
+    with pytest.raises(RepliesError, match="the data of 'numbered' changed between"):
+        medtasks.compare(first, changed)
+
+
+def write_own_run(folder, texts, version=2):
+    """Write what a run of ``numbered`` leaves, with the fingerprints of its samples."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for row, text in enumerate(texts):
+        document = question(row + 1)
+        score = {"sample": str(row + 1), "rule": "robust_choice"}
+        lines.append({"doc_id": row, "resps": [text], **dict.copy(logged(document, [text], [], score))})
+    (folder / "1_samples_numbered.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    results = {"results": {"numbered": {"accuracy,none": 0.25}}, "config": {"model": "m", "model_args": ""}}
+    results |= {"versions": {"numbered": version}, "n-samples": {"numbered": {"original": 4, "effective": 4}}}
+    (folder / "1_results.json").write_text(json.dumps(results))
+    return folder
+
+
+def test_samples_that_changed_since_the_run_are_in_no_number(numbered, tmp_path, warnings):
+    forget_warnings()
+    warnings.clear()
+    runs = [write_own_run(tmp_path / name, texts) for name, texts in (("one", "ABAB"), ("two", "ABAA"))]
+    run = medtasks.read_run(runs[0], include_path=numbered)
+    assert run.samples().correct.tolist() == [True] * 4
+    assert warnings == []
+    write_questions(numbered, [question(0), question(1), question(2, options=["yes", "no"]), question(3), question(4)])
+    samples = run.samples()
+    assert samples.doc_id.tolist() == ["1", "3", "4"]
+    table = run.table().set_index("metric").value
+    assert (table["accuracy"], table["scored_samples"]) == (1.0, 3)
+    assert medtasks.compare(*runs, include_path=numbered, metrics="accuracy")["second"].tolist() == [2 / 3]
+    with including([numbered]):
+        (section,) = collect_run(run_on_disk(runs[0])).tasks
+    assert section.missing[1].startswith("1 of 4 samples in ")
+    assert {score.metric: score.value for score in section.rules[0].scores}["accuracy"] == 1.0
+    for folder in runs:
+        beginning = f"1 of 4 samples in {folder / '1_samples_numbered.jsonl'} are in no score, because they"
+        assert [line for line in warnings if line.startswith(beginning) and "'2' (options)" in line]
+
+
+def test_runs_of_different_versions_are_not_compared(numbered, tmp_path):
+    runs = [write_own_run(tmp_path / str(version), "ABAB", version) for version in (1, 6)]
+    for task in (None, "numbered"):
+        with pytest.raises(RepliesError, match=r"different versions of the task \(1 in first, 6 in second\)"):
+            medtasks.compare(*runs, task=task, include_path=numbered)
+    with pytest.raises(UnknownName, match="unknown metric 'acuracy'; did you mean 'accuracy'"):
+        medtasks.compare(runs[0], runs[0], metrics="acuracy", include_path=numbered)
 
 
 def test_a_run_gives_its_recorded_scores_and_samples(ids, tmp_path):

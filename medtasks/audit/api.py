@@ -5,7 +5,7 @@ text. Errors that a user can cause are :class:`medtasks.errors.MedTasksError`. `
 files of your own; reading them can run their code.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from medtasks.audit.comparing import compare_all, compare_task
+from medtasks.audit.comparing import ComparedTask, compare_all, compare_runs
 from medtasks.audit.report.collecting import run_notes
 from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.report.task_reading import (
@@ -26,11 +26,12 @@ from medtasks.audit.report.task_reading import (
     without_metrics,
 )
 from medtasks.audit.scoring import Documents, score_replies
-from medtasks.errors import RepliesError, UnknownName, unknown_name
+from medtasks.errors import RepliesError, UnknownName, unknown_name, warn_once
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import clustered
-from medtasks.runs.replies import SampleLine, Samples, take_answer_field
+from medtasks.runs.asked_questions import QuestionIndex, name_of
+from medtasks.runs.replies import Samples, take_answer_field
 from medtasks.runs.run import Run as RunOnDisk
 from medtasks.runs.run import Source, TaskRun
 from medtasks.runs.run import read_run as read_recorded_run
@@ -38,7 +39,7 @@ from medtasks.tasks.documents import is_private_task, task_documents, task_prove
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import including, scored_task, task_file
 
-Replies: TypeAlias = Sequence[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
+Replies: TypeAlias = Iterable[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
 Folders: TypeAlias = str | Path | Sequence[str | Path]
 
 _SAMPLE_COLUMNS = (
@@ -52,11 +53,14 @@ class Scores:
     """Scores of recorded replies to one task."""
 
     task: str
-    rows: Mapping[str, RuleScores]  # by name of the reading, such as reference and robust
-    data: Mapping[str, Any]  # provenance of the data: fingerprint, whether it is complete or a drawn sample
+    # By name of the reading, such as reference and robust.
+    rows: Mapping[str, RuleScores] = field(repr=False)
+    # Provenance of the data: fingerprint, whether it is complete or a drawn sample.
+    data: Mapping[str, Any] = field(repr=False)
     answered: int  # number of questions with a reply
     questions: int  # number of questions of the task
     _reading: TaskReading = field(repr=False)
+    _folders: Folders = field(repr=False)
 
     def table(self) -> pd.DataFrame:
         """Return one line per reading and metric: value, standard error, 95 % interval; shares are fractions."""
@@ -64,7 +68,8 @@ class Scores:
 
     def samples(self) -> pd.DataFrame:
         """Return one line per question and reading, with the columns of :meth:`Run.samples`."""
-        return _frame_of([self._reading])
+        with _including(self._folders):
+            return _frame_of([self._reading])
 
     def _repr_html_(self) -> str:
         return str(self.table().to_html())
@@ -87,7 +92,11 @@ class Run:
         with _including(self._folders):
             for recorded in self._recorded.tasks.values():
                 task = _task_or_none(recorded)
-                reports, _ = rule_reports(recorded, task, read_task(recorded, task).computed if task else {})
+                computed = {}
+                if task:
+                    reading = _reading_of(recorded, task)
+                    recorded, computed = reading.recorded, reading.computed
+                reports, _ = rule_reports(recorded, task, computed)
                 rows += [(recorded.name, report.name, report.rule, report.scores) for report in reports]
         return _table(rows)
 
@@ -104,7 +113,7 @@ class Run:
             raise unknown_name("task", task, self._recorded.tasks)
         with _including(self._folders):
             chosen = [recorded for name, recorded in self._recorded.tasks.items() if task in (None, name)]
-            return _frame_of(read_task(recorded, file) for recorded in chosen if (file := _task_or_none(recorded)))
+            return _frame_of(_reading_of(recorded, file) for recorded in chosen if (file := _task_or_none(recorded)))
 
 
 def score(task: str, replies: Replies, *, answer_field: str | None = None, include_path: Folders = ()) -> Scores:
@@ -127,12 +136,15 @@ def score(task: str, replies: Replies, *, answer_field: str | None = None, inclu
         documents = task_documents(chosen)
         by_id = take_answer_field(_by_id(replies, documents), answer_field)
         answered = [document for document in documents if document["doc_id"] in by_id]
-        rows, data = score_replies(chosen, documents, by_id), task_provenance(chosen, documents)
+        scores = scores_by_id(chosen, answered, by_id)
+        of_rows = {name: (rule, list(of_samples.values())) for name, (rule, of_samples) in scores.items()}
+        rows = score_replies(chosen, documents, by_id, of_rows=of_rows)
+        data = task_provenance(chosen, documents)
         samples = Samples(replies=by_id, answered=dict.fromkeys(by_id, ""))
         reading = TaskReading(TaskRun(task), chosen, is_private_task(chosen, documents), data, documents, samples)
-        for name, (rule, scores) in scores_by_id(chosen, answered, by_id).items():
-            reading.computed[name] = without_metrics(rule, scores)
-        return Scores(task, rows, data, len(by_id), len(documents), reading)
+        for name, (rule, of_samples) in scores.items():
+            reading.computed[name] = without_metrics(rule, of_samples)
+        return Scores(task, rows, data, len(by_id), len(documents), reading, include_path)
 
 
 def read_run(folder: str | Path, *, model: str | None = None, include_path: Folders = ()) -> Run:
@@ -147,32 +159,36 @@ def read_run(folder: str | Path, *, model: str | None = None, include_path: Fold
 
 
 def compare(
-    first: Run | str | Path,
-    second: Run | str | Path,
+    first: Run | Scores | str | Path,
+    second: Run | Scores | str | Path,
     *,
     task: str | None = None,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
     include_path: Folders = (),
 ) -> pd.DataFrame:
     """Compare two runs on the questions that both answered, with paired tests, as ``medtasks compare`` does.
 
     Args:
-        first: A run or its folder.
-        second: The run to compare with; ``difference`` is second minus first.
+        first: A run or its folder, or scores of :func:`score`.
+        second: The run, or the scores, to compare with; ``difference`` is second minus first.
         task: Compare this task only; by default all tasks that the runs have in common.
-        metrics: Compare these metrics only, so that fewer tests are corrected for; by default the main ones.
-        include_path: Folders with task files of your own.
+        metrics: Compare this metric or these metrics only, so that fewer tests are corrected for; by default the main
+            ones.
+        include_path: Folders with task files of your own; by default those of the runs or scores.
 
     Returns:
         One line per task, reading and metric. ``p_holm`` is corrected for all lines. ``units`` is the number of
         independent clusters, ``detectable`` the smallest true difference found with 80 % power.
     """
-    with _including(include_path):
-        runs = {
-            name: Source(run.folder, run.model) if isinstance(run, Run) else Source(Path(run))
-            for name, run in (("first", first), ("second", second))
-        }
-        tasks = compare_all(runs, metrics)[0] if task is None else {task: compare_task(task_file(task), runs, metrics)}
+    metrics = [metrics] if isinstance(metrics, str) else metrics
+    with _including(include_path or getattr(first, "_folders", ()) or getattr(second, "_folders", ())):
+        if isinstance(first, Scores) and isinstance(second, Scores):
+            tasks = {first.task: _compare_scores(first, second, task or first.task, metrics)}
+        elif isinstance(first, Scores) or isinstance(second, Scores):
+            raise RepliesError("scores can be compared with scores only, and runs with runs; give two of one kind")
+        else:
+            runs = {"first": _source(first), "second": _source(second)}
+            tasks, _ = compare_all(runs, metrics, task=task)
     tests = [
         {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm, **asdict(test.result)}
         for name, compared in tasks.items()
@@ -180,6 +196,21 @@ def compare(
     ]
     columns = ["task", "row", "metric", "samples", "units", "first", "second", "difference", "low", "high"]
     return pd.DataFrame(tests, columns=[*columns, "test", "p", "p_holm", "detectable"])
+
+
+def _source(run: Run | str | Path) -> Source:
+    return Source(run.folder, run.model) if isinstance(run, Run) else Source(Path(run))
+
+
+def _compare_scores(first: Scores, second: Scores, task: str, metrics: Sequence[str]) -> ComparedTask:
+    """Compare the replies of two scores, which have to be of one task and the same data."""
+    names = dict.fromkeys((first.task, second.task, task))
+    if len(names) > 1:
+        raise RepliesError(f"the scores are of different tasks ({', '.join(names)}), so that nothing can be compared")
+    if first.data["fingerprint"] != second.data["fingerprint"]:
+        raise RepliesError(f"the data of '{task}' changed between the two calls of score; score both again")
+    replies = {"first": first._reading.samples.replies, "second": second._reading.samples.replies}
+    return compare_runs(first._reading.task, first._reading.documents, replies, metrics)
 
 
 def _including(folders: Folders) -> AbstractContextManager[None]:
@@ -195,36 +226,59 @@ def _task_or_none(recorded: TaskRun) -> TaskFile | None:
     return None if task.kind == "group" or task.only_harness else task
 
 
+def _reading_of(recorded: TaskRun, task: TaskFile) -> TaskReading:
+    """Read a recorded task; log how many of its samples have changed since they were asked."""
+    reading = read_task(recorded, task)
+    if reading.samples.changed and recorded.samples:
+        warn_once(reading.samples.describe_changes(recorded.samples))
+    return reading
+
+
 def _by_id(replies: Replies, documents: Documents) -> dict[str, Reply]:
-    id_column = "doc_id"
+    """Return the replies by the ids of the questions that they answer; RepliesError if they do not fit."""
+    is_published = False  # names in a column ``id``, which are never rows
     if isinstance(replies, pd.DataFrame):
-        if "doc_id" not in replies.columns and {"id", "reply"} <= set(replies.columns):
-            id_column = "id"
+        is_published = "doc_id" not in replies.columns and {"id", "reply"} <= set(replies.columns)
+        id_column = "id" if is_published else "doc_id"
         if missing := {id_column, "reply"} - set(replies.columns):
             raise RepliesError(f"the DataFrame of replies has no column {sorted(missing)}; it needs doc_id and reply")
         pairs: Iterable[tuple[Any, Any]] = zip(replies[id_column], replies["reply"], strict=True)
     elif isinstance(replies, Mapping | pd.Series):
         pairs = replies.items()
-    elif isinstance(replies, str) or len(replies) != len(documents):
-        count = "one text" if isinstance(replies, str) else f"{len(replies)} replies"
-        raise RepliesError(
-            f"the task asks {len(documents)} questions, but {count} came; give a list with one reply per question, or "
-            f"a dict from doc_id to reply"
-        )
     else:
-        pairs = zip((document["doc_id"] for document in documents), replies, strict=True)
-    ids = {str(document["doc_id"]): None for document in documents}
+        pairs = zip((document["doc_id"] for document in documents), _in_order(replies, len(documents)), strict=True)
+    named = [(name_of(name), text) for name, text in pairs]
+    index = QuestionIndex(documents, {} if is_published else {name: _place(name) for name, _ in named})
     by_id: dict[str, Reply] = {}
-    for name, text in pairs:
-        doc_id = SampleLine(f"the reply to '{name}'", "", {id_column: name}).document_id(documents, ids)
+    for name, text in named:
+        doc_id = index.find(name, _place(name))
         if not (text is None or isinstance(text, str) or text is pd.NA or text != text):
-            raise RepliesError(f"the reply to '{name}' is no text but {type(text).__name__}; give a text or None")
+            raise RepliesError(f"{_place(name)} is no text but {type(text).__name__}; give a text or None")
         reply = Reply.of_text(text if isinstance(text, str) else None)
         if by_id.setdefault(doc_id, reply) != reply:
             raise RepliesError(f"there are two different replies to '{name}'; give one per question")
     if not by_id:
         raise RepliesError("there are no replies; give at least one")
     return by_id
+
+
+def _in_order(replies: Any, number: int) -> list[Any]:
+    """Return replies in the order of the questions; RepliesError if they are unordered or another number."""
+    given = "one text" if isinstance(replies, str) else f"a {type(replies).__name__}"
+    texts: list[Any] = []
+    if isinstance(replies, Iterable) and not isinstance(replies, str | Set):
+        texts = list(replies)
+        given = f"{len(texts)} replies"
+    if len(texts) != number:
+        raise RepliesError(
+            f"the task asks {number} questions, but {given} came; give a list with one reply per question, or a dict "
+            f"from doc_id to reply"
+        )
+    return texts
+
+
+def _place(name: str) -> str:
+    return f"the reply to '{name}'"
 
 
 def _table(rows: Iterable[tuple[str, str, str, Sequence[Score]]]) -> pd.DataFrame:

@@ -4,6 +4,7 @@ With a margin, scores are also tested for equivalence, and runs that were asked 
 """
 
 import itertools
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,15 +15,15 @@ from typing import Any, TypeVar
 from medtasks.audit.run_values import Agreement, Overlap, Values, agreement, by_repeat, chosen_metrics, mean_values
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.privacy import hidden_id
-from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
+from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies, read_samples
 from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins, read_origins
-from medtasks.runs.result_files import ResultsFile, results_next_to, task_of
+from medtasks.runs.result_files import results_next_to, task_of
 from medtasks.runs.run import Source, replies_to
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import ALPHA, PairedResult, PairedValues, compare_paired, corrected
-from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
+from medtasks.tasks.documents import image_settings, is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile, templates_in
 from medtasks.tasks.task_files import task_file, task_files, variant_of
 from medtasks.tasks.task_index import SETTINGS, mapping_in
@@ -169,8 +170,9 @@ def compare_task(
 ) -> ComparedTask:
     """Compare runs of one task, by default in its main metrics and under all its rows.
 
-    RepliesError: the task is a group, replies cannot be read, or were made on other data; with a ``margin``, the runs
-    were asked differently as far as is recorded, have copies of earlier replies, or different numbers of repeats.
+    RepliesError: the task is a group, replies cannot be read, were made on other data or under another version of the
+    task; with a ``margin``, the runs were asked differently as far as is recorded, have copies of earlier replies, or
+    different numbers of repeats.
     """
     if task.only_harness:
         raise RepliesError(f"'{task.name}' {task.only_harness}")
@@ -182,47 +184,31 @@ def compare_task(
         with_samples = [run for run, record in recorded if record and record.samples]
         files[name] = [replies_to(task.name, run) for run in with_samples or source.repeats]
     origins = {name: read_origins(*of_run) for name, of_run in files.items()}
+    firsts = {name: of_run[0] for name, of_run in files.items()}  # repeats of one run were asked the same
+    _check_asked_alike(task.name, firsts, strictly=margin is not None)
     if margin is not None:
-        _check_for_verdict(task.name, files, origins)
+        _check_for_verdict(files, origins)
     for path in itertools.chain.from_iterable(files.values()):
         _check_data(task.name, path, data["fingerprint"])
-    replies = {name: [read_replies(file, documents) for file in of_run] for name, of_run in files.items()}
+    settings = image_settings(task)
+    replies = {name: [read_replies(file, documents, settings) for file in of_run] for name, of_run in files.items()}
     compared = compare_runs(task, documents, replies, metrics, rules, margin)
     warnings: Sequence[str] = ()
     if margin is not None:
-        # Repeats of one run were asked the same.
-        warnings = prompt_warnings(task, documents, [of_run[0] for of_run in files.values()])
+        warnings = prompt_warnings(task, documents, [*firsts.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)
 
 
-def _check_for_verdict(task: str, files: Mapping[str, Sequence[Path]], origins: Mapping[str, ReplyOrigins]) -> None:
+def _check_for_verdict(files: Mapping[str, Sequence[Path]], origins: Mapping[str, ReplyOrigins]) -> None:
     """Raise RepliesError if there can be no verdict on two runs, see :func:`compare_task`."""
     for name, counts in origins.items():
         if counts.copied:
             raise RepliesError(f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}")
-    first, second = (results_next_to(of_run[0], warn_once) for of_run in files.values())
-    if first is not None and second is not None:
-        _check_asked_alike(task, first, second)
     if len({len(of_run) for of_run in files.values()}) > 1:
         raise RepliesError(
             "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
             "each, such as FOLDER/repeat_1"
         )
-
-
-def _check_asked_alike(task: str, *results: ResultsFile) -> None:
-    """Raise RepliesError if two runs were asked different things, as far as their results files record it."""
-    compared = {
-        "were asked on different data": [file.fingerprint(task) for file in results],
-        "asked different versions of the task": [file.of_task("versions", task) for file in results],
-        "had different numbers of few-shot examples": [file.config(task).get("num_fewshot") for file in results],
-    }
-    for how, (first, second) in compared.items():
-        if first is not None and second is not None and first != second:
-            raise RepliesError(f"the runs {how} ({first} in A, {second} in B), {_NOT_COMPARABLE}")
-    first, second = (file.content.get("system_instruction") for file in results)
-    if first != second:
-        raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
 
 
 def _check_data(task: str, path: Path, expected: str | None) -> None:
@@ -237,41 +223,96 @@ def _check_data(task: str, path: Path, expected: str | None) -> None:
             )
 
 
-def compare_all(
-    runs: Mapping[str, Source], metrics: Names = (), rules: Names = (), margin: float | None = None
-) -> tuple[dict[str, ComparedTask], dict[str, str]]:
-    """Compare all tasks of ours that at least two runs answered, as one family of tests.
+def _check_asked_alike(task: str, samples: Mapping[str, Path], *, strictly: bool) -> None:
+    """Raise RepliesError if runs asked different versions of a task, as far as is recorded.
 
-    Sanity variants are compared with a ``margin`` only: without the image no model is better. Returns comparisons by
-    task, and why a task of at least two runs, or with a margin of the first, was not compared. RepliesError: no task
-    could be compared.
+    ``samples`` are the samples file of each run; with ``strictly`` data, number of few-shot examples and system
+    instruction have to be the same, too.
     """
+    results = {name: file for name, path in samples.items() if (file := results_next_to(path, warn_once)) is not None}
+    first_values: dict[str, tuple[str, Any]] = {}
+    for name, file in results.items():
+        facts = {"asked different versions of the task": file.of_task("versions", task)}
+        if strictly:
+            facts["were asked on different data"] = file.fingerprint(task)
+            facts["had different numbers of few-shot examples"] = file.config(task).get("num_fewshot")
+        for how, value in facts.items():
+            if value is None:
+                continue
+            first, first_value = first_values.setdefault(how, (name, value))
+            if value != first_value:
+                raise RepliesError(f"the runs {how} ({first_value} in {first}, {value} in {name}), {_NOT_COMPARABLE}")
+    instructions = {json.dumps(file.content.get("system_instruction")) for file in results.values()}
+    if strictly and len(instructions) > 1:
+        raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
+
+
+def compare_all(
+    runs: Mapping[str, Source],
+    metrics: Names = (),
+    rules: Names = (),
+    margin: float | None = None,
+    task: str | None = None,
+) -> tuple[dict[str, ComparedTask], dict[str, str]]:
+    """Compare all tasks of ours that at least two runs answered, as one family of tests; or one ``task`` alone.
+
+    Sanity variants are compared with a ``margin`` only: without the image no model is better.
+
+    Returns:
+        Comparisons by task, and why a task of at least two runs, or with a margin of the first, was not compared.
+
+    Raises:
+        UnknownName: No task has a metric or rule of that name.
+        RepliesError: No task could be compared.
+    """
+    compared, causes = compare_each(runs, metrics, rules, margin, task)
+    of_ours = [error for task, error in causes.items() if task in task_files() or variant_of(task)]
+    if not compared and of_ours and all(isinstance(error, UnknownName) for error in of_ours):
+        raise of_ours[0]
+    by_task = {task: str(error) for task, error in causes.items()}
+    if not compared:
+        reasons = "; ".join(f"{task}: {cause}" for task, cause in by_task.items())
+        raise RepliesError(f"no task could be compared ({reasons})")
+    return corrected_together(compared), by_task
+
+
+def compare_each(
+    runs: Mapping[str, Source],
+    metrics: Names = (),
+    rules: Names = (),
+    margin: float | None = None,
+    only: str | None = None,
+) -> tuple[dict[str, ComparedTask], dict[str, MedTasksError]]:
+    """Compare as :func:`compare_all` does, possibly no task at all, and without correction for the other tasks.
+
+    RepliesError: the runs have no task in common, or the ``only`` one cannot be compared.
+    """
+    if only is not None:
+        return {only: compare_task(task_file(only), runs, metrics, rules, margin)}, {}
     answered = {name: _answered_tasks(source) for name, source in runs.items()}
     compared: dict[str, ComparedTask] = {}
-    causes: dict[str, str] = {}
+    causes: dict[str, MedTasksError] = {}
     if margin is not None:  # else a second run that lacks a task would pass for as good
         first, second = answered
-        causes = dict.fromkeys(sorted(answered[first] - answered[second]), f"has no samples in {second}")
+        for task in sorted(answered[first] - answered[second]):
+            causes[task] = RepliesError(f"has no samples in {second}")
     for task in sorted(set().union(*answered.values())):
         having = {name: runs[name] for name, tasks in answered.items() if task in tasks}
         if len(having) < 2 or (margin is None and variant_of(task)):
             continue
         if not (task in task_files() or variant_of(task)):
-            causes[task] = "is no task of medtasks, so that its samples cannot be scored one by one"
+            causes[task] = RepliesError("is no task of medtasks, so that its samples cannot be scored one by one")
             continue
         try:
             compared[task] = compare_task(task_file(task), having, metrics, rules, margin)
         except MedTasksError as error:
-            causes[task] = str(error)
-    if not compared and causes:
-        by_task = "; ".join(f"{task}: {cause}" for task, cause in causes.items())
-        raise RepliesError(f"no task could be compared ({by_task})")
-    if not compared:
+            causes[task] = error
+    if not compared and not causes:
         raise RepliesError(
             "the runs have no task with a samples file in common; run the harness with --log_samples, or name the task "
             "of recorded replies before the runs"
         )
-    return corrected_together(compared), causes
+    return compared, causes
 
 
 def _answered_tasks(source: Source) -> set[str]:

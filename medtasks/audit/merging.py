@@ -17,6 +17,7 @@ from medtasks.errors import MedTasksError, RepliesError, WithheldReply, listed
 from medtasks.families.family import FENCED, Row
 from medtasks.home import home, written_whole
 from medtasks.metrics.metric import STDERR, Score, evaluate
+from medtasks.runs.asked_questions import QuestionIndex
 from medtasks.runs.logged_samples import FOLDER_NAME
 from medtasks.runs.redaction import redacted_arguments, settings
 from medtasks.runs.replies import SampleLine, read_replies
@@ -131,9 +132,10 @@ def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequenc
 def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> dict[int, list[Score]]:
     """Return the scores in a shard's samples by row and filter, with the texts that metrics compare."""
     scores: dict[int, list[Score]] = {}
+    index = QuestionIndex(documents, {})
     for row, lines in part.lines.items():
         for line in lines:
-            line.document_id(documents, {})
+            line.document_in_row(index)
             score = line.score
             if score is None:
                 raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
@@ -156,8 +158,9 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> di
             ) from None
     for row, score in ((row, score) for row, by_filter in scores.items() for score in by_filter):
         document, rule = documents[row], str(score.get("rule", "")).removesuffix(FENCED)
-        texts = task.family.texts(Sample(document), replies[document["doc_id"]], Row(rule))
-        if any(str(text) != score.get(field) for field, text in texts.items()):
+        reply = replies.get(document["doc_id"])  # None for a question that has changed
+        texts = {} if reply is None else task.family.texts(Sample(document), reply, Row(rule))
+        if reply is None or any(str(text) != score.get(field) for field, text in texts.items()):
             raise MedTasksError(
                 f"row {row} of {task.name} has other texts here than in the run; point MEDTASKS_HOME to its data and "
                 f"replies"

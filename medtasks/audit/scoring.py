@@ -38,16 +38,27 @@ from medtasks.tasks.task_file import TaskFile
 
 Documents = Sequence[Mapping[str, Any]]
 Replies = Mapping[str, Reply]
+RowScores = Mapping[str, tuple[str, list[Score]]]
+"""Name and version of the rule, and scores of shape (samples,), by name of a row."""
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 
 
 def score_replies(
-    task: TaskFile, documents: Documents, replies: Replies, report_metrics: Sequence[str] = ()
+    task: TaskFile,
+    documents: Documents,
+    replies: Replies,
+    report_metrics: Sequence[str] = (),
+    of_rows: RowScores | None = None,
 ) -> dict[str, RuleScores]:
     """Return the scores of replies by name of the row (``reference``, ``robust``); those without one are left out.
 
-    A task that compares reports may have ``report_metrics`` besides its own: names of
-    :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, or keys of their scores.
+    Args:
+        task: The task.
+        documents: All its documents, in order.
+        replies: Replies by document id.
+        report_metrics: For a task that compares reports, metrics besides its own: names of
+            :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, or keys of their scores.
+        of_rows: Scores of the answered documents as :func:`rows_of` returns them, so that no judge is asked twice.
     """
     compares_reports = task.family.kind is AnswerKind.REPORT  # of a group, which has no family, this raises
     if report_metrics and not compares_reports:
@@ -63,7 +74,8 @@ def score_replies(
     metrics = [*(metric for metric in task.metrics if metric not in counts), *text_metrics(further), *counts]
     forget_computed()  # the user may have fixed a failure before scoring again
     rows = {}
-    for name, (rule, scores) in rows_of(task, answered, replies).items():
+    of_rows = rows_of(task, answered, replies) if of_rows is None else of_rows
+    for name, (rule, scores) in of_rows.items():
         row, panels = rule_scores(task, rule, scores, answered, metrics), panel_results(metrics, scores)
         warn(row.few_clusters, ())
         if not task.family.paired:
@@ -112,8 +124,8 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     return as_json({**head, "metrics": metrics, **{name: value for name, value in further.items() if value}})
 
 
-def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, tuple[str, list[Score]]]:
-    """Return name and version of the rule, and scores of shape (samples,), by name of the row of a task's results.
+def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores:
+    """Return the scores by name of the row of a task's results.
 
     All ``documents``, shape (samples,), have a reply. RepliesError: some are of the other kind, texts and likelihoods.
     """

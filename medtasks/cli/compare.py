@@ -17,7 +17,6 @@ from medtasks.audit.comparing import (
     TaskVerdict,
     Verdict,
     compare_all,
-    compare_task,
     is_equivalent,
     verdict_on,
 )
@@ -33,7 +32,7 @@ from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
 from medtasks.stats.equivalence import MARGIN
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
-from medtasks.tasks.task_files import task_file, task_files, variant_of
+from medtasks.tasks.task_files import task_files, variant_of
 
 Required = Literal["identical", "equivalent", "not-worse", "not-different"]
 _FULFILLED: Mapping[str, frozenset[Verdict]] = {  # verdicts that are as good as the required one or better
@@ -138,10 +137,7 @@ def _compared(
     model_of_run = models if len(models) > 1 else [*models, None][:1] * len(paths)
     runs = dict(zip(ascii_uppercase, paths, strict=False))
     sources = {label: Source(path, model) for (label, path), model in zip(runs.items(), model_of_run, strict=True)}
-    if task is None:
-        tasks, causes = compare_all(sources, metrics, rules, margin)
-    else:
-        tasks, causes = {task: compare_task(task_file(task), sources, metrics, rules, margin)}, {}
+    tasks, causes = compare_all(sources, metrics, rules, margin, task)
     models_by_label = {label: model_of(source) for label, source in sources.items()}
     verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
     verdict = (

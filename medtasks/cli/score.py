@@ -44,7 +44,7 @@ from medtasks.judges.judge_client import judge_for
 from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.run import Source, replies_to
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
-from medtasks.tasks.documents import private_datasets, task_documents, task_provenance
+from medtasks.tasks.documents import image_settings, private_datasets, task_documents, task_provenance
 from medtasks.tasks.task_files import scored_task
 
 judge_app = typer.Typer(help="Check a judge by made-up cases, or by people's labels.", no_args_is_help=True)
@@ -84,7 +84,7 @@ def score(
     documents = task_documents(chosen)
     chosen = grouped_by(chosen, documents, columns := columns_of(by))
     files = [replies_to(task, Source(path, model)) for path in replies]
-    recorded = take_answer_field(read_replies(files, documents), answer_field)
+    recorded = take_answer_field(read_replies(files, documents, image_settings(chosen)), answer_field)
     rules = score_replies(chosen, documents, recorded, [name for name in metric or () if name not in names])
     rules = dict(zip(rules, *for_prevalence([list(rules.values())], prevalence), strict=True))
     if export_errors:
@@ -224,7 +224,8 @@ def sample(
     look_into(context, include_path, replies)
     chosen = scored_task(task)
     documents = task_documents(chosen)
-    recorded = read_replies([replies_to(task, Source(path, model)) for path in replies], documents)
+    files = [replies_to(task, Source(path, model)) for path in replies]
+    recorded = read_replies(files, documents, image_settings(chosen))
     right, wrong = write_sheet(sheet, chosen, documents, recorded, size, rule)
     say(f"replies in {sheet}: {right} that the judge calls right, {wrong} that it calls wrong")
     say(f"Write yes or no under 'right'; then run: medtasks score {task} RUN --labels {sheet}")

@@ -35,6 +35,7 @@ def filled(template: str, values: Mapping[str, Any], fields: Collection[str], co
 
 
 @lru_cache(maxsize=1024)
+@cache
 def names_in_template(template: str) -> frozenset[str]:
     """Return the names in a template; none of a damaged one, which :func:`filled` reports."""
     from jinja2 import TemplateError, meta

@@ -10,10 +10,11 @@ from typing import Any
 
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.extract.failure import failure_cause
+from medtasks.runs.asked_questions import QuestionIndex, changed_parts
 from medtasks.runs.harness_options import read_options, what_is_asked
 from medtasks.runs.logged_samples import is_withheld, replies_folder
 from medtasks.runs.redaction import redacted_arguments
-from medtasks.runs.replies import WRITTEN_TWICE, read_lines
+from medtasks.runs.replies import WRITTEN_TWICE, SampleLine, read_lines
 from medtasks.runs.reply_envelope import parse_loglikelihood
 from medtasks.runs.reply_origins import COPIED, KEPT, ORIGIN
 from medtasks.runs.run import NO_SAMPLES
@@ -58,7 +59,10 @@ def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> It
     if not samples.is_file():
         warn_once(f"{samples.parent}, {name}: {NO_SAMPLES}")
         return
+    documents, settings = task.eval_docs_no_media, getattr(task, "lmms_eval_specific_kwargs", None) or {}
+    index = QuestionIndex(documents, {})
     withheld: dict[int, str] = {}
+    changed: set[int] = set()
     contradicting = 0
     first: dict[int, Any] = {}
     for line in read_lines(samples):
@@ -66,28 +70,43 @@ def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> It
         if first.setdefault(line.row, recorded) != recorded:
             contradicting += 1
             continue
+        row = line.row
         origin = COPIED if line.record.get(ORIGIN) == COPIED else KEPT
+        if line.asked is not None:
+            doc_id, parts = line.match(index, settings)
+            if parts:
+                changed.add(row)
+                continue
+            row = index.rows[doc_id]
         replies = [reply[0] if isinstance(reply, list) and len(reply) == 1 else reply for reply in recorded or ()]
         if any(isinstance(reply, str) and is_withheld(reply) for reply in replies):
-            withheld[line.row] = origin
+            withheld[row] = origin
         elif task.config.output_type == "multiple_choice":
-            yield line.row, [parse_loglikelihood(reply) for reply in replies], origin
+            yield row, [parse_loglikelihood(reply) for reply in replies], origin
         elif len(replies) == 1 and isinstance(replies[0], str):
-            yield line.row, replies, origin
+            yield row, replies, origin
     if contradicting:
         warn_once(WRITTEN_TWICE.format(contradicting, samples))
-    if withheld:
-        # The processes of the run saved replies under MEDTASKS_HOME, by document.
-        began = datetime.fromisoformat(manifest.started)
-        ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
-        saved: dict[str, str] = {}
-        for file in sorted(replies_folder(name).glob("*.jsonl")):
-            if began <= datetime.fromtimestamp(file.stat().st_mtime, UTC) <= ended:
-                saved |= {line.record["doc_id"]: line.record["reply"] for line in read_lines(file)}
-        documents = task.eval_docs_no_media
-        for row, origin in withheld.items():
-            if documents[row].get("doc_id") in saved:
-                yield row, [saved[documents[row]["doc_id"]]], origin
+    saved = _saved_lines(manifest, name) if withheld else {}
+    for row, origin in withheld.items():
+        kept = saved.get(documents[row].get("doc_id")) if row < len(documents) else None
+        if kept is not None and changed_parts(kept.asked or {}, documents[row], settings):
+            changed.add(row)
+        elif kept is not None:
+            yield row, [kept.record["reply"]], origin
+    if changed:
+        warn_once(f"{len(changed)} samples of {name} have changed since the earlier run, and are asked again.")
+
+
+def _saved_lines(manifest: RunManifest, name: str) -> dict[str, SampleLine]:
+    """Return the replies to a task that the processes of a run saved under ``MEDTASKS_HOME``, by document."""
+    began = datetime.fromisoformat(manifest.started)
+    ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
+    saved: dict[str, SampleLine] = {}
+    for file in sorted(replies_folder(name).glob("*.jsonl")):
+        if began <= datetime.fromtimestamp(file.stat().st_mtime, UTC) <= ended:
+            saved |= {line.record["doc_id"]: line for line in read_lines(file)}
+    return saved
 
 
 def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) -> RunManifest:

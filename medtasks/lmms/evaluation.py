@@ -20,7 +20,7 @@ from medtasks.home import dataset_holding
 from medtasks.lmms import AnyFunction, replaced, wrap_once
 from medtasks.lmms.foreign_tasks import scored_as_intended
 from medtasks.lmms.harness_process import end_after, say
-from medtasks.runs.logged_samples import SCORED_TASK, without_scoring
+from medtasks.runs.logged_samples import SCORED_SETTINGS, SCORED_TASK, without_scoring
 from medtasks.runs.reply_origins import ASK_ANEW, COPIED, ORIGIN, ReplyOrigins, SampleOrigins
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
@@ -195,9 +195,11 @@ def _watching(lm: Any, ours: Mapping[str, Any], origins: SampleOrigins) -> Itera
 
     def score_named(name: str, score: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         before = SCORED_TASK.set(name)
+        settings = SCORED_SETTINGS.set(getattr(ours[name], "lmms_eval_specific_kwargs", None) or {})
         try:
             return score(*args, **kwargs)
         finally:
+            SCORED_SETTINGS.reset(settings)
             SCORED_TASK.reset(before)
 
     with contextlib.ExitStack() as stack:

@@ -19,11 +19,13 @@ from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
 from medtasks.errors import warn_once
 from medtasks.home import append_whole, home
+from medtasks.runs.asked_questions import ASKED, fingerprint
 from medtasks.runs.reply_envelope import FAILED, in_words, opened, parse_loglikelihood
 from medtasks.tasks.task_files import included_option
 
@@ -32,6 +34,8 @@ SCHEMA_VERSION = 2  # of a score in a samples file
 FOLDER_NAME = "replies"
 # Name of the task whose replies are scored in this thread.
 SCORED_TASK: ContextVar[str] = ContextVar("SCORED_TASK", default="")
+# Settings of its prompt and images.
+SCORED_SETTINGS: ContextVar[Mapping[str, Any]] = ContextVar("SCORED_SETTINGS", default=MappingProxyType({}))
 
 _NOTE = "[[medtasks:withheld]] "
 # Kind of each id of a score.
@@ -72,18 +76,29 @@ def logged(
     The score holds text of the document or the reply only as :class:`~medtasks.data.privacy.PrivateText`.
     """
     by_metric, overwritten = dict(score), {}
+    asked = {} if is_private_document(doc) else _fingerprint(doc)
     if is_private_document(doc):
         ids = {name: kind for name, kind in _ID_KINDS.items() if score.get(name) is not None}
         by_metric |= {name: hidden_id(kind, score[name]) for name, kind in ids.items()}
         overwritten = _redacted_keys(doc, has_words=may_hold_words(results))
     record = {name: str(value) if isinstance(value, PrivateText) else value for name, value in by_metric.items()}
-    return LoggedSample(metrics, by_metric, {SCORE: {"schema_version": SCHEMA_VERSION, **record}, **overwritten})
+    written = {"schema_version": SCHEMA_VERSION, **record, **asked}
+    return LoggedSample(metrics, by_metric, {SCORE: written, **overwritten})
+
+
+def _fingerprint(doc: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the key that records what the task that is being scored asked; empty if nothing of it is known."""
+    asked = fingerprint(doc, SCORED_SETTINGS.get())
+    return {ASKED: asked} if asked else {}
 
 
 def without_scoring(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
     """Replace ``process_results`` where only replies are collected (``--predict_only``)."""
     if not is_private_document(doc):
-        return {"bypass": 0}
+        if doc.get("doc_id") is None:  # not ours
+            return {"bypass": 0}
+        record = {"schema_version": SCHEMA_VERSION, "sample": doc["doc_id"], **_fingerprint(doc)}
+        return LoggedSample(["bypass"], 0, {"bypass": 0, SCORE: record})
     has_words = may_hold_words(results)
     if has_words:
         save_reply(doc, results[0])
@@ -150,8 +165,8 @@ def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
         run.read.add((doc_id, row.extractor))
         if run.replies.get(doc_id) != reply.recorded:
             run.replies[doc_id] = reply.recorded
-            line = json.dumps({"doc_id": doc_id, "reply": reply.recorded}, ensure_ascii=True)
-            run.pending += line.encode("ascii") + b"\n"
+            line = {"doc_id": doc_id, **_fingerprint(doc), "reply": reply.recorded}
+            run.pending += json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n"
             try:
                 append_whole(run.path, run.pending)
                 run.pending = b""

@@ -11,28 +11,36 @@ from typing import Any
 
 from medtasks.data.privacy import hidden_id
 from medtasks.data.safe_parsing import parse_json
-from medtasks.errors import RepliesError, WithheldReply, warn_once
+from medtasks.errors import RepliesError, WithheldReply, listed, warn_once
 from medtasks.extract.reading.reply_text import json_field, without_thoughts
 from medtasks.families.family import Reply
 from medtasks.home import home
 from medtasks.metrics.metric import Score
-from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_withheld
+from medtasks.runs.asked_questions import ASKED, GONE, QuestionIndex, changed_parts, name_of, row_of
+from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_private_document, is_withheld
 from medtasks.runs.reply_envelope import ENVELOPE, opened, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
 
 
-def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
+def read_replies(
+    paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]], settings: Mapping[str, Any] | None = None
+) -> dict[str, Reply]:
     """Read recorded replies by document id, in file order, from a file or the files of one run.
 
-    A folder means the ``.jsonl`` files in it. A ``doc_id`` is the document's own id, or its row in the dataset counted
-    from 0; an ``id`` is always the document's own, and occurs once. Damaged lines of a run's samples file are left out
-    with a warning.
+    A folder means the ``.jsonl`` files in it. A ``doc_id`` is the document's own id, or in all files its row in the
+    dataset counted from 0; an ``id`` is always the document's own, and occurs once. Damaged lines of a run's samples
+    file, and samples that have changed since they were asked, are left out with a warning.
+
+    Args:
+        paths: File or folder, or several of one run.
+        documents: All documents of the task.
+        settings: Settings of the task's images, by which their files are found; None: files are not compared.
 
     Raises:
-        RepliesError: A line of another file is malformed, or any line names an unknown document or contradicts an
-            earlier file.
+        RepliesError: A line of another file is malformed, any line names an unknown document or contradicts an
+            earlier file, or all samples have changed.
         WithheldReply: The file holds no replies, because its dataset is credentialed.
     """
     paths = [paths] if isinstance(paths, Path) else paths
@@ -43,8 +51,10 @@ def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, 
             raise RepliesError(f"cannot read replies from {path}: the folder holds no replies (no .jsonl file)")
         files += in_path
     replies: dict[str, Reply] = {}
+    changes: list[str] = []
+    index = question_index(files, documents)
     for file in files:
-        samples = read_samples(file, documents, strict=not task_of(file))
+        samples = read_samples(file, documents, strict=not task_of(file), settings=settings, index=index)
         if samples.withheld:
             raise WithheldReply(
                 f"{samples.withheld} holds no reply, because its dataset is credentialed; name the files of the run in "
@@ -53,8 +63,13 @@ def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, 
         for doc_id, reply in samples.replies.items():
             if replies.setdefault(doc_id, reply) != reply:
                 raise _two_replies(samples.answered[doc_id], doc_id)
+        if samples.changed:
+            changes.append(samples.describe_changes(file))
     if not replies:
-        raise RepliesError(f"{', '.join(map(str, paths))} holds no replies; expected lines like {_FORM}")
+        missing = f"{', '.join(map(str, paths))} holds no replies; expected lines like {_FORM}"
+        raise RepliesError(" ".join(changes).rstrip(".") or missing)
+    for sentence in changes:
+        warn_once(sentence)
     return replies
 
 
@@ -85,8 +100,24 @@ class SampleLine:
     @property
     def row(self) -> int:
         """Row of the data, counted from 0; -1 if the line gives no row."""
-        number = str(self.record.get("doc_id", ""))
-        return int(number) if number.isascii() and number.isdecimal() and len(number) < 12 else -1
+        return row_of(str(self.record.get("doc_id", "")))
+
+    @property
+    def is_of_harness(self) -> bool:
+        """Whether the harness wrote it: its ``doc_id`` is always a row."""
+        return "reply" not in self.record and type(self.record.get("doc_id")) is int
+
+    @property
+    def sample(self) -> str | None:
+        """Id that the run recorded, in clear or as its digest; None if it recorded none."""
+        recorded = (self.score or {}).get("sample") if self.is_of_harness else self.record.get("doc_id")
+        return None if recorded is None else name_of(recorded)
+
+    @property
+    def asked(self) -> Mapping[str, Any] | None:
+        """Fingerprint of the sample as it was asked; None if none is recorded."""
+        asked = (self.score or self.record).get(ASKED)
+        return asked if isinstance(asked, dict) else None
 
     @property
     def prompt(self) -> str:
@@ -100,21 +131,32 @@ class SampleLine:
         score = self.record.get(SCORE)
         return dict(score) if isinstance(score, dict) else None
 
-    def document_id(self, documents: Sequence[Mapping[str, Any]], ids: Mapping[str, Any]) -> str:
-        """Return the id of the answered document: one of ``ids``, or by row of the ``documents``; or RepliesError."""
-        recorded = self.record["doc_id"] if "doc_id" in self.record else str(self.record["id"])
-        if isinstance(recorded, str) and recorded in ids:
-            return recorded
-        if not 0 <= self.row < len(documents):
+    def match(self, index: QuestionIndex, settings: Mapping[str, Any]) -> tuple[str, list[str]]:
+        """Return the id of the answered document, and the parts that are not as they were asked; or RepliesError."""
+        may_have_moved = not self.is_of_harness or index.documents[0].get("dataset") is None  # no prepared data
+        if self.asked is not None and self.sample is not None and may_have_moved:
+            doc_id = self.sample
+            if doc_id not in index.rows:
+                return doc_id, [GONE]
+        elif self.is_of_harness:
+            doc_id = self.document_in_row(index)
+        elif "doc_id" in self.record:
+            doc_id = index.find(name_of(self.record["doc_id"]), self.place)
+        else:
+            doc_id = index.find(name_of(self.record["id"]), self.place, may_be_row=False)
+        if self.asked is not None:
+            return doc_id, changed_parts(self.asked, index.documents[index.rows[doc_id]], settings)
+        shows_another = self.prompt and index.shows_another(doc_id, self.prompt)
+        return doc_id, ["question"] if shows_another else []
+
+    def document_in_row(self, index: QuestionIndex) -> str:
+        """Return the id of the document in the line's row; RepliesError if the run recorded another one."""
+        if not 0 <= self.row < len(index.documents):
+            raise index.no_document(str(self.record["doc_id"]), self.place)
+        doc_id = str(index.documents[self.row]["doc_id"])
+        if self.sample not in (None, doc_id, hidden_id("doc", doc_id)):
             raise RepliesError(
-                f"{self.place}: no document '{recorded}' in the prepared dataset; its ids run from "
-                f"'{documents[0]['doc_id']}' to '{documents[-1]['doc_id']}'"
-            )
-        doc_id = str(documents[self.row]["doc_id"])
-        answered = (self.score or {}).get("sample")
-        if answered is not None and str(answered) not in (doc_id, hidden_id("doc", doc_id)):
-            raise RepliesError(
-                f"{self.place} answers document '{answered}', but row {self.row} of the prepared dataset is "
+                f"{self.place} answers document '{self.sample}', but row {self.row} of the prepared dataset is "
                 f"'{doc_id}'; use the data of that run: point MEDTASKS_HOME to them, or name their files in the task's "
                 "own file"
             )
@@ -167,6 +209,29 @@ class Samples:
     answered: dict[str, str] = field(default_factory=dict)  # location of the first line
     withheld: str = ""  # location of the first line without its reply; empty if there is none
     damaged: int = 0  # number of unreadable lines
+    # Samples that are no longer as they were asked, which are in nothing above: their changed parts by name.
+    changed: dict[str, list[str]] = field(default_factory=dict)
+
+    def describe_changes(self, path: Path) -> str:
+        """Return a sentence on the changed samples of a file."""
+        parts = [f"'{name}' ({', '.join(changed)})" for name, changed in self.changed.items()]
+        return (
+            f"{len(parts)} of {len(self.answered) + len(parts)} samples in {path} are in no score, because they have "
+            f"changed since they were asked: {listed(parts)}; give the run's command again with --only-failed to ask "
+            f"them anew, or use the data of that run."
+        )
+
+
+def question_index(paths: Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> QuestionIndex:
+    """Return the index by which all replies in files are matched to documents; RepliesError if they do not fit."""
+    names: dict[str, str] = {}
+    for path in paths:
+        for line in read_lines(path, note=lambda damage: None):
+            if line.is_of_harness:
+                break
+            if "doc_id" in line.record and line.asked is None:
+                names.setdefault(name_of(line.record["doc_id"]), line.place)
+    return QuestionIndex(documents, names)
 
 
 def read_samples(
@@ -177,13 +242,16 @@ def read_samples(
     keep_scores: bool = False,
     strict: bool = False,
     note: Note = warn_once,
+    settings: Mapping[str, Any] | None = None,
+    index: QuestionIndex | None = None,
 ) -> Samples:
     """Read a samples file of a task with these documents.
 
     Damaged lines, and those that give a question another reply than an earlier line, are left out with a ``note``; with
     ``strict`` they raise RepliesError. It is always raised where the file cannot be opened, or answers other documents.
+    ``settings`` and ``index`` are as in :func:`read_replies`.
     """
-    ids = {str(document["doc_id"]): None for document in documents}
+    index = question_index([path], documents) if index is None else index
     samples, contradicting = Samples(), 0
     damaged: list[RepliesError] = []
     for line in read_lines(path, strict=strict, note=note, damaged=damaged):
@@ -194,7 +262,11 @@ def read_samples(
                 raise
             damaged.append(error)
             continue
-        doc_id = line.document_id(documents, ids)
+        doc_id, changes = line.match(index, settings or {})
+        if changes:
+            is_private = is_private_document(documents[index.rows.get(doc_id, 0)])
+            samples.changed.setdefault(hidden_id("doc", doc_id) if is_private else doc_id, changes)
+            continue
         if doc_id in samples.answered and "doc_id" not in line.record:
             raise RepliesError(f"{line.place}: there is an earlier reply with the id '{doc_id}'; give one per question")
         samples.answered.setdefault(doc_id, line.place)
@@ -204,11 +276,9 @@ def read_samples(
             contradicting += 1
             if strict:
                 raise _two_replies(line.place, doc_id)
-        counts = line.record.get("token_counts")
-        first = counts[0] if isinstance(counts, list) and len(counts) == 1 else None
-        tokens = first.get("output_tokens") if isinstance(first, dict) else None
-        if isinstance(tokens, int):
-            samples.tokens[doc_id] = tokens
+        match line.record.get("token_counts"):
+            case [{"output_tokens": int(tokens)}]:
+                samples.tokens[doc_id] = tokens
         if line.prompt:
             samples.prompts.setdefault(doc_id, line.prompt)
         score = line.score if keep_scores else None

@@ -270,6 +270,38 @@ def test_tasks_in_two_runs_are_compared_and_others_named(runs, tmp_path):
         compare_all({"A": runs["A"], "B": Source(path)})
 
 
+def test_a_task_whose_versions_differ_is_left_out_of_every_comparison(sample, tmp_path):
+    """Unknown versions do not matter; two tasks show that the others are compared, and corrected without it."""
+    tasks = ("mediconfusion", "mediconfusion_ps")
+    folders = {name: write_run(tmp_path / name, tasks, 0.7, seed) for seed, name in enumerate("ABC")}
+    for name, version in (("A", 6), ("B", 1)):
+        (path,) = folders[name].glob("*_results.json")
+        versions = {"mediconfusion": version, "mediconfusion_ps": 2}
+        path.write_text(json.dumps({**json.loads(path.read_text()), "versions": versions}))
+    runs = {name: Source(folder) for name, folder in folders.items()}
+    sentence = "the runs asked different versions of the task (6 in A, 1 in B), so that their numbers cannot"
+    with pytest.raises(RepliesError, match=re.escape(sentence)):
+        compare_task(task_file("mediconfusion"), runs)
+    compared, causes = compare_all(runs)
+    assert (list(compared), list(causes)) == (["mediconfusion_ps"], ["mediconfusion"])
+    assert causes["mediconfusion"].startswith(sentence)
+    assert list(compare_all({"A": runs["A"], "C": runs["C"]})[0]) == list(tasks)
+    only = write_run(tmp_path / "D", tasks[:1], 0.7, 4)
+    (path,) = only.glob("*_results.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "versions": {"mediconfusion": 1}}))
+    reported, nothing = compare_with(runs["A"], [folders["B"], only])
+    assert {score.task for score in reported.scores} == {"mediconfusion_ps"}
+    for comparison, other in ((reported, folders["B"]), (nothing, only)):
+        note = f"mediconfusion: the runs asked different versions of the task (6 in this run, 1 in {other})"
+        assert [text[: len(note)] for text in comparison.notes if "versions" in text] == [note]
+    assert nothing.scores == ()
+
+
+def test_an_unknown_metric_is_an_unknown_name(runs):
+    with pytest.raises(UnknownName, match="unknown metric 'acuracy'"):
+        compare_all(runs, ["acuracy"])
+
+
 # Repeated runs
 
 

@@ -96,6 +96,26 @@ def test_compare_and_report(medtasks, folder, replies, tmp_path):
     assert text.count("data:image") >= 4
 
 
+def test_a_changed_question_file_after_a_run(medtasks, fails, folder, tmp_path, warnings):
+    """A new first row moves all questions that have no ids of their own; an image is changed in place."""
+    out, options = tmp_path / "out", ["--include_path", folder]
+    run = ["run", "--model", "medtasks_tiny", "--tasks", "sides", "--output_path", out, "--log_samples", *options]
+    assert medtasks(*run, "--gen_kwargs", "max_new_tokens=2").code == 0
+    assert "4 of 4 questions answered" in medtasks("score", "sides", out, *options).out
+    Image.new("RGB", (4, 4), (0, 0, 9)).save(folder / "images" / "3.png")
+    assert "3 of 4 questions answered" in medtasks("score", "sides", out, *options).out
+    assert [sentence for sentence in warnings if "1 of 4 samples in" in sentence and "'3' (images)" in sentence]
+    rows = (folder / "sides.jsonl").read_text()
+    new = {"question": "New?", "options": ["left", "right"], "answer": "A", "image_file": "0.png"}
+    (folder / "sides.jsonl").write_text(f"{json.dumps(new)}\n{rows}")
+    fails(["score", "sides", out, *options], "4 of 4 samples in", "have changed since they were asked", "--only-failed")
+    assert medtasks(*run, "--gen_kwargs", "max_new_tokens=2", "--only-failed").code == 0
+    samples = max(out.rglob("*_samples_sides.jsonl"))
+    prompts = [json.loads(line)["input"] for line in samples.read_text().splitlines()]
+    assert [prompt.split()[0] for prompt in prompts] == ["New?", "0?", "1?", "2?", "3?"]
+    assert "5 of 5 questions answered" in medtasks("score", "sides", samples, *options).out
+
+
 def test_without_the_folder(fails, medtasks, folder, replies):
     fails(["score", "sides", replies(ANSWERS)], "unknown task 'sides'", "needs --include_path FOLDER")
     assert "sides" not in medtasks("tasks").out

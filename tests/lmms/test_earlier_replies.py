@@ -8,10 +8,12 @@ import pytest
 
 from medtasks.audit.recording import first_manifest
 from medtasks.data.shards import Shard
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, forget_warnings
 from medtasks.extract.failure import failed_reply
 from medtasks.home import home
 from medtasks.lmms.earlier_replies import KEPT_VARIABLE, KeptReply, earlier_run, kept_replies
+from medtasks.runs.asked_questions import fingerprint
+from medtasks.runs.logged_samples import logged
 from medtasks.runs.reply_origins import COPIED, KEPT
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.tasks.documents import Selection
@@ -82,6 +84,31 @@ def test_likelihoods_but_failed_ones(out, monkeypatch):
     assert found == {("ours", 0, 0): KeptReply((1.5, False)), ("ours", 1, 0): KeptReply((0.5, True))}
 
 
+def test_samples_that_changed_are_asked_again_and_moved_ones_keep_their_replies(out, monkeypatch, warnings):
+    forget_warnings()
+    warnings.clear()
+    documents = [
+        {"doc_id": name, "question": f"Is it {name}?", "options": ["yes", "no"], "answer": "A"} for name in "abcd"
+    ]
+    lines = []
+    for row, document in enumerate(documents):
+        written = dict.copy(logged(document, ["B"], [], {"sample": document["doc_id"]}))
+        lines += [json.dumps({"doc_id": row, "resps": [[f"to {document['doc_id']}"]], **written})] * 2  # two filters
+    (out / "samples.jsonl").write_text("\n".join(lines))
+    manifest = write(out)
+    texts = {"a": "to a", "b": "to b", "c": "to c", "d": "to d"}
+    same = {("ours", row, 0): KeptReply(text) for row, text in enumerate(texts.values())}
+    assert kept(monkeypatch, manifest, documents=documents) == same
+    assert warnings == []
+    first, second, third, _ = documents
+    now = [{**first, "doc_id": "new"}, third, {**second, "answer": "B"}, first]
+    assert kept(monkeypatch, manifest, documents=now) == {
+        ("ours", 1, 0): KeptReply("to c"),
+        ("ours", 3, 0): KeptReply("to a"),
+    }
+    assert warnings == ["2 samples of ours have changed since the earlier run, and are asked again."]
+
+
 def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
     manifest = write(out)
     write_samples(out, *((row, [[NOTE]]) for row in range(3)))
@@ -91,6 +118,10 @@ def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
     (folder / "now.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     documents = [{"doc_id": name} for name in "abc"]
     assert kept(monkeypatch, manifest, documents=documents) == {("ours", 0, 0): KeptReply("A shadow.")}
+    (folder / "now.jsonl").write_text(json.dumps(lines[0] | {"asked": fingerprint({"question": "Old?"}, {})}) + "\n")
+    for question, expected in (("Old?", {("ours", 0, 0): KeptReply("A shadow.")}), ("New?", {})):
+        asked = [{"doc_id": "a", "question": question}]
+        assert kept(monkeypatch, manifest, documents=asked) == expected
     later = manifest.model_copy(update={"started": (datetime.now(UTC) + timedelta(minutes=1)).isoformat()})
     later.write(out / "20260101_000001_000000_run.json")
     assert kept(monkeypatch, later, documents=documents) == {}

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError, forget_warnings
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.family import Reply, Row
-from medtasks.runs.logged_samples import logged
+from medtasks.runs.logged_samples import SCORED_SETTINGS, logged, save_reply, without_scoring
 from medtasks.runs.replies import read_replies, read_samples, take_answer_field
 from medtasks.runs.reply_envelope import enveloped
 
@@ -34,9 +36,12 @@ def read(tmp_path):
 
 
 def test_short_form_and_samples_of_the_harness(read):
-    replies = read({"doc_id": "10002/1", "reply": "A"}, "", {"doc_id": 1, "reply": None}, {"doc_id": "5", "reply": "B"})
-    assert replies == {"10002/1": Reply(text="A"), "10001/2": Reply(text=NO_TEXT), "10003/2": Reply(text="B")}
-    assert list(replies) == ["10002/1", "10001/2", "10003/2"]
+    expected = {"10002/1": Reply(text="A"), "10001/2": Reply(text=NO_TEXT), "10003/2": Reply(text="B")}
+    for names in (expected, (2, 1, "5")):
+        lines = zip(names, ("A", None, "B"), strict=True)
+        replies = read("", *({"doc_id": name, "reply": reply} for name, reply in lines))
+        assert replies == expected
+        assert list(replies) == list(expected)
     assert read(TEXT) == {"10002/2": Reply(text="The answer is B")}
     assert read(GREEDY) == {"10001/1": Reply(losses=(3.43, 4.52))}
     mixed = read(GREEDY | {"resps": ["(3.43, False)", [4.52, True]]})["10001/1"]
@@ -131,7 +136,182 @@ def test_one_reply_per_filter_must_agree(read):
     with pytest.raises(RepliesError, match=r"replies.jsonl line 3: document 10002/2 has two different replies"):
         read(TEXT, TEXT, TEXT | {"resps": ["A"]})
     with pytest.raises(RepliesError, match="two different replies"):
-        read({"doc_id": "10001/1", "reply": "A"}, {"doc_id": 0, "reply": "B"})
+        read({"doc_id": 0, "reply": "A"}, {"doc_id": "0", "reply": "B"})
+
+
+@each_row(
+    "ids, names, rows",
+    [
+        ("123456", (1, 2, 3, 4, 5), (0, 1, 2, 3, 4)),
+        ("123456", ("2", 3.0), (1, 2)),
+        (("001", "002", "010"), (1, "002", "10"), (0, 1, 2)),
+        ("1234", ("001", "0004"), (0, 3)),
+        (("1", "01", "002"), ("01", "1", 2), (1, 0, 2)),
+        (("100", "101", "102"), (0, 1, 2), (0, 1, 2)),
+        (("100", "101", "102"), ("1", "0"), (1, 0)),
+        ("abc", (2,), (2,)),
+        (("1.0", "2"), ("1.0",), (0,)),
+        (("-1", "x y"), ("x y", "-1"), (1, 0)),
+    ],
+)
+def test_a_doc_id_is_an_id_first_and_a_row_only_if_none_is_an_id(tmp_path, ids, names, rows):
+    documents = [{"doc_id": name} for name in ids]
+    files = [tmp_path / f"{number}.jsonl" for number in range(len(names))]
+    for file, name in zip(files, names, strict=True):
+        file.write_text(json.dumps({"doc_id": name, "reply": f"to {name}"}))
+    expected = {ids[row]: Reply(text=f"to {name}") for row, name in zip(rows, names, strict=True)}
+    assert read_replies(files, documents) == expected  # also where each rank wrote a file of its own
+    files[0].write_text("\n".join(file.read_text() for file in files))
+    assert read_replies(files[0], documents) == expected
+
+
+@each_row(
+    "ids, names, sentence",
+    [
+        (
+            "1234",
+            (0, 1, 2, 3),
+            "line 1: '0' is no id of the questions and could only .* while '1' is an id; name",
+        ),
+        ("1a", ("a", "0"), "line 2: '0' is no id of the questions and could only count their rows, from 0, while 'a'"),
+        (("100", "101", "108"), ("2",), "line 1: no document '2' in the prepared dataset; its ids run from '100' to"),
+        (("1", "01", "2"), ("001",), "line 1: no document '001'"),
+        ("abc", (0, 1, 3), "line 3: no document '3'"),
+        ("abc", (-1,), "line 1: no document '-1'"),
+    ],
+)
+def test_names_that_are_neither_all_ids_nor_all_rows(tmp_path, ids, names, sentence):
+    lines = [json.dumps({"doc_id": name, "reply": "A"}) for name in names]
+    (tmp_path / "replies.jsonl").write_text("\n".join(lines))
+    with pytest.raises(RepliesError, match=sentence):
+        read_replies(tmp_path / "replies.jsonl", [{"doc_id": name} for name in ids])
+
+
+def test_the_harness_counts_rows_whatever_the_ids_are(tmp_path):
+    file = tmp_path / "20260102_030405_samples_own.jsonl"
+    documents = [{"doc_id": str(number)} for number in (1, 2, 3)]
+    for sample in ({}, {"score": {"sample": "2"}}):
+        file.write_text(json.dumps({"doc_id": 1, "resps": ["A"], **sample}))
+        assert read_replies(file, documents) == {"2": Reply(text="A")}
+
+
+# ---- samples that have changed since they were asked ----
+
+QUESTION = {"doc_id": "0", "question": "Is it round?", "options": ["yes", "no"], "answer": "A", "image_file": "0.png"}
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """A samples file of two questions, and the data and settings of its images."""
+    (tmp_path / "images").mkdir()
+    documents = [QUESTION, {**QUESTION, "doc_id": "1", "question": "Is it red?\nLook.", "image_file": "1.png"}]
+    for document in documents:
+        (tmp_path / "images" / document["image_file"]).write_text(document["question"])
+    settings = {"image_root": str(tmp_path / "images"), "template": "{{ question }} {{ hospital }}"}
+    reset = SCORED_SETTINGS.set(settings)
+    lines = []
+    for row, document in enumerate(documents):
+        written = dict.copy(logged({**document, "hospital": "ours", "ward": 1}, ["A"], [], {"sample": str(row)}))
+        lines.append({"doc_id": row, "resps": ["A"], "input": document["question"], **written})
+    SCORED_SETTINGS.reset(reset)
+    return tmp_path / "samples.jsonl", lines, [{**document, "hospital": "ours"} for document in documents], settings
+
+
+def read_asked(asked, *documents):
+    file, lines, before, settings = asked
+    file.write_text("\n".join(map(json.dumps, lines)))
+    return read_samples(file, documents or before, settings=settings, keep_scores=True)
+
+
+@each_row(
+    "change, parts",
+    [
+        ({}, None),
+        ({"ward": 2, "patient_id": "p"}, None),
+        ({"question": "Is it square?"}, ["question"]),
+        ({"options": ["Yes", "no"]}, ["options"]),
+        ({"answer": "B"}, ["answer"]),
+        ({"hospital": "theirs"}, ["hospital"]),
+        ({"image_file": "1.png"}, ["images"]),
+        ({"image_file": "copy.png"}, None),
+        ({"image_file": "not here.png"}, None),
+        ({"image_sha256": "0" * 64}, ["images"]),
+        ({"answer": "B", "question": "Is it square?"}, ["answer", "question"]),
+    ],
+)
+def test_a_sample_that_is_no_longer_as_it_was_asked_is_left_out(asked, change, parts):
+    Path(asked[3]["image_root"], "copy.png").write_text(QUESTION["question"])
+    first, second = asked[2]
+    samples = read_asked(asked, {**first, **change}, second)
+    assert samples.changed == ({} if parts is None else {"0": parts})
+    assert list(samples.replies) == list(samples.answered) == ["0", "1"][parts is not None :]
+
+
+def test_an_image_is_compared_by_its_content(asked, tmp_path):
+    image = tmp_path / "images" / "0.png"
+    os.utime(image, (1, 1))
+    assert read_asked(asked).changed == {}
+    image.write_text("another")
+    assert read_asked(asked).changed == {"0": ["images"]}
+    assert read_samples(asked[0], asked[2]).changed == {}  # without settings the file cannot be found
+
+
+def test_samples_are_matched_by_the_id_that_the_run_recorded(asked):
+    first, second = asked[2]
+    new = {**first, "doc_id": "new"}
+    assert list(read_asked(asked, new, second, first).replies) == ["0", "1"]
+    samples = read_asked(asked, new, second)
+    assert (samples.changed, list(samples.replies)) == ({"0": ["gone"]}, ["1"])
+    sentence = samples.describe_changes(asked[0])
+    assert sentence.startswith(f"1 of 2 samples in {asked[0]} are in no score, because they have changed since they ")
+    assert "'0' (gone); give the run's command again with --only-failed" in sentence
+    shifted = [{**document, "doc_id": str(row)} for row, document in enumerate((new, first, second))]
+    assert read_asked(asked, *shifted).changed == {"1": ["question", "images"]}
+
+
+def test_replies_to_changed_questions_are_warned_of_or_refused(asked, warnings):
+    forget_warnings()
+    warnings.clear()
+    file, _, documents, settings = asked
+    first, second = ({**document, "answer": "B"} for document in documents)
+    read_asked(asked)
+    assert list(read_replies(file, [first, documents[1]], settings)) == ["1"]
+    assert [sentence[:15] for sentence in warnings] == ["1 of 2 samples "]
+    with pytest.raises(RepliesError, match=r"2 of 2 samples .* '0' \(answer\) and '1' \(answer\)"):
+        read_replies(file, [first, second], settings)
+
+
+def test_a_run_without_fingerprints_is_compared_by_its_prompts(asked):
+    _, lines, (first, second), _ = asked
+    for line in lines:
+        del line["score"]
+    assert list(read_asked(asked).replies) == ["0", "1"]
+    assert read_asked(asked, {**second, "doc_id": "0"}, {**first, "doc_id": "1"}).changed == {
+        "0": ["question"],
+        "1": ["question"],
+    }
+    assert list(read_asked(asked, {**first, "question": "Is it shown otherwise?"}, second).replies) == ["0", "1"]
+
+
+def test_fingerprints_of_credentialed_data_are_next_to_saved_replies_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    document = {**QUESTION, "dataset": "multimedeval_mednli", "doc_id": "p10"}
+    assert "asked" not in logged(document, ["secret"], [], {"sample": "p10"})["score"]
+    file = tmp_path / "replies" / str(save_reply(document, "secret"))
+    assert read_replies(file, [document]) == {"p10": Reply(text="secret")}
+    with pytest.raises(RepliesError, match=r"1 of 1 samples .*: 'doc-\w+' \(answer\)") as refused:
+        read_replies(file, [{**document, "answer": "B"}])
+    assert "p10" not in str(refused.value)
+
+
+def test_replies_that_are_only_collected_have_a_fingerprint(asked):
+    file, _, (first, _), _ = asked
+    returned = without_scoring(first, ["A"])
+    assert dict(returned.items()) == {"bypass": 0}  # what the harness takes for metrics
+    file.write_text(json.dumps({"doc_id": 0, "resps": ["A"], **dict.copy(returned)}))
+    assert read_samples(file, [first]).changed == {}
+    assert read_samples(file, [{**first, "answer": "B"}]).changed == {"0": ["answer"]}
+    assert without_scoring({"question": "not ours"}, ["A"]) == {"bypass": 0}
 
 
 @each_row("separator", ["\u2028", "\u2029", "\x85"])

@@ -42,7 +42,7 @@ from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import NO_RESULTS, Run, TaskRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.stats.calibration import Calibration
-from medtasks.tasks.documents import access_of_task, private_datasets, task_documents
+from medtasks.tasks.documents import access_of_task, image_settings, private_datasets, task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option, scored_task, task_config, task_file, task_files
 from medtasks.tasks.task_index import harness_folder, mapping_in
@@ -142,7 +142,8 @@ def collect_replies(task_name: str, paths: Sequence[Path], by: Sequence[str] = (
     task = scored_task(task_name)
     documents = task_documents(task)
     task = grouped_by(task, documents, by)
-    part = reading_section(given_replies(task, documents, read_replies(paths, documents)))
+    replies = read_replies(paths, documents, image_settings(task))
+    part = reading_section(given_replies(task, documents, replies))
     return RunReport(
         title=f"Recorded replies to {task_name}",
         model="",
@@ -281,7 +282,7 @@ def _computed_and_missing(
     answered, questions = len(reading.samples.answered), reading.recorded.asked
     if reading.recorded.scores and not recorded_values(reading.recorded):
         missing.append(f"The run only collected replies (--predict_only){here}.")
-    elif reading.recorded.samples and not reading.recorded.scores:
+    elif reading.recorded.samples and not (reading.recorded.scores or reading.samples.changed):
         missing.append(f"{NO_RESULTS.rstrip('.')}{here}.")
     if lost := dict.fromkeys(name for rule in rules for name, why in rule.failures.items() if why == NOT_COMPUTED):
         steps = filter(None, (fetch_command(lost), reading.score_command))

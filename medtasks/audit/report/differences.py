@@ -10,8 +10,7 @@ from pathlib import Path
 
 from medtasks.audit.comparing import (
     ComparedTask,
-    compare_all,
-    compare_task,
+    compare_each,
     corrected_together,
     paired_values,
     same_values,
@@ -31,7 +30,7 @@ from medtasks.metrics.metric import AnyMetric, Metric, Role
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.run import Source, model_of, other_models
 from medtasks.stats.paired import compare_paired, corrected
-from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import mapping_in
 
 _DIRECT = "direct"  # the base of a thinking variant
@@ -156,7 +155,7 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
     notes: dict[Source, list[str]] = {}
     for other in dict.fromkeys(itertools.chain.from_iterable(other_models(path, run) for path in others)):
         runs = {"this run": run, f"{other.path}{f' ({other.model})' if other.model else ''}": other}
-        tasks, causes = compare_all(runs) if task is None else ({task: compare_task(task_file(task), runs)}, {})
+        tasks, causes = compare_each(runs, only=task)
         notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
         compared |= {(other, name): result for name, result in tasks.items()}
     scores: dict[Source, list[ComparedScore]] = {other: [] for other in notes}

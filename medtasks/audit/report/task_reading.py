@@ -238,8 +238,13 @@ def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> Task
             likelihoods=task.compares_likelihoods,
             keep_scores=keep,
             note=reading.missing.append,
+            settings=image_settings(task),
         )
-        if not reading.samples.answered:
+        if reading.samples.changed:
+            # Recorded scores are of all samples, so that only those of the others count, which are computed here.
+            reading.recorded = replace(recorded, scores={})
+            reading.missing.append(reading.samples.describe_changes(recorded.samples))
+        elif not reading.samples.answered:
             reading.missing.append(f"{recorded.samples} holds no replies; {RUN_AGAIN}.")
     except MedTasksError as error:
         reading.missing.append(f"{_UNMATCHED}: {str(error).rstrip('.')}.")

@@ -1,0 +1,193 @@
+"""The question that a recorded reply answers: which one of the data it is, and whether it is still as it was asked.
+
+A run records a fingerprint of each sample: short digests of the columns that were asked and of the images. It is in the
+score of a samples file and next to a saved reply. A samples file of credentialed data has none, because short texts can
+be guessed from their digests.
+"""
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.dataset_manifest import file_sha256
+from medtasks.data.privacy import digest
+from medtasks.data.variants import DEGRADATION, SEVERITY, ShownImage, images_of
+from medtasks.errors import MedTasksError, RepliesError
+from medtasks.families.family_registry import families
+from medtasks.prompts.images import image_path
+from medtasks.tasks.task_file import names_in_templates
+
+Document = Mapping[str, Any]
+
+ASKED = "asked"  # key of a fingerprint
+GONE = "gone"  # in place of changed parts of a sample that the data have no longer
+_IMAGES = "images"  # key of its images
+_TEXTS = ("question", "context", "details", "indication", "hint", "option_lines", "gold", DEGRADATION, SEVERITY)
+_NAMES = frozenset(("dataset", "doc_id", "pair_id", "position"))  # columns that say which sample it is
+_COLUMN_DIGITS, _IMAGE_DIGITS = 8, 16
+_LONGEST_ROW = 11  # digits
+_NO_IMAGE = (KeyError, MedTasksError, OSError)  # there is none, or it cannot be found or read
+
+
+class QuestionIndex:
+    """The questions of a task by the names that replies give them.
+
+    A name is the id of a question, compared as text, or else as a number. Numbers that are no ids count the rows of the
+    data from 0, if that holds for all names together.
+    """
+
+    def __init__(self, documents: Sequence[Document], names: Mapping[str, str]) -> None:
+        """Decide whether names are ids or rows.
+
+        Args:
+            documents: All documents of the task, at least one.
+            names: Names of all replies, see :func:`name_of`, each with its place for messages.
+
+        Raises:
+            RepliesError: A name is neither an id nor a row, or some are ids and others are not.
+        """
+        self.documents = documents
+        self._counts_rows = False
+        unknown = {name: row_of(name) for name in names if self.id_of(name) is None}
+        for name, row in unknown.items():
+            if not 0 <= row < len(documents):
+                raise self.no_document(name, names[name])
+        if not unknown:
+            return
+        first, known = next(iter(unknown)), [name for name in names if name not in unknown]
+        if known:
+            raise RepliesError(
+                f"{names[first]}: '{first}' is no id of the questions and could only count their rows, from 0, while "
+                f"'{known[0]}' is an id; name every question by its id"
+            )
+        # Where ids are numbers, too, a number that is no id may be a mistake, unless all count from the first row.
+        has_numbers = any(row_of(doc_id) >= 0 for doc_id in self.rows)
+        if has_numbers and set(unknown.values()) != set(range(len(unknown))):
+            raise self.no_document(first, names[first])
+        self._counts_rows = True
+
+    @cached_property
+    def rows(self) -> Mapping[str, int]:
+        """Row of each document by its id."""
+        return {str(document["doc_id"]): row for row, document in enumerate(self.documents)}
+
+    @cached_property
+    def _by_number(self) -> Mapping[str, str]:
+        """Ids by their number without zeros before it, where only one id has that number."""
+        counts = Counter(map(_without_zeros, self.rows))
+        return {number: doc_id for doc_id in self.rows if counts[number := _without_zeros(doc_id)] == 1}
+
+    @cached_property
+    def _first_lines(self) -> set[str]:
+        return {_first_line(document) for document in self.documents} - {""}
+
+    def id_of(self, name: str) -> str | None:
+        """Return the id that a name is, also as a number; None if it is none."""
+        return name if name in self.rows else self._by_number.get(_without_zeros(name))
+
+    def find(self, name: str, place: str, *, may_be_row: bool = True) -> str:
+        """Return the id of the question with a name; RepliesError if there is none."""
+        doc_id = self.id_of(name)
+        if doc_id is None and self._counts_rows and may_be_row:
+            return str(self.documents[row_of(name)]["doc_id"])
+        if doc_id is None:
+            raise self.no_document(name, place)
+        return doc_id
+
+    def no_document(self, name: str, place: str) -> RepliesError:
+        """Build the error for a reply that names no document."""
+        first, last = (self.documents[row]["doc_id"] for row in (0, -1))
+        return RepliesError(
+            f"{place}: no document '{name}' in the prepared dataset; its ids run from '{first}' to '{last}'"
+        )
+
+    def shows_another(self, doc_id: str, prompt: str) -> bool:
+        """Return whether a prompt shows another question of the data instead, for samples without a fingerprint."""
+        own = _first_line(self.documents[self.rows[doc_id]])
+        lines = {line.strip() for line in prompt.splitlines()}
+        return own not in prompt and not lines.isdisjoint(self._first_lines)
+
+
+def name_of(value: object) -> str:
+    """Return the name of a question as text; pandas makes whole numbers floats where one is missing."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def row_of(name: str) -> int:
+    """Return the row that a name counts, from 0; -1 if it is no number."""
+    is_number = name.isascii() and name.isdecimal() and len(name) <= _LONGEST_ROW
+    return int(name) if is_number else -1
+
+
+def _without_zeros(name: str) -> str:
+    return str(row_of(name)) if row_of(name) >= 0 else name
+
+
+def _first_line(document: Document) -> str:
+    return str(document.get("question") or "").strip().partition("\n")[0].strip()
+
+
+# ---- fingerprints of samples ----
+
+
+def fingerprint(document: Document, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return short digests of the columns of a document that are asked, by name, and of its images.
+
+    ``settings`` are those of the task's prompt. Images that cannot be read are left out.
+    """
+    columns = _asked_columns() | names_in_templates(settings)
+    asked: dict[str, Any] = {name: _digest_of(document[name]) for name in sorted(columns & document.keys())}
+    with contextlib.suppress(*_NO_IMAGE):
+        asked[_IMAGES] = [_image_key(image, document, settings) for image in images_of(document)]
+    return asked
+
+
+def changed_parts(asked: Mapping[str, Any], document: Document, settings: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a document that are not as a recorded fingerprint says, and ``images`` if these are not."""
+    columns = document.keys() & asked.keys() - {_IMAGES}
+    parts = [name for name in sorted(columns) if asked[name] != _digest_of(document[name])]
+    keys = asked.get(_IMAGES)
+    if isinstance(keys, list):
+        with contextlib.suppress(*_NO_IMAGE):
+            images = zip_longest(images_of(document), keys)
+            is_same = [image and _is_same(image, document, settings, str(key)) for image, key in images]
+            return parts if all(is_same) else [*parts, _IMAGES]
+    return parts
+
+
+@cache
+def _asked_columns() -> frozenset[str]:
+    of_families = [name for family in families().values() for name in (*family.columns, *(family.short or ()))]
+    return frozenset([*_TEXTS, *of_families]) - _NAMES
+
+
+def _digest_of(value: Any) -> str:
+    return digest(json.dumps(value, sort_keys=True, default=str))[:_COLUMN_DIGITS]
+
+
+def _image_key(image: ShownImage, document: Document, settings: Mapping[str, Any], recorded: str = "") -> str:
+    """Return the beginning of a file's SHA-256, after its size and time where it had to be read.
+
+    A file of the ``recorded`` size and time is not read again.
+    """
+    if image.sha256 != image.file:  # a column of the data
+        return image.sha256[:_IMAGE_DIGITS]
+    path = image_path(image.file, document, settings)
+    facts = path.stat()
+    state = f"{facts.st_size}:{facts.st_mtime_ns}:"
+    return recorded if recorded.startswith(state) else f"{state}{_file_digest(path, state)}"
+
+
+def _is_same(image: ShownImage, document: Document, settings: Mapping[str, Any], recorded: str) -> bool:
+    key = _image_key(image, document, settings, recorded)
+    return key.rpartition(":")[2] == recorded.rpartition(":")[2]
+
+
+@cache
+def _file_digest(path: Path, state: str) -> str:
+    return file_sha256(path)[:_IMAGE_DIGITS]
