@@ -166,8 +166,8 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
                 f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
                 f"were answered in this run only, {overlap.only_second} in the other only."
             )
-        causes = names_by((f"{metric} ({rule})", why) for (rule, metric), why in result.skipped.items())
-        notes[other] += [f"{name}: {metrics} {why}." for why, metrics in causes.items()]
+        skipped = names_by((f"{metric} ({rule})", why) for (rule, metric), why in result.skipped.items())
+        notes[other] += [f"{name}: {metrics} {why}." for why, metrics in skipped.items()]
         for test in result.comparisons:
             numbers = {key: value for key, value in asdict(test.result).items() if key != "mcnemar"}
             score = ComparedScore(name, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **numbers)
