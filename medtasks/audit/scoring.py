@@ -64,7 +64,7 @@ def score_replies(
     if report_metrics and not compares_reports:
         own_only = f"'{task.name}' compares no reports, so that it has no metrics but its own"
         raise RepliesError(f"{own_only}; leave out --metric")
-    for column in {*task.breakdown}.difference(*documents):
+    for column in {*task.breakdown}.difference(*documents) if documents else ():
         hint = near_match(column, documents[0])
         warn_once(f"scores are not grouped by '{column}', a column that '{task.name}' does not have{hint}")
     answered = [document for document in documents if document["doc_id"] in replies]

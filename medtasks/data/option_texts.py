@@ -80,9 +80,8 @@ def refers_to_others(option: str, count: int) -> bool:
 def depends_on_order(document: Mapping[str, Any]) -> bool:
     """Return whether the options of a question would mean something else in another order."""
     options = document["options"]
-    if without_marks(options) or is_listed_otherwise(document):
-        return True
-    return any(refers_to_others(option, len(options)) for option in options)
+    refers = any(refers_to_others(option, len(options)) for option in options)
+    return refers or is_listed_otherwise(document) or bool(without_marks(options))
 
 
 def is_listed_otherwise(document: Mapping[str, Any]) -> bool:

@@ -47,13 +47,13 @@ def _without_marks(config: Mapping[str, Any], options: Sequence[Any], location: 
         return []
     sentence = f"{location}: options of {sum(map(bool, bare))} of {len(bare)} questions begin with letters or numbers"
     prompt = hook_name(config.get("doc_to_text"))
-    names = names_in_templates(mapping_in(config, SETTINGS), "option")
-    if prompt in LETTERED_PROMPTS or (prompt.startswith("medtasks.prompts.") and _MARKS & names):
+    shown = _MARKS & names_in_templates(mapping_in(config, SETTINGS), "option")
+    if prompt in LETTERED_PROMPTS or (shown and prompt.startswith("medtasks.prompts.")):
         warn_once(f"{sentence}, which are removed, as the prompt writes its own", "INFO")
         return [changed or texts for texts, changed in zip(options, bare, strict=True)]
     warn_once(
-        f"{sentence}, so that a reply with the text alone is not read; remove them, and let the prompt write them with "
-        'option: "{{ letter }}. {{ text }}"'
+        f"{sentence}, so that not every rule reads a reply with the text alone; remove them, and let the prompt write "
+        'them with option: "{{ letter }}. {{ text }}"'
     )
     return []
 
@@ -71,9 +71,9 @@ def _check(options: Sequence[Any], location: str, *, are_classes: bool) -> None:
         if not are_classes and len(texts) > MOST_LETTERS:
             raise MedTasksError(f"{place}: it has {len(texts)} options; 2 to {MOST_LETTERS} are possible")
         if fault := _fault_of(texts):
+            if are_classes:
+                raise MedTasksError(f"{place}: {fault}; give each class a name of its own")
             unclear.append(f"{place}: {fault}")
-    if unclear and are_classes:
-        raise MedTasksError(f"{unclear[0]}; give each class a name of its own")
     if unclear:
         warn_once(
             f"{unclear[0]} (so in {len(unclear)} of {len(options)} questions): a reply with such a text is not read, "

@@ -120,3 +120,20 @@ def test_options_after_z():
         ):
             assert read(reply, options).value == value, (count, reply)
         assert read("A or B", options).value is None
+
+
+def test_options_with_letters_of_their_own():
+    for options in (
+        ["A. left lung", "B. right lung"],
+        ["(a) left lung", "(b) right lung"],
+        ["1) left lung", "2) right lung"],
+    ):
+        for reply in (
+            "right lung",
+            "B",
+            "B. right lung",
+            "The answer is right lung.",
+            "It is the right lung, not the left.",
+        ):
+            assert read(reply, options).value == "B", (options, reply)
+        assert read("A. left lung\nB. right lung\nAnswer: B", options).value == "B", options

@@ -21,6 +21,7 @@ article of "A normal brain" and the letters of "N/A", "4 degrees C" and "E. coli
 import re
 from collections.abc import Sequence
 
+from medtasks.data.option_texts import without_marks
 from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
@@ -137,14 +138,15 @@ _IN_CHINESE = re.compile(
 _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNORECASE | re.DOTALL)
 
 
-@extractor("robust_choice", AnswerKind.CHOICE, "letters, texts and refusals, read with care", own_words, version=4)
+@extractor("robust_choice", AnswerKind.CHOICE, "letters, texts and refusals, read with care", own_words, version=5)
 def robust_choice(reply: str, sample: Sample) -> Answer:
     """Read the chosen option from a reply; a sample without options has A and B with unknown texts."""
     return _read_own(reply, sample)
 
 
 def _read_own(text: str, sample: Sample) -> Answer:
-    options = sample.options or ("", "")
+    bare = without_marks(sample.options) if sample.dataset is None else None  # published options stay as they are
+    options = bare or sample.options or ("", "")
     letters = [letter_of(index) for index in range(len(options))]
     text = without_echo(text, letters, options)
     if not text:
@@ -153,7 +155,7 @@ def _read_own(text: str, sample: Sample) -> Answer:
     return _read(text, letters, ["" if normalised(option).upper() in letters else option for option in options])
 
 
-@extractor("robust_kit_choice", AnswerKind.CHOICE, "robust_choice; letters as options, Chinese", own_words, version=3)
+@extractor("robust_kit_choice", AnswerKind.CHOICE, "robust_choice; letters as options, Chinese", own_words, version=4)
 def robust_kit_choice(reply: str, sample: Sample) -> Answer:
     """Read as :func:`robust_choice`, also an option's letter with a letter as its text, and Chinese declarations."""
     named = {letter_of(index): normalised(option) for index, option in enumerate(sample.options)}

@@ -12,7 +12,7 @@ the chest. Otherwise it is a refusal, or no match. "No findings" next to an affi
 import re
 from functools import lru_cache
 
-from medtasks.data.samples import MOST_LETTERS, Sample, letter
+from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.negation import Stance, clauses, stance
 from medtasks.extract.reading.option_names import equal_option, options_named
@@ -176,8 +176,7 @@ def listed_options(text: str, sample: Sample) -> Answer:
     letters = [letter(index) for index in range(len(sample.options))]
     lines = {mark.upper() for mark in _LINE.findall(text)}
     repeated = lines == set(letters)
-    together = _TOGETHER.fullmatch(text) if len(letters) <= MOST_LETTERS else None  # else "AB" is a single letter
-    whole = _WHOLE.fullmatch(text)
+    together, whole = _TOGETHER.fullmatch(text), _WHOLE.fullmatch(text)
     listed = set(together[1]) if together else _letters(whole[1]) if whole else set()
     listed = listed or _letters(*_DECLARED.findall(text)[-1:]) or (set() if repeated else lines)
     if not listed:
