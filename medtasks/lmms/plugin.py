@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, wrap_once
+from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, replaced, wrap_once
 
 _TASKS_MODULE = "lmms_eval.tasks"
 _MODELS = {
@@ -153,9 +153,10 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     from medtasks.data.variants import NOT_OF_ALL
     from medtasks.home import dataset_holding
     from medtasks.tasks.documents import check_possible
-    from medtasks.tasks.own_documents import completed, is_our_hook, split_of, without_media
-    from medtasks.tasks.task_files import task_file, task_files, variant_of
-    from medtasks.tasks.task_index import SETTINGS, with_image_roots
+    from medtasks.tasks.own_documents import completed, is_our_hook, own_tables, without_media
+    from medtasks.tasks.question_files import split_of
+    from medtasks.tasks.task_files import task_config, task_file, task_files, variant_of
+    from medtasks.tasks.task_index import SETTINGS, resolved, with_image_roots
 
     config, name = vars(task.config), str(task.config.task)
     path = config.get("dataset_path")
@@ -164,11 +165,25 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
         prepared_folder(dataset)
     if (variant := variant_of(name)) and variant[1] in NOT_OF_ALL:
         check_possible(task_file(name))
-    made = download(task, *args, **kwargs)
     if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
-        return made
-    # A relative ``image_root`` is looked for next to the task's file, as the harness does for ``data_files``.
-    file = task_files().get(name)
+        return download(task, *args, **kwargs)
+    file = task_files().get(variant[0] if variant else name)
+    tables = None
+    if dataset is None:
+        if file is not None:  # its files, which are looked for next to the task's file
+            own = task_config(file.name)
+            for key in ("dataset_path", "dataset_kwargs"):
+                setattr(task.config, key, resolved(own.get(key)))
+            task.DATASET_PATH = task.config.dataset_path
+            args = (task.config.dataset_kwargs,) if args else ()
+        tables = own_tables(config)
+    with contextlib.ExitStack() as stack:
+        if tables is not None:
+            import datasets
+
+            stack.enter_context(replaced(datasets, "load_dataset", lambda *_, **__: tables))
+        made = download(task, *args, **kwargs)
+    # A relative ``image_root`` is looked for there, too.
     for holder in (task.config, task):  # the task has its model's settings already
         settings = getattr(holder, SETTINGS, None)
         if file is not None and settings is not None:
