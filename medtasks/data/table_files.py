@@ -87,10 +87,10 @@ def read_table(path: Path, kind: str = "csv", options: ReadingOptions | None = N
     chosen = options or ReadingOptions()
     try:
         return _read(str(path), path.name, path.read_bytes(), kind, chosen)
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile, RuntimeError) as error:
+        raise SourceError(f"{path} cannot be unpacked ({error}); save or download it again") from error
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError) as error:
-        raise SourceError(f"{path} cannot be unpacked ({error}); save or download it again") from error
 
 
 def _read(location: str, name: str, data: bytes, kind: str, options: ReadingOptions) -> TableFile:

@@ -4,12 +4,12 @@ One way of reading has to fit a whole column. The documented form counts first, 
 that fits is named in a note, and if several fit with different answers the column is ambiguous.
 """
 
-import ast
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from medtasks.data.safe_parsing import parse_json
+from medtasks.data.safe_parsing import parse_json, parse_literal
 from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Column
@@ -20,7 +20,6 @@ _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 _WHOLE = re.compile(r"\d{1,9}(?:\.0+)?")
 _BETWEEN = re.compile(r"\s*[,;|]\s*")
 _SHORT_KEY = re.compile(r"[\W_]*(\w)[\W_]*")  # of an option in a mapping, such as A, (a) or 1
-_LONGEST = 100_000  # characters of a list in a text
 _YES_NO = {"true": "yes", "1": "yes", "1.0": "yes", "y": "yes", "false": "no", "0": "no", "0.0": "no", "n": "no"}
 
 
@@ -28,15 +27,11 @@ def parsed_list(text: Any) -> Any:
     """Return the list or mapping in a text, JSON or a Python literal, which is never run; other values unchanged."""
     if not isinstance(text, str) or text.strip()[:1] not in ("[", "{", "("):
         return text
-    try:
-        return parse_json(text)
-    except ValueError:
-        pass
-    try:
-        value = ast.literal_eval(text.strip()) if len(text) <= _LONGEST else text
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return text
-    return list(value) if isinstance(value, tuple) else value
+    for parse in (parse_json, parse_literal):
+        with contextlib.suppress(ValueError):
+            value = parse(text)
+            return list(value) if isinstance(value, tuple) else value
+    return text
 
 
 def listed_options(options: Any) -> Any:

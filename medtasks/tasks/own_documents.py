@@ -348,7 +348,7 @@ _HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
     Column.ID: lambda value, _: value is not None,
     Column.TEXT: lambda value, _: isinstance(value, str),
     Column.TEXTS: _texts,
-    Column.OPTIONS: lambda value, _: _texts(value, _) and len(value) > 1,
+    Column.OPTIONS: lambda value, _: _texts(value, _) and len(value) > 1 and not any(map(_is_missing, value)),
     Column.LETTER: _is_letter,
     Column.LETTER_OR_NOTHING: lambda value, options: value is None or _is_letter(value, options),
     Column.LETTERS: lambda value, options: (

@@ -1,8 +1,8 @@
 """Question files on this machine, read as they are now, for the harness and for commands without it.
 
 ``datasets.load_dataset`` guesses types, takes brackets in a path for a pattern, and keeps what it has read by the name
-of a folder; :func:`local_tables` stands in for it. Tables of texts are read by :mod:`medtasks.data.table_files`, parquet
-and other files by the library, under a key of the files' state. Datasets on the Hub are left to the library alone.
+of a folder; :func:`local_tables` stands in for it. Tables of texts are read by :mod:`medtasks.data.table_files`, other
+files, such as parquet, by the library under a key of their state. Datasets on the Hub are left to the library alone.
 """
 
 import functools
@@ -22,6 +22,7 @@ from medtasks.errors import MedTasksError, SourceError, near_match, warn_once
 from medtasks.tasks.task_index import LOCAL_LOADERS, ROWS, mapping_in, resolved
 
 _KINDS = {"csv": "csv", "tsv": "csv", "excel": "excel", "xlsx": "excel", "json": "json", "jsonl": "json"}
+_LIBRARY_KINDS = frozenset({"csv", "json", "parquet", "text", "pandas", "arrow"})  # which take a folder, too
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
 _OPTIONS = {"sep": "sep", "delimiter": "sep", "encoding": "encoding", "sheet_name": "sheet_name", "field": "field"}
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")  # as a number is written; 007 and twenty digits are a name
@@ -75,8 +76,8 @@ def local_tables(config: Mapping[str, Any], texts: Callable[[Sequence[str]], Col
         return datasets.load_dataset(path, config.get("dataset_name"), cache_dir=str(cache), **arguments)
     except Exception as error:
         damaged = [file for file in members if file.suffix == ".parquet" and not _is_whole_parquet(file)]
-        fault = f"{damaged[0]} is no whole parquet file" if damaged else f"cannot be read ({type(error).__name__})"
-        raise SourceError(f"{location}: {fault}; save or download it again") from error
+        fault = f"holds {damaged[0].name}, no whole parquet file" if damaged else f"is damaged ({type(error).__name__})"
+        raise SourceError(f"{location} {fault}; save or download it again") from error
 
 
 def _source(config: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
@@ -95,11 +96,15 @@ def local_files(config: Mapping[str, Any], path: str, arguments: Mapping[str, An
     """
     names: Any = arguments.get("data_files")
     if path not in LOCAL_LOADERS:
+        if names is not None and "/" not in path and (hint := near_match(path.lower(), LOCAL_LOADERS)):
+            raise MedTasksError(f"the task '{config.get('task')}': no kind of file is called '{path}'{hint}")
         is_file = Path(path).suffix.lower() in (*TABLE_ENDINGS, ".parquet") or os.path.isfile(path)
-        if not is_file or path.startswith("hf://") or os.path.isdir(path):
+        if not is_file or "://" in path or os.path.isdir(path):
             return None
         names = path
     elif names is None:
+        if path in _LIBRARY_KINDS:
+            return None
         raise MedTasksError(
             f"the task '{config.get('task')}' names no file; write dataset_path: FILE, or dataset_kwargs: "
             f"{{data_files: {{{split_of(config)}: FILE}}}}"
@@ -129,7 +134,7 @@ def table_rows(
     """Read a task's tables of texts; None where its files are others. ``files`` is None for a folder."""
     import datasets
 
-    kind = _KINDS.get(path, "")
+    kind = _KINDS.get(path, "" if path in LOCAL_LOADERS else "csv")
     if files is None:
         known = inspect.signature(datasets.load_dataset_builder).parameters
         passed_on = {name: value for name, value in arguments.items() if name in known}
@@ -142,8 +147,8 @@ def table_rows(
         kind = _KINDS.get(builder.name, "")
         files = {str(split): list(map(Path, named)) for split, named in builder.config.data_files.items()}
     every = [file for of_split in files.values() for file in of_split]
-    kinds = {file: TABLE_ENDINGS.get(file.suffix.lower(), kind) for file in every}
-    if not all(kinds.values()) or any(_starts_as_parquet(file) for file in every):
+    kinds = {file: TABLE_ENDINGS.get(file.suffix.lower(), kind) for file in every if file.suffix != ".parquet"}
+    if len(kinds) < len(every) or not all(kinds.values()) or any(_starts_as_parquet(file) for file in every):
         return None
     options = _reading_options(path, arguments)
     rows: dict[str, list[TableRow]] = {}
