@@ -156,7 +156,7 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     from medtasks.tasks.own_documents import completed, is_our_hook, own_tables, without_media
     from medtasks.tasks.question_files import split_of
     from medtasks.tasks.task_files import task_config, task_file, task_files, variant_of
-    from medtasks.tasks.task_index import SETTINGS, resolved, with_image_roots
+    from medtasks.tasks.task_index import SETTINGS, with_image_roots
 
     config, name = vars(task.config), str(task.config.task)
     path = config.get("dataset_path")
@@ -168,15 +168,8 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
         return download(task, *args, **kwargs)
     file = task_files().get(variant[0] if variant else name)
-    tables = None
-    if dataset is None:
-        if file is not None:  # its files, which are looked for next to the task's file
-            own = task_config(file.name)
-            for key in ("dataset_path", "dataset_kwargs"):
-                setattr(task.config, key, resolved(own.get(key)))
-            task.DATASET_PATH = task.config.dataset_path
-            args = (task.config.dataset_kwargs,) if args else ()
-        tables = own_tables(config)
+    # A user's own files are looked for next to the task's file.
+    tables = None if dataset is not None else own_tables(config if file is None else task_config(file.name))
     with contextlib.ExitStack() as stack:
         if tables is not None:
             import datasets

@@ -7,6 +7,7 @@ that fits is named in a note, and if several fit with different answers the colu
 import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from string import ascii_uppercase
 from typing import Any
 
 from medtasks.data.safe_parsing import parse_json, parse_literal
@@ -14,23 +15,19 @@ from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Column
 
-Way = Callable[[Any, Sequence[str]], int | None]
-
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
-_WHOLE = re.compile(r"\d{1,9}(?:\.0+)?")
-_BETWEEN = re.compile(r"\s*[,;|]\s*")
-_SHORT_KEY = re.compile(r"[\W_]*(\w)[\W_]*")  # of an option in a mapping, such as A, (a) or 1
+_WHOLE = re.compile(r"\d{1,9}(?:\.0)?")
+_KEYS = (ascii_uppercase, "0123456789", "123456789")  # of options in a mapping
 _YES_NO = {"true": "yes", "1": "yes", "1.0": "yes", "y": "yes", "false": "no", "0": "no", "0.0": "no", "n": "no"}
 
 
 def parsed_list(text: Any) -> Any:
-    """Return the list or mapping in a text, JSON or a Python literal, which is never run; other values unchanged."""
-    if not isinstance(text, str) or text.strip()[:1] not in ("[", "{", "("):
-        return text
-    for parse in (parse_json, parse_literal):
-        with contextlib.suppress(ValueError):
-            value = parse(text)
-            return list(value) if isinstance(value, tuple) else value
+    """Return the list or mapping in a text, in JSON or as Python prints it. Other values are returned as they are."""
+    if isinstance(text, str) and text.strip().startswith(("[", "{", "(")):
+        for parse in (parse_json, parse_literal):
+            with contextlib.suppress(ValueError):
+                content = parse(text)
+                return list(content) if isinstance(content, tuple) else content
     return text
 
 
@@ -40,20 +37,21 @@ def listed_options(options: Any) -> Any:
     Keys have to be the letters or numbers of the options, none left out. Anything else is returned as it is.
     """
     content = parsed_list(options)
-    if isinstance(content, list) and content and all(isinstance(entry, Mapping) for entry in content):
-        pairs = [tuple(entry.values()) for entry in content]
-        if any(len(pair) != 2 for pair in pairs):
-            return options
-        content = {str(key): text for key, text in pairs}
-        if len(content) != len(pairs):
-            return options
+    if (
+        isinstance(content, list)
+        and content
+        and all(isinstance(entry, Mapping) and len(entry) == 2 for entry in content)
+    ):
+        content = {str(key): text for key, text in (entry.values() for entry in content)}
     if isinstance(content, Mapping):
-        filled = {str(key): text for key, text in content.items() if text is not None}
-        keys = {match[1].upper(): key for key in filled if (match := _SHORT_KEY.fullmatch(key))}
-        for names in (list(map(letter, range(26))), list("123456789"), list("0123456789")):
-            if filled and sorted(keys) == names[: len(filled)]:
-                return [filled[keys[name]] for name in sorted(keys)]
-        return options
+        by_key = {str(key).strip("(). :").upper(): text for key, text in content.items() if text is not None}
+        names = "".join(sorted(by_key))
+        is_whole = len(by_key) == sum(text is not None for text in content.values()) > 0
+        return (
+            [by_key[name] for name in names]
+            if is_whole and names.startswith(tuple(k[: len(names)] for k in _KEYS))
+            else options
+        )
     return content if isinstance(content, list) else options
 
 
@@ -73,116 +71,80 @@ def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequenc
         MedTasksError: Several ways of reading fit the column, with different answers.
     """
     if kind is Column.YES_NO:
-        return _yes_or_no(name, values)
+        forms = [str(value).strip().casefold() for value in values]
+        others = " and ".join(f"{form} as {_YES_NO[form]}" for form in sorted({*forms} & _YES_NO.keys()))
+        read = [_YES_NO.get(form, value) for form, value in zip(forms, values, strict=True)]
+        return read, f"'{name}' is read with {others}" if others else ""
     if kind is Column.POSITION:
         return [_whole(value, value) for value in values], ""
     if kind is Column.LABELS:
-        return [_flags(value) for value in values], ""
+        return [[_whole(entry, entry) for entry in _entries(value)] or value for value in values], ""
     if kind is Column.LETTERS:
         entries = [_entries(value) for value in values]
-        flat = [(entry, options[row]) for row, each in enumerate(entries) for entry in each]
-        read, note = _indices(name, [entry for entry, _ in flat], [each for _, each in flat], kind)
-        following = iter(read)
-        lists = [[next(following) for _ in each] for each in entries]
-        return [each or value for each, value in zip(lists, values, strict=True)], note
+        flat = [(entry, options[row]) for row, listed in enumerate(entries) for entry in listed]
+        letters, note = _read_indices(name, kind, [entry for entry, _ in flat], [choices for _, choices in flat])
+        following = iter(letters)
+        return [[next(following) for _ in listed] or values[row] for row, listed in enumerate(entries)], note
     if kind in (Column.LETTER, Column.LETTER_OR_NOTHING, Column.LABEL):
-        return _indices(name, values, options, kind)
+        return _read_indices(name, kind, values, options)
     return list(values), ""
 
 
-def _indices(name: str, values: Sequence[Any], options: Sequence[Any], kind: Column) -> tuple[list[Any], str]:
+def _read_indices(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
     """Read letters, or with ``Column.LABEL`` numbers from 0, of the options."""
-    asked = [row for row, value in enumerate(values) if not _is_empty(value)]
+    empty = dict.fromkeys(row for row, value in enumerate(values) if value is None or not str(value).strip())
     by_way: dict[str, dict[int, int]] = {}
-    for way, read in _WAYS.items():
-        indices = {row: read(values[row], options[row] or ()) for row in asked}
-        by_way[way] = {row: index for row, index in indices.items() if index is not None}
+    for way, index_of in _WAYS.items():
+        indices = {row: index_of(value, options[row] or ()) for row, value in enumerate(values) if row not in empty}
+        by_way[way] = {row: index for row, index in indices.items() if 0 <= index < len(options[row] or ())}
+    count = len(values) - len(empty)
     documented = _FROM_0 if kind is Column.LABEL else _LETTERS
-    fitting = [way for way, indices in by_way.items() if len(indices) == len(asked)]
-    chosen = max(by_way, key=lambda way: len(by_way[way]))
-    if documented in fitting:
-        fitting = [documented]
-    elif any(by_way[way] != by_way[fitting[0]] for way in fitting):
-        ways = " or as ".join(fitting)
+    fitting = [way for way in (documented, *_WAYS) if len(by_way[way]) == count]
+    chosen = fitting[0] if fitting else max(by_way, key=lambda way: len(by_way[way]))
+    if chosen != documented and any(by_way[way] != by_way[chosen] for way in fitting):
         wanted = "numbers from 0" if kind is Column.LABEL else "the letters of the options"
-        raise MedTasksError(f"'{name}' can be read as {ways}, which are different answers; write {wanted}")
-    chosen = fitting[0] if fitting else chosen
-    read_values = list(values)
-    for row, index in by_way[chosen].items():
-        read_values[row] = index if kind is Column.LABEL else letter(index)
-    for row in set(range(len(values))) - set(asked):
-        read_values[row] = None
-    return read_values, f"'{name}' is read as {chosen}" if asked and fitting and chosen != documented else ""
+        raise MedTasksError(
+            f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {wanted}"
+        )
+    read: dict[int, Any] = {
+        row: index if kind is Column.LABEL else letter(index) for row, index in by_way[chosen].items()
+    }
+    note = f"'{name}' is read as {chosen}" if count and fitting and chosen != documented else ""
+    return [(empty | read).get(row, value) for row, value in enumerate(values)], note
 
 
-def _exact_letter(value: Any, options: Sequence[str]) -> int | None:
-    return next((index for index in range(len(options)) if value == letter(index)), None)
+def _loose_letter(value: Any, _: Sequence[str]) -> int:
+    match = _LETTER.fullmatch(str(value).strip())
+    return ascii_uppercase.index(match[1].upper()) if match else -1
 
 
-def _loose_letter(value: Any, options: Sequence[str]) -> int | None:
-    match = _LETTER.fullmatch(value.strip()) if isinstance(value, str) else None
-    return _exact_letter(match[1].upper(), options) if match else None
-
-
-def _from(first: int) -> Way:
-    def read(value: Any, options: Sequence[str]) -> int | None:
-        number = _whole(value, None)
-        return number - first if number is not None and 0 <= number - first < len(options) else None
-
-    return read
-
-
-def _text(value: Any, options: Sequence[str]) -> int | None:
+def _text(value: Any, options: Sequence[str]) -> int:
     text = str(value).strip()
     for form in (str, str.casefold):
         same = [index for index, option in enumerate(options) if form(str(option).strip()) == form(text)]
         if len(same) == 1:
             return same[0]
-    return None
+    return -1
 
 
 _LETTERS, _FROM_0 = "letters", "option numbers from 0"
-_WAYS: Mapping[str, Way] = {
-    _LETTERS: _exact_letter,
+_WAYS: Mapping[str, Callable[[Any, Sequence[str]], int]] = {  # below 0 for an answer that is nothing of the kind
+    _LETTERS: lambda value, _: ascii_uppercase.find(value) if isinstance(value, str) and len(value) == 1 else -1,
     "letters in any form": _loose_letter,
-    _FROM_0: _from(0),
-    "option numbers from 1": _from(1),
+    _FROM_0: lambda value, _: _whole(value, -1),
+    "option numbers from 1": lambda value, _: _whole(value, 0) - 1,
     "texts of the options": _text,
 }
 
 
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
-
-
 def _whole(value: Any, other: Any) -> Any:
-    """Return a whole number, which may be written as a text or with a decimal point, or else the ``other`` value."""
-    if isinstance(value, bool):
-        return other
-    text = repr(value) if isinstance(value, float) else str(value).strip()
+    """Return a whole number, which may be a text, or else the ``other`` value."""
+    text = str(value).strip()
     return int(float(text)) if _WHOLE.fullmatch(text) else other
 
 
 def _entries(value: Any) -> list[Any]:
     content = parsed_list(value)
     if isinstance(content, str):
-        return [entry for entry in _BETWEEN.split(content.strip()) if entry]
+        content = [entry.strip() for entry in re.split("[,;|]", content) if entry.strip()]
     return content if isinstance(content, list) else []
-
-
-def _flags(value: Any) -> Any:
-    content = parsed_list(value)
-    if isinstance(content, str) and _BETWEEN.search(content):
-        content = _entries(content)
-    if not isinstance(content, list):
-        return value
-    return [_whole(int(entry) if isinstance(entry, bool) else entry, entry) for entry in content]
-
-
-def _yes_or_no(name: str, values: Sequence[Any]) -> tuple[list[Any], str]:
-    forms = {str(value).strip().casefold() for value in values} & _YES_NO.keys()
-    read = [_YES_NO.get(str(value).strip().casefold(), value) for value in values]
-    if not forms:
-        return read, ""
-    meanings = " and ".join(f"{form} as {_YES_NO[form]}" for form in sorted(forms))
-    return read, f"'{name}' is read with {meanings}"

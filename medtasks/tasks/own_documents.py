@@ -5,7 +5,6 @@ that follow from others need not be written (docs/own_tasks.md has both). Images
 configuration hooks are functions, or their dotted names.
 """
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from medtasks.families.family import Column
 from medtasks.families.family_registry import families, family_of
 from medtasks.tasks.answer_columns import listed_options, read_column
 from medtasks.tasks.published_names import hook_place
-from medtasks.tasks.question_files import HARNESS_ALONE, OF_HARNESS, asked_rows, local_tables, places, split_of
+from medtasks.tasks.question_files import HARNESS_ALONE, OF_HARNESS, asked_rows, local_tables, split_of
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import COLUMNS, SETTINGS, mapping_in, names_in, resolved
 
@@ -51,34 +50,26 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     Raises MedTasksError where a column is missing, or a row holds something else than the task's hooks need.
     """
     location = location_of(config)
-    table, renamed = _under_our_names(asked_rows(table, config), config, location)
+    table = asked_rows(table, config)
+    places = getattr(table, "places", ())
+    table, renamed = _under_our_names(table, config, location)
     names = [*dict.fromkeys([*table.column_names, *renamed])]
     needed = {name: kind for _, columns in needed_columns(config, names) for name, kind in columns.items()}
     used = {*needed, "doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
     unchanged = [name for name in table.column_names if name in used - {*renamed}]
     columns = table.select_columns(unchanged).to_dict() if unchanged else {}
     columns |= renamed
-    options = columns.get("options") or [()] * len(table)
     for name in needed.keys() & columns.keys():
-        try:
-            read_values, note = read_column(name, needed[name], columns[name], options)
-        except MedTasksError as error:
-            raise MedTasksError(f"{location}: {error}") from error
+        values = columns[name]
+        columns[name], note = read_column(name, needed[name], values, columns.get("options") or [()] * len(table))
         if note:
             warn_once(f"'{config.get('task')}': {note}", "INFO")
-        if read_values != columns[name]:
-            columns[name] = renamed[name] = read_values
-    rows = functools.cache(lambda: places(config))
-    check(config, columns, names, location, lambda row: rows()[row] if len(rows()) == len(table) else "")
+        if columns[name] != values:
+            renamed[name] = columns[name]
+    check(config, columns, names, location, places)
     added = renamed | following(config.get("process_results"), columns, names, len(table))
     of_families = {name for family in families().values() for name in family.columns} - _FREE_NAMES
     left_out = {*added, *(of_families - {*needed} if apart else ())}
-    grouping = mapping_in(config, "metadata").get("breakdown")
-    if apart and (hidden := [name for name in names_in(grouping) if name in left_out and name not in added]):
-        raise MedTasksError(
-            f"'breakdown' in the task's metadata names '{hidden[0]}', a column by which other families are recognised; "
-            f"give it another name in {location}"
-        )
     table = table.remove_columns([name for name in table.column_names if name in left_out])
     for name, values in added.items():
         table = table.add_column(name, values)
@@ -240,7 +231,7 @@ def check(
     columns: Columns,
     names: Sequence[str],
     location: str,
-    place_of: Callable[[int], str] = lambda row: "",
+    places: Sequence[str] = (),
 ) -> None:
     """Check that documents hold the values that hooks of their task need.
 
@@ -249,7 +240,7 @@ def check(
         columns: The needed columns, each of shape (documents,).
         names: Names of all columns.
         location: Where the documents are from, for messages.
-        place_of: Function from a document's number to its place there, empty where that is unknown.
+        places: Place of each document there, of shape (documents,); empty where that is unknown.
 
     Raises:
         MedTasksError: Columns are missing, or rows hold something else; up to ten are named.
@@ -264,7 +255,7 @@ def check(
         raise MedTasksError(f"{location} has no column {several(missing)}")
 
     def place(row: int) -> str:
-        return place_of(row) or f"{location}, row {row + 1}"
+        return places[row] if places else f"{location}, row {row + 1}"
 
     options, datasets = columns.get("options"), columns.get("dataset")
     faults: list[str] = []
@@ -286,9 +277,7 @@ def check(
     for row, key in enumerate(zip(*(columns[name] for name in keys), strict=True) if set(keys) <= set(names) else ()):
         first = first_rows.setdefault(key, row)
         if first != row:
-            rows = (
-                f"{place(first)} and {place(row)}" if place_of(row) else f"{location}: rows {first + 1} and {row + 1}"
-            )
+            rows = f"{place(first)} and {place(row)}" if places else f"{location}: rows {first + 1} and {row + 1}"
             faults.append(f"{rows} have the same {' and '.join(keys)}, so that replies cannot be told apart")
     if faults:
         raise MedTasksError(several(faults))
