@@ -37,22 +37,15 @@ def listed_options(options: Any) -> Any:
     Keys have to be the letters or numbers of the options, none left out. Anything else is returned as it is.
     """
     content = parsed_list(options)
-    if (
-        isinstance(content, list)
-        and content
-        and all(isinstance(entry, Mapping) and len(entry) == 2 for entry in content)
-    ):
-        content = {str(key): text for key, text in (entry.values() for entry in content)}
-    if isinstance(content, Mapping):
-        by_key = {str(key).strip("(). :").upper(): text for key, text in content.items() if text is not None}
-        names = "".join(sorted(by_key))
-        is_whole = len(by_key) == sum(text is not None for text in content.values()) > 0
-        return (
-            [by_key[name] for name in names]
-            if is_whole and names.startswith(tuple(k[: len(names)] for k in _KEYS))
-            else options
-        )
-    return content if isinstance(content, list) else options
+    if isinstance(content, list) and content and all(isinstance(each, Mapping) and len(each) == 2 for each in content):
+        content = {str(key): text for key, text in (pair.values() for pair in content)}
+    if not isinstance(content, Mapping):
+        return content if isinstance(content, list) else options
+    texts = {str(key).strip("(). :").upper(): text for key, text in content.items() if text is not None}
+    keys = "".join(sorted(texts))
+    is_whole = len(texts) == len([text for text in content.values() if text is not None])
+    is_lettered = keys and any(known.startswith(keys) for known in _KEYS)
+    return [texts[key] for key in keys] if is_whole and is_lettered else options
 
 
 def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
@@ -70,47 +63,56 @@ def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequenc
     Raises:
         MedTasksError: Several ways of reading fit the column, with different answers.
     """
+    if kind in (Column.LETTER, Column.LETTER_OR_NOTHING, Column.LABEL):
+        return _read_indices(name, kind, values, options)
+    if kind is Column.LETTERS:
+        return _read_letters(name, values, options)
     if kind is Column.YES_NO:
-        forms = [str(value).strip().casefold() for value in values]
-        others = " and ".join(f"{form} as {_YES_NO[form]}" for form in sorted({*forms} & _YES_NO.keys()))
-        read = [_YES_NO.get(form, value) for form, value in zip(forms, values, strict=True)]
-        return read, f"'{name}' is read with {others}" if others else ""
+        return _read_yes_no(name, values)
     if kind is Column.POSITION:
         return [_whole(value, value) for value in values], ""
     if kind is Column.LABELS:
         return [[_whole(entry, entry) for entry in _entries(value)] or value for value in values], ""
-    if kind is Column.LETTERS:
-        entries = [_entries(value) for value in values]
-        flat = [(entry, options[row]) for row, listed in enumerate(entries) for entry in listed]
-        letters, note = _read_indices(name, kind, [entry for entry, _ in flat], [choices for _, choices in flat])
-        following = iter(letters)
-        return [[next(following) for _ in listed] or values[row] for row, listed in enumerate(entries)], note
-    if kind in (Column.LETTER, Column.LETTER_OR_NOTHING, Column.LABEL):
-        return _read_indices(name, kind, values, options)
     return list(values), ""
+
+
+def _read_yes_no(name: str, values: Sequence[Any]) -> tuple[list[Any], str]:
+    forms = [str(value).strip().casefold() for value in values]
+    others = " and ".join(f"{form} as {_YES_NO[form]}" for form in sorted({*forms} & _YES_NO.keys()))
+    note = f"'{name}' is read with {others}" if others else ""
+    return [_YES_NO.get(form, value) for form, value in zip(forms, values, strict=True)], note
+
+
+def _read_letters(name: str, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
+    entries: list[Any] = []
+    choices: list[Any] = []
+    for value, of_row in zip(values, options, strict=True):
+        entries += _entries(value)
+        choices += [of_row] * len(_entries(value))
+    letters, note = _read_indices(name, Column.LETTERS, entries, choices)
+    following = iter(letters)
+    return [[next(following) for _ in _entries(value)] or value for value in values], note
 
 
 def _read_indices(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
     """Read letters, or with ``Column.LABEL`` numbers from 0, of the options."""
-    empty = dict.fromkeys(row for row, value in enumerate(values) if value is None or not str(value).strip())
+    written = {row: value for row, value in enumerate(values) if value is not None and str(value).strip()}
     by_way: dict[str, dict[int, int]] = {}
     for way, index_of in _WAYS.items():
-        indices = {row: index_of(value, options[row] or ()) for row, value in enumerate(values) if row not in empty}
+        indices = {row: index_of(value, options[row] or ()) for row, value in written.items()}
         by_way[way] = {row: index for row, index in indices.items() if 0 <= index < len(options[row] or ())}
-    count = len(values) - len(empty)
     documented = _FROM_0 if kind is Column.LABEL else _LETTERS
-    fitting = [way for way in (documented, *_WAYS) if len(by_way[way]) == count]
-    chosen = fitting[0] if fitting else max(by_way, key=lambda way: len(by_way[way]))
-    if chosen != documented and any(by_way[way] != by_way[chosen] for way in fitting):
+    ways = sorted(_WAYS, key=lambda way: (-len(by_way[way]), way != documented))  # those that fit most first
+    fitting = [way for way in ways if len(by_way[way]) == len(written)]
+    if documented not in fitting and any(by_way[way] != by_way[ways[0]] for way in fitting):
         wanted = "numbers from 0" if kind is Column.LABEL else "the letters of the options"
         raise MedTasksError(
             f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {wanted}"
         )
-    read: dict[int, Any] = {
-        row: index if kind is Column.LABEL else letter(index) for row, index in by_way[chosen].items()
-    }
-    note = f"'{name}' is read as {chosen}" if count and fitting and chosen != documented else ""
-    return [(empty | read).get(row, value) for row, value in enumerate(values)], note
+    read: list[Any] = [value if row in written else None for row, value in enumerate(values)]
+    for row, index in by_way[ways[0]].items():
+        read[row] = index if kind is Column.LABEL else letter(index)
+    return read, f"'{name}' is read as {ways[0]}" if fitting and ways[0] != documented else ""
 
 
 def _loose_letter(value: Any, _: Sequence[str]) -> int:

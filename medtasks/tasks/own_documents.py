@@ -59,7 +59,7 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     unchanged = [name for name in table.column_names if name in used - {*renamed}]
     columns = table.select_columns(unchanged).to_dict() if unchanged else {}
     columns |= renamed
-    for name in needed.keys() & columns.keys():
+    for name in [name for name in needed if name in columns]:
         values = columns[name]
         columns[name], note = read_column(name, needed[name], values, columns.get("options") or [()] * len(table))
         if note:
@@ -70,6 +70,11 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     added = renamed | following(config.get("process_results"), columns, names, len(table))
     of_families = {name for family in families().values() for name in family.columns} - _FREE_NAMES
     left_out = {*added, *(of_families - {*needed} if apart else ())}
+    if hidden := left_out.intersection(names_in(mapping_in(config, "metadata").get("breakdown"))) - {*added}:
+        raise MedTasksError(
+            f"'breakdown' in the task's metadata names '{min(hidden)}', a column by which other families are known; "
+            f"give it another name in {location}"
+        )
     table = table.remove_columns([name for name in table.column_names if name in left_out])
     for name, values in added.items():
         table = table.add_column(name, values)
@@ -257,21 +262,7 @@ def check(
     def place(row: int) -> str:
         return places[row] if places else f"{location}, row {row + 1}"
 
-    options, datasets = columns.get("options"), columns.get("dataset")
-    faults: list[str] = []
-    needs = ""
-    is_named: set[tuple[str, int]] = set()
-    for who, required in needed_columns(config, names):
-        for name, kind in required.items():
-            for row, value in enumerate(columns[name]):
-                if (name, row) in is_named or _HOLDS[kind](value, options[row] if options is not None else ()):
-                    continue
-                is_named.add((name, row))
-                private = datasets is not None and datasets[row] is not None and is_private(str(datasets[row]))
-                fault = f"{place(row)}: '{name}' is {'something else' if private else _described(name, value)}"
-                if needs != (needs := f", and {who} needs {kind.value}"):
-                    fault += needs
-                faults.append(fault)
+    faults = list(_wrong_values(config, columns, names, place))
     keys = ("pair_id", "position") if family is not None and family.paired else ("doc_id",)
     first_rows: dict[tuple[Any, ...], int] = {}
     for row, key in enumerate(zip(*(columns[name] for name in keys), strict=True) if set(keys) <= set(names) else ()):
@@ -283,36 +274,47 @@ def check(
         raise MedTasksError(several(faults))
 
 
+def _wrong_values(
+    config: Mapping[str, Any], columns: Columns, names: Sequence[str], place: Callable[[int], str]
+) -> Iterator[str]:
+    """Yield each value that is not what hooks need. What they need is said of a column's first one."""
+    checked: set[tuple[str, Column]] = set()
+    for who, required in needed_columns(config, names):
+        for name, kind in [column for column in required.items() if column not in checked]:
+            need = f", and {who} needs {kind.value}"
+            for row, value in enumerate(columns[name]):
+                if not _HOLDS[kind](value, columns["options"][row] if "options" in columns else ()):
+                    private = "dataset" in columns and is_private(str(columns["dataset"][row]))
+                    yield f"{place(row)}: '{name}' is {'something else' if private else _described(name, value)}{need}"
+                    need = ""
+        checked |= required.items()
+
+
 def _missing_columns(config: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """List the columns that hooks need and the documents lack, each with the first that needs it."""
     missing: dict[str, str] = {}
     for who, required in needed_columns(config, names):
-        for name in required:
-            if name not in names:
-                missing.setdefault(name, f"'{name}', which {who} needs (it needs {', '.join(required)})")
-    if missing:
-        first = next(iter(missing))
-        missing[first] += (
-            f"; add it to {', '.join(names)}, or say which of these it is: metadata: {{columns: {{{first}: ...}}}}"
-        )
-    return [sentence if position == 0 else f"nor {sentence}" for position, sentence in enumerate(missing.values())]
+        for name in [name for name in required if name not in names]:
+            missing.setdefault(name, f"'{name}', which {who} needs (it needs {', '.join(required)})")
+    first = next(iter(missing), "")
+    advice = f"add it to {', '.join(names)}, or say which of these it is: metadata: {{columns: {{{first}: ...}}}}"
+    return [*missing.values(), advice] if missing else []
 
 
 def _described(name: str, value: Any) -> str:
     """Describe a value of the wrong kind, and which entry of a list is wrong."""
     if _is_missing(value):
         return "empty"
-    if not isinstance(value, list):
-        text = repr(value)
-        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     text = repr(value)
+    if not isinstance(value, list):
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     description = f"a list of {len(value)}" + (f" ({text})" if len(text) <= _LONGEST else "")
     entry = "option" if name == "options" else "entry"
     for number, each in enumerate(value, start=1):
         if _is_missing(each):
             return f"{description}, of which {entry} {number} is missing ({'null' if each is None else 'empty'})"
         if name == "options" and not isinstance(each, str):
-            return f"{description}, of which {entry} {number} is {each!r} and no text; put it in quotes"
+            return f"{description}, of which {entry} {number} is {each!r} and no text (put it in quotes)"
     return description
 
 

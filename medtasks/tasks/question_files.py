@@ -52,16 +52,7 @@ def local_tables(config: Mapping[str, Any], texts: Callable[[Sequence[str]], Col
     arguments = {name: value for name, value in written.items() if name not in OF_HARNESS}
     if not isinstance(path, str) or written.get("load_from_disk"):
         return None
-    kind = path if path in LOCAL_LOADERS else "csv"
-    files = None if os.path.isdir(path) else _named_files(config, path, written.get("data_files"))
-    if os.path.isdir(path):
-        if glob.escape(os.path.abspath(path)) != os.path.abspath(path):
-            raise SourceError(
-                f"the library takes [, ? or * in {path} for a pattern; rename the folder, or name its files"
-            )
-        builder = datasets.load_dataset_builder(path, config.get("dataset_name"), **arguments)
-        kind = builder.name
-        files = {str(split): list(map(Path, names)) for split, names in builder.config.data_files.items()}
+    kind, files = _folder_files(config, path, arguments) if os.path.isdir(path) else _named_files(config, path)
     if files is None:
         return None
     members = [file for of_split in files.values() for file in of_split]
@@ -77,37 +68,45 @@ def local_tables(config: Mapping[str, Any], texts: Callable[[Sequence[str]], Col
     return datasets.load_dataset(path, config.get("dataset_name"), **arguments)
 
 
-def _named_files(config: Mapping[str, Any], path: str, names: Any) -> Files | None:
-    """Return the files of a task's questions, or None for what is not on this machine.
+def _folder_files(config: Mapping[str, Any], path: str, arguments: Mapping[str, Any]) -> tuple[str, Files]:
+    """Return kind and files of a folder as the Hub keeps datasets."""
+    import datasets
 
-    Names are those of files first, and patterns where no file has the name.
-    """
-    ending = Path(path).suffix.lower().removeprefix(".")
-    if path not in LOCAL_LOADERS and "://" not in path and (os.path.isfile(path) or ending in LOCAL_LOADERS):
-        names = path
-    elif names is None or path not in LOCAL_LOADERS:
-        hint = near_match(path.lower(), LOCAL_LOADERS) if "/" not in path and names else ""
-        if hint or path in TABLE_KINDS.keys() - {"csv", "json"}:  # these two take a folder, too
-            raise MedTasksError(
-                f"the task '{config.get('task')}' names no file of a known kind{hint or '.'} Write dataset_path: FILE"
-            )
-        return None
-    by_split = names if isinstance(names, Mapping) else {split_of(config): names}
+    if glob.escape(os.path.abspath(path)) != os.path.abspath(path):
+        raise SourceError(f"the library takes [, ? or * in {path} for a pattern; rename the folder, or name its files")
+    builder = datasets.load_dataset_builder(path, config.get("dataset_name"), **arguments)
+    return builder.name, {str(split): list(map(Path, names)) for split, names in builder.config.data_files.items()}
+
+
+def _named_files(config: Mapping[str, Any], path: str) -> tuple[str, Files | None]:
+    """Return kind and files of a task's questions. The files are None if they are not on this machine."""
+    names = mapping_in(config, "dataset_kwargs").get("data_files")
+    if path not in LOCAL_LOADERS:
+        hint = near_match(path.lower(), LOCAL_LOADERS) if names and "/" not in path else ""
+        if hint:
+            raise MedTasksError(f"the task '{config.get('task')}': no kind of file is called '{path}'{hint}")
+        is_file = os.path.isfile(path) or Path(path).suffix.lower().removeprefix(".") in LOCAL_LOADERS
+        return "csv", {split_of(config): _matching(config, path)} if is_file and "://" not in path else None
+    if "://" in str(names) or (not names and path not in ("excel", "xlsx", "tsv", "jsonl")):
+        return path, None  # for the library
+    by_split = names if isinstance(names, Mapping) else {split_of(config): names or "no file"}
     files: dict[str, list[Path]] = {}
     for split, named in by_split.items():
-        for name in names_in(named):
-            if "://" in name:
-                return None
-            matching = [name] if os.path.isfile(name) else sorted(filter(os.path.isfile, glob.glob(name)))
-            if not matching:
-                folder = Path(name).parent
-                hint = near_match(Path(name).name, os.listdir(folder)) if folder.is_dir() else ""
-                raise SourceError(
-                    f"the documents of '{config.get('task')}' ({name}) cannot be loaded: there is no such file, "
-                    f"neither next to the task's file nor in the working folder{hint}"
-                )
-            files.setdefault(split, []).extend(map(Path, matching))
-    return files
+        files[split] = [file for name in names_in(named) for file in _matching(config, name)]
+    return path, files
+
+
+def _matching(config: Mapping[str, Any], name: str) -> list[Path]:
+    """Return the file of this name, or else those that match it as a pattern."""
+    files = [name] if os.path.isfile(name) else sorted(filter(os.path.isfile, glob.glob(name)))
+    if not files:
+        folder = Path(name).parent
+        hint = near_match(Path(name).name, os.listdir(folder)) if folder.is_dir() else ""
+        raise SourceError(
+            f"the documents of '{config.get('task')}' ({name}) cannot be loaded: there is no such file, neither next "
+            f"to the task's file nor in the working folder{hint}"
+        )
+    return list(map(Path, files))
 
 
 def _is_table(file: Path, kind: str) -> bool:
