@@ -14,7 +14,7 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -172,19 +172,20 @@ def _workbook(location: str, data: bytes, sheet_name: str) -> TableFile:
     title = sheet_name or titles[0]
     if title not in titles:
         raise SourceError(f"{location} has no sheet '{title}'; it has {', '.join(titles)}")
-    formulas = {cell.coordinate for row in written[title] for cell in row if cell.data_type == "f"}
-    rows: list[Cells] = []
-    faults: list[str] = []
-    for row in computed[title]:
-        for cell in row:
-            if cell.data_type == "e" or (cell.value is None and cell.coordinate in formulas):
-                fault = cell.value or "a formula without a value, which Excel has when it saves"
-                faults.append(f"{location}, row {cell.row}: {cell.coordinate} holds {fault}")
-        rows.append([_shown_text(cell) for cell in row])
+    faults = list(_cell_faults(location, zip(written[title], computed[title], strict=True)))
     if faults:
         raise SourceError(several(faults))
     notes = [] if len(titles) == 1 or sheet_name else [f"of its {len(titles)} sheets, '{title}' is read"]
-    return TableFile(_rows(location, rows), notes)
+    return TableFile(_rows(location, [[_shown_text(cell) for cell in row] for row in computed[title]]), notes)
+
+
+def _cell_faults(location: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[str]:
+    """Yield errors in cells, and formulas without a value, of rows as written and as computed."""
+    for row in rows:
+        for written, computed in zip(*row, strict=True):
+            if computed.data_type == "e" or (written.data_type == "f" and computed.value is None):
+                fault = computed.value or "a formula that was never computed"
+                yield f"{location}, row {written.row}: {written.coordinate} holds {fault}"
 
 
 def _shown_text(cell: Any) -> str | None:

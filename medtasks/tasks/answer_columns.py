@@ -37,15 +37,21 @@ def listed_options(options: Any) -> Any:
     Keys have to be the letters or numbers of the options, none left out. Anything else is returned as it is.
     """
     content = parsed_list(options)
-    if isinstance(content, list) and content and all(isinstance(each, Mapping) and len(each) == 2 for each in content):
+    if isinstance(content, list):
+        if not content or not all(isinstance(each, Mapping) and len(each) == 2 for each in content):
+            return content
         content = {str(key): text for key, text in (pair.values() for pair in content)}
-    if not isinstance(content, Mapping):
-        return content if isinstance(content, list) else options
-    texts = {str(key).strip("(). :").upper(): text for key, text in content.items() if text is not None}
+    return _in_order_of_keys(content) or options if isinstance(content, Mapping) else options
+
+
+def _in_order_of_keys(content: Mapping[Any, Any]) -> list[Any]:
+    """Return the texts of lettered or numbered options; an empty list where keys are missing or something else."""
+    texts: dict[str, Any] = {}
+    for key, text in content.items():
+        if text is not None and texts.setdefault(str(key).strip("(). :").upper(), text) is not text:
+            return []
     keys = "".join(sorted(texts))
-    is_whole = len(texts) == len([text for text in content.values() if text is not None])
-    is_lettered = keys and any(known.startswith(keys) for known in _KEYS)
-    return [texts[key] for key in keys] if is_whole and is_lettered else options
+    return [texts[key] for key in keys] if any(known.startswith(keys) for known in _KEYS) else []
 
 
 def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
@@ -66,7 +72,7 @@ def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequenc
     if kind in (Column.LETTER, Column.LETTER_OR_NOTHING, Column.LABEL):
         return _read_indices(name, kind, values, options)
     if kind is Column.LETTERS:
-        return _read_letters(name, values, options)
+        return [_entries(value) or value for value in values], ""
     if kind is Column.YES_NO:
         return _read_yes_no(name, values)
     if kind is Column.POSITION:
@@ -83,24 +89,10 @@ def _read_yes_no(name: str, values: Sequence[Any]) -> tuple[list[Any], str]:
     return [_YES_NO.get(form, value) for form, value in zip(forms, values, strict=True)], note
 
 
-def _read_letters(name: str, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
-    entries: list[Any] = []
-    choices: list[Any] = []
-    for value, of_row in zip(values, options, strict=True):
-        entries += _entries(value)
-        choices += [of_row] * len(_entries(value))
-    letters, note = _read_indices(name, Column.LETTERS, entries, choices)
-    following = iter(letters)
-    return [[next(following) for _ in _entries(value)] or value for value in values], note
-
-
 def _read_indices(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
     """Read letters, or with ``Column.LABEL`` numbers from 0, of the options."""
     written = {row: value for row, value in enumerate(values) if value is not None and str(value).strip()}
-    by_way: dict[str, dict[int, int]] = {}
-    for way, index_of in _WAYS.items():
-        indices = {row: index_of(value, options[row] or ()) for row, value in written.items()}
-        by_way[way] = {row: index for row, index in indices.items() if 0 <= index < len(options[row] or ())}
+    by_way = {way: _indices(written, options, index_of) for way, index_of in _WAYS.items()}
     documented = _FROM_0 if kind is Column.LABEL else _LETTERS
     ways = sorted(_WAYS, key=lambda way: (-len(by_way[way]), way != documented))  # those that fit most first
     fitting = [way for way in ways if len(by_way[way]) == len(written)]
@@ -109,10 +101,21 @@ def _read_indices(name: str, kind: Column, values: Sequence[Any], options: Seque
         raise MedTasksError(
             f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {wanted}"
         )
-    read: list[Any] = [value if row in written else None for row, value in enumerate(values)]
-    for row, index in by_way[ways[0]].items():
-        read[row] = index if kind is Column.LABEL else letter(index)
-    return read, f"'{name}' is read as {ways[0]}" if fitting and ways[0] != documented else ""
+    answers = {row: index if kind is Column.LABEL else letter(index) for row, index in by_way[ways[0]].items()}
+    note = f"'{name}' is read as {ways[0]}" if fitting and ways[0] != documented else ""
+    return [answers.get(row, written.get(row)) for row in range(len(values))], note
+
+
+def _indices(
+    written: Mapping[int, Any], options: Sequence[Any], index_of: Callable[[Any, Sequence[str]], int]
+) -> dict[int, int]:
+    """Return the indices of answers by row, without those that are nothing of the kind."""
+    indices: dict[int, int] = {}
+    for row, value in written.items():
+        index = index_of(value, options[row] or ())
+        if 0 <= index < len(options[row] or ()):
+            indices[row] = index
+    return indices
 
 
 def _loose_letter(value: Any, _: Sequence[str]) -> int:
@@ -121,12 +124,9 @@ def _loose_letter(value: Any, _: Sequence[str]) -> int:
 
 
 def _text(value: Any, options: Sequence[str]) -> int:
-    text = str(value).strip()
-    for form in (str, str.casefold):
-        same = [index for index, option in enumerate(options) if form(str(option).strip()) == form(text)]
-        if len(same) == 1:
-            return same[0]
-    return -1
+    forms = [str(option).strip().casefold() for option in options]
+    form = str(value).strip().casefold()
+    return forms.index(form) if forms.count(form) == 1 else -1
 
 
 _LETTERS, _FROM_0 = "letters", "option numbers from 0"

@@ -61,7 +61,9 @@ def local_tables(config: Mapping[str, Any], texts: Callable[[Sequence[str]], Col
         return datasets.DatasetDict({name: _table(named, kind, options, texts) for name, named in files.items()})
     state = [(str(file), *_state(file)) for file in members]
     digest = hashlib.sha256(repr(state).encode()).hexdigest()[:16]
-    arguments["cache_dir"] = str(Path(arguments.get("cache_dir") or datasets.config.HF_DATASETS_CACHE, digest))
+    arguments["cache_dir"] = str(
+        Path(arguments.get("cache_dir") or datasets.config.HF_DATASETS_CACHE, f"medtasks-{digest}")
+    )
     if not os.path.isdir(path):
         path = "parquet" if kind in TABLE_KINDS else kind
         arguments["data_files"] = {name: [glob.escape(str(file)) for file in named] for name, named in files.items()}
@@ -74,7 +76,10 @@ def _folder_files(config: Mapping[str, Any], path: str, arguments: Mapping[str, 
 
     if glob.escape(os.path.abspath(path)) != os.path.abspath(path):
         raise SourceError(f"the library takes [, ? or * in {path} for a pattern; rename the folder, or name its files")
-    builder = datasets.load_dataset_builder(path, config.get("dataset_name"), **arguments)
+    of_loading = {*inspect.signature(datasets.load_dataset).parameters}
+    of_loading -= {*inspect.signature(datasets.load_dataset_builder).parameters}
+    passed_on = {name: value for name, value in arguments.items() if name not in of_loading}
+    builder = datasets.load_dataset_builder(path, config.get("dataset_name"), **passed_on)
     return builder.name, {str(split): list(map(Path, names)) for split, names in builder.config.data_files.items()}
 
 
@@ -85,8 +90,8 @@ def _named_files(config: Mapping[str, Any], path: str) -> tuple[str, Files | Non
         hint = near_match(path.lower(), LOCAL_LOADERS) if names and "/" not in path else ""
         if hint:
             raise MedTasksError(f"the task '{config.get('task')}': no kind of file is called '{path}'{hint}")
-        is_file = os.path.isfile(path) or Path(path).suffix.lower().removeprefix(".") in LOCAL_LOADERS
-        return "csv", {split_of(config): _matching(config, path)} if is_file and "://" not in path else None
+        is_file = os.path.isfile(path) or (Path(path).suffix and Path(path).parent.is_dir())
+        return "csv", {split_of(config): _matching(config, path)} if is_file else None
     if "://" in str(names) or (not names and path not in ("excel", "xlsx", "tsv", "jsonl")):
         return path, None  # for the library
     by_split = names if isinstance(names, Mapping) else {split_of(config): names or "no file"}
@@ -111,8 +116,7 @@ def _matching(config: Mapping[str, Any], name: str) -> list[Path]:
 
 def _is_table(file: Path, kind: str) -> bool:
     """Return whether a file is CSV, JSON or a workbook, and none of a kind that the library reads."""
-    with file.open("rb") as stream:
-        return kind in TABLE_KINDS and stream.read(4) != b"PAR1" and file.suffix != ".parquet"
+    return kind in TABLE_KINDS and file.suffix.lower() != ".parquet"
 
 
 def _reading_options(arguments: Mapping[str, Any]) -> dict[str, str]:

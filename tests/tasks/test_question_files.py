@@ -66,6 +66,13 @@ def test_numbers_that_a_prompt_shows_and_long_ids_stay_as_written(tmp_path):
     assert row["dose"] == 2.5
 
 
+def test_arguments_of_the_library_reach_it(tmp_path):
+    folder = hub_folder(tmp_path / "mine", "one")
+    kept = {"keep_in_memory": True, "num_proc": 1, "cache_dir": str(tmp_path / "cache")}
+    assert questions(folder, dataset_kwargs=kept) == ["one"]
+    assert [path.name.partition("-")[0] for path in (tmp_path / "cache").iterdir()].count("medtasks") == 1
+
+
 def hub_folder(folder, question, ending="parquet"):
     """Write a dataset as the Hub keeps it."""
     (folder / "data").mkdir(parents=True, exist_ok=True)
@@ -231,6 +238,7 @@ def test_up_to_ten_mistakes_are_named_with_their_rows(tmp_path):
     "path, more, complaint",
     [
         ("gone.csv", {}, r"documents of 't' \(gone.csv\) cannot be loaded: there is no such file"),
+        ("gone.txt", {}, r"documents of 't' \(gone.txt\) cannot be loaded: there is no such file"),
         ("csv", files("gone.csv"), r"documents of 't' \(gone.csv\) cannot be loaded: there is no such file"),
         ("excel", {}, r"documents of 't' \(no file\) cannot be loaded: there is no such file"),
         ("exel", files("q.xlsx"), "no kind of file is called 'exel'; did you mean 'excel'"),
