@@ -41,6 +41,7 @@ _OTHER_FILES = {
 _PACKED = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
 _UNPACKING = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile, RuntimeError)
 _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_BLANK = b"\xef\xbb\xbf\xff\xfe\0 \r\n\t"  # bytes of a text without any letter
 _SEPARATORS = ",;\t|"  # of equally likely ones the first
 _FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}")  # no word of a western European language in Windows-1252
 _SIMPLE_FORMAT = re.compile(r"(0+)(?:\.(0+))?")  # of a number in a workbook, such as 000 or 0.00
@@ -62,6 +63,7 @@ class TableFile:
 
     rows: list[TableRow]
     notes: list[str]
+    is_typed: bool = False  # whether values have types of their own, as in JSON
 
 
 def read_table(path: Path, kind: str = "csv", **options: str) -> TableFile:
@@ -90,20 +92,24 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str])
             data = unpack(data)
     if data.startswith(b"PK\x03\x04"):
         return _zipped(location, data, kind, options)
+    _refuse_other_files(location, data)
+    text, notes = _decoded(location, data, options.get("encoding", ""))
+    for ending in Path(location).suffixes:
+        kind = TABLE_KINDS.get(ending[1:].lower(), kind)
+    if kind == "json":
+        return TableFile(_json_rows(location, text, options.get("field", "")), notes, is_typed=True)
+    separator = options.get("sep") or options.get("delimiter") or _separator(text)
+    if separator not in (",", *options.values()):
+        notes.append("columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'"))
+    return TableFile(_rows(location, _csv_cells(location, text, separator)), notes)
+
+
+def _refuse_other_files(location: str, data: bytes) -> None:
     for mark, description in _OTHER_FILES.items():
         if data.startswith(mark):
             raise SourceError(f"{location} is {description}")
-    text, notes = _decoded(location, data, options.get("encoding", ""))
-    if not text.strip():
+    if not data.strip(_BLANK):
         raise SourceError(f"{location} is empty")
-    endings = [ending[1:].lower() for ending in Path(location).suffixes]
-    if TABLE_KINDS[next((ending for ending in reversed(endings) if ending in TABLE_KINDS), kind)] == "json":
-        return TableFile(_json_rows(location, text, options.get("field", "")), notes)
-    chosen = options.get("sep") or options.get("delimiter")
-    separator = chosen or _separator(text)
-    if not chosen and separator != ",":
-        notes.append("columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'"))
-    return TableFile(_rows(location, _csv_cells(location, text, separator)), notes)
 
 
 def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, str]) -> TableFile:
@@ -209,8 +215,9 @@ def _rows(location: str, table: Iterator[Cells] | Sequence[Cells]) -> list[Table
     if len(filled) < 2:
         raise SourceError(f"{location} is empty" + (": it has names of columns and no row" if filled else ""))
     names = [(cell or f"column {number}").strip() for number, cell in enumerate(filled[0][1], start=1)]
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise SourceError(f"{location} has several columns called '{repeated[0]}'; give each its own name")
+    if len({*names}) < len(names):
+        repeated = max(names, key=names.count)
+        raise SourceError(f"{location} has several columns called '{repeated}'; give each its own name")
     rows: list[TableRow] = []
     faults: list[str] = []
     for number, cells in filled[1:]:

@@ -149,6 +149,8 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     MedTasksError for a column that is missing or holds something else.
     """
     _guard_evaluation()  # again, for an index made before the evaluator is imported
+    import datasets
+
     from medtasks.data.dataset_lookup import prepared_folder
     from medtasks.data.variants import NOT_OF_ALL
     from medtasks.home import dataset_holding
@@ -170,11 +172,8 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     file = task_files().get(variant[0] if variant else name)
     # A user's own files are looked for next to the task's file.
     tables = None if dataset is not None else own_tables(config if file is None else task_config(file.name))
-    with contextlib.ExitStack() as stack:
-        if tables is not None:
-            import datasets
-
-            stack.enter_context(replaced(datasets, "load_dataset", lambda *_, **__: tables))
+    load = datasets.load_dataset if tables is None else lambda *_, **__: tables
+    with replaced(datasets, "load_dataset", load):
         made = download(task, *args, **kwargs)
     # A relative ``image_root`` is looked for there, too.
     for holder in (task.config, task):  # the task has its model's settings already

@@ -97,11 +97,12 @@ def _read_indices(name: str, kind: Column, values: Sequence[Any], options: Seque
     ways = sorted(_WAYS, key=lambda way: (-len(by_way[way]), way != documented))  # those that fit most first
     fitting = [way for way in ways if len(by_way[way]) == len(written)]
     if documented not in fitting and any(by_way[way] != by_way[ways[0]] for way in fitting):
-        wanted = "numbers from 0" if kind is Column.LABEL else "the letters of the options"
         raise MedTasksError(
-            f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {wanted}"
+            f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {kind.value}"
         )
-    answers = {row: index if kind is Column.LABEL else letter(index) for row, index in by_way[ways[0]].items()}
+    answers: dict[int, Any] = by_way[ways[0]]
+    if kind is not Column.LABEL:
+        answers = {row: letter(index) for row, index in answers.items()}
     note = f"'{name}' is read as {ways[0]}" if fitting and ways[0] != documented else ""
     return [answers.get(row, written.get(row)) for row in range(len(values))], note
 

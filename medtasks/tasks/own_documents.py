@@ -59,13 +59,8 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     unchanged = [name for name in table.column_names if name in used - {*renamed}]
     columns = table.select_columns(unchanged).to_dict() if unchanged else {}
     columns |= renamed
-    for name in [name for name in needed if name in columns]:
-        values = columns[name]
-        columns[name], note = read_column(name, needed[name], values, columns.get("options") or [()] * len(table))
-        if note:
-            warn_once(f"'{config.get('task')}': {note}", "INFO")
-        if columns[name] != values:
-            renamed[name] = columns[name]
+    for name, values in _answers_as_needed(config, columns, needed).items():
+        columns[name] = renamed[name] = values
     check(config, columns, names, location, places)
     added = renamed | following(config.get("process_results"), columns, names, len(table))
     of_families = {name for family in families().values() for name in family.columns} - _FREE_NAMES
@@ -79,6 +74,21 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     for name, values in added.items():
         table = table.add_column(name, values)
     return without_media(table) if apart else table
+
+
+def _answers_as_needed(
+    config: Mapping[str, Any], columns: Columns, needed: Mapping[str, Column]
+) -> dict[str, list[Any]]:
+    """Return the columns that are written in another form than hooks need."""
+    changed: dict[str, list[Any]] = {}
+    for name in [name for name in needed if name in columns]:
+        options = columns.get("options") or [()] * len(columns[name])
+        values, note = read_column(name, needed[name], columns[name], options)
+        if values != columns[name]:
+            changed[name] = values
+        if note:
+            warn_once(f"'{config.get('task')}': {note}", "INFO")
+    return changed
 
 
 def own_table(task: str, config: Mapping[str, Any]) -> Any:
@@ -264,14 +274,20 @@ def check(
 
     faults = list(_wrong_values(config, columns, names, place))
     keys = ("pair_id", "position") if family is not None and family.paired else ("doc_id",)
-    first_rows: dict[tuple[Any, ...], int] = {}
-    for row, key in enumerate(zip(*(columns[name] for name in keys), strict=True) if set(keys) <= set(names) else ()):
-        first = first_rows.setdefault(key, row)
-        if first != row:
+    if {*keys} <= {*names}:
+        for first, row in _repeated_rows([columns[name] for name in keys]):
             rows = f"{place(first)} and {place(row)}" if places else f"{location}: rows {first + 1} and {row + 1}"
             faults.append(f"{rows} have the same {' and '.join(keys)}, so that replies cannot be told apart")
     if faults:
         raise MedTasksError(several(faults))
+
+
+def _repeated_rows(keys: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
+    """Yield each row whose values in the columns are those of an earlier one, after that."""
+    first_rows: dict[tuple[Any, ...], int] = {}
+    for row, key in enumerate(zip(*keys, strict=True)):
+        if first_rows.setdefault(key, row) != row:
+            yield first_rows[key], row
 
 
 def _wrong_values(

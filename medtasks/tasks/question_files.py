@@ -56,18 +56,23 @@ def local_tables(config: Mapping[str, Any], texts: Callable[[Sequence[str]], Col
     if files is None:
         return None
     members = [file for of_split in files.values() for file in of_split]
-    if all(_is_table(file, kind) for file in members):
+    if kind in TABLE_KINDS and not any(file.suffix.lower() == ".parquet" for file in members):
         options = _reading_options(arguments)
         return datasets.DatasetDict({name: _table(named, kind, options, texts) for name, named in files.items()})
-    state = [(str(file), *_state(file)) for file in members]
-    digest = hashlib.sha256(repr(state).encode()).hexdigest()[:16]
-    arguments["cache_dir"] = str(
-        Path(arguments.get("cache_dir") or datasets.config.HF_DATASETS_CACHE, f"medtasks-{digest}")
-    )
     if not os.path.isdir(path):
         path = "parquet" if kind in TABLE_KINDS else kind
         arguments["data_files"] = {name: [glob.escape(str(file)) for file in named] for name, named in files.items()}
-    return datasets.load_dataset(path, config.get("dataset_name"), **arguments)
+    cache = Path(arguments.pop("cache_dir", datasets.config.HF_DATASETS_CACHE), f"medtasks-{_state_of(members)}")
+    return datasets.load_dataset(path, config.get("dataset_name"), cache_dir=str(cache), **arguments)
+
+
+def _state_of(files: Sequence[Path]) -> str:
+    """Return a digest of files as they are now. The time of their last change (ctime) cannot be set by hand."""
+    digest = hashlib.sha256()
+    for file in files:
+        state = file.stat()
+        digest.update(repr((str(file), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)).encode())
+    return digest.hexdigest()[:16]
 
 
 def _folder_files(config: Mapping[str, Any], path: str, arguments: Mapping[str, Any]) -> tuple[str, Files]:
@@ -114,11 +119,6 @@ def _matching(config: Mapping[str, Any], name: str) -> list[Path]:
     return list(map(Path, files))
 
 
-def _is_table(file: Path, kind: str) -> bool:
-    """Return whether a file is CSV, JSON or a workbook, and none of a kind that the library reads."""
-    return kind in TABLE_KINDS and file.suffix.lower() != ".parquet"
-
-
 def _reading_options(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return a user's choices for :func:`read_table`, among the arguments of the library."""
     import datasets
@@ -141,17 +141,17 @@ def _table(
     import datasets
 
     rows: list[TableRow] = []
+    is_typed = False
     for file in files:
-        table_file = read_table(file, kind, **options)
+        table_file = read_table(file, TABLE_KINDS[kind], **options)
         rows += table_file.rows
+        is_typed = is_typed or table_file.is_typed
         for note in table_file.notes:
             warn_once(f"{file}: {note}", "INFO")
     names = [*dict.fromkeys(name for row in rows for name in row.values)]
-    as_texts = texts(names)
-    columns: dict[str, list[Any]] = {}
-    for name in names:
-        values = [row.values.get(name) for row in rows]
-        columns[name] = values if name in as_texts else _numbers(values)
+    as_texts = names if is_typed else texts(names)
+    columns = {name: [row.values.get(name) for row in rows] for name in names}
+    columns |= {name: _numbers(columns[name]) for name in names if name not in as_texts}
     table = datasets.Dataset.from_dict(columns, on_mixed_types="use_json")
     table.places = [row.place for row in rows]
     return table
@@ -173,12 +173,8 @@ def asked_rows(table: Any, config: Mapping[str, Any]) -> Any:
     if not conditions:
         return table
     task = config.get("task")
-    chosen: Sequence[int] = range(len(table))
-    for name, values in conditions.items() if isinstance(conditions, Mapping) else ():
-        column = table[name] if name in table.column_names else [None] * len(table)
-        wanted = [value.strip().casefold() for value in names_in(values)]
-        chosen = [row for row in chosen if str(column[row]).strip().casefold() in wanted]
-    if not chosen or not isinstance(conditions, Mapping):
+    chosen = _chosen_rows(table, conditions) if isinstance(conditions, Mapping) else []
+    if not chosen:
         raise MedTasksError(
             f"none of the {len(table)} rows for '{task}' has {conditions!r}, as '{ROWS}' in its metadata asks; write a "
             f'column and its values, such as {{type: "yes/no"}}, yes and no in quotes; there are the columns '
@@ -191,7 +187,11 @@ def asked_rows(table: Any, config: Mapping[str, Any]) -> Any:
     return selected
 
 
-def _state(file: Path) -> tuple[int, ...]:
-    """Return numbers that change with a file's content. The time of the last change cannot be set by hand."""
-    state = file.stat()
-    return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
+def _chosen_rows(table: Any, conditions: Mapping[str, Any]) -> list[int]:
+    """Return the numbers of the rows with one of the wanted values in each column; none for an unknown column."""
+    chosen = list(range(len(table)))
+    for name, values in conditions.items():
+        wanted = [value.strip().casefold() for value in names_in(values)]
+        column = table[name] if name in table.column_names else [None] * len(table)
+        chosen = [row for row in chosen if str(column[row]).strip().casefold() in wanted]
+    return chosen

@@ -73,6 +73,13 @@ def test_arguments_of_the_library_reach_it(tmp_path):
     assert [path.name.partition("-")[0] for path in (tmp_path / "cache").iterdir()].count("medtasks") == 1
 
 
+def test_texts_of_json_stay_texts(tmp_path):
+    row = {"question": "?", "options": ["x", "y"], "answer": "A", "study": "12", "n": 3}
+    (tmp_path / "q.jsonl").write_text(json.dumps(row))
+    (document,) = own_documents("t", config(tmp_path / "q.jsonl", {}))
+    assert (document["study"], document["n"]) == ("12", 3)
+
+
 def hub_folder(folder, question, ending="parquet"):
     """Write a dataset as the Hub keeps it."""
     (folder / "data").mkdir(parents=True, exist_ok=True)
