@@ -44,7 +44,7 @@ _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _BLANK = b"\xef\xbb\xbf\xff\xfe\0 \r\n\t"  # bytes of a text without any letter
 _SEPARATORS = ",;\t|"  # of equally likely ones the first
 _FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}")  # no word of a western European language in Windows-1252
-_SIMPLE_FORMAT = re.compile(r"(0+)(?:\.(0+))?")  # of a number in a workbook, such as 000 or 0.00
+_SIMPLE_FORMAT = re.compile(r"(0+)(\.0+)?(%?)")  # of a number in a workbook, such as 000, 0.00 or 0%
 
 Cells = Sequence[str | None]
 
@@ -201,8 +201,9 @@ def _shown_text(cell: Any) -> str | None:
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int | float) and match:
-        decimals = len(match[2] or "")
-        return f"{value:0{len(match[0])}.{decimals}f}"
+        decimals = len(match[2] or ".") - 1
+        shown = value * 100 if match[3] else value
+        return f"{shown:0{len(match[1] + (match[2] or ''))}.{decimals}f}{match[3]}"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     text = "" if value is None else str(value).removesuffix(" 00:00:00")  # of a day

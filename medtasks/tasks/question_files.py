@@ -8,6 +8,7 @@ files, such as parquet, by the library under a key of their state. Datasets on t
 import glob
 import hashlib
 import inspect
+import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -55,14 +56,15 @@ def local_tables(config: Mapping[str, Any], texts: Callable[[Sequence[str]], Col
     kind, files = _folder_files(config, path, arguments) if os.path.isdir(path) else _named_files(config, path)
     if files is None:
         return None
-    members = [file for of_split in files.values() for file in of_split]
+    members = [*itertools.chain(*files.values())]
     if kind in TABLE_KINDS and not any(file.suffix.lower() == ".parquet" for file in members):
         options = _reading_options(arguments)
         return datasets.DatasetDict({name: _table(named, kind, options, texts) for name, named in files.items()})
     if not os.path.isdir(path):
         path = "parquet" if kind in TABLE_KINDS else kind
         arguments["data_files"] = {name: [glob.escape(str(file)) for file in named] for name, named in files.items()}
-    cache = Path(arguments.pop("cache_dir", datasets.config.HF_DATASETS_CACHE), f"medtasks-{_state_of(members)}")
+    usual = os.environ.get("LMMS_EVAL_DATASETS_CACHE") or datasets.config.HF_DATASETS_CACHE
+    cache = Path(arguments.pop("cache_dir", usual), f"medtasks-{_state_of(members)}")
     return datasets.load_dataset(path, config.get("dataset_name"), cache_dir=str(cache), **arguments)
 
 

@@ -89,8 +89,8 @@ def test_workbooks_are_known_by_their_content(tmp_path, name):
 def test_cells_of_a_workbook_as_they_are_shown(tmp_path):
     day = datetime.datetime(2024, 5, 3)
     cells = [list("abcdefgh"), [2, 2.5, 1.0, 0.25, True, day, "NA", None]]
-    path = workbook(tmp_path / "q.xlsx", cells, [("A2", "000"), ("B2", "0.00")])
-    assert list(values(path)[0].values()) == ["002", "2.50", "1", "0.25", "TRUE", "2024-05-03", "NA", None]
+    path = workbook(tmp_path / "q.xlsx", cells, [("A2", "000"), ("B2", "0.00"), ("D2", "0%")])
+    assert list(values(path)[0].values()) == ["002", "2.50", "1", "25%", "TRUE", "2024-05-03", "NA", None]
 
 
 def test_one_of_several_sheets(tmp_path):
