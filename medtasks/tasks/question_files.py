@@ -24,6 +24,7 @@ HARNESS_ALONE = ("From_YouTube", "video", "builder_script")
 """Arguments of a task's data with which only the harness can load them."""
 OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
 """Arguments of a task's data that the harness does not pass on to the library."""
+_OF_LIBRARY = ("csv", "json", "parquet", "text", "pandas", "arrow")
 _OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_table
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")  # as a number is written; 007 and twenty digits are a name
@@ -99,9 +100,11 @@ def _named_files(config: Mapping[str, Any], path: str) -> tuple[str, Files | Non
             raise MedTasksError(f"the task '{config.get('task')}': no kind of file is called '{path}'{hint}")
         is_file = os.path.isfile(path) or (Path(path).suffix and Path(path).parent.is_dir())
         return "csv", {split_of(config): _matching(config, path)} if is_file else None
-    if "://" in str(names) or (not names and path not in ("excel", "xlsx", "tsv", "jsonl")):
-        return path, None  # for the library
-    by_split = names if isinstance(names, Mapping) else {split_of(config): names or "no file"}
+    if "://" in str(names) or (not names and path in _OF_LIBRARY):
+        return path, None
+    if not names:
+        raise MedTasksError(f"the task '{config.get('task')}' names no file; write dataset_path: FILE")
+    by_split = names if isinstance(names, Mapping) else {split_of(config): names}
     files: dict[str, list[Path]] = {}
     for split, named in by_split.items():
         files[split] = [file for name in names_in(named) for file in _matching(config, name)]

@@ -247,7 +247,7 @@ def test_up_to_ten_mistakes_are_named_with_their_rows(tmp_path):
         ("gone.csv", {}, r"documents of 't' \(gone.csv\) cannot be loaded: there is no such file"),
         ("gone.txt", {}, r"documents of 't' \(gone.txt\) cannot be loaded: there is no such file"),
         ("csv", files("gone.csv"), r"documents of 't' \(gone.csv\) cannot be loaded: there is no such file"),
-        ("excel", {}, r"documents of 't' \(no file\) cannot be loaded: there is no such file"),
+        ("excel", {}, "the task 't' names no file; write dataset_path: FILE"),
         ("exel", files("q.xlsx"), "no kind of file is called 'exel'; did you mean 'excel'"),
         ("json", files("e.jsonl"), "e.jsonl is empty"),
         ("csv", files("damaged.parquet"), r"documents of 't' \(damaged.parquet\) cannot be loaded: ArrowInvalid"),
