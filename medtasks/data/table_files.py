@@ -43,6 +43,7 @@ _UNPACKING = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.Ba
 _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _BLANK = b"\xef\xbb\xbf\xff\xfe\0 \r\n\t"  # bytes of a text without any letter
 _SEPARATORS = ",;\t|"  # of equally likely ones the first
+_SEPARATOR_LINE = re.compile(r"\Asep=.\r?\n")  # which Excel reads and does not show
 _FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}")  # no word of a western European language in Windows-1252
 _SIMPLE_FORMAT = re.compile(r"(0+)(\.0+)?(%?)")  # of a number in a workbook, such as 000, 0.00 or 0%
 
@@ -98,6 +99,7 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str])
         kind = TABLE_KINDS.get(ending[1:].lower(), kind)
     if kind == "json":
         return TableFile(_json_rows(location, text, options.get("field", "")), notes, is_typed=True)
+    text = _SEPARATOR_LINE.sub("", text)
     separator = options.get("sep") or options.get("delimiter") or _separator(text)
     if separator not in (",", *options.values()):
         notes.append("columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'"))

@@ -35,6 +35,7 @@ def values(path, **options):
         (written(encoding="utf-8-sig", line_end="\r\n"), "q.csv", ()),
         (written("\t"), "q.tsv", ("tabs",)),
         (written(";"), "q.csv", ("';'",)),
+        (b"sep=;\r\n" + written(";"), "q.csv", ("';'",)),
         (written("\t"), "q.csv", ("tabs",)),
         (written(encoding="cp1252"), "q.csv", ("Windows-1252",)),
         (written("\t", "utf-16"), "q.txt", ("UTF-16", "tabs")),
