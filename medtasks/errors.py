@@ -109,6 +109,12 @@ def forget_warnings() -> None:
         _warned.clear()
 
 
+def several(sentences: Sequence[str], most: int = 10) -> str:
+    """Join faults of a file to one sentence; of more than ``most`` the first, and the number of the others."""
+    more = [f"and {len(sentences) - most} more"] if len(sentences) > most else []
+    return "; ".join([*sentences[:most], *more])
+
+
 def listed(names: Sequence[str]) -> str:
     """Join names with commas and "and"; only the first if there are many.
 

@@ -5,8 +5,6 @@ verdict are drawn, so that mistakes of both kinds show; ``weight`` is the number
 verdict itself is not in the sheet, as it would sway people.
 """
 
-import csv
-import io
 import math
 import random
 from collections.abc import Hashable, Mapping
@@ -17,7 +15,8 @@ from medtasks.audit.error_classes import image_names, write_replies
 from medtasks.audit.run_values import run_values
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.samples import Sample
-from medtasks.errors import RepliesError, unknown_name
+from medtasks.data.table_files import read_table
+from medtasks.errors import RepliesError, SourceError, unknown_name
 from medtasks.families.counts import was_asked
 from medtasks.families.family import Asks
 from medtasks.metrics.metric import Metric
@@ -94,21 +93,18 @@ def write_sheet(
 
 
 def read_labels(path: Path) -> dict[str, Label]:
-    """Return the lines of a filled-in sheet by document id; any spreadsheet program's separators are read."""
+    """Return the lines of a filled-in sheet by document id, as any spreadsheet program saves it."""
     labels = {}
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        delimiter = max(",;\t", key=text.partition("\n")[0].count)
-        table = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-        if lost := {"doc_id", "right", "weight", "digest"} - set(table.fieldnames or ()):
-            raise RepliesError(f"{path} lacks the columns {', '.join(sorted(lost))} of 'medtasks judge sample'")
-        for row in table:
-            answer = row["right"].strip().casefold()
+        for row in read_table(path).rows:
+            if lost := {"doc_id", "right", "weight", "digest"} - row.values.keys():
+                raise RepliesError(f"{path} lacks the columns {', '.join(sorted(lost))} of 'medtasks judge sample'")
+            answer = (row.values["right"] or "").strip().casefold()
             if answer not in _LABELS:
-                raise RepliesError(f"{path} line {table.line_num}: '{answer}' under 'right' is neither yes nor no")
-            weight = float(row["weight"].replace(",", "."))
-            labels[row["doc_id"].removeprefix("'")] = Label(_LABELS[answer], weight, row["digest"])
-    except (OSError, ValueError, AttributeError, csv.Error) as error:
+                raise RepliesError(f"{row.place}: '{answer}' under 'right' is neither yes nor no")
+            weight = float(row.values["weight"].replace(",", "."))
+            labels[row.values["doc_id"].removeprefix("'")] = Label(_LABELS[answer], weight, row.values["digest"])
+    except (SourceError, ValueError, AttributeError) as error:
         raise RepliesError(f"cannot read labels from {path}: {error}") from error
     return labels
 

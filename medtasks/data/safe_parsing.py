@@ -1,5 +1,6 @@
-"""JSON and YAML from elsewhere: any fault of a text is a ValueError or a ``yaml.YAMLError``."""
+"""JSON, Python literals and YAML from elsewhere: any fault of a text is a ValueError or a ``yaml.YAMLError``."""
 
+import ast
 import contextlib
 import json
 from typing import Any
@@ -15,6 +16,14 @@ def parse_json(text: str | bytes, **options: Any) -> Any:
         return json.loads(text, **options)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def parse_literal(text: str) -> Any:
+    """Return the value of a Python literal, such as a list that was printed; nothing is run."""
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise ValueError(f"it is no literal ({type(error).__name__})") from error
 
 
 def parse_yaml(text: str, loader: Any) -> Any:

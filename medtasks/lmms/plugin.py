@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, wrap_once
+from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, replaced, wrap_once
 
 _TASKS_MODULE = "lmms_eval.tasks"
 _MODELS = {
@@ -149,12 +149,15 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     MedTasksError for a column that is missing or holds something else.
     """
     _guard_evaluation()  # again, for an index made before the evaluator is imported
+    import datasets
+
     from medtasks.data.dataset_lookup import prepared_folder
     from medtasks.data.variants import NOT_OF_ALL
     from medtasks.home import dataset_holding
     from medtasks.tasks.documents import check_possible
-    from medtasks.tasks.own_documents import completed, is_our_hook, split_of, without_media
-    from medtasks.tasks.task_files import task_file, task_files, variant_of
+    from medtasks.tasks.own_documents import completed, is_our_hook, own_tables, without_media
+    from medtasks.tasks.question_files import split_of
+    from medtasks.tasks.task_files import task_config, task_file, task_files, variant_of
     from medtasks.tasks.task_index import SETTINGS, with_image_roots
 
     config, name = vars(task.config), str(task.config.task)
@@ -164,11 +167,15 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
         prepared_folder(dataset)
     if (variant := variant_of(name)) and variant[1] in NOT_OF_ALL:
         check_possible(task_file(name))
-    made = download(task, *args, **kwargs)
     if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
-        return made
-    # A relative ``image_root`` is looked for next to the task's file, as the harness does for ``data_files``.
-    file = task_files().get(name)
+        return download(task, *args, **kwargs)
+    file = task_files().get(variant[0] if variant else name)
+    # A user's own files are looked for next to the task's file.
+    tables = None if dataset is not None else own_tables(config if file is None else task_config(file.name))
+    load = datasets.load_dataset if tables is None else lambda *_, **__: tables
+    with replaced(datasets, "load_dataset", load):
+        made = download(task, *args, **kwargs)
+    # A relative ``image_root`` is looked for there, too.
     for holder in (task.config, task):  # the task has its model's settings already
         settings = getattr(holder, SETTINGS, None)
         if file is not None and settings is not None:

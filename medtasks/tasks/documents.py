@@ -5,6 +5,7 @@ hooks are imported; neither the harness nor a model is started.
 """
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -268,20 +269,17 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
         if key in _FUNCTIONS and isinstance(written[key], DottedName) and not callable(config[key]):
             problems.append(f"{key}: '{written[key]}' is no function; name one")
     problems = problems or list(_scoring_problems(task, config))
+    path = str(written.get("dataset_path"))
     document: Mapping[str, Any] | None = None  # the first sample as the harness hands it to hooks
     if not problems and task.dataset is not None:
         document = dict(open_documents(task.dataset)[SPLIT][0])
-    elif not problems and (download or _is_local(str(written.get("dataset_path")))):
+    elif not problems and (download or path in LOCAL_LOADERS or os.path.exists(path)):
         document = dict(completed(own_table(task.name, written), written)[0])
     if document is not None:
         names = (task.guarded_as, document.get("dataset"))
         private = any(is_private(str(name)) for name in names if name is not None)
         problems = [*_prompt_problems(config, document, private=private), *_missing_columns(task, written, document)]
     yield from (f"the task file {task.path}: {problem}" for problem in dict.fromkeys(problems))
-
-
-def _is_local(dataset_path: str) -> bool:
-    return dataset_path in LOCAL_LOADERS or Path(dataset_path).is_dir()
 
 
 def unknown_keys(task: TaskFile) -> list[str]:

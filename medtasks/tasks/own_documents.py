@@ -11,19 +11,22 @@ from typing import Any
 
 from medtasks.data.document_store import is_file_name, with_image_files, without_progress_bars
 from medtasks.data.privacy import is_private
-from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import letter
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, several, warn_once
 from medtasks.families.family import Column
 from medtasks.families.family_registry import families, family_of
+from medtasks.tasks.answer_columns import listed_options, read_column
 from medtasks.tasks.own_options import LETTERED_PROMPTS, checked_options
 from medtasks.tasks.published_names import hook_name
+from medtasks.tasks.question_files import HARNESS_ALONE, OF_HARNESS, asked_rows, local_tables, split_of
 from medtasks.tasks.task_file import names_in_templates
-from medtasks.tasks.task_index import COLUMNS, SETTINGS, mapping_in, resolved
+from medtasks.tasks.task_index import COLUMNS, SETTINGS, mapping_in, names_in, resolved
 
 Columns = Mapping[str, Sequence[Any]]
 
 _IMAGES = ("image_file", "image_files")
+_FREE_NAMES = {"question", "dataset", "kind", "choices"}  # of families' columns, those by which none is recognised
+_LONGEST = 24  # characters of a value in a message
 _LETTERED = {"question": Column.TEXT, "options": Column.OPTIONS}
 _PROMPTS: Mapping[str, Mapping[str, Column]] = {
     **dict.fromkeys(LETTERED_PROMPTS, _LETTERED),
@@ -48,22 +51,47 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     Raises MedTasksError where a column is missing, or a row holds something else than the task's hooks need.
     """
     location = location_of(config)
+    table = asked_rows(table, config)
+    places = getattr(table, "places", ())
     table, renamed = _under_our_names(table, config, location)
     names = [*dict.fromkeys([*table.column_names, *renamed])]
-    required = {name for _, columns in needed_columns(config, names) for name in columns}
-    used = required | {"doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
-    columns = table.select_columns([name for name in table.column_names if name in used - {*renamed}]).to_dict()
+    needed = {name: kind for _, columns in needed_columns(config, names) for name, kind in columns.items()}
+    used = {*needed, "doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
+    unchanged = [name for name in table.column_names if name in used - {*renamed}]
+    columns = table.select_columns(unchanged).to_dict() if unchanged else {}
     columns |= renamed
-    check(config, columns, names, location)
+    for name, values in _answers_as_needed(config, columns, needed).items():
+        columns[name] = renamed[name] = values
+    check(config, columns, names, location, places)
     _refuse_volumes(config, columns, location)
-    renamed |= checked_options(config, columns, location)
+    renamed |= checked_options(config, columns, location, places)
     added = renamed | following(config.get("process_results"), columns, names, len(table))
-    of_families = {name for family in families().values() for name in family.columns} - {"question", "dataset"}
-    left_out = {*added, *(of_families - required if apart else ())}
+    of_families = {name for family in families().values() for name in family.columns} - _FREE_NAMES
+    left_out = {*added, *(of_families - {*needed} if apart else ())}
+    if hidden := left_out.intersection(names_in(mapping_in(config, "metadata").get("breakdown"))) - {*added}:
+        raise MedTasksError(
+            f"'breakdown' in the task's metadata names '{min(hidden)}', a column by which other families are known; "
+            f"give it another name in {location}"
+        )
     table = table.remove_columns([name for name in table.column_names if name in left_out])
     for name, values in added.items():
         table = table.add_column(name, values)
     return without_media(table) if apart else table
+
+
+def _answers_as_needed(
+    config: Mapping[str, Any], columns: Columns, needed: Mapping[str, Column]
+) -> dict[str, list[Any]]:
+    """Return the columns that are written in another form than hooks need."""
+    changed: dict[str, list[Any]] = {}
+    for name in [name for name in needed if name in columns]:
+        options = columns.get("options") or [()] * len(columns[name])
+        values, note = read_column(name, needed[name], columns[name], options)
+        if values != columns[name]:
+            changed[name] = values
+        if note:
+            warn_once(f"'{config.get('task')}': {note}", "INFO")
+    return changed
 
 
 def own_table(task: str, config: Mapping[str, Any]) -> Any:
@@ -75,16 +103,16 @@ def own_table(task: str, config: Mapping[str, Any]) -> Any:
     try:
         with without_progress_bars():
             path = resolved(config.get("dataset_path"))
-            if path is None or any(name in arguments for name in ("From_YouTube", "video", "builder_script")):
+            if path is None or any(name in arguments for name in HARNESS_ALONE):
                 raise MedTasksError(
                     f"only the harness can load the documents of '{task}', so they are not checked here"
                 )
             if arguments.get("load_from_disk"):
-                table = datasets.load_from_disk(path)[split]
-            else:
-                not_passed_on = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
-                passed_on = {name: value for name, value in arguments.items() if name not in not_passed_on}
-                table = datasets.load_dataset(path, config.get("dataset_name"), **passed_on)[split]
+                tables = datasets.load_from_disk(path)
+            elif (tables := own_tables(config)) is None:
+                passed_on = {name: value for name, value in arguments.items() if name not in OF_HARNESS}
+                tables = datasets.load_dataset(path, config.get("dataset_name"), **passed_on)
+            table = tables[split]
             table = resolved(config["process_docs"])(table) if config.get("process_docs") else table
     except MedTasksError:
         raise
@@ -98,6 +126,20 @@ def own_table(task: str, config: Mapping[str, Any]) -> Any:
     return table
 
 
+def own_tables(config: Mapping[str, Any]) -> Any:
+    """Return the splits of a task's own documents on this machine; None for those elsewhere, which the library loads.
+
+    Columns that hooks of ours read or show stay as they are written.
+    """
+    mapping = mapping_in(mapping_in(config, "metadata"), COLUMNS)
+    shown = names_in_templates(mapping_in(config, SETTINGS)).union(*map(names_in, mapping.values()))
+
+    def texts(names: Sequence[str]) -> set[str]:
+        return shown.union(*(columns for _, columns in needed_columns(config, names)))
+
+    return local_tables(config, texts)
+
+
 def without_media(table: Any) -> Any:
     """Return a table without columns of images and sound, so that they are never decoded."""
     import datasets
@@ -105,11 +147,6 @@ def without_media(table: Any) -> Any:
     media = (datasets.Image, datasets.Audio)
     held = {name: getattr(feature, "feature", feature) for name, feature in table.features.items()}
     return table.remove_columns([name for name, feature in held.items() if isinstance(feature, media)])
-
-
-def split_of(config: Mapping[str, Any]) -> str:
-    """Return the split that the harness asks."""
-    return str(config.get("test_split") or config.get("validation_split") or "test")
 
 
 def location_of(config: Mapping[str, Any]) -> str:
@@ -159,8 +196,8 @@ def _under_our_names(table: Any, config: Mapping[str, Any], location: str) -> tu
         columns[name] = list(values[holders[0]]) if len(holders) == 1 else list(map(_without_empty_end, rows))
     if "options" in columns or "options" in table.column_names:
         options = columns.get("options") or table.select_columns(["options"]).to_dict()["options"]
-        if not all(isinstance(each, list) for each in options):
-            columns["options"] = list(map(_listed, options))
+        if (as_lists := list(map(listed_options, options))) != options:
+            columns["options"] = as_lists
     return table, columns
 
 
@@ -186,21 +223,6 @@ def default_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
 def _without_empty_end(values: Sequence[Any]) -> list[Any]:
     filled = [number for number, value in enumerate(values, start=1) if value is not None]
     return list(values[: max(filled, default=0)])
-
-
-def _listed(options: Any) -> Any:
-    """Return options as a list of texts; unchanged where they are nothing of the kind, for the message."""
-    content = options
-    if isinstance(options, str):
-        try:
-            content = parse_json(options)
-        except ValueError:
-            return options
-    if isinstance(content, Mapping):
-        texts = _without_empty_end([content[name] for name in sorted(content)])
-        lettered = sorted(content)[: len(texts)] == [letter(index) for index in range(len(texts))]
-        content = texts if lettered else None
-    return content if _texts(content, None) else options
 
 
 # ---- checks ----
@@ -234,8 +256,8 @@ def needed_columns(config: Mapping[str, Any], names: Sequence[str]) -> Iterator[
             fields = names_in_templates(mapping_in(config, SETTINGS))
             yield who or hook, {name: kind for name, kind in _FIELDS.items() if name in fields}
     if hook_name(config.get("doc_to_visual")) == _IMAGE_HOOK:
-        several = {"image_files": Column.TEXTS}
-        yield who or _IMAGE_HOOK, several if "image_files" in names else {"image_file": Column.TEXT}
+        in_list = {"image_files": Column.TEXTS}
+        yield who or _IMAGE_HOOK, in_list if "image_files" in names else {"image_file": Column.TEXT}
 
 
 def is_our_hook(hook: object) -> bool:
@@ -243,45 +265,101 @@ def is_our_hook(hook: object) -> bool:
     return hook_name(hook).startswith("medtasks.")
 
 
-def check(config: Mapping[str, Any], columns: Columns, names: Sequence[str], location: str) -> None:
-    """Check that documents hold the values that hooks of their task need; MedTasksError names the first that do not.
+def check(
+    config: Mapping[str, Any],
+    columns: Columns,
+    names: Sequence[str],
+    location: str,
+    places: Sequence[str] = (),
+) -> None:
+    """Check that documents hold the values that hooks of their task need.
 
-    ``columns`` has values by column, each of shape (documents,), of the needed ones; ``names`` are those of all.
+    Args:
+        config: The task's configuration.
+        columns: The needed columns, each of shape (documents,).
+        names: Names of all columns.
+        location: Where the documents are from, for messages.
+        places: Place of each document there, of shape (documents,); empty where that is unknown.
+
+    Raises:
+        MedTasksError: Columns are missing, or rows hold something else; up to ten are named.
     """
-    for who, required in needed_columns(config, names):
-        for name in required:
-            if name not in names:
-                raise MedTasksError(
-                    f"{location} has no column '{name}', which {who} needs (it needs {', '.join(required)}); add it to "
-                    f"{', '.join(names)}, or say which of these it is: metadata: {{columns: {{{name}: ...}}}}"
-                )
-        options, datasets = columns.get("options"), columns.get("dataset")
-        for name, kind in required.items():
-            for row, value in enumerate(columns[name]):
-                if not _HOLDS[kind](value, options[row] if options is not None else ()):
-                    dataset = None if datasets is None else datasets[row]
-                    text, longest = repr(value), 24
-                    if dataset is not None and is_private(str(dataset)):
-                        content = "something else"
-                    elif value is None:
-                        content = "empty"
-                    elif isinstance(value, list):
-                        content = f"a list of {len(value)}" + (f" ({text})" if len(text) <= longest else "")
-                    else:
-                        content = text if len(text) <= longest else f"{text[:longest]}..."
-                    raise MedTasksError(
-                        f"{location}, row {row + 1}: '{name}' is {content}, and {who} needs {kind.value}"
-                    )
     family = family_of(hook_name(config.get("process_results")))
+    if family is not None and family.short is not None and "kind" in names and not {*family.columns} <= {*names}:
+        raise MedTasksError(
+            f"{location} has a column 'kind', which the family '{family.name}' uses itself; give yours another name"
+        )
+    missing = _missing_columns(config, names)
+    if missing:
+        raise MedTasksError(f"{location} has no column {several(missing)}")
+
+    def place(row: int) -> str:
+        return places[row] if places else f"{location}, row {row + 1}"
+
+    faults = list(_wrong_values(config, columns, names, place))
     keys = ("pair_id", "position") if family is not None and family.paired else ("doc_id",)
+    if {*keys} <= {*names}:
+        for first, row in _repeated_rows([columns[name] for name in keys]):
+            rows = f"{place(first)} and {place(row)}" if places else f"{location}: rows {first + 1} and {row + 1}"
+            faults.append(f"{rows} have the same {' and '.join(keys)}, so that replies cannot be told apart")
+    if faults:
+        raise MedTasksError(several(faults))
+
+
+def _repeated_rows(keys: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
+    """Yield each row whose values in the columns are those of an earlier one, after that."""
     first_rows: dict[tuple[Any, ...], int] = {}
-    for row, key in enumerate(zip(*(columns[name] for name in keys), strict=True) if set(keys) <= set(names) else ()):
-        first = first_rows.setdefault(key, row)
-        if first != row:
-            raise MedTasksError(
-                f"{location}: rows {first + 1} and {row + 1} have the same {' and '.join(keys)}, so that replies "
-                f"cannot be told apart"
-            )
+    for row, key in enumerate(zip(*keys, strict=True)):
+        if first_rows.setdefault(key, row) != row:
+            yield first_rows[key], row
+
+
+def _wrong_values(
+    config: Mapping[str, Any], columns: Columns, names: Sequence[str], place: Callable[[int], str]
+) -> Iterator[str]:
+    """Yield each value that is not what hooks need. What they need is said of a column's first one."""
+    checked: set[tuple[str, Column]] = set()
+    for who, required in needed_columns(config, names):
+        for name, kind in [column for column in required.items() if column not in checked]:
+            need = f", and {who} needs {kind.value}"
+            for row, value in enumerate(columns[name]):
+                if not _HOLDS[kind](value, columns["options"][row] if "options" in columns else ()):
+                    private = "dataset" in columns and is_private(str(columns["dataset"][row]))
+                    yield f"{place(row)}: '{name}' is {'something else' if private else _described(name, value)}{need}"
+                    need = ""
+        checked |= required.items()
+
+
+def _missing_columns(config: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """List the columns that hooks need and the documents lack, each with the first that needs it."""
+    missing: dict[str, str] = {}
+    for who, required in needed_columns(config, names):
+        for name in [name for name in required if name not in names]:
+            missing.setdefault(name, f"'{name}', which {who} needs (it needs {', '.join(required)})")
+    first = next(iter(missing), "")
+    advice = f"add it to {', '.join(names)}, or say which of these it is: metadata: {{columns: {{{first}: ...}}}}"
+    return [*missing.values(), advice] if missing else []
+
+
+def _described(name: str, value: Any) -> str:
+    """Describe a value of the wrong kind, and which entry of a list is wrong."""
+    if _is_missing(value):
+        return "empty"
+    text = repr(value)
+    if not isinstance(value, list):
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    description = f"a list of {len(value)}" + (f" ({text})" if len(text) <= _LONGEST else "")
+    entry = "option" if name == "options" else "entry"
+    for number, each in enumerate(value, start=1):
+        if _is_missing(each):
+            return f"{description}, of which {entry} {number} is missing ({'null' if each is None else 'empty'})"
+        if name == "options" and not isinstance(each, str):
+            return f"{description}, of which {entry} {number} is {each!r} and no text (put it in quotes)"
+    return description
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _texts(value: Any, _: Any) -> bool:
@@ -301,7 +379,7 @@ _HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
     Column.ID: lambda value, _: value is not None,
     Column.TEXT: lambda value, _: isinstance(value, str),
     Column.TEXTS: _texts,
-    Column.OPTIONS: lambda value, _: _texts(value, _) and len(value) > 1,
+    Column.OPTIONS: lambda value, _: _texts(value, _) and len(value) > 1 and not any(map(_is_missing, value)),
     Column.LETTER: _is_letter,
     Column.LETTER_OR_NOTHING: lambda value, options: value is None or _is_letter(value, options),
     Column.LETTERS: lambda value, options: (

@@ -20,9 +20,11 @@ _MARKS = {"letter", "lower", "number"}  # in the template of an option
 
 
 def checked_options(
-    config: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], location: str
+    config: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], location: str, places: Sequence[str] = ()
 ) -> dict[str, list[Any]]:
     """Check the options of documents that are otherwise as their family needs them, and remove marks such as "A.".
+
+    ``places`` are those of the documents in their file, shape (documents,), if they are known.
 
     Returns:
         The column ``options`` where it changes. Those of a variant are left as they are, since its base was checked.
@@ -36,7 +38,8 @@ def checked_options(
         return {}
     options = columns["options"]
     bare = _without_marks(config, options, location)
-    _check(bare or options, location, are_classes=kinds.isdisjoint(_BY_LETTER))
+    places = places or [f"{location}, row {row}" for row in range(1, len(options) + 1)]
+    _check(bare or options, places, are_classes=kinds.isdisjoint(_BY_LETTER))
     return {"options": bare} if bare else {}
 
 
@@ -58,14 +61,13 @@ def _without_marks(config: Mapping[str, Any], options: Sequence[Any], location: 
     return []
 
 
-def _check(options: Sequence[Any], location: str, *, are_classes: bool) -> None:
+def _check(options: Sequence[Any], places: Sequence[str], *, are_classes: bool) -> None:
     first = _plain(options[0])
     unclear = []
-    for row, texts in enumerate(options, start=1):
-        place = f"{location}, row {row}"
+    for place, texts in zip(places, options, strict=True):
         if are_classes and _plain(texts) != first:
             raise MedTasksError(
-                f"{place}: 'options' are others than in row 1, or in another order, and classes are counted by their "
+                f"{place}: 'options' are others than in the first row, or in another order, and classes are counted by their "
                 "places; write the same in the same order in every row, and change the right ones with them"
             )
         if not are_classes and len(texts) > MOST_LETTERS:

@@ -24,7 +24,11 @@ from medtasks.errors import MedTasksError
 SETTINGS = "lmms_eval_specific_kwargs"
 COLUMNS = "columns"
 """In the metadata of a task: which columns of its file have other names, see :mod:`medtasks.tasks.own_documents`."""
-LOCAL_LOADERS = frozenset({"csv", "json", "parquet", "text", "pandas", "arrow"})
+ROWS = "rows"
+"""In the metadata of a task: which rows of its file it asks, by the values of columns."""
+LOCAL_LOADERS = frozenset(
+    {"csv", "tsv", "excel", "xlsx", "json", "jsonl", "parquet", "text", "pandas", "arrow"},
+)
 
 
 class DottedName(str):
@@ -187,13 +191,15 @@ def with_included(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
         merged |= with_included(file, parsed(file))
     merged |= config
     arguments = mapping_in(merged, "dataset_kwargs")
-    if merged.get("dataset_path") in LOCAL_LOADERS and "data_files" in arguments:
-        folder = path.parent.absolute()  # names of files elsewhere stay relative to the working folder
-        files = _changed(
-            arguments["data_files"],
-            lambda name: str(folder / name) if isinstance(name, str) and (folder / name).is_file() else name,
-        )
-        merged["dataset_kwargs"] = {**arguments, "data_files": files}
+    folder = path.parent.absolute()
+
+    def placed(name: Any) -> Any:  # names of files elsewhere stay relative to the working folder
+        return str(folder / name) if type(name) is str and (folder / name).is_file() else name
+
+    if merged.get("dataset_path") not in LOCAL_LOADERS:
+        merged = {**merged, "dataset_path": placed(merged["dataset_path"])} if "dataset_path" in merged else merged
+    elif "data_files" in arguments:
+        merged["dataset_kwargs"] = {**arguments, "data_files": _changed(arguments["data_files"], placed)}
     return merged
 
 

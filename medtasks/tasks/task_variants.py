@@ -29,7 +29,7 @@ from medtasks.families.family import AskedFor, Row, TaskFamily
 from medtasks.families.family_registry import ABSTAINING, HOOKS
 from medtasks.prompts.template import NO_IMAGE
 from medtasks.tasks.published_names import METRIC_LIST, prompt_settings
-from medtasks.tasks.task_index import COLUMNS, SETTINGS, DottedName, mapping_in, names_in, parsed, with_included
+from medtasks.tasks.task_index import COLUMNS, ROWS, SETTINGS, DottedName, mapping_in, names_in, parsed, with_included
 
 TAGS, BOXED = "think", "think_boxed"
 THINKING = (TAGS, BOXED)
@@ -123,7 +123,8 @@ def variant_changes(
     is_prepared = str(config.get("dataset_path", "")).startswith("medtasks.data.path_of.")
     changes = {**_named(made, is_prepared=is_prepared), "tag": []}
     if variant not in THINKING:
-        metadata.pop(COLUMNS, None)  # in documents of a variant these have their names already
+        for done in (COLUMNS, ROWS):  # documents of a variant have their names already, and no other rows
+            metadata.pop(done, None)
         changes |= {"process_docs": DottedName(f"{_VARIANT_HOOKS}{made}"), "metadata": metadata}
         if variant == ROTATED and family is not None:
             changes["process_results"] = DottedName(str(family.rotated))

@@ -444,7 +444,7 @@ def test_what_cannot_be_read_or_used_is_said(asked, tmp_path, monkeypatch):
     others = {name: Reply(text=f"{reply.text}!") for name, reply in REPLIES.items()}
     refuse("0 of 10 lines are of its replies", first_score, task, sheet, others)
     filled(sheet, lambda row: "perhaps")
-    refuse("line 2: 'perhaps' under 'right' is neither yes nor no", read_labels, sheet)
+    refuse("row 2: 'perhaps' under 'right' is neither yes nor no", read_labels, sheet)
     (tmp_path / "bad.csv").write_text("doc_id,right\n1,yes\n")
     refuse("lacks the columns digest, weight", read_labels, tmp_path / "bad.csv")
     refuse("cannot read labels", read_labels, tmp_path / "none.csv")

@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+import openpyxl
 import pytest
 from PIL import Image
 
@@ -195,6 +196,52 @@ def test_verify(medtasks, fails, folder):
     assert f"left out sides: {complaint}" in ran.out.replace("\n", "")
     (folder / "sides.jsonl").unlink()
     fails(command, "the documents of 'sides' (sides.jsonl) cannot be loaded")
+
+
+SHEET = [
+    ["Bild", "Frage", "Antwort", "A", "B", "Typ", "Alter"],
+    ["0.png", "Wo?", "links", "links", "rechts", "Wahl", 45],
+    ["1.png", "Da?", "ja", None, None, "ja/nein", 50],
+    ["2.png", "Wo?", "Rechts", "links", "rechts", "Wahl", 61],
+]
+SHEET_METADATA = """metadata:
+  rows: {Typ: wahl}
+  columns: {image_file: Bild, question: Frage, answer: Antwort, options: [A, B]}
+  breakdown: [Alter]
+"""
+
+
+def test_one_sheet_of_several_kinds_of_questions(medtasks, fails, folder, replies, tmp_path):
+    change(folder, "dataset_path: json\ndataset_kwargs: {data_files: {test: sides.jsonl}}", "dataset_path: sides.xlsx")
+    with (folder / "sides.yaml").open("a") as file:
+        file.write(SHEET_METADATA)
+
+    def save(rows):
+        book = openpyxl.Workbook()
+        for cells in rows:
+            book.active.append(cells)
+        book.save(folder / "sides.xlsx")
+
+    command = ["data", "verify", "sides", "--include_path", folder]
+    save(SHEET)
+    before = medtasks(*command).out
+    assert before.startswith(f"sides can be read: 2 questions of {folder / 'sides.xlsx'} with their images")
+    options = ["--include_path", folder, "--json", tmp_path / "s"]
+    assert medtasks("score", "sides", replies(["A", "A"]), *options).code == 0
+    assert json.loads((tmp_path / "s").read_text())["rules"]["none"]["metrics"]["accuracy"] == 0.5
+    save([[cell if cell != "links" else "left" for cell in cells] for cells in SHEET])
+    after = medtasks(*command).out
+    assert re.search(r"text (\w+)", before)[1] != re.search(r"text (\w+)", after)[1]
+    save(
+        [
+            *SHEET,
+            ["1.png", "Wo?", "oben", "links", "rechts", "Wahl", None],
+            ["1.png", None, "links", "links", None, "Wahl", 3],
+        ]
+    )
+    place = f"{folder / 'sides.xlsx'}, row"
+    named = [f"{place} 6: 'options' is a list of 1 (['links'])", f"{place} 5: 'answer' is 'oben', and"]
+    fails(command, *named, f"{place} 6: 'question' is empty")
 
 
 FILTER = "filter_list: [{name: robust, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: R}]}]\n"

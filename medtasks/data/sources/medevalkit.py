@@ -19,7 +19,6 @@
   published order. Yue et al., arXiv 2409.02813.
 """
 
-import ast
 import functools
 import re
 from collections import Counter
@@ -35,6 +34,7 @@ from medtasks.data.images.decoding import ImageStore
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.source_files import ParquetTable, ReadValues, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.safe_parsing import parse_literal
 from medtasks.data.samples import letter, option_index
 from medtasks.data.sources.gmai_sets import GmaiFile, rows_of
 from medtasks.data.sources.multimedeval import question_sets
@@ -267,8 +267,8 @@ _NAMED_IMAGE = re.compile(r"<image (\d)>")
 def _literal_options(row: SourceRow) -> list[str]:
     """Return options that are the text of a Python list, which is parsed as a literal and never run."""
     try:
-        options = ast.literal_eval(row.text("options").strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        options = parse_literal(row.text("options"))
+    except ValueError as error:
         raise row.error("options is not the text of a list") from error
     if not isinstance(options, list) or not all(isinstance(option, str) for option in options) or len(options) < 2:
         raise row.error("options is not the text of a list of at least two texts")

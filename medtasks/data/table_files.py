@@ -1,0 +1,272 @@
+"""Tables that people keep: CSV, Excel workbooks and JSON, with every cell as it is written.
+
+No type is guessed: a cell of CSV or of a workbook is a text, and an empty one is None. The first row with any text has
+the names of the columns. What a file holds is told by its content first, then by its name.
+"""
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import lzma
+import re
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.safe_parsing import parse_json
+from medtasks.errors import SourceError, several
+
+TABLE_KINDS = {
+    "csv": "csv",
+    "tsv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "excel": "csv",
+    "xlsx": "csv",
+    "xlsm": "csv",
+}
+"""How a file is read by the ending of its name, or by a word for its kind; workbooks are known by their content."""
+_OTHER_FILES = {
+    b"\xd0\xcf\x11\xe0": "a workbook of an old Excel, or one with a password; save it as .xlsx without one",
+    b"<": "a web page; download the file itself, or save the table as .xlsx or CSV",
+    b"version https://git-lfs": "only the pointer to a file; fetch it with 'git lfs pull'",
+}
+_PACKED = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
+_UNPACKING = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile, RuntimeError)
+_UTF_16 = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_BLANK = b"\xef\xbb\xbf\xff\xfe\0 \r\n\t"  # bytes of a text without any letter
+_SEPARATORS = ",;\t|"  # of equally likely ones the first
+_SEPARATOR_LINE = re.compile(r"\Asep=.\r?\n")  # which Excel reads and does not show
+_FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}")  # no word of a western European language in Windows-1252
+_SIMPLE_FORMAT = re.compile(r"(0+)(\.0+)?(%?)")  # of a number in a workbook, such as 000, 0.00 or 0%
+
+Cells = Sequence[str | None]
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One row."""
+
+    place: str  # file and row, or line, as a person counts them
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """Rows of a file, and how it was read where that is not plain."""
+
+    rows: list[TableRow]
+    notes: list[str]
+    is_typed: bool = False  # whether values have types of their own, as in JSON
+
+
+def read_table(path: Path, kind: str = "csv", **options: str) -> TableFile:
+    """Read a table.
+
+    Args:
+        path: The file, which may be packed (gzip, bzip2, xz or zip).
+        kind: One of ``TABLE_KINDS``, for a file whose name and content do not tell.
+        **options: Choices of a user, else recognised: ``encoding``, ``sep`` or ``delimiter`` of CSV, ``sheet_name`` of
+            a workbook, and the ``field`` of a JSON object that holds the list of rows.
+
+    Raises:
+        SourceError: The file cannot be read, or rows are no rows of a table: up to ten of them are named.
+    """
+    try:
+        return _table_in(str(path), path.read_bytes(), kind, options)
+    except _UNPACKING as error:
+        raise SourceError(f"{path} cannot be unpacked ({error}); save or download it again") from error
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str]) -> TableFile:
+    for mark, unpack in _PACKED.items():
+        if data.startswith(mark):
+            data = unpack(data)
+    if data.startswith(b"PK\x03\x04"):
+        return _zipped(location, data, kind, options)
+    _refuse_other_files(location, data)
+    text, notes = _decoded(location, data, options.get("encoding", ""))
+    for ending in Path(location).suffixes:
+        kind = TABLE_KINDS.get(ending[1:].lower(), kind)
+    if kind == "json":
+        return TableFile(_json_rows(location, text, options.get("field", "")), notes, is_typed=True)
+    text = _SEPARATOR_LINE.sub("", text)
+    separator = options.get("sep") or options.get("delimiter") or _separator(text)
+    if separator not in (",", *options.values()):
+        notes.append("columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'"))
+    return TableFile(_rows(location, _csv_cells(location, text, separator)), notes)
+
+
+def _refuse_other_files(location: str, data: bytes) -> None:
+    for mark, description in _OTHER_FILES.items():
+        if data.startswith(mark):
+            raise SourceError(f"{location} is {description}")
+    if not data.strip(_BLANK):
+        raise SourceError(f"{location} is empty")
+
+
+def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, str]) -> TableFile:
+    """Read a workbook, or the tables in an archive one after the other."""
+    tables: list[TableFile] = []
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        names = archive.namelist()
+        if "xl/workbook.xml" in names:
+            return _workbook(location, data, options.get("sheet_name", ""))
+        if "mimetype" in names or "xl/workbook.bin" in names:
+            raise SourceError(f"{location} is a workbook of another program; save it as .xlsx")
+        for name in names:
+            if not name.startswith("__MACOSX/") and not name.endswith("/"):
+                tables.append(_table_in(f"{location}/{name}", archive.read(name), kind, options))
+    return TableFile(
+        [row for table in tables for row in table.rows], [note for table in tables for note in table.notes]
+    )
+
+
+def _decoded(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
+    """Return the text of a file, with a note on its encoding unless that is UTF-8 or was chosen."""
+    utf_16 = _UTF_16.get(data[:2], {b"\0": "utf-16-be"}.get(data[:1], {b"\0": "utf-16-le"}.get(data[1:2], "")))
+    try:
+        notes = ["its encoding is UTF-16"] if utf_16 and not encoding else []
+        return data.decode(encoding or utf_16 or "utf-8-sig"), notes
+    except LookupError as error:
+        raise SourceError(f"no encoding is called '{encoding}'; take utf-8, cp1252 or utf-16 for {location}") from error
+    except UnicodeDecodeError as error:
+        text = data.decode("cp1252", errors="replace")
+        if not encoding and not utf_16 and "\ufffd" not in text and not _FOREIGN_WORD.search(text):
+            return text, ["its encoding is taken for Windows-1252 (western European)"]
+        raise SourceError(
+            f"{location} is not text in {encoding or 'UTF-8'} (byte {error.start + 1}); save it as UTF-8, or name its "
+            f"encoding: dataset_kwargs: {{encoding: ...}}"
+        ) from error
+
+
+def _separator(text: str) -> str:
+    """Return the separator that splits the first line into the most cells."""
+    line = text.lstrip("\r\n").splitlines()[0]
+    return max(_SEPARATORS, key=lambda mark: len(next(csv.reader([line], delimiter=mark))))
+
+
+def _csv_cells(location: str, text: str, separator: str) -> Iterator[Cells]:
+    number = 1
+    before = csv.field_size_limit(sys.maxsize)
+    try:
+        for cells in csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True):
+            yield [cell if cell.strip() else None for cell in cells]
+            number += 1
+    except csv.Error as error:
+        fault = "a quotation mark is never closed" if "unexpected end" in str(error) else str(error)
+        raise SourceError(f"{location}, row {number}: {fault}; double the quotation marks within a cell") from error
+    finally:
+        csv.field_size_limit(before)
+
+
+def _workbook(location: str, data: bytes, sheet_name: str) -> TableFile:
+    from openpyxl import load_workbook  # takes a third of a second
+
+    try:
+        written, computed = (load_workbook(io.BytesIO(data), data_only=is_computed) for is_computed in (False, True))
+    except Exception as error:
+        raise SourceError(f"{location} is a damaged workbook ({type(error).__name__}); save it again") from error
+    titles = computed.sheetnames
+    title = sheet_name or titles[0]
+    if title not in titles:
+        raise SourceError(f"{location} has no sheet '{title}'; it has {', '.join(titles)}")
+    faults = list(_cell_faults(location, zip(written[title], computed[title], strict=True)))
+    if faults:
+        raise SourceError(several(faults))
+    notes = [] if len(titles) == 1 or sheet_name else [f"of its {len(titles)} sheets, '{title}' is read"]
+    return TableFile(_rows(location, [[_shown_text(cell) for cell in row] for row in computed[title]]), notes)
+
+
+def _cell_faults(location: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[str]:
+    """Yield errors in cells, and formulas without a value, of rows as written and as computed."""
+    for row in rows:
+        for written, computed in zip(*row, strict=True):
+            if computed.data_type == "e" or (written.data_type == "f" and computed.value is None):
+                fault = computed.value or "a formula that was never computed"
+                yield f"{location}, row {written.row}: {written.coordinate} holds {fault}"
+
+
+def _shown_text(cell: Any) -> str | None:
+    """Return the text that a cell shows, where its format is a simple one; None for an empty cell."""
+    value = cell.value
+    match = _SIMPLE_FORMAT.fullmatch(cell.number_format)
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, int | float) and match:
+        decimals = len(match[2] or ".") - 1
+        shown = value * 100 if match[3] else value
+        return f"{shown:0{len(match[1] + (match[2] or ''))}.{decimals}f}{match[3]}"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    text = "" if value is None else str(value).removesuffix(" 00:00:00")  # of a day
+    return text if text.strip() else None
+
+
+def _rows(location: str, table: Iterator[Cells] | Sequence[Cells]) -> list[TableRow]:
+    """Return the rows under the names in the first one. Rows without any text are left out."""
+    filled = [(number, cells) for number, cells in enumerate(table, start=1) if any(cells)]
+    if len(filled) < 2:
+        raise SourceError(f"{location} is empty" + (": it has names of columns and no row" if filled else ""))
+    names = [(cell or f"column {number}").strip() for number, cell in enumerate(filled[0][1], start=1)]
+    if len({*names}) < len(names):
+        repeated = max(names, key=names.count)
+        raise SourceError(f"{location} has several columns called '{repeated}'; give each its own name")
+    rows: list[TableRow] = []
+    faults: list[str] = []
+    for number, cells in filled[1:]:
+        place = f"{location}, row {number}"
+        if any(cells[len(names) :]):
+            faults.append(f"{place} has {len(cells)} cells, the first row {len(names)}: quote cells with separators")
+        rows.append(TableRow(place, dict.fromkeys(names) | dict(zip(names, cells, strict=False))))
+    if faults:
+        raise SourceError(several(faults))
+    return rows
+
+
+def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
+    """Return the objects of a file: one a line, or a list in one JSON text, which may be a ``field`` of an object."""
+    entries = [(f"{location}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    first = entries[0][1].strip()
+    if field or not (first.startswith("{") and first.endswith("}")):
+        entries = [
+            (f"{location}, entry {number}", entry) for number, entry in enumerate(_listed(location, text, field), 1)
+        ]
+    rows: list[TableRow] = []
+    faults: list[str] = []
+    for place, entry in entries:
+        try:
+            content = parse_json(entry) if isinstance(entry, str) else entry
+            rows.append(TableRow(place, {**content}))
+        except ValueError as error:
+            faults.append(f"{place} is no JSON: {error}")
+        except TypeError:
+            faults.append(f"{place} is no JSON object like {{...}}")
+    if faults:
+        raise SourceError(several(faults))
+    return rows
+
+
+def _listed(location: str, text: str, field: str) -> list[Any]:
+    try:
+        content = parse_json(text)
+    except ValueError as error:
+        raise SourceError(f"{location} is no JSON: {error}") from error
+    if isinstance(content, dict) and field not in content:
+        raise SourceError(
+            f"{location} is one JSON object with {', '.join(content)}; name the one that holds the list of questions: "
+            f"dataset_kwargs: {{field: ...}}"
+        )
+    rows = content[field] if isinstance(content, dict) else content
+    if not isinstance(rows, list) or not rows:
+        raise SourceError(f"{location} is empty" if rows == [] else f"{location} holds no list of questions")
+    return rows

@@ -1,0 +1,158 @@
+"""Answers as people and published files write them: letters, numbers, texts of options, yes and no in several forms.
+
+One way of reading has to fit a whole column. The documented form counts first, and needs no word; of other ways the one
+that fits is named in a note, and if several fit with different answers the column is ambiguous.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from string import ascii_uppercase
+from typing import Any
+
+from medtasks.data.option_texts import without_marks
+from medtasks.data.safe_parsing import parse_json, parse_literal
+from medtasks.data.samples import letter
+from medtasks.errors import MedTasksError
+from medtasks.families.family import Column
+
+_LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
+_WHOLE = re.compile(r"\d{1,9}(?:\.0)?")
+_KEYS = (ascii_uppercase, "0123456789", "123456789")  # of options in a mapping
+_YES_NO = {"true": "yes", "1": "yes", "1.0": "yes", "y": "yes", "false": "no", "0": "no", "0.0": "no", "n": "no"}
+
+
+def parsed_list(text: Any) -> Any:
+    """Return the list or mapping in a text, in JSON or as Python prints it. Other values are returned as they are."""
+    if isinstance(text, str) and text.strip().startswith(("[", "{", "(")):
+        for parse in (parse_json, parse_literal):
+            with contextlib.suppress(ValueError):
+                content = parse(text)
+                return list(content) if isinstance(content, tuple) else content
+    return text
+
+
+def listed_options(options: Any) -> Any:
+    """Return options as a list, from a text, from keys and values, or from a list of such pairs.
+
+    Keys have to be the letters or numbers of the options, none left out. Anything else is returned as it is.
+    """
+    content = parsed_list(options)
+    if isinstance(content, list):
+        if not content or not all(isinstance(each, Mapping) and len(each) == 2 for each in content):
+            return content
+        content = {str(key): text for key, text in (pair.values() for pair in content)}
+    return _in_order_of_keys(content) or options if isinstance(content, Mapping) else options
+
+
+def _in_order_of_keys(content: Mapping[Any, Any]) -> list[Any]:
+    """Return the texts of lettered or numbered options; an empty list where keys are missing or something else."""
+    texts: dict[str, Any] = {}
+    for key, text in content.items():
+        if text is not None and texts.setdefault(str(key).strip("(). :").upper(), text) is not text:
+            return []
+    keys = "".join(sorted(texts))
+    return [texts[key] for key in keys] if any(known.startswith(keys) for known in _KEYS) else []
+
+
+def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
+    """Return the values that a family needs, and a note on how they were read.
+
+    Values that are nothing of the kind stay as they are, for the message on their rows. The note is empty where all
+    values have the documented form.
+
+    Args:
+        name: Name of the column, for messages.
+        kind: What the family needs.
+        values: The column, shape (samples,).
+        options: The options of each sample, shape (samples,); empty lists without any.
+
+    Raises:
+        MedTasksError: Several ways of reading fit the column, with different answers.
+    """
+    if kind in (Column.LETTER, Column.LETTER_OR_NOTHING, Column.LABEL):
+        return _read_indices(name, kind, values, options)
+    if kind is Column.LETTERS:
+        return [_entries(value) or value for value in values], ""
+    if kind is Column.YES_NO:
+        return _read_yes_no(name, values)
+    if kind is Column.POSITION:
+        return [_whole(value, value) for value in values], ""
+    if kind is Column.LABELS:
+        return [[_whole(entry, entry) for entry in _entries(value)] or value for value in values], ""
+    return list(values), ""
+
+
+def _read_yes_no(name: str, values: Sequence[Any]) -> tuple[list[Any], str]:
+    forms = [str(value).strip().casefold() for value in values]
+    others = " and ".join(f"{form} as {_YES_NO[form]}" for form in sorted({*forms} & _YES_NO.keys()))
+    note = f"'{name}' is read with {others}" if others else ""
+    return [_YES_NO.get(form, value) for form, value in zip(forms, values, strict=True)], note
+
+
+def _read_indices(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
+    """Read letters, or with ``Column.LABEL`` numbers from 0, of the options."""
+    written = {row: value for row, value in enumerate(values) if value is not None and str(value).strip()}
+    by_way = {way: _indices(written, options, index_of) for way, index_of in _WAYS.items()}
+    documented = _FROM_0 if kind is Column.LABEL else _LETTERS
+    ways = sorted(_WAYS, key=lambda way: (-len(by_way[way]), way != documented))  # those that fit most first
+    fitting = [way for way in ways if len(by_way[way]) == len(written)]
+    if documented not in fitting and any(by_way[way] != by_way[ways[0]] for way in fitting):
+        raise MedTasksError(
+            f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {kind.value}"
+        )
+    answers: dict[int, Any] = by_way[ways[0]]
+    if kind is not Column.LABEL:
+        answers = {row: letter(index) for row, index in answers.items()}
+    note = f"'{name}' is read as {ways[0]}" if fitting and ways[0] != documented else ""
+    return [answers.get(row, written.get(row)) for row in range(len(values))], note
+
+
+def _indices(
+    written: Mapping[int, Any], options: Sequence[Any], index_of: Callable[[Any, Sequence[str]], int]
+) -> dict[int, int]:
+    """Return the indices of answers by row, without those that are nothing of the kind."""
+    indices: dict[int, int] = {}
+    for row, value in written.items():
+        index = index_of(value, options[row] or ())
+        if 0 <= index < len(options[row] or ()):
+            indices[row] = index
+    return indices
+
+
+def _loose_letter(value: Any, _: Sequence[str]) -> int:
+    match = _LETTER.fullmatch(str(value).strip())
+    return ascii_uppercase.index(match[1].upper()) if match else -1
+
+
+def _text(value: Any, options: Sequence[str]) -> int:
+    form = str(value).strip().casefold()
+    texts = [str(option) for option in options]
+    for written in (texts, without_marks(texts) or []):  # "B. left" is also the option "left"
+        forms = [text.strip().casefold() for text in written]
+        if forms.count(form) == 1:
+            return forms.index(form)
+    return -1
+
+
+_LETTERS, _FROM_0 = "letters", "option numbers from 0"
+_WAYS: Mapping[str, Callable[[Any, Sequence[str]], int]] = {  # below 0 for an answer that is nothing of the kind
+    _LETTERS: lambda value, _: ascii_uppercase.find(value) if isinstance(value, str) and len(value) == 1 else -1,
+    "letters in any form": _loose_letter,
+    _FROM_0: lambda value, _: _whole(value, -1),
+    "option numbers from 1": lambda value, _: _whole(value, 0) - 1,
+    "texts of the options": _text,
+}
+
+
+def _whole(value: Any, other: Any) -> Any:
+    """Return a whole number, which may be a text, or else the ``other`` value."""
+    text = str(value).strip()
+    return int(float(text)) if _WHOLE.fullmatch(text) else other
+
+
+def _entries(value: Any) -> list[Any]:
+    content = parsed_list(value)
+    if isinstance(content, str):
+        content = [entry.strip() for entry in re.split("[,;|]", content) if entry.strip()]
+    return content if isinstance(content, list) else []

@@ -1,0 +1,202 @@
+"""Question files on this machine, read as they are now, for the harness and for commands without it.
+
+``datasets.load_dataset`` guesses types, takes brackets in a path for a pattern, and keeps what it has read by the name
+of a folder; :func:`local_tables` stands in for it. Tables of texts are read by :mod:`medtasks.data.table_files`, other
+files, such as parquet, by the library under a key of their state. Datasets on the Hub are left to the library alone.
+"""
+
+import glob
+import hashlib
+import inspect
+import itertools
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.document_store import without_progress_bars
+from medtasks.data.table_files import TABLE_KINDS, TableRow, read_table
+from medtasks.errors import MedTasksError, SourceError, near_match, warn_once
+from medtasks.tasks.task_index import LOCAL_LOADERS, ROWS, mapping_in, names_in, resolved
+
+HARNESS_ALONE = ("From_YouTube", "video", "builder_script")
+"""Arguments of a task's data with which only the harness can load them."""
+OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
+"""Arguments of a task's data that the harness does not pass on to the library."""
+_OF_LIBRARY = ("csv", "json", "parquet", "text", "pandas", "arrow")
+_OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_table
+_NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")  # as a number is written; 007 and twenty digits are a name
+
+Files = Mapping[str, Sequence[Path]]  # by split
+
+
+def split_of(config: Mapping[str, Any]) -> str:
+    """Return the split that the harness asks."""
+    return str(config.get("test_split") or config.get("validation_split") or "test")
+
+
+def local_tables(config: Mapping[str, Any], texts: Callable[[Sequence[str]], Collection[str]]) -> Any:
+    """Return the splits of a task's questions on this machine as ``datasets.load_dataset`` does, or None.
+
+    Args:
+        config: The task's configuration.
+        texts: Function from the names of a table's columns to those that stay texts, where all values are numbers.
+
+    Raises:
+        MedTasksError: A file is missing or no table, or holds rows that are none.
+    """
+    import datasets
+
+    path = resolved(config.get("dataset_path"))
+    written = mapping_in(config, "dataset_kwargs")
+    arguments = {name: value for name, value in written.items() if name not in OF_HARNESS}
+    if not isinstance(path, str) or written.get("load_from_disk"):
+        return None
+    kind, files = _folder_files(config, path, arguments) if os.path.isdir(path) else _named_files(config, path)
+    if files is None:
+        return None
+    members = [*itertools.chain(*files.values())]
+    if kind in TABLE_KINDS and not any(file.suffix.lower() == ".parquet" for file in members):
+        options = _reading_options(arguments)
+        return datasets.DatasetDict({name: _table(named, kind, options, texts) for name, named in files.items()})
+    if not os.path.isdir(path):
+        path = "parquet" if kind in TABLE_KINDS else kind
+        arguments["data_files"] = {name: [glob.escape(str(file)) for file in named] for name, named in files.items()}
+    usual = os.environ.get("LMMS_EVAL_DATASETS_CACHE") or datasets.config.HF_DATASETS_CACHE
+    cache = Path(arguments.pop("cache_dir", usual), f"medtasks-{_state_of(members)}")
+    return datasets.load_dataset(path, config.get("dataset_name"), cache_dir=str(cache), **arguments)
+
+
+def _state_of(files: Sequence[Path]) -> str:
+    """Return a digest of files as they are now. The time of their last change (ctime) cannot be set by hand."""
+    digest = hashlib.sha256()
+    for file in files:
+        state = file.stat()
+        digest.update(repr((str(file), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)).encode())
+    return digest.hexdigest()[:16]
+
+
+def _folder_files(config: Mapping[str, Any], path: str, arguments: Mapping[str, Any]) -> tuple[str, Files]:
+    """Return kind and files of a folder as the Hub keeps datasets."""
+    import datasets
+
+    if glob.escape(os.path.abspath(path)) != os.path.abspath(path):
+        raise SourceError(f"the library takes [, ? or * in {path} for a pattern; rename the folder, or name its files")
+    of_loading = {*inspect.signature(datasets.load_dataset).parameters}
+    of_loading -= {*inspect.signature(datasets.load_dataset_builder).parameters}
+    passed_on = {name: value for name, value in arguments.items() if name not in of_loading}
+    builder = datasets.load_dataset_builder(path, config.get("dataset_name"), **passed_on)
+    return builder.name, {str(split): list(map(Path, names)) for split, names in builder.config.data_files.items()}
+
+
+def _named_files(config: Mapping[str, Any], path: str) -> tuple[str, Files | None]:
+    """Return kind and files of a task's questions. The files are None if they are not on this machine."""
+    names = mapping_in(config, "dataset_kwargs").get("data_files")
+    if path not in LOCAL_LOADERS:
+        hint = near_match(path.lower(), LOCAL_LOADERS) if names and "/" not in path else ""
+        if hint:
+            raise MedTasksError(f"the task '{config.get('task')}': no kind of file is called '{path}'{hint}")
+        is_file = os.path.isfile(path) or (Path(path).suffix and Path(path).parent.is_dir())
+        return "csv", {split_of(config): _matching(config, path)} if is_file else None
+    if "://" in str(names) or (not names and path in _OF_LIBRARY):
+        return path, None
+    if not names:
+        raise MedTasksError(f"the task '{config.get('task')}' names no file; write dataset_path: FILE")
+    by_split = names if isinstance(names, Mapping) else {split_of(config): names}
+    files: dict[str, list[Path]] = {}
+    for split, named in by_split.items():
+        files[split] = [file for name in names_in(named) for file in _matching(config, name)]
+    return path, files
+
+
+def _matching(config: Mapping[str, Any], name: str) -> list[Path]:
+    """Return the file of this name, or else those that match it as a pattern."""
+    files = [name] if os.path.isfile(name) else sorted(filter(os.path.isfile, glob.glob(name)))
+    if not files:
+        folder = Path(name).parent
+        hint = near_match(Path(name).name, os.listdir(folder)) if folder.is_dir() else ""
+        raise SourceError(
+            f"the documents of '{config.get('task')}' ({name}) cannot be loaded: there is no such file, neither next "
+            f"to the task's file nor in the working folder{hint}"
+        )
+    return list(map(Path, files))
+
+
+def _reading_options(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return a user's choices for :func:`read_table`, among the arguments of the library."""
+    import datasets
+
+    known = inspect.signature(datasets.load_dataset).parameters
+    options = {name: str(value) for name, value in arguments.items() if name not in known and name not in _NEEDLESS}
+    for name in options.keys() - _OPTIONS:
+        hint = near_match(name, _OPTIONS) or f"; there are {', '.join(_OPTIONS)}"
+        raise MedTasksError(f"dataset_kwargs: '{name}' is no option of a table{hint}")
+    return options
+
+
+def _table(
+    files: Sequence[Path], kind: str, options: Mapping[str, str], texts: Callable[[Sequence[str]], Collection[str]]
+) -> Any:
+    """Return the rows of files as a table of the ``datasets`` library, with numbers where nothing needs the text.
+
+    Its attribute ``places`` has the place of each row.
+    """
+    import datasets
+
+    rows: list[TableRow] = []
+    is_typed = False
+    for file in files:
+        table_file = read_table(file, TABLE_KINDS[kind], **options)
+        rows += table_file.rows
+        is_typed = is_typed or table_file.is_typed
+        for note in table_file.notes:
+            warn_once(f"{file}: {note}", "INFO")
+    names = [*dict.fromkeys(name for row in rows for name in row.values)]
+    as_texts = names if is_typed else texts(names)
+    columns = {name: [row.values.get(name) for row in rows] for name in names}
+    columns |= {name: _numbers(columns[name]) for name in names if name not in as_texts}
+    table = datasets.Dataset.from_dict(columns, on_mixed_types="use_json")
+    table.places = [row.place for row in rows]
+    return table
+
+
+def _numbers(values: list[Any]) -> list[Any]:
+    """Return a column of texts as numbers, if all are written as numbers and different texts stay different."""
+    written = {value for value in values if isinstance(value, str)}
+    if not all(map(_NUMBER.fullmatch, written)):
+        return values
+    number_of = float if any("." in text for text in written) else int
+    numbers = {text: number_of(text) for text in written}
+    return values if len({*numbers.values()}) < len(written) else [numbers.get(value, value) for value in values]
+
+
+def asked_rows(table: Any, config: Mapping[str, Any]) -> Any:
+    """Return a table of the ``datasets`` library with the rows that the task asks, by ``rows`` in its metadata."""
+    conditions = mapping_in(config, "metadata").get(ROWS) or {}
+    if not conditions:
+        return table
+    task = config.get("task")
+    chosen = _chosen_rows(table, conditions) if isinstance(conditions, Mapping) else []
+    if not chosen:
+        raise MedTasksError(
+            f"none of the {len(table)} rows for '{task}' has {conditions!r}, as '{ROWS}' in its metadata asks; write a "
+            f'column and its values, such as {{type: "yes/no"}}, yes and no in quotes; there are the columns '
+            f"{', '.join(table.column_names)}"
+        )
+    warn_once(f"'{task}' asks {len(chosen)} of {len(table)} rows, those with {conditions}", "INFO")
+    with without_progress_bars():
+        selected = table.select(chosen).flatten_indices()
+    selected.places = [table.places[row] for row in chosen] if hasattr(table, "places") else []
+    return selected
+
+
+def _chosen_rows(table: Any, conditions: Mapping[str, Any]) -> list[int]:
+    """Return the numbers of the rows with one of the wanted values in each column; none for an unknown column."""
+    chosen = list(range(len(table)))
+    for name, values in conditions.items():
+        wanted = [value.strip().casefold() for value in names_in(values)]
+        column = table[name] if name in table.column_names else [None] * len(table)
+        chosen = [row for row in chosen if str(column[row]).strip().casefold() in wanted]
+    return chosen
