@@ -67,8 +67,8 @@ def _check(options: Sequence[Any], places: Sequence[str], *, are_classes: bool) 
     for place, texts in zip(places, options, strict=True):
         if are_classes and _plain(texts) != first:
             raise MedTasksError(
-                f"{place}: 'options' are others than in the first row, or in another order, and classes are counted by their "
-                "places; write the same in the same order in every row, and change the right ones with them"
+                f"{place}: 'options' are others than in the first row, or in another order, and classes are counted by "
+                "their places; write the same in the same order in every row, and change the right ones with them"
             )
         if not are_classes and len(texts) > MOST_LETTERS:
             raise MedTasksError(f"{place}: it has {len(texts)} options; 2 to {MOST_LETTERS} are possible")
@@ -84,11 +84,9 @@ def _check(options: Sequence[Any], places: Sequence[str], *, are_classes: bool) 
 
 
 def _fault_of(options: Sequence[str]) -> str:
-    """Describe the first option that is empty or equal to another one; empty if there is none."""
+    """Describe the first option that is equal to an earlier one; empty if there is none."""
     texts = _plain(options)
     for index, text in enumerate(texts):
-        if not text:
-            return f"option {index + 1} is empty"
         if text in texts[:index]:
             return f"options {texts.index(text) + 1} and {index + 1} are equal"
     return ""

@@ -296,13 +296,13 @@ def test_classes_are_the_same_in_every_row():
     assert checked(rows, "classification", metadata={"variant": "rotated"}) == rows["options"]
 
 
-def test_equal_and_empty_options_are_told(lines):
-    options = [["left", "right"], ["Yes", "no", "yes "], ["a", "b", ""], ["x", "x"]]
+def test_equal_options_are_reported_and_empty_ones_refused(lines):
+    options = [["left", "right"], ["Yes", "no", "yes "], ["a", "b", "c"], ["x", "x"]]
     assert checked({"options": options, "answer": ["A"] * 4}) == options
-    assert "row 2: options 1 and 3 are equal (so in 3 of 4 questions): a reply with such a text is not" in lines[0]
-    checked({"options": options[2:3], "answer": ["A"]})
-    assert "row 1: option 3 is empty (so in 1 of 1 questions)" in lines[1]
-    assert len(lines) == 2
+    assert "row 2: options 1 and 3 are equal (so in 2 of 4 questions): a reply with such a text is not" in lines[0]
+    assert len(lines) == 1
+    with pytest.raises(MedTasksError, match=r"row 1: 'options' is a list of 3 .*, of which option 3 is missing"):
+        checked({"options": [["a", "b", ""]], "answer": ["A"]})
 
 
 def as_text(shade, form="PNG", begin="", wrapped=False):

@@ -281,7 +281,7 @@ def test_what_was_not_compared_for_one_reason_is_one_line_per_run(tmp_path, monk
     skipped["reference", "bleu_4"] = "is no mean of the values of single samples"
     overlap = {("this run", "other"): Overlap(3, 0, 0, 0)}
     compared = ComparedTask([], overlap, {}, {}, skipped)
-    monkeypatch.setattr(differences, "compare_all", lambda _: ({"iu_xray_report": compared}, {}))
+    monkeypatch.setattr(differences, "compare_each", lambda _, only: ({"iu_xray_report": compared}, {}))
     (other,) = differences.compare_with(Source(tmp_path / "run"), [tmp_path / "other"])
     assert other.notes == (
         f"iu_xray_report: radgraph_simple (reference), radgraph_partial (reference) {why}.",
