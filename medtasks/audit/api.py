@@ -264,15 +264,15 @@ def _by_id(replies: Replies, documents: Documents) -> dict[str, Reply]:
 
 def _in_order(replies: Any, number: int) -> list[Any]:
     """Return replies in the order of the questions; RepliesError if they are unordered or another number."""
-    given = "one text" if isinstance(replies, str) else f"a {type(replies).__name__}"
+    received = "one text" if isinstance(replies, str) else f"a {type(replies).__name__}"
     texts: list[Any] = []
     if isinstance(replies, Iterable) and not isinstance(replies, str | Set):
         texts = list(replies)
-        given = f"{len(texts)} replies"
+        received = f"{len(texts)} replies"
     if len(texts) != number:
         raise RepliesError(
-            f"the task asks {number} questions, but {given} came; give a list with one reply per question, or a dict "
-            f"from doc_id to reply"
+            f"the task asks {number} questions, but {received} came; give a list with one reply per question, or a "
+            f"dict from doc_id to reply"
         )
     return texts
 

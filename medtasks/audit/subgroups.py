@@ -139,8 +139,8 @@ def group_names(document: Document, column: str, bands: Mapping[str, str]) -> li
     names = values(document, column)
     if not bands:
         return names
-    given = [name for name in names if name.strip().lower() not in ("", "nan")]
-    return sorted({bands.get(name, name) for name in given}) or [f"{column} not given"]
+    present = [name for name in names if name.strip().lower() not in ("", "nan")]
+    return sorted({bands.get(name, name) for name in present}) or [f"{column} not given"]
 
 
 def _in_order(sizes: Mapping[str, int], bands: Mapping[str, str]) -> list[str]:

@@ -43,10 +43,10 @@ def list_datasets(
     name: Annotated[str | None, Argument(help="A dataset, benchmark or group of tasks. Default: all.")] = None,
 ) -> None:
     """List datasets, your own last, with their access level and whether they are prepared."""
-    own = own_datasets()
-    infos = [*CATALOGUE.values(), *own.values()]
+    own_infos = own_datasets()
+    infos = [*CATALOGUE.values(), *own_infos.values()]
     if name is not None:
-        infos = [own[name]] if name in own else _group(name)
+        infos = [own_infos[name]] if name in own_infos else _group(name)
     rows = [("dataset", "prepared", "access", "questions", "description")]
     for info in infos:
         questions = "unknown" if info.count_unknown else str(info.rows or "")
@@ -181,7 +181,7 @@ def _prepare_published(info: DatasetInfo, options: "Options") -> None:
 
 
 def _prepare_group(name: str, infos: Sequence[DatasetInfo], options: "Options") -> None:
-    """Prepare every dataset of a group that is complete, and name the others; an error if there is none."""
+    """Prepare every dataset of a group that is complete, and name the others; an error without any."""
     say(f"{name}: {_total_size(infos)}")
     has_several_sources = len({info.source for info in infos}) > 1
     prepared = 0

@@ -201,7 +201,7 @@ def encoded_image(text: str) -> bytes | None:
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether a text in a column of images can be the path of a file: it is no image and no address."""
+    """Return whether a text in a column of images can be the path of a file."""
     if _DATA_URI.match(text) or _ADDRESS.match(text) or encoded_image(text) is not None:
         return False
     return max(map(len, re.split(r"[/\\]", text))) <= _LONGEST_NAME

@@ -51,7 +51,7 @@ def without_marks(options: Sequence[str]) -> list[str] | None:
     marks = [mark for mark in map(_MARK.match, options) if mark]
     names = [unicodedata.normalize("NFKC", mark[1]).upper() for mark in marks]
     texts = [mark.string[mark.end() :].strip() for mark in marks]
-    is_numbered = names == [str(place) for place in range(1, len(options) + 1)] and len({*texts}) == len(texts)
+    is_numbered = names == [str(number) for number in range(1, len(options) + 1)] and len({*texts}) == len(texts)
     is_lettered = names == [letter(index) for index in range(len(options))]
     return texts if all(texts) and (is_numbered or is_lettered) else None
 

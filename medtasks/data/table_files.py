@@ -1,7 +1,7 @@
 """Tables that people keep: CSV, Excel workbooks and JSON, with every cell as it is written.
 
 No type is guessed: a cell of CSV or of a workbook is a text, and an empty one is None. The first row with any text has
-the names of the columns. What a file holds is told by its content first, then by its name.
+the names of the columns. A file is recognised by its content first, then by its name.
 """
 
 import bz2
@@ -204,8 +204,8 @@ def _shown_text(cell: Any) -> str | None:
         return str(value).upper()
     if isinstance(value, int | float) and match:
         decimals = len(match[2] or ".") - 1
-        shown = value * 100 if match[3] else value
-        return f"{shown:0{len(match[1] + (match[2] or ''))}.{decimals}f}{match[3]}"
+        scaled = value * 100 if match[3] else value
+        return f"{scaled:0{len(match[1] + (match[2] or ''))}.{decimals}f}{match[3]}"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     text = "" if value is None else str(value).removesuffix(" 00:00:00")  # of a day
@@ -224,17 +224,19 @@ def _rows(location: str, table: Iterator[Cells] | Sequence[Cells]) -> list[Table
     rows: list[TableRow] = []
     faults: list[str] = []
     for number, cells in filled[1:]:
-        place = f"{location}, row {number}"
+        row_place = f"{location}, row {number}"
         if any(cells[len(names) :]):
-            faults.append(f"{place} has {len(cells)} cells, the first row {len(names)}: quote cells with separators")
-        rows.append(TableRow(place, dict.fromkeys(names) | dict(zip(names, cells, strict=False))))
+            faults.append(
+                f"{row_place} has {len(cells)} cells, the first row {len(names)}: quote cells with separators"
+            )
+        rows.append(TableRow(row_place, dict.fromkeys(names) | dict(zip(names, cells, strict=False))))
     if faults:
         raise SourceError(several(faults))
     return rows
 
 
 def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
-    """Return the objects of a file: one a line, or a list in one JSON text, which may be a ``field`` of an object."""
+    """Return the objects of a JSON file: one a line, or a list, which may be a ``field`` of an object."""
     entries = [(f"{location}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     first = entries[0][1].strip()
     if field or not (first.startswith("{") and first.endswith("}")):
@@ -243,14 +245,14 @@ def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
         ]
     rows: list[TableRow] = []
     faults: list[str] = []
-    for place, entry in entries:
+    for entry_place, entry in entries:
         try:
             content = parse_json(entry) if isinstance(entry, str) else entry
-            rows.append(TableRow(place, {**content}))
+            rows.append(TableRow(entry_place, {**content}))
         except ValueError as error:
-            faults.append(f"{place} is no JSON: {error}")
+            faults.append(f"{entry_place} is no JSON: {error}")
         except TypeError:
-            faults.append(f"{place} is no JSON object like {{...}}")
+            faults.append(f"{entry_place} is no JSON object like {{...}}")
     if faults:
         raise SourceError(several(faults))
     return rows

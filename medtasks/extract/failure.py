@@ -1,4 +1,4 @@
-"""Marks in a reply for a failed sample, a cut text, a copy and reasoning, since the harness passes on nothing but text.
+"""Marks in replies for failures, cuts, copies and reasoning: the harness passes on nothing but text.
 
 lmms-eval has texts of its own for failures. The unmistakable ones are recognised here, also in files recorded without
 this package; others, such as an empty text for an exception, are marked by :mod:`medtasks.lmms.model_failures`.

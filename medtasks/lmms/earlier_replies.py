@@ -41,15 +41,15 @@ def kept_replies(tasks: Mapping[str, Any]) -> dict[tuple[str, int, int], KeptRep
     if not path:
         return {}
     manifest = RunManifest.read(Path(path))
-    kept = {}
+    replies_by_request = {}
     for name, record in manifest.tasks.items():
         rows = _rows(manifest, name, record, tasks[name]) if name in tasks and record.samples else ()
         for row, replies, origin in rows:
             for number, reply in enumerate(replies):
                 is_failed = failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0])
                 if not is_failed:
-                    kept[name, row, number] = KeptReply(reply, origin)
-    return kept
+                    replies_by_request[name, row, number] = KeptReply(reply, origin)
+    return replies_by_request
 
 
 def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> Iterator[tuple[int, list[Any], str]]:
@@ -89,11 +89,11 @@ def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> It
         warn_once(WRITTEN_TWICE.format(contradicting, samples))
     saved = _saved_lines(manifest, name) if withheld else {}
     for row, origin in withheld.items():
-        kept = saved.get(documents[row].get("doc_id")) if row < len(documents) else None
-        if kept is not None and changed_parts(kept.asked or {}, documents[row], settings):
+        saved_line = saved.get(documents[row].get("doc_id")) if row < len(documents) else None
+        if saved_line is not None and changed_parts(saved_line.asked or {}, documents[row], settings):
             changed.add(row)
-        elif kept is not None:
-            yield row, [kept.record["reply"]], origin
+        elif saved_line is not None:
+            yield row, [saved_line.record["reply"]], origin
     if changed:
         warn_once(f"{len(changed)} samples of {name} have changed since the earlier run, and are asked again.")
 

@@ -97,10 +97,10 @@ def watched(
         known = []
         for request in requests:
             key = (request.task_name, int(request.doc_id), request.idx)
-            kept = None if (request.repeats or 1) > 1 else earlier.get(key)  # a repeated one is always asked
-            known.append(None if kept is None else kept.reply)
-            if kept is not None:
-                note_origin(request, kept.origin)
+            earlier_reply = None if (request.repeats or 1) > 1 else earlier.get(key)  # a repeated one is always asked
+            known.append(None if earlier_reply is None else earlier_reply.reply)
+            if earlier_reply is not None:
+                note_origin(request, earlier_reply.origin)
         remaining = [request for request, reply in zip(requests, known, strict=True) if reply is None]
         replies = list(original(remaining) if remaining else ())
         if len(replies) != len(remaining):

@@ -34,11 +34,11 @@ def is_instruction(mark: str, prompt: str, task: Any, row: int) -> bool:
     try:
         document = task.eval_docs_no_media[row]
         masked = without_mark(document, mark)
-        own = str(task.doc_to_text(masked))
+        task_prompt = str(task.doc_to_text(masked))
         examples = task.config.num_fewshot or 0
-        if not examples and masked == document and prompt.endswith(own):
+        if not examples and masked == document and prompt.endswith(task_prompt):
             return True
-        return prompt.count(mark) <= own.count(mark) * (examples + 1)
+        return prompt.count(mark) <= task_prompt.count(mark) * (examples + 1)
     except Exception:  # noqa: BLE001  # task code can fail in any way
         return False
     finally:

@@ -1,4 +1,4 @@
-"""The question that a recorded reply answers: which one of the data it is, and whether it is still as it was asked.
+"""The questions that recorded replies answer, and whether they are still as they were asked.
 
 A run records a fingerprint of each sample: short digests of the columns that were asked and of the images. It is in the
 score of a samples file and next to a saved reply. A samples file of credentialed data has none, because short texts can
@@ -31,7 +31,7 @@ _TEXTS = ("question", "context", "details", "indication", "hint", "option_lines"
 _NAMES = frozenset(("dataset", "doc_id", "pair_id", "position"))  # columns that say which sample it is
 _COLUMN_DIGITS, _IMAGE_DIGITS = 8, 16
 _LONGEST_ROW = 11  # digits
-_NO_IMAGE = (KeyError, MedTasksError, OSError)  # there is none, or it cannot be found or read
+_NO_IMAGE = (KeyError, MedTasksError, OSError)  # no image, or one that cannot be found or read
 
 
 class QuestionIndex:
@@ -59,11 +59,11 @@ class QuestionIndex:
                 raise self.no_document(name, names[name])
         if not unknown:
             return
-        first, known = next(iter(unknown)), [name for name in names if name not in unknown]
-        if known:
+        first, known_ids = next(iter(unknown)), [name for name in names if name not in unknown]
+        if known_ids:
             raise RepliesError(
                 f"{names[first]}: '{first}' is no id of the questions and could only count their rows, from 0, while "
-                f"'{known[0]}' is an id; name every question by its id"
+                f"'{known_ids[0]}' is an id; name every question by its id"
             )
         # Where ids are numbers, too, a number that is no id may be a mistake, unless all count from the first row.
         has_numbers = any(row_of(doc_id) >= 0 for doc_id in self.rows)
@@ -90,27 +90,27 @@ class QuestionIndex:
         """Return the id that a name is, also as a number; None if it is none."""
         return name if name in self.rows else self._by_number.get(_without_zeros(name))
 
-    def find(self, name: str, place: str, *, may_be_row: bool = True) -> str:
+    def find(self, name: str, location: str, *, may_be_row: bool = True) -> str:
         """Return the id of the question with a name; RepliesError if there is none."""
         doc_id = self.id_of(name)
         if doc_id is None and self._counts_rows and may_be_row:
             return str(self.documents[row_of(name)]["doc_id"])
         if doc_id is None:
-            raise self.no_document(name, place)
+            raise self.no_document(name, location)
         return doc_id
 
-    def no_document(self, name: str, place: str) -> RepliesError:
+    def no_document(self, name: str, location: str) -> RepliesError:
         """Build the error for a reply that names no document."""
         first, last = (self.documents[row]["doc_id"] for row in (0, -1))
         return RepliesError(
-            f"{place}: no document '{name}' in the prepared dataset; its ids run from '{first}' to '{last}'"
+            f"{location}: no document '{name}' in the prepared dataset; its ids run from '{first}' to '{last}'"
         )
 
     def shows_another(self, doc_id: str, prompt: str) -> bool:
         """Return whether a prompt shows another question of the data instead, for samples without a fingerprint."""
-        own = _first_line(self.documents[self.rows[doc_id]])
+        own_line = _first_line(self.documents[self.rows[doc_id]])
         lines = {line.strip() for line in prompt.splitlines()}
-        return own not in prompt and not lines.isdisjoint(self._first_lines)
+        return own_line not in prompt and not lines.isdisjoint(self._first_lines)
 
 
 def name_of(value: object) -> str:
@@ -141,17 +141,17 @@ def fingerprint(document: Document, settings: Mapping[str, Any]) -> dict[str, An
     ``settings`` are those of the task's prompt. Images that cannot be read are left out.
     """
     columns = _asked_columns() | names_in_templates(settings)
-    asked: dict[str, Any] = {name: _digest_of(document[name]) for name in sorted(columns & document.keys())}
+    digests: dict[str, Any] = {name: _digest_of(document[name]) for name in sorted(columns & document.keys())}
     with contextlib.suppress(*_NO_IMAGE):
-        asked[_IMAGES] = [_image_key(image, document, settings) for image in images_of(document)]
-    return asked
+        digests[_IMAGES] = [_image_key(image, document, settings) for image in images_of(document)]
+    return digests
 
 
-def changed_parts(asked: Mapping[str, Any], document: Document, settings: Mapping[str, Any]) -> list[str]:
+def changed_parts(recorded: Mapping[str, Any], document: Document, settings: Mapping[str, Any]) -> list[str]:
     """Return the columns of a document that are not as a recorded fingerprint says, and ``images`` if these are not."""
-    columns = document.keys() & asked.keys() - {_IMAGES}
-    parts = [name for name in sorted(columns) if asked[name] != _digest_of(document[name])]
-    keys = asked.get(_IMAGES)
+    columns = document.keys() & recorded.keys() - {_IMAGES}
+    parts = [name for name in sorted(columns) if recorded[name] != _digest_of(document[name])]
+    keys = recorded.get(_IMAGES)
     if isinstance(keys, list):
         with contextlib.suppress(*_NO_IMAGE):
             images = zip_longest(images_of(document), keys)

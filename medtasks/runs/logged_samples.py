@@ -76,20 +76,20 @@ def logged(
     The score holds text of the document or the reply only as :class:`~medtasks.data.privacy.PrivateText`.
     """
     by_metric, overwritten = dict(score), {}
-    asked = {} if is_private_document(doc) else _fingerprint(doc)
+    question_digests = {} if is_private_document(doc) else _fingerprint(doc)
     if is_private_document(doc):
         ids = {name: kind for name, kind in _ID_KINDS.items() if score.get(name) is not None}
         by_metric |= {name: hidden_id(kind, score[name]) for name, kind in ids.items()}
         overwritten = _redacted_keys(doc, has_words=may_hold_words(results))
     record = {name: str(value) if isinstance(value, PrivateText) else value for name, value in by_metric.items()}
-    written = {"schema_version": SCHEMA_VERSION, **record, **asked}
+    written = {"schema_version": SCHEMA_VERSION, **record, **question_digests}
     return LoggedSample(metrics, by_metric, {SCORE: written, **overwritten})
 
 
 def _fingerprint(doc: Mapping[str, Any]) -> dict[str, Any]:
     """Return the key that records what the task that is being scored asked; empty if nothing of it is known."""
-    asked = fingerprint(doc, SCORED_SETTINGS.get())
-    return {ASKED: asked} if asked else {}
+    digests = fingerprint(doc, SCORED_SETTINGS.get())
+    return {ASKED: digests} if digests else {}
 
 
 def without_scoring(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:

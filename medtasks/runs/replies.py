@@ -116,8 +116,8 @@ class SampleLine:
     @property
     def asked(self) -> Mapping[str, Any] | None:
         """Fingerprint of the sample as it was asked; None if none is recorded."""
-        asked = (self.score or self.record).get(ASKED)
-        return asked if isinstance(asked, dict) else None
+        digests = (self.score or self.record).get(ASKED)
+        return digests if isinstance(digests, dict) else None
 
     @property
     def prompt(self) -> str:

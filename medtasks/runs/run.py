@@ -62,15 +62,15 @@ class TaskRun:
             int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
             for value in (counts.get("original"), counts.get("effective"), offset)
         )
-        asked = max(0, min(effective, total - offset))
+        asked_rows = max(0, min(effective, total - offset))
         return cls(
             name=name,
             scores=row,
             config=results.config(name),
             higher_is_better=mapping_in(mapping_in(results.content, "higher_is_better"), name),
             documents=total,
-            asked=asked,
-            is_part=asked < total if asked else is_cut,
+            asked=asked_rows,
+            is_part=asked_rows < total if asked_rows else is_cut,
             results=results.path,
             samples=samples if samples.is_file() else None,
             version=str(results.of_task("versions", name) or ""),
@@ -199,7 +199,7 @@ def _in_order_asked(
     """Sort tasks as the newest call named them, with groups, of which no file counts samples, at the end."""
     calls: list[Iterable[str]] = [manifest.tasks for manifest in reversed(manifests)]
     calls += [mapping_in(file.content, "n-samples") for file in reversed(results)]
-    places = {name: place for place, name in enumerate(dict.fromkeys(chain.from_iterable(calls)))}
+    places = {name: position for position, name in enumerate(dict.fromkeys(chain.from_iterable(calls)))}
     return dict(sorted(tasks.items(), key=lambda task: (places.get(task[0], len(places)), task[0])))
 
 
@@ -327,8 +327,8 @@ def other_models(folder: Path, source: Source) -> list[Source]:
     try:
         read_run(folder)
     except SeveralModels as error:
-        own = model_of(source) if folder.resolve() == source.path.resolve() else None
-        return [Source(folder, model) for model in error.models if model != own]
+        own_model = model_of(source) if folder.resolve() == source.path.resolve() else None
+        return [Source(folder, model) for model in error.models if model != own_model]
     except MedTasksError:
         pass  # repeats, or recorded replies, or damage that is reported where it is read
     return [Source(folder)]

@@ -283,7 +283,7 @@ class RunManifest(_Record):
 
 
 def continued_run(output: Path, current: RunManifest) -> str:
-    """Return the id of the run that a new call goes on with: the last one of its model in the folder; empty if none."""
+    """Return the id of the model's last run in the folder, if a new call continues it; else an empty text."""
     for earlier in reversed(read_manifests(output, lambda _: None)):
         is_same_model = (earlier.model.name, earlier.model.weights) == (current.model.name, current.model.weights)
         if is_same_model and earlier.shard == current.shard:

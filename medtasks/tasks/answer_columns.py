@@ -52,7 +52,7 @@ def _in_order_of_keys(content: Mapping[Any, Any]) -> list[Any]:
         if text is not None and texts.setdefault(str(key).strip("(). :").upper(), text) is not text:
             return []
     keys = "".join(sorted(texts))
-    return [texts[key] for key in keys] if any(known.startswith(keys) for known in _KEYS) else []
+    return [texts[key] for key in keys] if any(sequence.startswith(keys) for sequence in _KEYS) else []
 
 
 def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:

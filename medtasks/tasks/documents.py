@@ -344,7 +344,7 @@ def _scoring_problems(task: TaskFile, config: Mapping[str, Any]) -> Iterator[str
 
 
 def _missing_columns(task: TaskFile, written: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which columns a sample lacks: of ``breakdown``, and the options that filters of ours read answers among."""
+    """Yield missing columns of a sample: those of ``breakdown``, and the options that filters of ours read among."""
     for column in task.breakdown:
         if column not in document:
             hint = near_match(column, document) or f"; there are {', '.join(document)}"

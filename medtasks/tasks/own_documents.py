@@ -55,19 +55,19 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     places = getattr(table, "places", ())
     table, renamed = _under_our_names(table, config, location)
     names = [*dict.fromkeys([*table.column_names, *renamed])]
-    needed = {name: kind for _, columns in needed_columns(config, names) for name, kind in columns.items()}
-    used = {*needed, "doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
+    needed_kinds = {name: kind for _, columns in needed_columns(config, names) for name, kind in columns.items()}
+    used = {*needed_kinds, "doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
     unchanged = [name for name in table.column_names if name in used - {*renamed}]
     columns = table.select_columns(unchanged).to_dict() if unchanged else {}
     columns |= renamed
-    for name, values in _answers_as_needed(config, columns, needed).items():
+    for name, values in _answers_as_needed(config, columns, needed_kinds).items():
         columns[name] = renamed[name] = values
     check(config, columns, names, location, places)
     _refuse_volumes(config, columns, location)
     renamed |= checked_options(config, columns, location, places)
     added = renamed | following(config.get("process_results"), columns, names, len(table))
     of_families = {name for family in families().values() for name in family.columns} - _FREE_NAMES
-    left_out = {*added, *(of_families - {*needed} if apart else ())}
+    left_out = {*added, *(of_families - {*needed_kinds} if apart else ())}
     if hidden := left_out.intersection(names_in(mapping_in(config, "metadata").get("breakdown"))) - {*added}:
         raise MedTasksError(
             f"'breakdown' in the task's metadata names '{min(hidden)}', a column by which other families are known; "
@@ -80,13 +80,13 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
 
 
 def _answers_as_needed(
-    config: Mapping[str, Any], columns: Columns, needed: Mapping[str, Column]
+    config: Mapping[str, Any], columns: Columns, needed_kinds: Mapping[str, Column]
 ) -> dict[str, list[Any]]:
     """Return the columns that are written in another form than hooks need."""
     changed: dict[str, list[Any]] = {}
-    for name in [name for name in needed if name in columns]:
+    for name in [name for name in needed_kinds if name in columns]:
         options = columns.get("options") or [()] * len(columns[name])
-        values, note = read_column(name, needed[name], columns[name], options)
+        values, note = read_column(name, needed_kinds[name], columns[name], options)
         if values != columns[name]:
             changed[name] = values
         if note:
@@ -132,10 +132,10 @@ def own_tables(config: Mapping[str, Any]) -> Any:
     Columns that hooks of ours read or show stay as they are written.
     """
     mapping = mapping_in(mapping_in(config, "metadata"), COLUMNS)
-    shown = names_in_templates(mapping_in(config, SETTINGS)).union(*map(names_in, mapping.values()))
+    shown_columns = names_in_templates(mapping_in(config, SETTINGS)).union(*map(names_in, mapping.values()))
 
     def texts(names: Sequence[str]) -> set[str]:
-        return shown.union(*(columns for _, columns in needed_columns(config, names)))
+        return shown_columns.union(*(columns for _, columns in needed_columns(config, names)))
 
     return local_tables(config, texts)
 
@@ -293,14 +293,14 @@ def check(
     if missing:
         raise MedTasksError(f"{location} has no column {several(missing)}")
 
-    def place(row: int) -> str:
+    def place_of(row: int) -> str:
         return places[row] if places else f"{location}, row {row + 1}"
 
-    faults = list(_wrong_values(config, columns, names, place))
+    faults = list(_wrong_values(config, columns, names, place_of))
     keys = ("pair_id", "position") if family is not None and family.paired else ("doc_id",)
     if {*keys} <= {*names}:
         for first, row in _repeated_rows([columns[name] for name in keys]):
-            rows = f"{place(first)} and {place(row)}" if places else f"{location}: rows {first + 1} and {row + 1}"
+            rows = f"{place_of(first)} and {place_of(row)}" if places else f"{location}: rows {first + 1} and {row + 1}"
             faults.append(f"{rows} have the same {' and '.join(keys)}, so that replies cannot be told apart")
     if faults:
         raise MedTasksError(several(faults))
@@ -315,7 +315,7 @@ def _repeated_rows(keys: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
 
 
 def _wrong_values(
-    config: Mapping[str, Any], columns: Columns, names: Sequence[str], place: Callable[[int], str]
+    config: Mapping[str, Any], columns: Columns, names: Sequence[str], place_of: Callable[[int], str]
 ) -> Iterator[str]:
     """Yield each value that is not what hooks need. What they need is said of a column's first one."""
     checked: set[tuple[str, Column]] = set()
@@ -325,7 +325,8 @@ def _wrong_values(
             for row, value in enumerate(columns[name]):
                 if not _HOLDS[kind](value, columns["options"][row] if "options" in columns else ()):
                     private = "dataset" in columns and is_private(str(columns["dataset"][row]))
-                    yield f"{place(row)}: '{name}' is {'something else' if private else _described(name, value)}{need}"
+                    description = "something else" if private else _described(name, value)
+                    yield f"{place_of(row)}: '{name}' is {description}{need}"
                     need = ""
         checked |= required.items()
 

@@ -50,8 +50,8 @@ def _without_marks(config: Mapping[str, Any], options: Sequence[Any], location: 
         return []
     sentence = f"{location}: options of {sum(map(bool, bare))} of {len(bare)} questions begin with letters or numbers"
     prompt = hook_name(config.get("doc_to_text"))
-    shown = _MARKS & names_in_templates(mapping_in(config, SETTINGS), "option")
-    if prompt in LETTERED_PROMPTS or (shown and prompt.startswith("medtasks.prompts.")):
+    shown_marks = _MARKS & names_in_templates(mapping_in(config, SETTINGS), "option")
+    if prompt in LETTERED_PROMPTS or (shown_marks and prompt.startswith("medtasks.prompts.")):
         warn_once(f"{sentence}, which are removed, as the prompt writes its own", "INFO")
         return [changed or texts for texts, changed in zip(options, bare, strict=True)]
     warn_once(
@@ -64,18 +64,18 @@ def _without_marks(config: Mapping[str, Any], options: Sequence[Any], location: 
 def _check(options: Sequence[Any], places: Sequence[str], *, are_classes: bool) -> None:
     first = _plain(options[0])
     unclear = []
-    for place, texts in zip(places, options, strict=True):
+    for location, texts in zip(places, options, strict=True):
         if are_classes and _plain(texts) != first:
             raise MedTasksError(
-                f"{place}: 'options' are others than in the first row, or in another order, and classes are counted by "
-                "their places; write the same in the same order in every row, and change the right ones with them"
+                f"{location}: 'options' are others than in the first row, or in another order, and classes are counted "
+                "by their places; write the same in the same order in every row, and change the right ones with them"
             )
         if not are_classes and len(texts) > MOST_LETTERS:
-            raise MedTasksError(f"{place}: it has {len(texts)} options; 2 to {MOST_LETTERS} are possible")
+            raise MedTasksError(f"{location}: it has {len(texts)} options; 2 to {MOST_LETTERS} are possible")
         if fault := _fault_of(texts):
             if are_classes:
-                raise MedTasksError(f"{place}: {fault}; give each class a name of its own")
-            unclear.append(f"{place}: {fault}")
+                raise MedTasksError(f"{location}: {fault}; give each class a name of its own")
+            unclear.append(f"{location}: {fault}")
     if unclear:
         warn_once(
             f"{unclear[0]} (so in {len(unclear)} of {len(options)} questions): a reply with such a text is not read, "

@@ -128,8 +128,10 @@ def _reading_options(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return a user's choices for :func:`read_table`, among the arguments of the library."""
     import datasets
 
-    known = inspect.signature(datasets.load_dataset).parameters
-    options = {name: str(value) for name, value in arguments.items() if name not in known and name not in _NEEDLESS}
+    parameters = inspect.signature(datasets.load_dataset).parameters
+    options = {
+        name: str(value) for name, value in arguments.items() if name not in parameters and name not in _NEEDLESS
+    }
     for name in options.keys() - _OPTIONS:
         hint = near_match(name, _OPTIONS) or f"; there are {', '.join(_OPTIONS)}"
         raise MedTasksError(f"dataset_kwargs: '{name}' is no option of a table{hint}")
@@ -196,7 +198,7 @@ def _chosen_rows(table: Any, conditions: Mapping[str, Any]) -> list[int]:
     """Return the numbers of the rows with one of the wanted values in each column; none for an unknown column."""
     chosen = list(range(len(table)))
     for name, values in conditions.items():
-        wanted = [value.strip().casefold() for value in names_in(values)]
+        wanted_values = [value.strip().casefold() for value in names_in(values)]
         column = table[name] if name in table.column_names else [None] * len(table)
-        chosen = [row for row in chosen if str(column[row]).strip().casefold() in wanted]
+        chosen = [row for row in chosen if str(column[row]).strip().casefold() in wanted_values]
     return chosen

@@ -320,8 +320,8 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         self, work: Work[Item, Result], requests: Sequence[Request], streams: Sequence[Sequence[Sequence[int]]]
     ) -> list[Result]:
         reader = RequestReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
-        asked = sum(not request.padding for request in requests)
-        failures = FailureLog(work.kind, asked, self.arguments.max_failed, quotes=self.quotes_errors)
+        request_count = sum(not request.padding for request in requests)
+        failures = FailureLog(work.kind, request_count, self.arguments.max_failed, quotes=self.quotes_errors)
         if requests and self._journal is None:
             self._journal = self.open_journal(self.arguments, self.device.type, self.fingerprint)
         size, tokens = self.arguments.batch_size, self.arguments.batch_tokens

@@ -210,8 +210,8 @@ class VlmServer(HarnessAdapter):
     ) -> list[Result]:
         """Do ``work`` on the samples of each unit of positions, ``concurrency`` units at once."""
         reader = RequestReader(self.task_dict, kind == "loglikelihood")
-        asked = sum(not request.padding for request in requests)
-        failures = FailureLog(kind, asked, self.arguments.max_failed, quotes=self.quotes_errors)
+        request_count = sum(not request.padding for request in requests)
+        failures = FailureLog(kind, request_count, self.arguments.max_failed, quotes=self.quotes_errors)
         results: dict[int, Result] = {}
         replayed = self.pool.replayed
         bar: tqdm[Any]

@@ -53,28 +53,28 @@ def task_tables(task: TaskReport) -> list[Table]:
 
 def scores_table(task: TaskReport) -> Table:
     """Return all scores of a task."""
-    shown = task.distinct_rules
-    width = max(1, len(shown))
+    distinct = task.distinct_rules
+    width = max(1, len(distinct))
     rows, constructed = [], set[str]()
     for metric in _metrics_in_rows(task):
-        scores = [rule.estimates.get(metric) for rule in shown]
+        scores = [rule.estimates.get(metric) for rule in distinct]
         better = next((score.higher_is_better for score in scores if score), None)
         described = task.metrics[metric].description if metric in task.metrics else ""
         name = Cell(metric, code=True, remark=f"{described} {_DIRECTIONS[better]}".strip())
         remarks = []
-        for rule, score in zip(shown, scores, strict=True):
+        for rule, score in zip(distinct, scores, strict=True):
             error = points(score.error, score.share) if score else NOT_DEFINED
             why = rule.failures.get(metric, "")
             remarks.append(why or (f"standard error {error}" if error != NOT_DEFINED else ""))
             constructed |= {metric} if score and score.by_construction else set()
         rows.append(cells(name, *map(score_cell, scores, remarks)))
     rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules if rule.rule]
-    failed = [(metric, rule.title, why) for rule in shown for metric, why in rule.failures.items()]
+    failed = [(metric, rule.title, why) for rule in distinct for metric, why in rule.failures.items()]
     causes = names_by((metric, (rule, why.rstrip("."))) for metric, rule, why in failed)
     zeros = (f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed))
     failures = (f"{metrics} under {rule} has no value: {why}." for (rule, why), metrics in causes.items())
     remarks_of_metrics = dict.fromkeys(remark for rule in task.rules for remark in rule.remarks)
-    headings = cells("Metric", *(name_cell(rule.title) for rule in shown), *["no scores"] * (not shown))
+    headings = cells("Metric", *(name_cell(rule.title) for rule in distinct), *["no scores"] * (not distinct))
     rows.insert(0, cells("questions", *[questions(task)] * width))
     notes = (INTERVALS, *zeros, *rules, *failures, *remarks_of_metrics)
     return Table(label(task.name, "scores"), "Scores.", "l" + "r" * width, headings, rows, notes=notes)

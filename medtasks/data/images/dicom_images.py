@@ -165,7 +165,7 @@ def _grey(pixels: Any, dataset: Any, stored: Any, value_range: Range | None) -> 
 
 
 def _is_padding(dataset: Any, stored: Any) -> Any:
-    """Return which pixels are padding (PS3.3 C.7.5.1.1.2)."""
+    """Return the mask of padding pixels (PS3.3 C.7.5.1.1.2)."""
     padding = dataset.get("PixelPaddingValue")
     if padding is None or stored.dtype.kind not in "iu":
         return np.zeros(stored.shape, bool)

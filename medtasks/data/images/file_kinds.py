@@ -52,7 +52,7 @@ def is_bare_data_set(head: bytes) -> bool:
 
 
 def describe_file(head: bytes) -> str:
-    """Say what a file is that is no image, and how to fix it; empty if that is unknown."""
+    """Describe a file that is no image, and how to fix it; empty if its kind is unknown."""
     if not head.strip(b"\0"):
         return "only zero bytes; copy it again" if head else "an empty file; copy it again"
     for at, mark, description in _MARKS:

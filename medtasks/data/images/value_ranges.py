@@ -32,13 +32,13 @@ def central_range(values: Sequence[float], counts: Sequence[int]) -> Range:
         (0, 255)
     """
     pixels = sum(counts)
-    rest = list(counts)
+    remaining = list(counts)
     ground = []
     for end in (0, -1):
         if counts[end] > pixels / 2:
             ground = [values[end]]
-            rest[end] = 0
-    sums = list(accumulate(rest))
+            remaining[end] = 0
+    sums = list(accumulate(remaining))
     left_out = max(sums[-1] * OUTLIERS, pixels * _HOT_PIXELS if ground else 0)
     if sums[-1] <= left_out:
         return ground[0], ground[0]
