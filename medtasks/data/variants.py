@@ -281,9 +281,9 @@ def degraded(documents: Documents) -> Changed:
 
 def images_of(document: Document) -> Shown:
     """Return the images of a question."""
-    if "image_file" in document:
-        return (ShownImage(document["image_file"], document.get("image_sha256", document["image_file"])),)
-    return tuple(map(ShownImage, document["image_files"], document.get("image_sha256", document["image_files"])))
+    if "image_files" in document:
+        return tuple(map(ShownImage, document["image_files"], document.get("image_sha256", document["image_files"])))
+    return (ShownImage(document["image_file"], document.get("image_sha256", document["image_file"])),)
 
 
 def swapped_images(documents: Documents) -> list[Shown]:

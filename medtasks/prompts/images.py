@@ -111,7 +111,7 @@ def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decod
 def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
     """Return the path of a file of a document, see :func:`images`.
 
-    It may be written with other separators, or in another Unicode form than the file's name, if it means one file only.
+    It may differ from the file's name in separators, Unicode form and blanks around it, if it means one file only.
     Raises SourceError for a relative path without a folder and for an archive, DatasetNotPrepared if its dataset is
     missing.
     """
@@ -136,6 +136,8 @@ def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -
 def _fault_of(path: Path, error: OSError) -> str:
     if isinstance(error, UnclearRange):
         return f"cannot be shown: {error}"
+    if isinstance(error, IsADirectoryError):
+        return "is a folder; list its images in 'image_files'"
     if not isinstance(error, FileNotFoundError):
         return f"is broken ({error})"
     near = listed(list(map(str, _near_files(path))))
@@ -143,7 +145,7 @@ def _fault_of(path: Path, error: OSError) -> str:
 
 
 def _near_files(path: Path) -> list[Path]:
-    """Return the files whose paths differ from a missing one in separators, Unicode form or case only."""
+    """Return the files whose paths differ from a missing one in separators, Unicode form, case or ending only."""
     first, *others = Path(_plain(path)).parts
     paths = [Path(first)]
     for part in others:
@@ -154,17 +156,18 @@ def _near_files(path: Path) -> list[Path]:
 
 @functools.lru_cache(maxsize=64)
 def _entries(folder: Path) -> Mapping[str, list[Path]]:
-    """Return the paths in a folder by their names without regard to case and Unicode form."""
+    """Return the paths in a folder by their names, with and without ending, in any case and Unicode form."""
     paths: dict[str, list[Path]] = {}
     with contextlib.suppress(OSError):
         for path in sorted(folder.iterdir()):
-            paths.setdefault(_plain(path.name).casefold(), []).append(path)
+            for name in {path.name, path.stem}:
+                paths.setdefault(_plain(name).casefold(), []).append(path)
     return paths
 
 
 def _plain(path: str | Path) -> str:
-    """Return a path with the usual separators and in composed Unicode."""
-    return unicodedata.normalize("NFC", str(path).replace("\\", "/"))
+    """Return a path with the usual separators, in composed Unicode and without blanks around it."""
+    return unicodedata.normalize("NFC", str(path).replace("\\", "/").strip())
 
 
 def image_keys(task: Any) -> set[Key]:

@@ -7,7 +7,7 @@ that fits is named in a note, and if several fit with different answers the colu
 import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from string import ascii_uppercase
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from medtasks.data.option_texts import without_marks
@@ -17,9 +17,12 @@ from medtasks.errors import MedTasksError
 from medtasks.families.family import Column
 
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
+_MARK = re.compile(r"\(?([a-z])[).:]+\s*")
 _WHOLE = re.compile(r"\d{1,9}(?:\.0)?")
 _KEYS = (ascii_uppercase, "0123456789", "123456789")  # of options in a mapping
-_YES_NO = {"true": "yes", "1": "yes", "1.0": "yes", "y": "yes", "false": "no", "0": "no", "0.0": "no", "n": "no"}
+_YES = "true 1 1.0 y ja j wahr oui vrai sí si verdadero vero sim verdadeiro"  # also as other languages have it
+_NO = "false 0 0.0 n nein falsch non faux falso não"
+_YES_NO = dict.fromkeys(_YES.split(), "yes") | dict.fromkeys(_NO.split(), "no")
 
 
 def parsed_list(text: Any) -> Any:
@@ -76,6 +79,9 @@ def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequenc
         return [_entries(value) or value for value in values], ""
     if kind is Column.YES_NO:
         return _read_yes_no(name, values)
+    if kind is Column.TEXT:
+        texts = [str(value) if type(value) is int else value for value in values]
+        return texts, "" if texts == values else f"'{name}' is read with numbers as texts"
     if kind is Column.POSITION:
         return [_whole(value, value) for value in values], ""
     if kind is Column.LABELS:
@@ -95,17 +101,16 @@ def _read_indices(name: str, kind: Column, values: Sequence[Any], options: Seque
     written = {row: value for row, value in enumerate(values) if value is not None and str(value).strip()}
     by_way = {way: _indices(written, options, index_of) for way, index_of in _WAYS.items()}
     documented = _FROM_0 if kind is Column.LABEL else _LETTERS
-    ways = sorted(_WAYS, key=lambda way: (-len(by_way[way]), way != documented))  # those that fit most first
-    fitting = [way for way in ways if len(by_way[way]) == len(written)]
-    if documented not in fitting and any(by_way[way] != by_way[ways[0]] for way in fitting):
+    best = max(by_way, key=lambda way: (len(by_way[way]), way == documented))  # of equal ones the first
+    fitting = [way for way, indices in by_way.items() if len(indices) == len(written)]
+    if documented not in fitting and any(by_way[way] != by_way[best] for way in fitting):
         raise MedTasksError(
             f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {kind.value}"
         )
-    answers: dict[int, Any] = by_way[ways[0]]
-    if kind is not Column.LABEL:
-        answers = {row: letter(index) for row, index in answers.items()}
-    note = f"'{name}' is read as {ways[0]}" if fitting and ways[0] != documented else ""
-    return [answers.get(row, written.get(row)) for row in range(len(values))], note
+    read: list[Any] = [written.get(row) for row in range(len(values))]
+    for row, index in by_way[best].items():
+        read[row] = index if kind is Column.LABEL else letter(index)
+    return read, f"'{name}' is read as {best}" if fitting and best != documented else ""
 
 
 def _indices(
@@ -127,11 +132,15 @@ def _loose_letter(value: Any, _: Sequence[str]) -> int:
 
 def _text(value: Any, options: Sequence[str]) -> int:
     form = str(value).strip().casefold()
+    mark = _MARK.match(form)
+    index = ascii_lowercase.index(mark[1]) if mark else -1
     texts = [str(option) for option in options]
     for written in (texts, without_marks(texts) or []):  # "B. left" is also the option "left"
         forms = [text.strip().casefold() for text in written]
         if forms.count(form) == 1:
             return forms.index(form)
+        if mark and forms[index : index + 1] == [form[mark.end() :]]:  # "b. left" is also the second option "left"
+            return index
     return -1
 
 

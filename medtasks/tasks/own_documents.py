@@ -6,13 +6,14 @@ configuration hooks are functions, or their dotted names.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from medtasks.data.dataset_lookup import known
 from medtasks.data.document_store import is_file_name, with_image_files, without_progress_bars
 from medtasks.data.privacy import is_private
 from medtasks.data.samples import letter
-from medtasks.errors import MedTasksError, several, warn_once
+from medtasks.errors import MedTasksError, near_match, several, warn_once
 from medtasks.families.family import Column
 from medtasks.families.family_registry import families, family_of
 from medtasks.tasks.answer_columns import listed_options, read_column
@@ -34,6 +35,7 @@ _PROMPTS: Mapping[str, Mapping[str, Column]] = {
     "medtasks.prompts.template.letters": {"options": Column.OPTIONS},
     "medtasks.prompts.template.option_texts": {"options": Column.OPTIONS},
 }
+_WITH_TEMPLATES = ("medtasks.prompts.template.", "medtasks.prompts.judged.", "medtasks.prompts.volumes.")
 _IMAGE_HOOK = "medtasks.prompts.images.images"
 _FIELDS = _LETTERED | dict.fromkeys(("context", "details", "indication", "hint"), Column.ANYTHING)
 
@@ -52,31 +54,55 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     """
     location = location_of(config)
     table = asked_rows(table, config)
-    places = getattr(table, "places", ())
-    table, renamed = _under_our_names(table, config, location)
+    places = getattr(table, "places", ()) or [f"{location}, row {row}" for row in range(1, len(table) + 1)]
+    table, renamed = _under_our_names(table, config, location, places)
     names = [*dict.fromkeys([*table.column_names, *renamed])]
-    needed_kinds = {name: kind for _, columns in needed_columns(config, names) for name, kind in columns.items()}
+    needed_kinds: dict[str, Column] = {}
+    for _, required in needed_columns(config, names):
+        needed_kinds |= required
     used = {*needed_kinds, "doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
-    unchanged = [name for name in table.column_names if name in used - {*renamed}]
-    columns = table.select_columns(unchanged).to_dict() if unchanged else {}
-    columns |= renamed
+    columns = _columns_of(table, used - {*renamed}) | renamed
     for name, values in _answers_as_needed(config, columns, needed_kinds).items():
         columns[name] = renamed[name] = values
     check(config, columns, names, location, places)
+    _warn_of_unknown_datasets(config, columns)
     _refuse_volumes(config, columns, location)
     renamed |= checked_options(config, columns, location, places)
     added = renamed | following(config.get("process_results"), columns, names, len(table))
-    of_families = {name for family in families().values() for name in family.columns} - _FREE_NAMES
-    left_out = {*added, *(of_families - {*needed_kinds} if apart else ())}
-    if hidden := left_out.intersection(names_in(mapping_in(config, "metadata").get("breakdown"))) - {*added}:
-        raise MedTasksError(
-            f"'breakdown' in the task's metadata names '{min(hidden)}', a column by which other families are known; "
-            f"give it another name in {location}"
-        )
+    left_out = {*added}
+    if apart:
+        left_out |= _columns_of_others(config, {*needed_kinds, *added}, location)
     table = table.remove_columns([name for name in table.column_names if name in left_out])
     for name, values in added.items():
         table = table.add_column(name, values)
     return without_media(table) if apart else table
+
+
+def _columns_of(table: Any, names: Collection[str]) -> dict[str, list[Any]]:
+    """Return the columns of a table of the ``datasets`` library that have one of the names."""
+    held = [name for name in table.column_names if name in names]
+    columns: dict[str, list[Any]] = table.select_columns(held).to_dict() if held else {}
+    return columns
+
+
+def _columns_of_others(config: Mapping[str, Any], own: Collection[str], location: str) -> set[str]:
+    """Return the columns by which other families are recognised; MedTasksError if ``breakdown`` names one of them."""
+    names = {*itertools.chain.from_iterable(family.columns for family in families().values())} - _FREE_NAMES - {*own}
+    if hidden := names.intersection(names_in(mapping_in(config, "metadata").get("breakdown"))):
+        raise MedTasksError(
+            f"'breakdown' in the task's metadata names '{min(hidden)}', a column by which other families are known; "
+            f"give it another name in {location}"
+        )
+    return names
+
+
+def _warn_of_unknown_datasets(config: Mapping[str, Any], columns: Columns) -> None:
+    for name in {*map(str, columns.get("dataset", ()))}:
+        if is_private(name) and not known(name):
+            warn_once(
+                f"'{config.get('task')}': the column 'dataset' names '{name}', which medtasks does not know, so that "
+                "its texts are withheld as credentialed; if they may be shown, give the column another name in the file"
+            )
 
 
 def _answers_as_needed(
@@ -96,23 +122,11 @@ def _answers_as_needed(
 
 def own_table(task: str, config: Mapping[str, Any]) -> Any:
     """Return the table of the ``datasets`` library that the harness asks; MedTasksError where it cannot be loaded."""
-    import datasets
-
-    split, location = split_of(config), location_of(config)
-    arguments = dict(config.get("dataset_kwargs") or {})
+    split = split_of(config)
+    location = location_of(config)
     try:
         with without_progress_bars():
-            path = resolved(config.get("dataset_path"))
-            if path is None or any(name in arguments for name in HARNESS_ALONE):
-                raise MedTasksError(
-                    f"only the harness can load the documents of '{task}', so they are not checked here"
-                )
-            if arguments.get("load_from_disk"):
-                tables = datasets.load_from_disk(path)
-            elif (tables := own_tables(config)) is None:
-                passed_on = {name: value for name, value in arguments.items() if name not in OF_HARNESS}
-                tables = datasets.load_dataset(path, config.get("dataset_name"), **passed_on)
-            table = tables[split]
+            table = _all_tables(task, config)[split]
             table = resolved(config["process_docs"])(table) if config.get("process_docs") else table
     except MedTasksError:
         raise
@@ -124,6 +138,22 @@ def own_table(task: str, config: Mapping[str, Any]) -> Any:
     if not len(table):
         raise MedTasksError(f"the documents of '{task}' ({location}) are none: the file is empty")
     return table
+
+
+def _all_tables(task: str, config: Mapping[str, Any]) -> Any:
+    import datasets
+
+    arguments = mapping_in(config, "dataset_kwargs")
+    path = resolved(config.get("dataset_path"))
+    if path is None or any(name in arguments for name in HARNESS_ALONE):
+        raise MedTasksError(f"only the harness can load the documents of '{task}', so they are not checked here")
+    if arguments.get("load_from_disk"):
+        return datasets.load_from_disk(path)
+    tables = own_tables(config)
+    if tables is not None:
+        return tables
+    passed_on = {name: value for name, value in arguments.items() if name not in OF_HARNESS}
+    return datasets.load_dataset(path, config.get("dataset_name"), **passed_on)
 
 
 def own_tables(config: Mapping[str, Any]) -> Any:
@@ -162,12 +192,38 @@ def location_of(config: Mapping[str, Any]) -> str:
 # ---- columns under other names and in other shapes ----
 
 
-def _under_our_names(table: Any, config: Mapping[str, Any], location: str) -> tuple[Any, dict[str, list[Any]]]:
+def _under_our_names(
+    table: Any, config: Mapping[str, Any], location: str, places: Sequence[str]
+) -> tuple[Any, dict[str, list[Any]]]:
     """Return a table of the ``datasets`` library with files for images, and by our name its columns with other names.
 
     The columns have the names and shapes that hooks need, each of shape (documents,); their values are not checked.
     Raises MedTasksError where the task's ``columns`` name none of the table, SourceError where an image is missing.
     """
+    sources = _sources(config, table.column_names, location)
+    for name in _IMAGES:
+        holders = sources.pop(name, [name] if name in table.column_names else [])
+        if any(_holds_images(table, holder) for holder in holders):
+            root = default_settings(config).get("image_root")
+            table = with_image_files(table, name, holders, places, root)
+        elif holders != [name] and holders:
+            sources[name] = holders
+    columns: dict[str, list[Any]] = {}
+    for name, holders in sources.items():
+        values = _columns_of(table, holders)
+        columns[name] = values[holders[0]]
+        if len(holders) > 1:
+            rows = zip(*(values[holder] for holder in holders), strict=True)
+            columns[name] = list(map(_without_empty_end, rows))
+    options = (_columns_of(table, ["options"]) | columns).get("options", [])
+    as_lists = list(map(listed_options, options))
+    if as_lists != options:
+        columns["options"] = as_lists
+    return table, columns
+
+
+def _sources(config: Mapping[str, Any], names: Sequence[str], location: str) -> dict[str, list[str]]:
+    """Return the columns of a file to take for each of ours, by ``columns`` in the task's metadata."""
     mapping = mapping_in(config, "metadata").get(COLUMNS) or {}
     if not isinstance(mapping, Mapping):
         raise MedTasksError(
@@ -175,30 +231,15 @@ def _under_our_names(table: Any, config: Mapping[str, Any], location: str) -> tu
             f"{location} to take, such as {{answer: answer_label}}"
         )
     sources = {name: source if isinstance(source, list) else [source] for name, source in mapping.items()}
-    for name, holder in ((name, holder) for name, holders in sources.items() for holder in holders):
-        if holder not in table.column_names:
-            raise MedTasksError(
-                f"{location} has no column '{holder}', which 'columns' in the task's metadata names for '{name}'; "
-                f"it has {', '.join(table.column_names)}"
-            )
-
-    for name in _IMAGES:
-        holders = sources.pop(name, [name] if name in table.column_names else [])
-        if any(_holds_images(table, holder) for holder in holders):
-            root = default_settings(config).get("image_root")
-            table = with_image_files(table, name, holders, location, root)
-        elif holders != [name] and holders:
-            sources[name] = holders
-    columns: dict[str, list[Any]] = {}
     for name, holders in sources.items():
-        values = table.select_columns(holders).to_dict()
-        rows = zip(*(values[holder] for holder in holders), strict=True)
-        columns[name] = list(values[holders[0]]) if len(holders) == 1 else list(map(_without_empty_end, rows))
-    if "options" in columns or "options" in table.column_names:
-        options = columns.get("options") or table.select_columns(["options"]).to_dict()["options"]
-        if (as_lists := list(map(listed_options, options))) != options:
-            columns["options"] = as_lists
-    return table, columns
+        for holder in holders:
+            if holder not in names:
+                hint = near_match(str(holder), names)
+                raise MedTasksError(
+                    f"{location} has no column '{holder}', which 'columns' in the task's metadata names for '{name}'; "
+                    f"it has {', '.join(names)}{hint}"
+                )
+    return sources
 
 
 def _holds_images(table: Any, column: str) -> bool:
@@ -209,7 +250,7 @@ def _holds_images(table: Any, column: str) -> bool:
         return True
     if isinstance(inner, Mapping) and "bytes" in inner:
         return True
-    cells = table.select_columns([column]).to_dict()[column]
+    cells = _columns_of(table, [column])[column]
     texts = itertools.chain.from_iterable(cell if isinstance(cell, list) else [cell] for cell in cells)
     return any(isinstance(text, str) and not is_file_name(text) for text in texts)
 
@@ -244,20 +285,24 @@ def _refuse_volumes(config: Mapping[str, Any], columns: Columns, location: str) 
 def needed_columns(config: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Column]]]:
     """Yield who needs which columns, by a task's configuration and the names of its columns."""
     family = family_of(hook_name(config.get("process_results")))
+    who = ""
     if family is not None:
-        columns = family.short if family.short is not None and "kind" not in names else family.columns
-        yield f"the family '{family.name}'", columns
-    who = f"the prompt of the family '{family.name}'" if family else ""
+        is_short = family.short is not None and "kind" not in names
+        yield f"the family '{family.name}'", (family.short if is_short else None) or family.columns
+        who = f"the prompt of the family '{family.name}'"
     for key in ("doc_to_text", "doc_to_messages", "doc_to_choice"):
         hook = hook_name(config.get(key))
-        if hook in _PROMPTS:
-            yield who or hook, _PROMPTS[hook]
-        elif hook.startswith(tuple(f"medtasks.prompts.{module}." for module in ("template", "judged", "volumes"))):
-            fields = names_in_templates(mapping_in(config, SETTINGS))
-            yield who or hook, {name: kind for name, kind in _FIELDS.items() if name in fields}
+        yield who or hook, _prompt_columns(hook, config)
     if hook_name(config.get("doc_to_visual")) == _IMAGE_HOOK:
         in_list = {"image_files": Column.TEXTS}
         yield who or _IMAGE_HOOK, in_list if "image_files" in names else {"image_file": Column.TEXT}
+
+
+def _prompt_columns(hook: str, config: Mapping[str, Any]) -> Mapping[str, Column]:
+    if hook in _PROMPTS or not hook.startswith(_WITH_TEMPLATES):
+        return _PROMPTS.get(hook, {})
+    fields = names_in_templates(mapping_in(config, SETTINGS))
+    return {name: kind for name, kind in _FIELDS.items() if name in fields}
 
 
 def is_our_hook(hook: object) -> bool:
@@ -266,11 +311,7 @@ def is_our_hook(hook: object) -> bool:
 
 
 def check(
-    config: Mapping[str, Any],
-    columns: Columns,
-    names: Sequence[str],
-    location: str,
-    places: Sequence[str] = (),
+    config: Mapping[str, Any], columns: Columns, names: Sequence[str], location: str, places: Sequence[str]
 ) -> None:
     """Check that documents hold the values that hooks of their task need.
 
@@ -279,7 +320,7 @@ def check(
         columns: The needed columns, each of shape (documents,).
         names: Names of all columns.
         location: Where the documents are from, for messages.
-        places: Place of each document there, of shape (documents,); empty where that is unknown.
+        places: Place of each document there, of shape (documents,).
 
     Raises:
         MedTasksError: Columns are missing, or rows hold something else; up to ten are named.
@@ -292,15 +333,11 @@ def check(
     missing = _missing_columns(config, names)
     if missing:
         raise MedTasksError(f"{location} has no column {several(missing)}")
-
-    def place_of(row: int) -> str:
-        return places[row] if places else f"{location}, row {row + 1}"
-
-    faults = list(_wrong_values(config, columns, names, place_of))
+    faults = list(_wrong_values(config, columns, names, places))
     keys = ("pair_id", "position") if family is not None and family.paired else ("doc_id",)
     if {*keys} <= {*names}:
         for first, row in _repeated_rows([columns[name] for name in keys]):
-            rows = f"{place_of(first)} and {place_of(row)}" if places else f"{location}: rows {first + 1} and {row + 1}"
+            rows = f"{places[first]} and {places[row]}"
             faults.append(f"{rows} have the same {' and '.join(keys)}, so that replies cannot be told apart")
     if faults:
         raise MedTasksError(several(faults))
@@ -315,18 +352,20 @@ def _repeated_rows(keys: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
 
 
 def _wrong_values(
-    config: Mapping[str, Any], columns: Columns, names: Sequence[str], place_of: Callable[[int], str]
+    config: Mapping[str, Any], columns: Columns, names: Sequence[str], places: Sequence[str]
 ) -> Iterator[str]:
     """Yield each value that is not what hooks need. What they need is said of a column's first one."""
     checked: set[tuple[str, Column]] = set()
+    datasets = columns.get("dataset") or [None] * len(places)
+    all_options = columns.get("options") or [()] * len(places)
     for who, required in needed_columns(config, names):
         for name, kind in [column for column in required.items() if column not in checked]:
             need = f", and {who} needs {kind.value}"
-            for row, value in enumerate(columns[name]):
-                if not _HOLDS[kind](value, columns["options"][row] if "options" in columns else ()):
-                    private = "dataset" in columns and is_private(str(columns["dataset"][row]))
-                    description = "something else" if private else _described(name, value)
-                    yield f"{place_of(row)}: '{name}' is {description}{need}"
+            for place, value, options, dataset in zip(places, columns[name], all_options, datasets, strict=True):
+                if not _holds(kind, value, options):
+                    is_hidden = dataset is not None and is_private(str(dataset))
+                    description = "something else" if is_hidden else _described(kind, value, options)
+                    yield f"{place}: '{name}' is {description}{need}"
                     need = ""
         checked |= required.items()
 
@@ -342,7 +381,7 @@ def _missing_columns(config: Mapping[str, Any], names: Sequence[str]) -> list[st
     return [*missing.values(), advice] if missing else []
 
 
-def _described(name: str, value: Any) -> str:
+def _described(kind: Column, value: Any, options: Any) -> str:
     """Describe a value of the wrong kind, and which entry of a list is wrong."""
     if _is_missing(value):
         return "empty"
@@ -350,21 +389,21 @@ def _described(name: str, value: Any) -> str:
     if not isinstance(value, list):
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     description = f"a list of {len(value)}" + (f" ({text})" if len(text) <= _LONGEST else "")
-    entry = "option" if name == "options" else "entry"
-    for number, each in enumerate(value, start=1):
-        if _is_missing(each):
-            return f"{description}, of which {entry} {number} is missing ({'null' if each is None else 'empty'})"
-        if name == "options" and not isinstance(each, str):
-            return f"{description}, of which {entry} {number} is {each!r} and no text (put it in quotes)"
+    for number, entry in enumerate(value, start=1):
+        if kind in _ENTRY_HOLDS and not _ENTRY_HOLDS[kind](entry, options):
+            noun = "option" if kind is Column.OPTIONS else "entry"
+            return f"{description}, of which {noun} {number} is {_fault_of_entry(kind, entry)}"
     return description
+
+
+def _fault_of_entry(kind: Column, entry: Any) -> str:
+    if _is_missing(entry):
+        return f"missing ({'null' if entry is None else 'empty'})"
+    return f"{entry!r} and no text (put it in quotes)" if kind in (Column.OPTIONS, Column.TEXTS) else repr(entry)
 
 
 def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
-
-
-def _texts(value: Any, _: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def _is_letter(value: Any, options: Any) -> bool:
@@ -375,42 +414,44 @@ def _is_number(value: Any, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-_HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
+def _is_text(value: Any, _: Any) -> bool:
+    return isinstance(value, str)
+
+
+_ENTRY_HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
+    Column.TEXTS: _is_text,
+    Column.OPTIONS: lambda entry, _: isinstance(entry, str) and not _is_missing(entry),
+    Column.LETTERS: _is_letter,
+    Column.LABELS: lambda entry, _: _is_number(entry, 0, 1),
+}
+_HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {  # of lists of such entries: whether there are enough
     Column.ANYTHING: lambda value, _: True,
     Column.ID: lambda value, _: value is not None,
-    Column.TEXT: lambda value, _: isinstance(value, str),
-    Column.TEXTS: _texts,
-    Column.OPTIONS: lambda value, _: _texts(value, _) and len(value) > 1 and not any(map(_is_missing, value)),
+    Column.TEXT: _is_text,
+    Column.TEXTS: lambda value, _: True,
+    Column.OPTIONS: lambda value, _: len(value) > 1,
     Column.LETTER: _is_letter,
     Column.LETTER_OR_NOTHING: lambda value, options: value is None or _is_letter(value, options),
-    Column.LETTERS: lambda value, options: (
-        isinstance(value, list) and bool(value) and all(_is_letter(name, options) for name in value)
-    ),
+    Column.LETTERS: lambda value, _: len(value) > 0,
     Column.LABEL: lambda value, options: _is_number(value, 0, len(options or ()) - 1),
-    Column.LABELS: lambda value, options: (
-        isinstance(value, list) and len(value) == len(options or ()) and all(_is_number(each, 0, 1) for each in value)
-    ),
+    Column.LABELS: lambda value, options: len(value) == len(options or ()),
     Column.POSITION: lambda value, _: _is_number(value, 1, 2),
     Column.YES_NO: lambda value, _: isinstance(value, str) and value.strip().casefold() in ("yes", "no"),
 }
+
+
+def _holds(kind: Column, value: Any, options: Any) -> bool:
+    is_right = _ENTRY_HOLDS.get(kind)
+    if is_right is not None and not (isinstance(value, list) and all(is_right(entry, options) for entry in value)):
+        return False
+    return _HOLDS[kind](value, options)
 
 
 def following(process_results: object, columns: Columns, names: Sequence[str], count: int) -> dict[str, list[Any]]:
     """Return the columns that follow from others, see above; arguments as for :func:`check`."""
     family = family_of(hook_name(process_results))
     paired = family is not None and family.paired
-    added: dict[str, list[Any]] = {}
-    if "doc_id" in names:
-        if not all(isinstance(doc_id, str) for doc_id in columns["doc_id"]):
-            added["doc_id"] = list(map(str, columns["doc_id"]))
-    elif paired:
-        added["doc_id"] = [f"{pair}/{at}" for pair, at in zip(columns["pair_id"], columns["position"], strict=True)]
-    else:
-        added["doc_id"] = list(map(str, range(count)))
-    if "image_id" not in names and "image_files" in names:
-        added["image_id"] = [" ".join(files) or None for files in columns["image_files"]]
-    elif "image_id" not in names and "image_file" in names:
-        added["image_id"] = list(columns["image_file"])
+    added = _following_ids(columns, names, count, paired=paired)
     if paired and "categories" not in names:
         added["categories"] = [[] for _ in range(count)]
     if family is None or family.short is None:
@@ -426,3 +467,21 @@ def following(process_results: object, columns: Columns, names: Sequence[str], c
         "gold": ["Yes" if each else "No" for each in yes],
         "answer": ["A" if each else "B" for each in yes],
     }
+
+
+def _following_ids(columns: Columns, names: Sequence[str], count: int, *, paired: bool) -> dict[str, list[Any]]:
+    """Return ``doc_id``, unless it is there as texts, and ``image_id``, unless it is there or nothing has images."""
+    ids: Iterable[Any] = range(count)
+    if "doc_id" in names:
+        ids = columns["doc_id"]
+    elif paired:
+        ids = [f"{pair}/{at}" for pair, at in zip(columns["pair_id"], columns["position"], strict=True)]
+    doc_ids = list(map(str, ids))
+    added: dict[str, list[Any]] = {} if doc_ids == columns.get("doc_id") else {"doc_id": doc_ids}
+    if "image_id" in names:
+        return added
+    if "image_files" in names:
+        added["image_id"] = [" ".join(files) or None for files in columns["image_files"]]
+    elif "image_file" in names:
+        added["image_id"] = list(columns["image_file"])
+    return added
