@@ -66,15 +66,18 @@ def refers_to_others(option: str, count: int) -> bool:
     text = unicodedata.normalize("NFKC", option).casefold()
     if _REFERRING.search(text):
         return True
-    words = _WORD.findall(text)
     letters = {letter(index).casefold() for index in range(count)}
-    named = [word for word in words if word in letters][:2]
+    words = _WORD.findall(text)
+    named = [word for word in words if word in letters]
     others = [_KNOWN_WORD.fullmatch(word) for word in words if word not in letters]
-    if not all(others):
+    if named[:2] != sorted({*named[:2]}):  # "D&C" is a procedure
         return False
-    if named:  # "D&C" is a procedure, "A b" a protein
-        return named == sorted({*named}) and bool(others or words[2:] or _JOINED.search(text))
-    return {"options", "quantity"} <= {word.lastgroup for word in others if word}
+    kinds = {word.lastgroup if word else "unknown" for word in others}
+    if "unknown" in kinds:
+        return False
+    if named:  # "A b" is a protein
+        return bool(kinds or named[2:] or _JOINED.search(text))
+    return {"options", "quantity"} <= kinds
 
 
 def depends_on_order(document: Mapping[str, Any]) -> bool:

@@ -25,6 +25,11 @@ _NO = "false 0 0.0 n nein falsch non faux falso não"
 _YES_NO = dict.fromkeys(_YES.split(), "yes") | dict.fromkeys(_NO.split(), "no")
 
 
+def is_blank(value: object) -> bool:
+    """Return whether a cell holds nothing."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
 def parsed_list(text: Any) -> Any:
     """Return the list or mapping in a text, in JSON or as Python prints it. Other values are returned as they are."""
     if isinstance(text, str) and text.strip().startswith(("[", "{", "(")):
@@ -75,18 +80,10 @@ def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequenc
     """
     if kind in (Column.LETTER, Column.LETTER_OR_NOTHING, Column.LABEL):
         return _read_indices(name, kind, values, options)
-    if kind is Column.LETTERS:
-        return [_entries(value) or value for value in values], ""
     if kind is Column.YES_NO:
         return _read_yes_no(name, values)
-    if kind is Column.TEXT:
-        texts = [str(value) if type(value) is int else value for value in values]
-        return texts, "" if texts == values else f"'{name}' is read with numbers as texts"
-    if kind is Column.POSITION:
-        return [_whole(value, value) for value in values], ""
-    if kind is Column.LABELS:
-        return [[_whole(entry, entry) for entry in _entries(value)] or value for value in values], ""
-    return list(values), ""
+    read = _READERS.get(kind)
+    return list(values if read is None else map(read, values)), ""
 
 
 def _read_yes_no(name: str, values: Sequence[Any]) -> tuple[list[Any], str]:
@@ -98,19 +95,27 @@ def _read_yes_no(name: str, values: Sequence[Any]) -> tuple[list[Any], str]:
 
 def _read_indices(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
     """Read letters, or with ``Column.LABEL`` numbers from 0, of the options."""
-    written = {row: value for row, value in enumerate(values) if value is not None and str(value).strip()}
+    written = {row: value for row, value in enumerate(values) if not is_blank(value)}
     by_way = {way: _indices(written, options, index_of) for way, index_of in _WAYS.items()}
-    documented = _FROM_0 if kind is Column.LABEL else _LETTERS
-    best = max(by_way, key=lambda way: (len(by_way[way]), way == documented))  # of equal ones the first
-    fitting = [way for way, indices in by_way.items() if len(indices) == len(written)]
-    if documented not in fitting and any(by_way[way] != by_way[best] for way in fitting):
-        raise MedTasksError(
-            f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {kind.value}"
-        )
+    best, note = _best_way(name, kind, by_way, len(written))
     read: list[Any] = [written.get(row) for row in range(len(values))]
     for row, index in by_way[best].items():
         read[row] = index if kind is Column.LABEL else letter(index)
-    return read, f"'{name}' is read as {best}" if fitting and best != documented else ""
+    return read, note
+
+
+def _best_way(name: str, kind: Column, by_way: Mapping[str, Mapping[int, int]], count: int) -> tuple[str, str]:
+    """Return the way that reads most of ``count`` answers, of equal ones the documented or the first, and a note."""
+    documented = _FROM_0 if kind is Column.LABEL else _LETTERS
+    best = max(by_way, key=lambda way: (len(by_way[way]), way == documented))
+    fitting = [way for way, indices in by_way.items() if len(indices) == count]
+    if best == documented or not fitting:
+        return best, ""
+    if any(by_way[way] != by_way[best] for way in fitting):
+        raise MedTasksError(
+            f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {kind.value}"
+        )
+    return best, f"'{name}' is read as {best}"
 
 
 def _indices(
@@ -165,3 +170,11 @@ def _entries(value: Any) -> list[Any]:
     if isinstance(content, str):
         content = [entry.strip() for entry in re.split("[,;|]", content) if entry.strip()]
     return content if isinstance(content, list) else []
+
+
+_READERS: Mapping[Column, Callable[[Any], Any]] = {
+    Column.TEXT: lambda value: str(value) if type(value) is int else value,
+    Column.LETTERS: lambda value: _entries(value) or value,
+    Column.POSITION: lambda value: _whole(value, value),
+    Column.LABELS: lambda value: [_whole(entry, entry) for entry in _entries(value)] or value,
+}

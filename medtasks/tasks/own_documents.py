@@ -13,13 +13,13 @@ from medtasks.data.dataset_lookup import known
 from medtasks.data.document_store import is_file_name, with_image_files, without_progress_bars
 from medtasks.data.privacy import is_private
 from medtasks.data.samples import letter
-from medtasks.errors import MedTasksError, near_match, several, warn_once
+from medtasks.errors import MedTasksError, one_line, several, warn_once
 from medtasks.families.family import Column
 from medtasks.families.family_registry import families, family_of
-from medtasks.tasks.answer_columns import listed_options, read_column
+from medtasks.tasks.answer_columns import is_blank, listed_options, read_column
 from medtasks.tasks.own_options import LETTERED_PROMPTS, checked_options
 from medtasks.tasks.published_names import hook_name
-from medtasks.tasks.question_files import HARNESS_ALONE, OF_HARNESS, asked_rows, local_tables, split_of
+from medtasks.tasks.question_files import OF_HARNESS, asked_rows, local_tables, split_of
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import COLUMNS, SETTINGS, mapping_in, names_in, resolved
 
@@ -131,9 +131,9 @@ def own_table(task: str, config: Mapping[str, Any]) -> Any:
     except MedTasksError:
         raise
     except Exception as error:
-        root = error.__cause__ or error
-        message = [*str(root).strip().splitlines(), "no reason given"][0]
-        cause = f"there is no split '{split}'" if isinstance(error, KeyError) else f"{type(root).__name__}: {message}"
+        cause = one_line(error.__cause__ or error)
+        if isinstance(error, KeyError):
+            cause = f"there is no split '{split}'"
         raise MedTasksError(f"the documents of '{task}' ({location}) cannot be loaded: {cause}") from error
     if not len(table):
         raise MedTasksError(f"the documents of '{task}' ({location}) are none: the file is empty")
@@ -145,7 +145,7 @@ def _all_tables(task: str, config: Mapping[str, Any]) -> Any:
 
     arguments = mapping_in(config, "dataset_kwargs")
     path = resolved(config.get("dataset_path"))
-    if path is None or any(name in arguments for name in HARNESS_ALONE):
+    if path is None:
         raise MedTasksError(f"only the harness can load the documents of '{task}', so they are not checked here")
     if arguments.get("load_from_disk"):
         return datasets.load_from_disk(path)
@@ -234,10 +234,9 @@ def _sources(config: Mapping[str, Any], names: Sequence[str], location: str) -> 
     for name, holders in sources.items():
         for holder in holders:
             if holder not in names:
-                hint = near_match(str(holder), names)
                 raise MedTasksError(
                     f"{location} has no column '{holder}', which 'columns' in the task's metadata names for '{name}'; "
-                    f"it has {', '.join(names)}{hint}"
+                    f"it has {', '.join(names)}"
                 )
     return sources
 
@@ -287,8 +286,8 @@ def needed_columns(config: Mapping[str, Any], names: Sequence[str]) -> Iterator[
     family = family_of(hook_name(config.get("process_results")))
     who = ""
     if family is not None:
-        is_short = family.short is not None and "kind" not in names
-        yield f"the family '{family.name}'", (family.short if is_short else None) or family.columns
+        short = family.short if "kind" not in names else None
+        yield f"the family '{family.name}'", short or family.columns
         who = f"the prompt of the family '{family.name}'"
     for key in ("doc_to_text", "doc_to_messages", "doc_to_choice"):
         hook = hook_name(config.get(key))
@@ -356,16 +355,15 @@ def _wrong_values(
 ) -> Iterator[str]:
     """Yield each value that is not what hooks need. What they need is said of a column's first one."""
     checked: set[tuple[str, Column]] = set()
-    datasets = columns.get("dataset") or [None] * len(places)
-    all_options = columns.get("options") or [()] * len(places)
     for who, required in needed_columns(config, names):
         for name, kind in [column for column in required.items() if column not in checked]:
             need = f", and {who} needs {kind.value}"
-            for place, value, options, dataset in zip(places, columns[name], all_options, datasets, strict=True):
+            for row, value in enumerate(columns[name]):
+                options = columns["options"][row] if "options" in columns else ()
                 if not _holds(kind, value, options):
-                    is_hidden = dataset is not None and is_private(str(dataset))
+                    is_hidden = "dataset" in columns and is_private(str(columns["dataset"][row]))
                     description = "something else" if is_hidden else _described(kind, value, options)
-                    yield f"{place}: '{name}' is {description}{need}"
+                    yield f"{places[row]}: '{name}' is {description}{need}"
                     need = ""
         checked |= required.items()
 
@@ -383,7 +381,7 @@ def _missing_columns(config: Mapping[str, Any], names: Sequence[str]) -> list[st
 
 def _described(kind: Column, value: Any, options: Any) -> str:
     """Describe a value of the wrong kind, and which entry of a list is wrong."""
-    if _is_missing(value):
+    if is_blank(value):
         return "empty"
     text = repr(value)
     if not isinstance(value, list):
@@ -397,13 +395,9 @@ def _described(kind: Column, value: Any, options: Any) -> str:
 
 
 def _fault_of_entry(kind: Column, entry: Any) -> str:
-    if _is_missing(entry):
+    if is_blank(entry):
         return f"missing ({'null' if entry is None else 'empty'})"
     return f"{entry!r} and no text (put it in quotes)" if kind in (Column.OPTIONS, Column.TEXTS) else repr(entry)
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _is_letter(value: Any, options: Any) -> bool:
@@ -420,7 +414,7 @@ def _is_text(value: Any, _: Any) -> bool:
 
 _ENTRY_HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
     Column.TEXTS: _is_text,
-    Column.OPTIONS: lambda entry, _: isinstance(entry, str) and not _is_missing(entry),
+    Column.OPTIONS: lambda entry, _: isinstance(entry, str) and not is_blank(entry),
     Column.LETTERS: _is_letter,
     Column.LABELS: lambda entry, _: _is_number(entry, 0, 1),
 }

@@ -20,11 +20,11 @@ _MARKS = {"letter", "lower", "number"}  # in the template of an option
 
 
 def checked_options(
-    config: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], location: str, places: Sequence[str] = ()
+    config: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], location: str, places: Sequence[str]
 ) -> dict[str, list[Any]]:
     """Check the options of documents that are otherwise as their family needs them, and remove marks such as "A.".
 
-    ``places`` are those of the documents in their file, shape (documents,), if they are known.
+    ``places`` are those of the documents in their file, shape (documents,).
 
     Returns:
         The column ``options`` where it changes. Those of a variant are left as they are, since its base was checked.
@@ -38,7 +38,6 @@ def checked_options(
         return {}
     options = columns["options"]
     bare = _without_marks(config, options, location)
-    places = places or [f"{location}, row {row}" for row in range(1, len(options) + 1)]
     _check(bare or options, places, are_classes=kinds.isdisjoint(_BY_LETTER))
     return {"options": bare} if bare else {}
 

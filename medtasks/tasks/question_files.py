@@ -20,8 +20,6 @@ from medtasks.data.table_files import TABLE_KINDS, TableRow, read_table
 from medtasks.errors import MedTasksError, SourceError, near_match, warn_once
 from medtasks.tasks.task_index import LOCAL_LOADERS, ROWS, mapping_in, names_in, resolved
 
-HARNESS_ALONE = ("From_YouTube", "video", "builder_script")
-"""Arguments of a task's data with which only the harness can load them."""
 OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
 """Arguments of a task's data that the harness does not pass on to the library."""
 _OF_LIBRARY = ("csv", "json", "parquet", "text", "pandas", "arrow")
@@ -58,15 +56,24 @@ def local_tables(config: Mapping[str, Any], texts: Callable[[Sequence[str]], Col
     if files is None:
         return None
     members = [*itertools.chain(*files.values())]
-    if kind in TABLE_KINDS and not any(file.suffix.lower() == ".parquet" for file in members):
-        options = _reading_options(arguments)
-        return datasets.DatasetDict({name: _table(named, kind, options, texts) for name, named in files.items()})
+    if kind not in TABLE_KINDS or any(file.suffix.lower() == ".parquet" for file in members):
+        return _loaded_anew(config, path, kind, files, arguments)
+    options = _reading_options(arguments)
+    return datasets.DatasetDict({name: _table(named, kind, options, texts) for name, named in files.items()})
+
+
+def _loaded_anew(config: Mapping[str, Any], path: str, kind: str, files: Files, arguments: Mapping[str, Any]) -> Any:
+    """Return files as the library reads them, under a key of their state in its cache."""
+    import datasets
+
+    settings = dict(arguments)
     if not os.path.isdir(path):
         path = "parquet" if kind in TABLE_KINDS else kind
-        arguments["data_files"] = {name: [glob.escape(str(file)) for file in named] for name, named in files.items()}
+        settings["data_files"] = {name: [glob.escape(str(file)) for file in named] for name, named in files.items()}
     usual = os.environ.get("LMMS_EVAL_DATASETS_CACHE") or datasets.config.HF_DATASETS_CACHE
-    cache = Path(arguments.pop("cache_dir", usual), f"medtasks-{_state_of(members)}")
-    return datasets.load_dataset(path, config.get("dataset_name"), cache_dir=str(cache), **arguments)
+    state = _state_of([*itertools.chain(*files.values())])
+    settings["cache_dir"] = str(Path(settings.get("cache_dir", usual), f"medtasks-{state}"))
+    return datasets.load_dataset(path, config.get("dataset_name"), **settings)
 
 
 def _state_of(files: Sequence[Path]) -> str:
@@ -94,34 +101,36 @@ def _folder_files(config: Mapping[str, Any], path: str, arguments: Mapping[str, 
 def _named_files(config: Mapping[str, Any], path: str) -> tuple[str, Files | None]:
     """Return kind and files of a task's questions. The files are None if they are not on this machine."""
     names = mapping_in(config, "dataset_kwargs").get("data_files")
+    task = config.get("task")
     if path not in LOCAL_LOADERS:
         hint = near_match(path.lower(), LOCAL_LOADERS) if names and "/" not in path else ""
         if hint:
-            raise MedTasksError(f"the task '{config.get('task')}': no kind of file is called '{path}'{hint}")
+            raise MedTasksError(f"the task '{task}': no kind of file is called '{path}'{hint}")
         is_file = os.path.isfile(path) or (Path(path).suffix and Path(path).parent.is_dir())
-        return "csv", {split_of(config): _matching(config, path)} if is_file else None
+        return "csv", {split_of(config): _matching(task, path)} if is_file else None
     if "://" in str(names) or (not names and path in _OF_LIBRARY):
         return path, None
     if not names:
-        raise MedTasksError(f"the task '{config.get('task')}' names no file; write dataset_path: FILE")
+        raise MedTasksError(f"the task '{task}' names no file; write dataset_path: FILE")
     by_split = names if isinstance(names, Mapping) else {split_of(config): names}
-    files: dict[str, list[Path]] = {}
-    for split, named in by_split.items():
-        files[split] = [file for name in names_in(named) for file in _matching(config, name)]
-    return path, files
+    return path, {split: _matching(task, *names_in(named)) for split, named in by_split.items()}
 
 
-def _matching(config: Mapping[str, Any], name: str) -> list[Path]:
-    """Return the file of this name, or else those that match it as a pattern."""
-    files = [name] if os.path.isfile(name) else sorted(filter(os.path.isfile, glob.glob(name)))
-    if not files:
-        folder = Path(name).parent
-        hint = near_match(Path(name).name, os.listdir(folder)) if folder.is_dir() else ""
-        raise SourceError(
-            f"the documents of '{config.get('task')}' ({name}) cannot be loaded: there is no such file, neither next "
-            f"to the task's file nor in the working folder{hint}"
-        )
-    return list(map(Path, files))
+def _matching(task: object, *names: str) -> list[Path]:
+    """Return the files of these names, or else those that match one as a pattern, in which [ may mean itself."""
+    matches: list[Path] = []
+    for name in names:
+        paths = [name] if os.path.isfile(name) else glob.glob(name) or glob.glob(name.replace("[", "[[]"))
+        files = [Path(path) for path in sorted(paths) if os.path.isfile(path)]
+        if not files:
+            folder = Path(name).parent
+            hint = near_match(Path(name).name, os.listdir(folder)) if folder.is_dir() else ""
+            raise SourceError(
+                f"the documents of '{task}' ({name}) cannot be loaded: there is no such file, neither next to the "
+                f"task's file nor in the working folder{hint}"
+            )
+        matches += files
+    return matches
 
 
 def _reading_options(arguments: Mapping[str, Any]) -> dict[str, str]:
