@@ -114,20 +114,20 @@ def _refuse_other_files(location: str, data: bytes) -> None:
 
 def _decoded(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
     """Return the text of a file, with a note on its encoding unless that is UTF-8 or was chosen."""
-    utf_16 = "utf-16" if data.startswith(_UTF_16) else ""
+    recognised = encoding or ("utf-16" if data.startswith(_UTF_16) else "")
     try:
-        text = data.decode(encoding or utf_16 or "utf-8-sig")
+        text = data.decode(recognised or "utf-8-sig")
     except LookupError as error:
         raise SourceError(f"no encoding is called '{encoding}'; take utf-8, cp1252 or utf-16 for {location}") from error
     except UnicodeDecodeError as error:
         text = data.decode("cp1252", errors="replace")
-        if encoding or utf_16 or "\ufffd" in text or _FOREIGN_WORD.search(text):
+        if recognised or "\ufffd" in text or _FOREIGN_WORD.search(text):
             raise SourceError(
-                f"{location} is not text in {encoding or 'UTF-8'} (byte {error.start + 1}); save it as UTF-8, or name "
-                f"its encoding: dataset_kwargs: {{encoding: ...}}"
+                f"{location} is not text in {recognised or 'UTF-8'} (byte {error.start + 1}); save it as UTF-8, or "
+                f"name its encoding: dataset_kwargs: {{encoding: ...}}"
             ) from error
         return text, ["its encoding is taken for Windows-1252 (western European)"]
-    return text, ["its encoding is UTF-16"] if utf_16 and not encoding else []
+    return text, ["its encoding is UTF-16"] if recognised and not encoding else []
 
 
 def _separator(text: str) -> str:
@@ -167,26 +167,20 @@ def _workbook(location: str, data: bytes, sheet_name: str) -> TableFile:
     title = sheet_name or titles[0]
     if title not in titles:
         raise SourceError(f"{location} has no sheet '{title}'; it has {', '.join(titles)}")
-    sheet = computed[title]
-    faults = list(_cell_faults(location, zip(written[title], sheet, strict=True)))
+    notes = [] if len(titles) == 1 or sheet_name else [f"of its {len(titles)} sheets, '{title}' is read"]
+    return _sheet(location, written[title], computed[title], notes)
+
+
+def _sheet(location: str, written: Any, computed: Any, notes: list[str]) -> TableFile:
+    faults = list(_cell_faults(location, zip(written, computed, strict=True)))
     if faults:
         raise SourceError(several(faults))
-    notes = [] if len(titles) == 1 or sheet_name else [f"of its {len(titles)} sheets, '{title}' is read"]
-    rows = _rows(location, [[_shown_text(cell) for cell in row] for row in sheet])
-    return TableFile(rows, notes + _notes_on_looks(sheet))
-
-
-def _notes_on_looks(sheet: Any) -> list[str]:
-    """Describe what a sheet looks like in a spreadsheet program but is not read as: hidden rows, formats of numbers."""
-    notes: list[str] = []
-    hidden = sum(row.hidden for row in sheet.row_dimensions.values())
-    if hidden:
-        notes.append(f"its {hidden} hidden rows are read, too")
-    cells = [cell for row in sheet for cell in row if _is_shown_otherwise(cell)]
-    if cells:
-        text = f"{cells[0].coordinate} is read as '{_shown_text(cells[0])}', without its format"
-        notes.append(f"{text} '{cells[0].number_format}' (so {len(cells)} cells)")
-    return notes
+    formatted = [cell for row in computed for cell in row if _is_shown_otherwise(cell)]
+    if formatted:
+        first = formatted[0]
+        text = f"{first.coordinate} is read as '{_shown_text(first)}', without its format '{first.number_format}'"
+        notes.append(f"{text} (so {len(formatted)} cells)")
+    return TableFile(_rows(location, [[_shown_text(cell) for cell in row] for row in computed]), notes)
 
 
 def _is_shown_otherwise(cell: Any) -> bool:

@@ -24,6 +24,9 @@ _YES = "true 1 1.0 y ja j wahr oui vrai sí si verdadero vero sim verdadeiro"  #
 _NO = "false 0 0.0 n nein falsch non faux falso não"
 _YES_NO = dict.fromkeys(_YES.split(), "yes") | dict.fromkeys(_NO.split(), "no")
 
+Cells = Sequence[Any]
+Reading = tuple[list[Any], str]  # values and a note
+
 
 def is_blank(value: object) -> bool:
     """Return whether a cell holds nothing."""
@@ -63,7 +66,7 @@ def _in_order_of_keys(content: Mapping[Any, Any]) -> list[Any]:
     return [texts[key] for key in keys] if any(sequence.startswith(keys) for sequence in _KEYS) else []
 
 
-def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
+def read_column(name: str, kind: Column, values: Cells, options: Cells) -> Reading:
     """Return the values that a family needs, and a note on how they were read.
 
     Values that are nothing of the kind stay as they are, for the message on their rows. The note is empty where all
@@ -86,14 +89,14 @@ def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequenc
     return list(values if read is None else map(read, values)), ""
 
 
-def _read_yes_no(name: str, values: Sequence[Any]) -> tuple[list[Any], str]:
+def _read_yes_no(name: str, values: Cells) -> Reading:
     forms = [str(value).strip().casefold() for value in values]
     others = " and ".join(f"{form} as {_YES_NO[form]}" for form in sorted({*forms} & _YES_NO.keys()))
     note = f"'{name}' is read with {others}" if others else ""
     return [_YES_NO.get(form, value) for form, value in zip(forms, values, strict=True)], note
 
 
-def _read_indices(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
+def _read_indices(name: str, kind: Column, values: Cells, options: Cells) -> Reading:
     """Read letters, or with ``Column.LABEL`` numbers from 0, of the options."""
     written = {row: value for row, value in enumerate(values) if not is_blank(value)}
     by_way = {way: _indices(written, options, index_of) for way, index_of in _WAYS.items()}
@@ -119,7 +122,7 @@ def _best_way(name: str, kind: Column, by_way: Mapping[str, Mapping[int, int]], 
 
 
 def _indices(
-    written: Mapping[int, Any], options: Sequence[Any], index_of: Callable[[Any, Sequence[str]], int]
+    written: Mapping[int, Any], options: Cells, index_of: Callable[[Any, Sequence[str]], int]
 ) -> dict[int, int]:
     """Return the indices of answers by row, without those that are nothing of the kind."""
     indices: dict[int, int] = {}

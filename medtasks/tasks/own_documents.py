@@ -21,9 +21,10 @@ from medtasks.tasks.own_options import LETTERED_PROMPTS, checked_options
 from medtasks.tasks.published_names import hook_name
 from medtasks.tasks.question_files import OF_HARNESS, asked_rows, local_tables, split_of
 from medtasks.tasks.task_file import names_in_templates
-from medtasks.tasks.task_index import COLUMNS, SETTINGS, mapping_in, names_in, resolved
+from medtasks.tasks.task_index import COLUMNS, SETTINGS, Config, mapping_in, names_in, resolved
 
 Columns = Mapping[str, Sequence[Any]]
+NewColumns = dict[str, list[Any]]
 
 _IMAGES = ("image_file", "image_files")
 _FREE_NAMES = {"question", "dataset", "kind", "choices"}  # of families' columns, those by which none is recognised
@@ -40,13 +41,13 @@ _IMAGE_HOOK = "medtasks.prompts.images.images"
 _FIELDS = _LETTERED | dict.fromkeys(("context", "details", "indication", "hint"), Column.ANYTHING)
 
 
-def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def own_documents(task: str, config: Config) -> list[dict[str, Any]]:
     """Return the documents of a task that were not prepared by us, in order; errors: :func:`completed`."""
     rows: list[dict[str, Any]] = completed(own_table(task, config), config, apart=True).to_list()
     return rows
 
 
-def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> Any:
+def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
     """Check a user's own documents, a table of the ``datasets`` library, and add the columns that follow from others.
 
     ``apart`` leaves out columns by which other families of tasks are recognised, and those that hold images or sound.
@@ -78,14 +79,14 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     return without_media(table) if apart else table
 
 
-def _columns_of(table: Any, names: Collection[str]) -> dict[str, list[Any]]:
+def _columns_of(table: Any, names: Collection[str]) -> NewColumns:
     """Return the columns of a table of the ``datasets`` library that have one of the names."""
     held = [name for name in table.column_names if name in names]
-    columns: dict[str, list[Any]] = table.select_columns(held).to_dict() if held else {}
+    columns: NewColumns = table.select_columns(held).to_dict() if held else {}
     return columns
 
 
-def _columns_of_others(config: Mapping[str, Any], own: Collection[str], location: str) -> set[str]:
+def _columns_of_others(config: Config, own: Collection[str], location: str) -> set[str]:
     """Return the columns by which other families are recognised; MedTasksError if ``breakdown`` names one of them."""
     names = {*itertools.chain.from_iterable(family.columns for family in families().values())} - _FREE_NAMES - {*own}
     if hidden := names.intersection(names_in(mapping_in(config, "metadata").get("breakdown"))):
@@ -96,7 +97,7 @@ def _columns_of_others(config: Mapping[str, Any], own: Collection[str], location
     return names
 
 
-def _warn_of_unknown_datasets(config: Mapping[str, Any], columns: Columns) -> None:
+def _warn_of_unknown_datasets(config: Config, columns: Columns) -> None:
     for name in {*map(str, columns.get("dataset", ()))}:
         if is_private(name) and not known(name):
             warn_once(
@@ -105,11 +106,9 @@ def _warn_of_unknown_datasets(config: Mapping[str, Any], columns: Columns) -> No
             )
 
 
-def _answers_as_needed(
-    config: Mapping[str, Any], columns: Columns, needed_kinds: Mapping[str, Column]
-) -> dict[str, list[Any]]:
+def _answers_as_needed(config: Config, columns: Columns, needed_kinds: Mapping[str, Column]) -> NewColumns:
     """Return the columns that are written in another form than hooks need."""
-    changed: dict[str, list[Any]] = {}
+    changed: NewColumns = {}
     for name in [name for name in needed_kinds if name in columns]:
         options = columns.get("options") or [()] * len(columns[name])
         values, note = read_column(name, needed_kinds[name], columns[name], options)
@@ -120,7 +119,7 @@ def _answers_as_needed(
     return changed
 
 
-def own_table(task: str, config: Mapping[str, Any]) -> Any:
+def own_table(task: str, config: Config) -> Any:
     """Return the table of the ``datasets`` library that the harness asks; MedTasksError where it cannot be loaded."""
     split = split_of(config)
     location = location_of(config)
@@ -140,7 +139,7 @@ def own_table(task: str, config: Mapping[str, Any]) -> Any:
     return table
 
 
-def _all_tables(task: str, config: Mapping[str, Any]) -> Any:
+def _all_tables(task: str, config: Config) -> Any:
     import datasets
 
     arguments = mapping_in(config, "dataset_kwargs")
@@ -156,7 +155,7 @@ def _all_tables(task: str, config: Mapping[str, Any]) -> Any:
     return datasets.load_dataset(path, config.get("dataset_name"), **passed_on)
 
 
-def own_tables(config: Mapping[str, Any]) -> Any:
+def own_tables(config: Config) -> Any:
     """Return the splits of a task's own documents on this machine; None for those elsewhere, which the library loads.
 
     Columns that hooks of ours read or show stay as they are written.
@@ -179,7 +178,7 @@ def without_media(table: Any) -> Any:
     return table.remove_columns([name for name, feature in held.items() if isinstance(feature, media)])
 
 
-def location_of(config: Mapping[str, Any]) -> str:
+def location_of(config: Config) -> str:
     """Return the location of documents for messages: their files, or the dataset's name."""
     files = mapping_in(config, "dataset_kwargs").get("data_files")
     if isinstance(files, Mapping):
@@ -192,9 +191,7 @@ def location_of(config: Mapping[str, Any]) -> str:
 # ---- columns under other names and in other shapes ----
 
 
-def _under_our_names(
-    table: Any, config: Mapping[str, Any], location: str, places: Sequence[str]
-) -> tuple[Any, dict[str, list[Any]]]:
+def _under_our_names(table: Any, config: Config, location: str, places: Sequence[str]) -> tuple[Any, NewColumns]:
     """Return a table of the ``datasets`` library with files for images, and by our name its columns with other names.
 
     The columns have the names and shapes that hooks need, each of shape (documents,); their values are not checked.
@@ -208,7 +205,7 @@ def _under_our_names(
             table = with_image_files(table, name, holders, places, root)
         elif holders != [name] and holders:
             sources[name] = holders
-    columns: dict[str, list[Any]] = {}
+    columns: NewColumns = {}
     for name, holders in sources.items():
         values = _columns_of(table, holders)
         columns[name] = values[holders[0]]
@@ -222,7 +219,7 @@ def _under_our_names(
     return table, columns
 
 
-def _sources(config: Mapping[str, Any], names: Sequence[str], location: str) -> dict[str, list[str]]:
+def _sources(config: Config, names: Sequence[str], location: str) -> dict[str, list[str]]:
     """Return the columns of a file to take for each of ours, by ``columns`` in the task's metadata."""
     mapping = mapping_in(config, "metadata").get(COLUMNS) or {}
     if not isinstance(mapping, Mapping):
@@ -254,7 +251,7 @@ def _holds_images(table: Any, column: str) -> bool:
     return any(isinstance(text, str) and not is_file_name(text) for text in texts)
 
 
-def default_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def default_settings(config: Config) -> Mapping[str, Any]:
     """Return a configuration's settings of prompts and images for the harness's default model family."""
     settings = mapping_in(config, SETTINGS)
     return mapping_in(settings, "default") if "default" in settings else settings
@@ -268,7 +265,7 @@ def _without_empty_end(values: Sequence[Any]) -> list[Any]:
 # ---- checks ----
 
 
-def _refuse_volumes(config: Mapping[str, Any], columns: Columns, location: str) -> None:
+def _refuse_volumes(config: Config, columns: Columns, location: str) -> None:
     """Raise MedTasksError for a task that shows volumes, which only those of a prepared dataset can."""
     if "dataset" in columns:
         return
@@ -281,7 +278,7 @@ def _refuse_volumes(config: Mapping[str, Any], columns: Columns, location: str) 
         )
 
 
-def needed_columns(config: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Column]]]:
+def needed_columns(config: Config, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Column]]]:
     """Yield who needs which columns, by a task's configuration and the names of its columns."""
     family = family_of(hook_name(config.get("process_results")))
     who = ""
@@ -297,7 +294,7 @@ def needed_columns(config: Mapping[str, Any], names: Sequence[str]) -> Iterator[
         yield who or _IMAGE_HOOK, in_list if "image_files" in names else {"image_file": Column.TEXT}
 
 
-def _prompt_columns(hook: str, config: Mapping[str, Any]) -> Mapping[str, Column]:
+def _prompt_columns(hook: str, config: Config) -> Mapping[str, Column]:
     if hook in _PROMPTS or not hook.startswith(_WITH_TEMPLATES):
         return _PROMPTS.get(hook, {})
     fields = names_in_templates(mapping_in(config, SETTINGS))
@@ -309,9 +306,7 @@ def is_our_hook(hook: object) -> bool:
     return hook_name(hook).startswith("medtasks.")
 
 
-def check(
-    config: Mapping[str, Any], columns: Columns, names: Sequence[str], location: str, places: Sequence[str]
-) -> None:
+def check(config: Config, columns: Columns, names: Sequence[str], location: str, places: Sequence[str]) -> None:
     """Check that documents hold the values that hooks of their task need.
 
     Args:
@@ -329,9 +324,7 @@ def check(
         raise MedTasksError(
             f"{location} has a column 'kind', which the family '{family.name}' uses itself; give yours another name"
         )
-    missing = _missing_columns(config, names)
-    if missing:
-        raise MedTasksError(f"{location} has no column {several(missing)}")
+    _check_columns(config, names, location)
     faults = list(_wrong_values(config, columns, names, places))
     keys = ("pair_id", "position") if family is not None and family.paired else ("doc_id",)
     if {*keys} <= {*names}:
@@ -350,9 +343,7 @@ def _repeated_rows(keys: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
             yield first_rows[key], row
 
 
-def _wrong_values(
-    config: Mapping[str, Any], columns: Columns, names: Sequence[str], places: Sequence[str]
-) -> Iterator[str]:
+def _wrong_values(config: Config, columns: Columns, names: Sequence[str], places: Sequence[str]) -> Iterator[str]:
     """Yield each value that is not what hooks need. What they need is said of a column's first one."""
     checked: set[tuple[str, Column]] = set()
     for who, required in needed_columns(config, names):
@@ -368,15 +359,18 @@ def _wrong_values(
         checked |= required.items()
 
 
-def _missing_columns(config: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """List the columns that hooks need and the documents lack, each with the first that needs it."""
+def _check_columns(config: Config, names: Sequence[str], location: str) -> None:
+    """Raise MedTasksError for columns that hooks need and the documents lack, each with the first that needs it."""
     missing: dict[str, str] = {}
     for who, required in needed_columns(config, names):
-        for name in [name for name in required if name not in names]:
-            missing.setdefault(name, f"'{name}', which {who} needs (it needs {', '.join(required)})")
-    first = next(iter(missing), "")
-    advice = f"add it to {', '.join(names)}, or say which of these it is: metadata: {{columns: {{{first}: ...}}}}"
-    return [*missing.values(), advice] if missing else []
+        for name in required:
+            if name not in names:
+                missing.setdefault(name, f"'{name}', which {who} needs (it needs {', '.join(required)})")
+    if missing:
+        raise MedTasksError(
+            f"{location} has no column {several([*missing.values()])}; add it to {', '.join(names)}, or say which of "
+            f"these it is: metadata: {{columns: {{{next(iter(missing))}: ...}}}}"
+        )
 
 
 def _described(kind: Column, value: Any, options: Any) -> str:
@@ -401,11 +395,11 @@ def _fault_of_entry(kind: Column, entry: Any) -> str:
 
 
 def _is_letter(value: Any, options: Any) -> bool:
-    return isinstance(value, str) and value in [letter(index) for index in range(len(options or ()))]
+    return value in [letter(index) for index in range(len(options or ()))]
 
 
 def _is_number(value: Any, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    return type(value) is int and least <= value <= most
 
 
 def _is_text(value: Any, _: Any) -> bool:
@@ -441,29 +435,33 @@ def _holds(kind: Column, value: Any, options: Any) -> bool:
     return _HOLDS[kind](value, options)
 
 
-def following(process_results: object, columns: Columns, names: Sequence[str], count: int) -> dict[str, list[Any]]:
+def following(process_results: object, columns: Columns, names: Sequence[str], count: int) -> NewColumns:
     """Return the columns that follow from others, see above; arguments as for :func:`check`."""
     family = family_of(hook_name(process_results))
     paired = family is not None and family.paired
     added = _following_ids(columns, names, count, paired=paired)
     if paired and "categories" not in names:
-        added["categories"] = [[] for _ in range(count)]
+        added["categories"] = [[]] * count
     if family is None or family.short is None:
         return added
-    added |= {name: [None] * count for name in ("source", "hallucination") if name not in names}
+    return added | _following_of_closed_questions(columns, names, count)
+
+
+def _following_of_closed_questions(columns: Columns, names: Sequence[str], count: int) -> NewColumns:
+    added: NewColumns = {name: [None] * count for name in ("source", "hallucination") if name not in names}
     if "kind" in names:
         return added
     yes = [answer.strip().casefold() == "yes" for answer in columns["answer"]]
     return added | {
         "kind": ["binary"] * count,
         "choices": [""] * count,
-        "options": [["Yes", "No"] for _ in range(count)],
+        "options": [["Yes", "No"]] * count,
         "gold": ["Yes" if each else "No" for each in yes],
         "answer": ["A" if each else "B" for each in yes],
     }
 
 
-def _following_ids(columns: Columns, names: Sequence[str], count: int, *, paired: bool) -> dict[str, list[Any]]:
+def _following_ids(columns: Columns, names: Sequence[str], count: int, *, paired: bool) -> NewColumns:
     """Return ``doc_id``, unless it is there as texts, and ``image_id``, unless it is there or nothing has images."""
     ids: Iterable[Any] = range(count)
     if "doc_id" in names:
@@ -471,7 +469,7 @@ def _following_ids(columns: Columns, names: Sequence[str], count: int, *, paired
     elif paired:
         ids = [f"{pair}/{at}" for pair, at in zip(columns["pair_id"], columns["position"], strict=True)]
     doc_ids = list(map(str, ids))
-    added: dict[str, list[Any]] = {} if doc_ids == columns.get("doc_id") else {"doc_id": doc_ids}
+    added: NewColumns = {} if doc_ids == columns.get("doc_id") else {"doc_id": doc_ids}
     if "image_id" in names:
         return added
     if "image_files" in names:

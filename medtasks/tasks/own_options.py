@@ -11,7 +11,7 @@ from medtasks.families.family import Column
 from medtasks.families.family_registry import family_of
 from medtasks.tasks.published_names import hook_name
 from medtasks.tasks.task_file import names_in_templates
-from medtasks.tasks.task_index import SETTINGS, mapping_in
+from medtasks.tasks.task_index import SETTINGS, Config, mapping_in
 
 LETTERED_PROMPTS = ("medtasks.prompts.template.lettered_prompt", "medtasks.prompts.judged.paired_prompt")
 _BY_LETTER = {Column.LETTER, Column.LETTERS, Column.LETTER_OR_NOTHING}
@@ -20,7 +20,7 @@ _MARKS = {"letter", "lower", "number"}  # in the template of an option
 
 
 def checked_options(
-    config: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], location: str, places: Sequence[str]
+    config: Config, columns: Mapping[str, Sequence[Any]], location: str, places: Sequence[str]
 ) -> dict[str, list[Any]]:
     """Check the options of documents that are otherwise as their family needs them, and remove marks such as "A.".
 
@@ -42,7 +42,7 @@ def checked_options(
     return {"options": bare} if bare else {}
 
 
-def _without_marks(config: Mapping[str, Any], options: Sequence[Any], location: str) -> list[Any]:
+def _without_marks(config: Config, options: Sequence[Any], location: str) -> list[Any]:
     """Remove marks from options if the prompt writes its own, as in "A: A. left"; return nothing if none change."""
     bare = list(map(without_marks, options))
     if not any(bare):
