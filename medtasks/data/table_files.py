@@ -8,6 +8,7 @@ import codecs
 import csv
 import gzip
 import io
+import itertools
 import re
 import sys
 import zipfile
@@ -28,7 +29,6 @@ TABLE_KINDS = {
     "ndjson": "json",
     "excel": "csv",
     "xlsx": "csv",
-    "xlsm": "csv",
 }
 """How a file is read by the ending of its name, or by a word for its kind; workbooks are known by their content."""
 _OTHER_FILES = {
@@ -45,7 +45,6 @@ _SEPARATORS = ",;\t|"  # of equally likely ones the first
 _SEPARATOR_LINE = re.compile(r"\Asep=.\r?\n")  # which Excel reads and does not show
 _FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}")  # no word of a western European language in Windows-1252
 _SIMPLE_FORMAT = re.compile(r"(0+)(\.0+)?(%?)")  # of a number in a workbook, such as 000, 0.00 or 0%
-_NO_FORMAT = ("General", "@")
 
 Cells = Sequence[str | None]
 
@@ -73,7 +72,7 @@ def read_table(path: Path, kind: str = "csv", **options: str) -> TableFile:
     Args:
         path: The file, which may be packed by gzip.
         kind: One of ``TABLE_KINDS``, for a file whose name and content do not tell.
-        **options: Choices of a user, else recognised: ``encoding``, ``sep`` or ``delimiter`` of CSV, ``sheet_name`` of
+        **options: Choices of a user, else recognised: ``encoding``, ``sep`` of CSV, ``sheet_name`` of
             a workbook, and the ``field`` of a JSON object that holds the list of rows.
 
     Raises:
@@ -91,25 +90,21 @@ def read_table(path: Path, kind: str = "csv", **options: str) -> TableFile:
 def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str]) -> TableFile:
     if data.startswith(_ZIP):
         return _workbook(location, data, options.get("sheet_name", ""))
-    _refuse_other_files(location, data)
+    for mark, description in _OTHER_FILES.items():
+        if data.startswith(mark):
+            raise SourceError(f"{location} is {description}")
+    if not data.strip(_BLANK):
+        raise SourceError(f"{location} is empty")
     text, notes = _decoded(location, data, options.get("encoding", ""))
     for ending in Path(location).suffixes:
         kind = TABLE_KINDS.get(ending[1:].lower(), kind)
     if kind == "json":
         return TableFile(_json_rows(location, text, options.get("field", "")), notes, is_typed=True)
     text = _SEPARATOR_LINE.sub("", text)
-    separator = options.get("sep") or options.get("delimiter") or _separator(text)
+    separator = options.get("sep") or _separator(text)
     if separator not in (",", *options.values()):
         notes.append("columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'"))
     return TableFile(_rows(location, _csv_cells(location, text, separator)), notes)
-
-
-def _refuse_other_files(location: str, data: bytes) -> None:
-    for mark, description in _OTHER_FILES.items():
-        if data.startswith(mark):
-            raise SourceError(f"{location} is {description}")
-    if not data.strip(_BLANK):
-        raise SourceError(f"{location} is empty")
 
 
 def _decoded(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
@@ -175,7 +170,7 @@ def _sheet(location: str, written: Any, computed: Any, notes: list[str]) -> Tabl
     faults = list(_cell_faults(location, zip(written, computed, strict=True)))
     if faults:
         raise SourceError(several(faults))
-    formatted = [cell for row in computed for cell in row if _is_shown_otherwise(cell)]
+    formatted = list(filter(_is_shown_otherwise, itertools.chain(*computed)))
     if formatted:
         first = formatted[0]
         text = f"{first.coordinate} is read as '{_shown_text(first)}', without its format '{first.number_format}'"
@@ -184,7 +179,7 @@ def _sheet(location: str, written: Any, computed: Any, notes: list[str]) -> Tabl
 
 
 def _is_shown_otherwise(cell: Any) -> bool:
-    is_plain = cell.number_format in _NO_FORMAT or _SIMPLE_FORMAT.fullmatch(cell.number_format)
+    is_plain = cell.number_format in ("General", "@") or _SIMPLE_FORMAT.fullmatch(cell.number_format)
     return not is_plain and not isinstance(cell.value, str | bool | None)
 
 

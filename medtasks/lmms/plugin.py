@@ -201,9 +201,8 @@ def _complete(task: Any) -> None:
     split = split_of(config)
     table = task.dataset.get(split)
     if isinstance(table, datasets.Dataset):
-        is_same = task.dataset_no_image is task.dataset
         task.dataset[split] = completed(table, config)
-        if not is_same:
+        if task.dataset_no_image is not task.dataset:
             task.dataset_no_image[split] = without_media(task.dataset[split])
 
 

@@ -43,8 +43,7 @@ _FIELDS = _LETTERED | dict.fromkeys(("context", "details", "indication", "hint")
 
 def own_documents(task: str, config: Config) -> list[dict[str, Any]]:
     """Return the documents of a task that were not prepared by us, in order; errors: :func:`completed`."""
-    rows: list[dict[str, Any]] = completed(own_table(task, config), config, apart=True).to_list()
-    return rows
+    return list(completed(own_table(task, config), config, apart=True).to_list())
 
 
 def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
@@ -82,13 +81,12 @@ def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
 def _columns_of(table: Any, names: Collection[str]) -> NewColumns:
     """Return the columns of a table of the ``datasets`` library that have one of the names."""
     held = [name for name in table.column_names if name in names]
-    columns: NewColumns = table.select_columns(held).to_dict() if held else {}
-    return columns
+    return dict(table.select_columns(held).to_dict()) if held else {}
 
 
 def _columns_of_others(config: Config, own: Collection[str], location: str) -> set[str]:
     """Return the columns by which other families are recognised; MedTasksError if ``breakdown`` names one of them."""
-    names = {*itertools.chain.from_iterable(family.columns for family in families().values())} - _FREE_NAMES - {*own}
+    names = set[str]().union(*(family.columns for family in families().values())) - _FREE_NAMES - {*own}
     if hidden := names.intersection(names_in(mapping_in(config, "metadata").get("breakdown"))):
         raise MedTasksError(
             f"'breakdown' in the task's metadata names '{min(hidden)}', a column by which other families are known; "
@@ -183,9 +181,7 @@ def location_of(config: Config) -> str:
     files = mapping_in(config, "dataset_kwargs").get("data_files")
     if isinstance(files, Mapping):
         files = files.get(split_of(config), files)
-    if isinstance(files, list):
-        return ", ".join(map(str, files))
-    return str(files or config.get("dataset_path"))
+    return ", ".join(names_in(files or config.get("dataset_path")))
 
 
 # ---- columns under other names and in other shapes ----
@@ -329,8 +325,8 @@ def check(config: Config, columns: Columns, names: Sequence[str], location: str,
     keys = ("pair_id", "position") if family is not None and family.paired else ("doc_id",)
     if {*keys} <= {*names}:
         for first, row in _repeated_rows([columns[name] for name in keys]):
-            rows = f"{places[first]} and {places[row]}"
-            faults.append(f"{rows} have the same {' and '.join(keys)}, so that replies cannot be told apart")
+            rows = f"{places[first]} and {places[row]} have the same {' and '.join(keys)}"
+            faults.append(f"{rows}, so that replies cannot be told apart")
     if faults:
         raise MedTasksError(several(faults))
 
@@ -413,10 +409,8 @@ _ENTRY_HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
     Column.LABELS: lambda entry, _: _is_number(entry, 0, 1),
 }
 _HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {  # of lists of such entries: whether there are enough
-    Column.ANYTHING: lambda value, _: True,
     Column.ID: lambda value, _: value is not None,
     Column.TEXT: _is_text,
-    Column.TEXTS: lambda value, _: True,
     Column.OPTIONS: lambda value, _: len(value) > 1,
     Column.LETTER: _is_letter,
     Column.LETTER_OR_NOTHING: lambda value, options: value is None or _is_letter(value, options),
@@ -432,7 +426,8 @@ def _holds(kind: Column, value: Any, options: Any) -> bool:
     is_right = _ENTRY_HOLDS.get(kind)
     if is_right is not None and not (isinstance(value, list) and all(is_right(entry, options) for entry in value)):
         return False
-    return _HOLDS[kind](value, options)
+    is_enough = _HOLDS.get(kind)
+    return is_enough is None or is_enough(value, options)
 
 
 def following(process_results: object, columns: Columns, names: Sequence[str], count: int) -> NewColumns:

@@ -86,7 +86,7 @@ def _fault_of(options: Sequence[str]) -> str:
     """Describe the first option that is equal to an earlier one; empty if there is none."""
     texts = _plain(options)
     for index, text in enumerate(texts):
-        if text in texts[:index]:
+        if texts.index(text) < index:
             return f"options {texts.index(text) + 1} and {index + 1} are equal"
     return ""
 
