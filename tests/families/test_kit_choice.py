@@ -141,11 +141,11 @@ def test_questions_without_options_have_no_score_by_likelihood():
 def test_answers_may_be_nothing_but_no_other_letter():
     config = {"process_results": "medtasks.hooks.kit_choice.process_results"}
     columns = {"options": [OPTIONS, []], "answer": ["C", None]}
-    own_documents.check(config, columns, list(columns), "the file")
+    own_documents.check(config, columns, list(columns), "the file", ["row 1", "row 2"])
     with pytest.raises(
         MedTasksError, match=r"row 1: 'answer' is 'D', and .* the letter of one of the options, or nothing"
     ):
-        own_documents.check(config, {**columns, "answer": ["D", None]}, list(columns), "the file")
+        own_documents.check(config, {**columns, "answer": ["D", None]}, list(columns), "the file", ["row 1", "row 2"])
 
 
 def test_the_submission_is_what_the_authors_evaluator_reads(monkeypatch):
