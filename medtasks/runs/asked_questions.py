@@ -24,7 +24,7 @@ from medtasks.tasks.task_file import names_in_templates
 
 Document = Mapping[str, Any]
 
-ASKED = "asked"  # key of a fingerprint
+ASKED = "fingerprint"  # key of a fingerprint in scores and next to saved replies
 GONE = "gone"  # in place of changed parts of a sample that the data have no longer
 _IMAGES = "images"  # key of its images
 _TEXTS = ("question", "context", "details", "indication", "hint", "option_lines", "gold", DEGRADATION, SEVERITY)

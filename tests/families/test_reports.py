@@ -97,7 +97,7 @@ def test_a_credentialed_score_has_hashed_ids_and_the_sample_no_text(fakes):
         assert secret not in written
     (file,) = logged_samples.home().rglob("*.jsonl")
     saved = json.loads(file.read_text())
-    assert {*saved.pop("asked")} == {"context", "indication", "report"}
+    assert {*saved.pop("fingerprint")} == {"context", "indication", "report"}
     assert saved == {"doc_id": "s1", "reply": "Small effusion"}
 
 

@@ -296,7 +296,7 @@ def test_a_run_without_fingerprints_is_compared_by_its_prompts(asked):
 def test_fingerprints_of_credentialed_data_are_next_to_saved_replies_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     document = {**QUESTION, "dataset": "multimedeval_mednli", "doc_id": "p10"}
-    assert "asked" not in logged(document, ["secret"], [], {"sample": "p10"})["score"]
+    assert "fingerprint" not in logged(document, ["secret"], [], {"sample": "p10"})["score"]
     file = tmp_path / "replies" / str(save_reply(document, "secret"))
     assert read_replies(file, [document]) == {"p10": Reply(text="secret")}
     with pytest.raises(RepliesError, match=r"1 of 1 samples .*: 'doc-\w+' \(answer\)") as refused:
