@@ -18,6 +18,7 @@ from medtasks.runs import result_files
 from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, what_is_asked
 from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
 from medtasks.runs.run_manifest import RunManifest, read_manifests
+from medtasks.tasks.task_files import tasks_of
 from medtasks.tasks.task_index import mapping_in
 
 RUN_AGAIN = "run it again with --log_samples"
@@ -196,9 +197,11 @@ def _model_and_files(manifest: RunManifest, models: Mapping[Path, str]) -> tuple
 def _in_order_asked(
     tasks: Mapping[str, TaskRun], results: Sequence[ResultsFile], manifests: Sequence[RunManifest]
 ) -> dict[str, TaskRun]:
-    """Sort tasks as the newest call named them, with groups, of which no file counts samples, at the end."""
+    """Sort tasks as the newest call named them; the others come last, by name."""
     calls: list[Iterable[str]] = [manifest.tasks for manifest in reversed(manifests)]
-    calls += [mapping_in(file.content, "n-samples") for file in reversed(results)]
+    for file in reversed(results):  # in which everything but the command line is sorted by name
+        arguments = mapping_in(mapping_in(file.content, "config"), "resolved_cli_args")
+        calls += [tasks_of(name) or [name] for name in str(arguments.get("tasks") or "").split(",")]
     places = {name: position for position, name in enumerate(dict.fromkeys(chain.from_iterable(calls)))}
     return dict(sorted(tasks.items(), key=lambda task: (places.get(task[0], len(places)), task[0])))
 

@@ -118,7 +118,9 @@ def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
     (folder / "now.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     documents = [{"doc_id": name} for name in "abc"]
     assert kept(monkeypatch, manifest, documents=documents) == {("ours", 0, 0): KeptReply("A shadow.")}
-    (folder / "now.jsonl").write_text(json.dumps(lines[0] | {"fingerprint": fingerprint({"question": "Old?"}, {})}) + "\n")
+    (folder / "now.jsonl").write_text(
+        json.dumps(lines[0] | {"fingerprint": fingerprint({"question": "Old?"}, {})}) + "\n"
+    )
     for question, expected in (("Old?", {("ours", 0, 0): KeptReply("A shadow.")}), ("New?", {})):
         asked = [{"doc_id": "a", "question": question}]
         assert kept(monkeypatch, manifest, documents=asked) == expected

@@ -23,7 +23,12 @@ def results(folder, *tasks, stamp="20260301_101500", model="m", args="", zone="U
         "configs": {task: {"task": task, "metadata": {"data": {"fingerprint": "f00d"}}} for task in tasks},
         "versions": dict.fromkeys(tasks, 2),
         "n-samples": {task: {"original": 10, "effective": limit or 10} for task in tasks},
-        "config": {"model": model, "model_args": args, "limit": limit, "resolved_cli_args": {"timezone": zone}},
+        "config": {
+            "model": model,
+            "model_args": args,
+            "limit": limit,
+            "resolved_cli_args": {"timezone": zone, "tasks": ",".join(tasks)},
+        },
         "date": stamp,
     }
     path.write_text(json.dumps(content | more))
@@ -57,6 +62,14 @@ def manifest(folder, outcomes, state="interrupted", started="2026-03-01T10:00:00
 
 
 # ---- results ----
+
+
+def test_tasks_stand_in_the_order_of_the_command_line(tmp_path):
+    names = ["zeta", "mediconfusion_all", "alpha"]
+    config = {"model": "m", "model_args": "", "resolved_cli_args": {"tasks": ",".join(names)}}
+    members = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"]
+    results(tmp_path, *sorted([*names, *members]), config=config)  # the harness sorts all else by name
+    assert list(read_run(tmp_path).tasks) == ["zeta", *members, "alpha", "mediconfusion_all"]
 
 
 def test_what_a_run_recorded(tmp_path):
