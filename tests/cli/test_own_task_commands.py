@@ -226,6 +226,9 @@ def test_one_sheet_of_several_kinds_of_questions(medtasks, fails, folder, replie
     save(SHEET)
     before = medtasks(*command).out
     assert before.startswith(f"sides can be read: 2 questions of {folder / 'sides.xlsx'} with their images")
+    notes = [line.removeprefix("note: ") for line in before.splitlines() if line.startswith("note: ")]
+    assert "'sides': 'answer' is read as texts of the options" in notes
+    assert any(line.startswith("'sides' asks 2 of ") for line in notes)
     options = ["--include_path", folder, "--json", tmp_path / "s"]
     assert medtasks("score", "sides", replies(["A", "A"]), *options).code == 0
     assert json.loads((tmp_path / "s").read_text())["rules"]["none"]["metrics"]["accuracy"] == 0.5
