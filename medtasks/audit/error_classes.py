@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Document, Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failure_cause
@@ -23,7 +23,7 @@ from medtasks.families.family import Reply
 from medtasks.metrics.metric import Score
 from medtasks.tasks.task_file import TaskFile
 
-Documents = Sequence[Mapping[str, Any]]
+Documents = Sequence[Document]
 Replies = Mapping[str, Reply]
 
 OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
@@ -49,7 +49,7 @@ class ErrorClass(enum.StrEnum):
 class WrongAnswer:
     """One wrong answer."""
 
-    document: Mapping[str, Any]
+    document: Document
     score: Score  # of the reply, from the task's family
     reply: str  # the reply as the model gave it; empty for likelihoods
     kind: ErrorClass  # as far as a rule can tell
@@ -134,12 +134,12 @@ def write_replies(
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def own_columns(document: Mapping[str, Any]) -> dict[str, str]:
+def own_columns(document: Document) -> dict[str, str]:
     """Return the columns of a user's own file that no task reads; none for prepared data."""
     columns = {} if "dataset" in document else {name: document[name] for name in document if name not in _READ}
     return {name: str(value) for name, value in columns.items() if isinstance(value, str | int | float)}
 
 
-def image_names(document: Mapping[str, Any]) -> list[str]:
+def image_names(document: Document) -> list[str]:
     """Return the image files of a document, without absolute paths of this machine."""
     return [Path(file).name if Path(file).is_absolute() else file for file in Sample(document).images]

@@ -30,6 +30,7 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 
+TaskRows = Mapping[str, Mapping[str, Any]]  # results by task
 _OTHER_RESULTS = (
     "do not give the results that its runs recorded, so that they cannot be joined: they hold too little, or this "
     "version of the code is another one"
@@ -169,9 +170,7 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Documents) -> di
     return scores
 
 
-def _group_row(
-    name: str, members: Sequence[str], rows: Mapping[str, Mapping[str, Any]], sizes: Mapping[str, int]
-) -> dict[str, Any]:
+def _group_row(name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Aggregate the rows of a group's tasks as in its file, with the harness's own functions."""
     from lmms_eval.api.group import GroupConfig
     from lmms_eval.api.metrics import aggregate_subtask_metrics, pooled_sample_stderr
@@ -196,9 +195,7 @@ def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
     return [task for member in groups.get(name, ()) for task in _tasks_within(member, groups)] or [name]
 
 
-def _content(
-    runs: Sequence[ShardRun], samples: Mapping[str, Sequence[SampleLine]], rows: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+def _content(runs: Sequence[ShardRun], samples: Mapping[str, Sequence[SampleLine]], rows: TaskRows) -> dict[str, Any]:
     from lmms_eval.models.model_utils.efficiency_metrics import build_efficiency_summary
     from lmms_eval.utils import hash_string
 
@@ -231,9 +228,7 @@ def _content(
     return {**{key: value for key, value in contents[0].items() if key not in of_process}, **joined}
 
 
-def _manifest(
-    runs: Sequence[ShardRun], output: Path, results: Path, rows: Mapping[str, Mapping[str, Any]]
-) -> RunManifest:
+def _manifest(runs: Sequence[ShardRun], output: Path, results: Path, rows: TaskRows) -> RunManifest:
     """Return the manifest of all shards together, whose machine is that of the first."""
     first, manifests = runs[0].manifest, [run.manifest for run in runs]
     tasks = {

@@ -154,21 +154,6 @@ def _damage_named(name: str, folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _fault_of_path(path: str, root: str | None, *, is_embedded: bool) -> str:
-    """Return why no image is at a path, without quoting it: it may be a patient's; empty where an image may be."""
-    if _ADDRESS.match(path):
-        return "is a web address, from which nothing is downloaded; save the image here and write its path"
-    if not is_file_name(path):
-        return f"is a text of {len(path):,} characters that is neither whole base64 nor the name of a file"
-    file = Path(root or "").expanduser() / path
-    if is_embedded and not (file.is_absolute() and file.is_file()):
-        return (
-            "holds no image bytes, only the path of a file that is not there; write the images into the table, or set "
-            "image_root to the folder that the paths begin in"
-        )
-    return ""
-
-
 _DATA_URI = re.compile(r"data:[^,]{,200}(?:,|$)", re.IGNORECASE)
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 LONGEST_NUMBER = 64  # characters of base64 that are no image
@@ -207,17 +192,19 @@ def is_file_name(text: str) -> bool:
     return max(map(len, re.split(r"[/\\]", text))) <= _LONGEST_NAME
 
 
-def with_image_files(table: Any, name: str, sources: Sequence[str], where: str, root: str | None = None) -> Any:
+def with_image_files(
+    table: Any, name: str, sources: Sequence[str], places: Sequence[str], root: str | None = None
+) -> Any:
     """Return a table of the ``datasets`` library with a column of image files in place of columns that hold images.
 
     ``name`` is ``image_file``, of one image, or ``image_files``, of all images of ``sources`` in their order. A source
     holds encoded images (bytes, base64 or data URIs), paths below ``root``, or lists of these; one of several may be
-    empty. Raises SourceError, which names ``where`` the table is from and the row, where an image is missing, or only
-    its address is there.
+    empty. Raises SourceError, with one of the ``places`` of the rows, where an image is missing, or only its address is
+    there.
     """
     # As the table is stored, so that nothing is decoded; the library keeps what comes out for the next process.
     stored = table.select_columns(sources).with_format("arrow")
-    write = functools.partial(_written, name=name, folder=str(home() / _EMBEDDED), where=where, root=root)
+    write = functools.partial(_written, name=name, folder=str(home() / _EMBEDDED), places=places, root=root)
     how = {"batched": True, "batch_size": _ROWS, "with_indices": True, "remove_columns": list(sources)}
     with without_progress_bars():
         column = stored.map(write, **how).with_format(None).to_dict()[name]
@@ -229,7 +216,7 @@ def with_image_files(table: Any, name: str, sources: Sequence[str], where: str, 
 
 
 def _written(
-    batch: Any, rows: Sequence[int], *, name: str, folder: str, where: str, root: str | None
+    batch: Any, rows: Sequence[int], *, name: str, folder: str, places: Sequence[str], root: str | None
 ) -> dict[str, list[Any]]:
     """Write the images of a batch unless they exist, and return the column of their names in documents."""
     column = []
@@ -242,7 +229,7 @@ def _written(
                 try:
                     images.append(_image_name(image, folder, root))
                 except ValueError as fault:
-                    raise SourceError(f"{where}, row {row + 1}: '{source}' {fault}") from None
+                    raise SourceError(f"{places[row]}: '{source}' {fault}") from None
         column.append(images[0] if name == "image_file" else images)
     return {name: column}
 

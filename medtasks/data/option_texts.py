@@ -2,10 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from medtasks.data.samples import letter
+from medtasks.data.samples import Document, letter
 
 _MARK = re.compile(
     r"\s*(?:(?:option|choice|answer|选项)\s*)?[(\[（【]?\s*([^\W_]{1,2})\s*(?:[.:)\]．：。、）】]+|(?<!\d)\s[-–—](?=\s))"
@@ -66,25 +65,30 @@ def refers_to_others(option: str, count: int) -> bool:
     text = unicodedata.normalize("NFKC", option).casefold()
     if _REFERRING.search(text):
         return True
-    words = _WORD.findall(text)
     letters = {letter(index).casefold() for index in range(count)}
-    named = [word for word in words if word in letters][:2]
-    others = [_KNOWN_WORD.fullmatch(word) for word in words if word not in letters]
-    if not all(others):
-        return False
-    if named:  # "D&C" is a procedure, "A b" a protein
-        return named == sorted({*named}) and bool(others or words[2:] or _JOINED.search(text))
-    return {"options", "quantity"} <= {word.lastgroup for word in others if word}
+    named: list[str] = []
+    kinds: set[str | None] = set()
+    for word in _WORD.findall(text):
+        if word in letters:
+            named.append(word)
+        elif known := _KNOWN_WORD.fullmatch(word):
+            kinds.add(known.lastgroup)
+        else:
+            return False
+    if not named:
+        return {"options", "quantity"} <= kinds
+    is_in_order = named[:2] == sorted({*named[:2]})  # "D&C" is a procedure, "A b" a protein
+    return is_in_order and bool(kinds or named[2:] or _JOINED.search(text))
 
 
-def depends_on_order(document: Mapping[str, Any]) -> bool:
+def depends_on_order(document: Document) -> bool:
     """Return whether the options of a question would mean something else in another order."""
     options = document["options"]
     refers = any(refers_to_others(option, len(options)) for option in options)
     return refers or is_listed_otherwise(document) or bool(without_marks(options))
 
 
-def is_listed_otherwise(document: Mapping[str, Any]) -> bool:
+def is_listed_otherwise(document: Document) -> bool:
     """Return whether a question lists its options with letters, in another form than :func:`listed_options`."""
     options, question = document["options"], str(document.get("question"))
     if listed_options(options) in question or not re.search(r"\bA[.:)].*\bB[.:)]", question, re.DOTALL):

@@ -4,12 +4,11 @@ No type is guessed: a cell of CSV or of a workbook is a text, and an empty one i
 the names of the columns. A file is recognised by its content first, then by its name.
 """
 
-import bz2
 import codecs
 import csv
 import gzip
 import io
-import lzma
+import itertools
 import re
 import sys
 import zipfile
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.safe_parsing import parse_json
-from medtasks.errors import SourceError, several
+from medtasks.errors import SourceError, listed, several
 
 TABLE_KINDS = {
     "csv": "csv",
@@ -30,7 +29,6 @@ TABLE_KINDS = {
     "ndjson": "json",
     "excel": "csv",
     "xlsx": "csv",
-    "xlsm": "csv",
 }
 """How a file is read by the ending of its name, or by a word for its kind; workbooks are known by their content."""
 _OTHER_FILES = {
@@ -38,9 +36,10 @@ _OTHER_FILES = {
     b"<": "a web page; download the file itself, or save the table as .xlsx or CSV",
     b"version https://git-lfs": "only the pointer to a file; fetch it with 'git lfs pull'",
 }
-_PACKED = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
-_UNPACKING = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile, RuntimeError)
-_UTF_16 = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_GZIP = b"\x1f\x8b"
+_ZIP = b"PK\x03\x04"  # also a workbook
+_UNPACKING = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLANK = b"\xef\xbb\xbf\xff\xfe\0 \r\n\t"  # bytes of a text without any letter
 _SEPARATORS = ",;\t|"  # of equally likely ones the first
 _SEPARATOR_LINE = re.compile(r"\Asep=.\r?\n")  # which Excel reads and does not show
@@ -71,16 +70,17 @@ def read_table(path: Path, kind: str = "csv", **options: str) -> TableFile:
     """Read a table.
 
     Args:
-        path: The file, which may be packed (gzip, bzip2, xz or zip).
+        path: The file, which may be packed by gzip.
         kind: One of ``TABLE_KINDS``, for a file whose name and content do not tell.
-        **options: Choices of a user, else recognised: ``encoding``, ``sep`` or ``delimiter`` of CSV, ``sheet_name`` of
+        **options: Choices of a user, else recognised: ``encoding``, ``sep`` of CSV, ``sheet_name`` of
             a workbook, and the ``field`` of a JSON object that holds the list of rows.
 
     Raises:
         SourceError: The file cannot be read, or rows are no rows of a table: up to ten of them are named.
     """
     try:
-        return _table_in(str(path), path.read_bytes(), kind, options)
+        data = path.read_bytes()
+        return _table_in(str(path), gzip.decompress(data) if data.startswith(_GZIP) else data, kind, options)
     except _UNPACKING as error:
         raise SourceError(f"{path} cannot be unpacked ({error}); save or download it again") from error
     except OSError as error:
@@ -88,65 +88,41 @@ def read_table(path: Path, kind: str = "csv", **options: str) -> TableFile:
 
 
 def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str]) -> TableFile:
-    for mark, unpack in _PACKED.items():
+    if data.startswith(_ZIP):
+        return _workbook(location, data, options.get("sheet_name", ""))
+    for mark, description in _OTHER_FILES.items():
         if data.startswith(mark):
-            data = unpack(data)
-    if data.startswith(b"PK\x03\x04"):
-        return _zipped(location, data, kind, options)
-    _refuse_other_files(location, data)
+            raise SourceError(f"{location} is {description}")
+    if not data.strip(_BLANK):
+        raise SourceError(f"{location} is empty")
     text, notes = _decoded(location, data, options.get("encoding", ""))
     for ending in Path(location).suffixes:
         kind = TABLE_KINDS.get(ending[1:].lower(), kind)
     if kind == "json":
         return TableFile(_json_rows(location, text, options.get("field", "")), notes, is_typed=True)
     text = _SEPARATOR_LINE.sub("", text)
-    separator = options.get("sep") or options.get("delimiter") or _separator(text)
+    separator = options.get("sep") or _separator(text)
     if separator not in (",", *options.values()):
         notes.append("columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'"))
     return TableFile(_rows(location, _csv_cells(location, text, separator)), notes)
 
 
-def _refuse_other_files(location: str, data: bytes) -> None:
-    for mark, description in _OTHER_FILES.items():
-        if data.startswith(mark):
-            raise SourceError(f"{location} is {description}")
-    if not data.strip(_BLANK):
-        raise SourceError(f"{location} is empty")
-
-
-def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, str]) -> TableFile:
-    """Read a workbook, or the tables in an archive one after the other."""
-    tables: list[TableFile] = []
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        names = archive.namelist()
-        if "xl/workbook.xml" in names:
-            return _workbook(location, data, options.get("sheet_name", ""))
-        if "mimetype" in names or "xl/workbook.bin" in names:
-            raise SourceError(f"{location} is a workbook of another program; save it as .xlsx")
-        for name in names:
-            if not name.startswith("__MACOSX/") and not name.endswith("/"):
-                tables.append(_table_in(f"{location}/{name}", archive.read(name), kind, options))
-    return TableFile(
-        [row for table in tables for row in table.rows], [note for table in tables for note in table.notes]
-    )
-
-
 def _decoded(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
     """Return the text of a file, with a note on its encoding unless that is UTF-8 or was chosen."""
-    utf_16 = _UTF_16.get(data[:2], {b"\0": "utf-16-be"}.get(data[:1], {b"\0": "utf-16-le"}.get(data[1:2], "")))
+    recognised = encoding or ("utf-16" if data.startswith(_UTF_16) else "")
     try:
-        notes = ["its encoding is UTF-16"] if utf_16 and not encoding else []
-        return data.decode(encoding or utf_16 or "utf-8-sig"), notes
+        text = data.decode(recognised or "utf-8-sig")
     except LookupError as error:
         raise SourceError(f"no encoding is called '{encoding}'; take utf-8, cp1252 or utf-16 for {location}") from error
     except UnicodeDecodeError as error:
         text = data.decode("cp1252", errors="replace")
-        if not encoding and not utf_16 and "\ufffd" not in text and not _FOREIGN_WORD.search(text):
-            return text, ["its encoding is taken for Windows-1252 (western European)"]
-        raise SourceError(
-            f"{location} is not text in {encoding or 'UTF-8'} (byte {error.start + 1}); save it as UTF-8, or name its "
-            f"encoding: dataset_kwargs: {{encoding: ...}}"
-        ) from error
+        if recognised or "\ufffd" in text or _FOREIGN_WORD.search(text):
+            raise SourceError(
+                f"{location} is not text in {recognised or 'UTF-8'} (byte {error.start + 1}); save it as UTF-8, or "
+                f"name its encoding: dataset_kwargs: {{encoding: ...}}"
+            ) from error
+        return text, ["its encoding is taken for Windows-1252 (western European)"]
+    return text, ["its encoding is UTF-16"] if recognised and not encoding else []
 
 
 def _separator(text: str) -> str:
@@ -172,19 +148,39 @@ def _csv_cells(location: str, text: str, separator: str) -> Iterator[Cells]:
 def _workbook(location: str, data: bytes, sheet_name: str) -> TableFile:
     from openpyxl import load_workbook  # takes a third of a second
 
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if "xl/workbook.xml" not in archive.namelist():
+            raise SourceError(
+                f"{location} is an archive, or a workbook of another program; unpack it, or save it as .xlsx"
+            )
     try:
-        written, computed = (load_workbook(io.BytesIO(data), data_only=is_computed) for is_computed in (False, True))
+        written = load_workbook(io.BytesIO(data))
+        computed = load_workbook(io.BytesIO(data), data_only=True)
     except Exception as error:
         raise SourceError(f"{location} is a damaged workbook ({type(error).__name__}); save it again") from error
     titles = computed.sheetnames
     title = sheet_name or titles[0]
     if title not in titles:
         raise SourceError(f"{location} has no sheet '{title}'; it has {', '.join(titles)}")
-    faults = list(_cell_faults(location, zip(written[title], computed[title], strict=True)))
+    notes = [] if len(titles) == 1 or sheet_name else [f"of its {len(titles)} sheets, '{title}' is read"]
+    return _sheet(location, written[title], computed[title], notes)
+
+
+def _sheet(location: str, written: Any, computed: Any, notes: list[str]) -> TableFile:
+    faults = list(_cell_faults(location, zip(written, computed, strict=True)))
     if faults:
         raise SourceError(several(faults))
-    notes = [] if len(titles) == 1 or sheet_name else [f"of its {len(titles)} sheets, '{title}' is read"]
-    return TableFile(_rows(location, [[_shown_text(cell) for cell in row] for row in computed[title]]), notes)
+    formatted = list(filter(_is_shown_otherwise, itertools.chain(*computed)))
+    if formatted:
+        first = formatted[0]
+        text = f"{first.coordinate} is read as '{_shown_text(first)}', without its format '{first.number_format}'"
+        notes.append(f"{text} (so {len(formatted)} cells)")
+    return TableFile(_rows(location, [[_shown_text(cell) for cell in row] for row in computed]), notes)
+
+
+def _is_shown_otherwise(cell: Any) -> bool:
+    is_plain = cell.number_format in ("General", "@") or _SIMPLE_FORMAT.fullmatch(cell.number_format)
+    return not is_plain and not isinstance(cell.value, str | bool | None)
 
 
 def _cell_faults(location: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[str]:
@@ -265,7 +261,7 @@ def _listed(location: str, text: str, field: str) -> list[Any]:
         raise SourceError(f"{location} is no JSON: {error}") from error
     if isinstance(content, dict) and field not in content:
         raise SourceError(
-            f"{location} is one JSON object with {', '.join(content)}; name the one that holds the list of questions: "
+            f"{location} is one JSON object with {listed([*content])}; name the one that holds the list of questions: "
             f"dataset_kwargs: {{field: ...}}"
         )
     rows = content[field] if isinstance(content, dict) else content

@@ -42,11 +42,10 @@ from typing import Any, NamedTuple
 from medtasks.data.images.degrading import SEVERITIES, STRENGTHS
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.option_texts import depends_on_order, is_listed_otherwise, listed_options
-from medtasks.data.samples import Sample, letter
+from medtasks.data.samples import Document, Sample, letter
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.stats.standard_error import connected_components
 
-Document = Mapping[str, Any]
 Documents = Sequence[Document]
 Changed = list[dict[str, Any]]
 
@@ -281,9 +280,9 @@ def degraded(documents: Documents) -> Changed:
 
 def images_of(document: Document) -> Shown:
     """Return the images of a question."""
-    if "image_file" in document:
-        return (ShownImage(document["image_file"], document.get("image_sha256", document["image_file"])),)
-    return tuple(map(ShownImage, document["image_files"], document.get("image_sha256", document["image_files"])))
+    if "image_files" in document:
+        return tuple(map(ShownImage, document["image_files"], document.get("image_sha256", document["image_files"])))
+    return (ShownImage(document["image_file"], document.get("image_sha256", document["image_file"])),)
 
 
 def swapped_images(documents: Documents) -> list[Shown]:

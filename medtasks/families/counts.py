@@ -4,19 +4,19 @@ A sample that the model could not answer is neither right nor wrong nor invalid:
 reported next to all of them. The same holds for replies that a judge or labeler failed to read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from medtasks.extract.extractor_registry import Reason
-from medtasks.metrics.metric import CorpusMetric, Metric, Role, Scores, counting
+from medtasks.metrics.metric import CorpusMetric, Metric, Role, Score, Scores, counting
 
 
-def is_failed(score: Mapping[str, Any]) -> bool:
+def is_failed(score: Score) -> bool:
     """Return whether the model gave no reply that could be read."""
     return score.get("reason") == Reason.ADAPTER_FAILED
 
 
-def is_unjudged(score: Mapping[str, Any]) -> bool:
+def is_unjudged(score: Score) -> bool:
     """Return whether a judge or a labeler failed to read the reply; one that is not configured has not failed."""
     return score.get("reason") == Reason.JUDGE_FAILED and score.get("judge", "") is not None
 
@@ -26,7 +26,7 @@ def answered(scores: Scores) -> Scores:
     return [score for score in scores if not is_failed(score)]
 
 
-def was_asked(score: Mapping[str, Any]) -> bool:
+def was_asked(score: Score) -> bool:
     """Return whether a judge was asked about the reply; replies without content need none."""
     return bool(score.get("asked", score["reason"] not in (Reason.EMPTY, Reason.TRUNCATED)))
 
@@ -70,7 +70,7 @@ JUDGE_FAILED_RATE = "Share of replies that a judge or a labeler failed to read."
 
 
 def judge_failed_rate(
-    sentence: str, of: Callable[[Mapping[str, Any]], float] = is_unjudged, *, say_if_all: bool = False
+    sentence: str, of: Callable[[Score], float] = is_unjudged, *, say_if_all: bool = False
 ) -> Metric[dict[str, Any]]:
     """Return the share of unread replies; the warning has {failed}, {answered}, {share}; ``say_if_all``: of all."""
 
@@ -100,7 +100,7 @@ def judges_of(scores: Scores) -> str:
 
 def _number(
     name: str,
-    holds: Callable[[Mapping[str, Any]], bool],
+    holds: Callable[[Score], bool],
     description: str,
     remark: Callable[[Scores], str] | None = None,
 ) -> CorpusMetric:

@@ -41,7 +41,7 @@ class Column(Enum):
 
     TEXT = "a text"
     TEXTS = "a list of texts"
-    OPTIONS = "a list of at least two texts"
+    OPTIONS = "a list of at least two texts (in one cell as JSON, or a column for each)"
     LETTER = "the letter of one of the options"
     LETTERS = "a list of letters of the options"
     LABEL = "the number of one of the options, counted from 0"

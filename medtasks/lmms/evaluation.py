@@ -27,6 +27,7 @@ from medtasks.runs.sample_counts import counts_of
 from medtasks.tasks.own_documents import is_our_hook
 from medtasks.tasks.task_files import few_shot_problems, main_metrics_first
 
+HarnessTasks = Mapping[str, Any]  # by name
 _UNDER_AGENT = "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
 _PADDING = "__padding_only__"  # marks a request whose reply is not used, for the harness and for adapters
 _NO_ROW = -1
@@ -94,7 +95,7 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     return results
 
 
-def _refuse_examples(ours: Mapping[str, Any], options: Mapping[str, Any], *, is_lmms: bool) -> None:
+def _refuse_examples(ours: HarnessTasks, options: Mapping[str, Any], *, is_lmms: bool) -> None:
     """Raise MedTasksError for few-shot examples that tasks of ours do not have.
 
     lmms-eval would fail or ignore the option without a word, and lm-eval would show the asked question with its answer.
@@ -121,7 +122,7 @@ def _check_shard(shard: Shard, options: Mapping[str, Any], *, is_lmms: bool) -> 
         )
 
 
-def _datasets_of(tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> set[str]:
+def _datasets_of(tasks: HarnessTasks, ours: HarnessTasks) -> set[str]:
     """Return the names of prepared datasets that tasks ask, by which their text may be private."""
     datasets: set[str] = set()
     for name, task in tasks.items():
@@ -185,7 +186,7 @@ def _dataset_in_path(task: Any) -> str | None:
 
 
 @contextlib.contextmanager
-def _watching(lm: Any, ours: Mapping[str, Any], origins: SampleOrigins) -> Iterator[None]:
+def _watching(lm: Any, ours: HarnessTasks, origins: SampleOrigins) -> Iterator[None]:
     """Mark failed replies to our tasks, and record the origins of replies and the task that is being scored."""
     if not ours:
         yield
@@ -210,7 +211,7 @@ def _watching(lm: Any, ours: Mapping[str, Any], origins: SampleOrigins) -> Itera
         yield
 
 
-def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) -> None:
+def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> None:
     """Record image conversions in the results of tasks without a prepared dataset; warn of nearly flat images."""
     from medtasks.data.dataset_manifest import counted_conversions
     from medtasks.data.images.decoding import NEARLY_FLAT
@@ -236,7 +237,7 @@ def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) 
 
 
 def _annotate(
-    results: MutableMapping[str, Any], lm: Any, ours: Mapping[str, Any], shard: Shard | None, rows: Mapping[str, int]
+    results: MutableMapping[str, Any], lm: Any, ours: HarnessTasks, shard: Shard | None, rows: Mapping[str, int]
 ) -> None:
     """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
     remarks = []
@@ -293,7 +294,7 @@ class _Key(str):
 
 
 @contextlib.contextmanager
-def _asking_only(shard: Shard | None, tasks: Mapping[str, Any]) -> Iterator[dict[str, int]]:
+def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
     """Let the harness's tasks ask only the rows of a shard within the block; yield the number of rows by task."""
 
     def build(task: Any, build_all: Callable[..., None], rows: Collection[int], **options: Any) -> None:

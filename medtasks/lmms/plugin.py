@@ -155,38 +155,55 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     from medtasks.data.variants import NOT_OF_ALL
     from medtasks.home import dataset_holding
     from medtasks.tasks.documents import check_possible
-    from medtasks.tasks.own_documents import completed, is_our_hook, own_tables, without_media
-    from medtasks.tasks.question_files import split_of
+    from medtasks.tasks.own_documents import is_our_hook, own_tables
     from medtasks.tasks.task_files import task_config, task_file, task_files, variant_of
-    from medtasks.tasks.task_index import SETTINGS, with_image_roots
 
-    config, name = vars(task.config), str(task.config.task)
+    config = vars(task.config)
+    name = str(task.config.task)
     path = config.get("dataset_path")
     dataset = dataset_holding(Path(path)) if isinstance(path, str) else None
     if dataset:
         prepared_folder(dataset)
-    if (variant := variant_of(name)) and variant[1] in NOT_OF_ALL:
+    variant = variant_of(name)
+    if variant and variant[1] in NOT_OF_ALL:
         check_possible(task_file(name))
     if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
         return download(task, *args, **kwargs)
+    # A user's own files, and a relative ``image_root``, are looked for next to the task's file.
     file = task_files().get(variant[0] if variant else name)
-    # A user's own files are looked for next to the task's file.
-    tables = None if dataset is not None else own_tables(config if file is None else task_config(file.name))
-    load = datasets.load_dataset if tables is None else lambda *_, **__: tables
-    with replaced(datasets, "load_dataset", load):
+    tables = own_tables(task_config(file.name) if file else config)
+    with replaced(datasets, "load_dataset", (lambda *_, **__: tables) if tables else datasets.load_dataset):
         made = download(task, *args, **kwargs)
-    # A relative ``image_root`` is looked for there, too.
+    if file:
+        _set_image_roots(task, file.path.parent)
+    if not dataset:
+        _complete(task)
+    return made
+
+
+def _set_image_roots(task: Any, folder: Path) -> None:
+    from medtasks.tasks.task_index import SETTINGS, with_image_roots
+
     for holder in (task.config, task):  # the task has its model's settings already
         settings = getattr(holder, SETTINGS, None)
-        if file is not None and settings is not None:
-            setattr(holder, SETTINGS, with_image_roots({SETTINGS: settings}, file.path.parent)[SETTINGS])
-    split, is_same = split_of(config), task.dataset_no_image is task.dataset
-    table = None if dataset is not None else task.dataset.get(split)
-    if hasattr(table, "select_columns") and hasattr(table, "__len__"):
+        if settings is not None:
+            setattr(holder, SETTINGS, with_image_roots({SETTINGS: settings}, folder)[SETTINGS])
+
+
+def _complete(task: Any) -> None:
+    """Check a user's own documents, and add the columns that follow, unless they are read in a stream."""
+    import datasets
+
+    from medtasks.tasks.own_documents import completed, without_media
+    from medtasks.tasks.question_files import split_of
+
+    config = vars(task.config)
+    split = split_of(config)
+    table = task.dataset.get(split)
+    if isinstance(table, datasets.Dataset):
         task.dataset[split] = completed(table, config)
-        if not is_same:
+        if task.dataset_no_image is not task.dataset:
             task.dataset_no_image[split] = without_media(task.dataset[split])
-    return made
 
 
 def _guard_evaluation() -> None:

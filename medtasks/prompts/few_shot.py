@@ -6,24 +6,24 @@ model's prompt, with ``question`` and ``answer``. Errors are those of the hooks 
 """
 
 import functools
-from collections.abc import Mapping
-from typing import Any
 
 from PIL import Image
 
 from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
+from medtasks.data.samples import Document
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.errors import DatasetNotPrepared
 from medtasks.families.templates import filled
 from medtasks.prompts import images as document_images
 from medtasks.prompts import template as zero_shot
+from medtasks.prompts.images import Settings
 from medtasks.prompts.instructions import HIDDEN_MARK, without_mark
-from medtasks.prompts.template import Message, Settings
+from medtasks.prompts.template import Message
 
 
-def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
+def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Return the prompt of a simple model: the solved examples, then the question."""
     settings = lmms_eval_specific_kwargs or {}
     template, texts = str(settings.get("example", "{{ question }}\n{{ answer }}\n\n")), []
@@ -34,13 +34,13 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = 
     return "".join(texts) + zero_shot.prompt(doc, settings)
 
 
-def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:
+def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:
     """Open the images of the demonstrations and then those of the document."""
     examples = [image for of_example in _images_of(doc["dataset"]) for image in of_example]
     return [*examples, *document_images.images(doc, lmms_eval_specific_kwargs)]
 
 
-def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
+def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
     """Return the conversation of a chat model: question and answer of each example as turns, then the question."""
     settings = lmms_eval_specific_kwargs or {}
     turns: list[Message] = []
@@ -51,7 +51,7 @@ def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None 
     return turns + zero_shot.messages(doc, settings)
 
 
-def demonstrations(name: str) -> tuple[Mapping[str, Any], ...]:
+def demonstrations(name: str) -> tuple[Document, ...]:
     """Return the solved examples of a dataset, read once per process; DatasetNotPrepared if it has none."""
     return _documents(str(prepared_folder(name)), name)
 
@@ -62,7 +62,7 @@ def _images_of(name: str) -> list[list[Image.Image]]:
 
 
 @functools.cache
-def _documents(folder: str, name: str) -> tuple[Mapping[str, Any], ...]:
+def _documents(folder: str, name: str) -> tuple[Document, ...]:
     examples = tuple(load_documents(name, DEMONSTRATIONS_SPLIT))
     if not examples:
         notes = [note for note in Manifest.read(prepared_folder(name)).left_out if "demonstrations" in note]

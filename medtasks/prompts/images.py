@@ -20,12 +20,13 @@ from medtasks.data.images.degrading import degrade
 from medtasks.data.images.strict_pillow import UnclearRange
 from medtasks.data.images.volume_files import GREY
 from medtasks.data.privacy import hidden_id, is_private
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Document, Sample
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.variants import BLANK, COLUMN, DEGRADATION, DEGRADED, SEVERITY, images_of
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName, listed
 from medtasks.families.templates import filled
 
+Settings = Mapping[str, Any]
 Key = tuple[Path, Decoding]
 
 
@@ -42,7 +43,7 @@ _LOGGED: set[str] = set()  # conversions
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".rar")
 
 
-def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> list[Image.Image]:
+def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:
     """Open the images of a document as RGB, after the demonstration images of the model family's prompt.
 
     A document has ``image_files``, possibly none, or one ``image_file``: absolute paths, or paths below ``image_root``
@@ -83,12 +84,12 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     return [*opened[: len(shots)], *shown(doc, opened[len(shots) :], [images_of(doc)[index].sha256 for index in order])]
 
 
-def no_images(doc: Mapping[str, Any]) -> list[Image.Image]:
+def no_images(doc: Document) -> list[Image.Image]:
     """Return no image, for tasks without any: many models of the harness call ``doc_to_visual`` unseen."""
     return []
 
 
-def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decoding:
+def image_decoding(doc: Document, settings: Settings) -> Decoding:
     """Return the decoding of a document's images.
 
     Raises SourceError if settings contradict the prepared dataset of the document, MedTasksError for impossible ones.
@@ -108,10 +109,10 @@ def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decod
     return prepared
 
 
-def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
+def image_path(file: str, doc: Document, settings: Settings) -> Path:
     """Return the path of a file of a document, see :func:`images`.
 
-    It may be written with other separators, or in another Unicode form than the file's name, if it means one file only.
+    It may differ from the file's name in separators, Unicode form and blanks around it, if it means one file only.
     Raises SourceError for a relative path without a folder and for an archive, DatasetNotPrepared if its dataset is
     missing.
     """
@@ -136,6 +137,8 @@ def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -
 def _fault_of(path: Path, error: OSError) -> str:
     if isinstance(error, UnclearRange):
         return f"cannot be shown: {error}"
+    if path.is_dir():
+        return "is a folder; list its images in 'image_files'"
     if not isinstance(error, FileNotFoundError):
         return f"is broken ({error})"
     near = listed(list(map(str, _near_files(path))))
@@ -143,7 +146,7 @@ def _fault_of(path: Path, error: OSError) -> str:
 
 
 def _near_files(path: Path) -> list[Path]:
-    """Return the files whose paths differ from a missing one in separators, Unicode form or case only."""
+    """Return the files whose paths differ from a missing one in separators, Unicode form, case or ending only."""
     first, *others = Path(_plain(path)).parts
     paths = [Path(first)]
     for part in others:
@@ -154,17 +157,18 @@ def _near_files(path: Path) -> list[Path]:
 
 @functools.lru_cache(maxsize=64)
 def _entries(folder: Path) -> Mapping[str, list[Path]]:
-    """Return the paths in a folder by their names without regard to case and Unicode form."""
+    """Return the paths in a folder by their names, with and without ending, in any case and Unicode form."""
     paths: dict[str, list[Path]] = {}
     with contextlib.suppress(OSError):
         for path in sorted(folder.iterdir()):
-            paths.setdefault(_plain(path.name).casefold(), []).append(path)
+            for name in {path.name, path.stem}:
+                paths.setdefault(_plain(name).casefold(), []).append(path)
     return paths
 
 
 def _plain(path: str | Path) -> str:
-    """Return a path with the usual separators and in composed Unicode."""
-    return unicodedata.normalize("NFC", str(path).replace("\\", "/"))
+    """Return a path with the usual separators, in composed Unicode and without blanks around it."""
+    return unicodedata.normalize("NFC", str(path).replace("\\", "/").strip())
 
 
 def image_keys(task: Any) -> set[Key]:
@@ -182,7 +186,7 @@ def image_keys(task: Any) -> set[Key]:
 # ---- which of several images, and where ----
 
 
-def image_order(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> list[int]:
+def image_order(doc: Document, settings: Settings) -> list[int]:
     """Return the indices of a document's images that are shown, in their order.
 
     ``shown_images`` of the settings is their number, the first ones; all without it. Those named in texts of the
@@ -195,7 +199,7 @@ def image_order(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> list[int
     return [*unnamed, *(index for index in named if index in first)]
 
 
-def named_images(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[int, str]:
+def named_images(doc: Document, settings: Settings) -> dict[int, str]:
     """Return the names that images of a document have in its question and options, by index, in order of their places.
 
     ``image_name`` of the settings is a template with ``number`` (from 1). Empty for a family with neither
@@ -214,7 +218,7 @@ def named_images(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[in
 # ---- sanity and stress variants ----
 
 
-def shown(doc: Mapping[str, Any], opened: Sequence[Image.Image], digests: Sequence[str] = ()) -> list[Image.Image]:
+def shown(doc: Document, opened: Sequence[Image.Image], digests: Sequence[str] = ()) -> list[Image.Image]:
     """Return a document's images as its variant shows them.
 
     ``digests`` of the files, shape (images,), seed the noise of degraded images; a path in their place counts by its
@@ -230,7 +234,7 @@ def shown(doc: Mapping[str, Any], opened: Sequence[Image.Image], digests: Sequen
     return [degrade(image, doc[DEGRADATION], doc[SEVERITY], seed) for image, seed in pairs]
 
 
-def own_marks_removed(template: str, settings: Mapping[str, Any]) -> str:
+def own_marks_removed(template: str, settings: Settings) -> str:
     """Return a template without the marks of the question's images; those of demonstrations, before them, stay."""
     parts = template.split("<image>")
     marks = len(settings.get("demonstrations") or ()) + 1

@@ -8,14 +8,14 @@ All raise ``JudgeRefused`` if the judge may not see the dataset, and ``JudgeNotC
 task runs without one, if it is named in part or wrongly). Other errors are those of the ordinary hooks.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
+from medtasks.data.samples import Document
 from medtasks.judges.judge_client import judge_for, judge_if_there
 from medtasks.prompts import template
-from medtasks.prompts.template import Settings
+from medtasks.prompts.images import Settings
 
-Document = Mapping[str, Any]
 Built = TypeVar("Built")
 
 

@@ -25,16 +25,15 @@ number of marks. Closed questions, yes/no and options mixed, have two templates:
 """
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from medtasks.data.samples import letter
+from medtasks.data.samples import Document, letter
 from medtasks.data.variants import COLUMN, NOT_SHOWN, TOLD
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.families.templates import IMAGE, filled, written_options
-from medtasks.prompts.images import image_order, images, named_images, own_marks_removed
+from medtasks.prompts.images import Settings, image_order, images, named_images, own_marks_removed
 
-Settings = Mapping[str, Any]
 Message = dict[str, Any]
 NO_IMAGE = "The image of this question is not available. Answer from the text alone."
 """First line of prompts that say that an image is missing (arXiv 2603.21687)."""
@@ -44,7 +43,7 @@ _MAY_LACK = ("question", "context", "details", "indication")
 _FIELDS = (*_MAY_LACK, "hint", "options", "closed_prefix", IMAGE, "images")
 
 
-def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
+def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Return the prompt of a simple model, which gets text and images apart.
 
     The family's ``image_mark`` marks the images' places; without one, a place is removed with the blank after it.
@@ -55,7 +54,7 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = 
     return marked(question_parts(doc, settings), settings)
 
 
-def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
+def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
     """Return the conversation of a chat model: one user turn with every image at its place in the text.
 
     Errors are those of :func:`prompt`, and :class:`~medtasks.errors.SourceError` for a broken image.
@@ -76,7 +75,7 @@ def user_turn(parts: Sequence[str], opened: Sequence[Any]) -> Message:
     return {"role": "user", "content": content}
 
 
-def lettered_prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
+def lettered_prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Fill the model family's template with lettered options; errors are those of :func:`filled_parts`."""
     template = "{{ question }}\n{{ options }}\nAnswer with the option's letter from the given choices directly."
     form = {"option": "{{ letter }}: {{ text }}", "options_joined_by": "\n"}
@@ -85,14 +84,14 @@ def lettered_prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings 
     return marked(filled_parts(doc, settings, fields), settings)
 
 
-def closed_prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
+def closed_prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Fill the template for this kind of question, a ``CLOSED_QUESTION`` of :mod:`medtasks.data.schema`."""
     settings = lmms_eval_specific_kwargs or {}
     name = "yes_no_template" if doc["kind"] == "binary" else "options_template"
     return marked(filled_parts(doc, settings, ("question", "choices"), name), settings)
 
 
-def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
+def question_parts(doc: Document, settings: Settings) -> list[str]:
     """Fill the template and cut it at the places of images, into a single part if it has none or no image is shown.
 
     Errors are those of :func:`prompt`.
@@ -115,9 +114,7 @@ class _Options(list[str]):
         return self.listed
 
 
-def filled_parts(
-    doc: Mapping[str, Any], settings: Settings, fields: Collection[str], name: str = "template"
-) -> list[str]:
+def filled_parts(doc: Document, settings: Settings, fields: Collection[str], name: str = "template") -> list[str]:
     """Fill the template that the settings have under a name, and cut it at its places for images.
 
     If the document's images are left out, the places are removed, with the blank after them. ``fields`` are the names
@@ -166,7 +163,7 @@ def marked(parts: Sequence[str], settings: Settings) -> str:
     return parts[0] + "".join(mark + part if mark else part.removeprefix(" ") for part in parts[1:])
 
 
-def example_answer(doc: Mapping[str, Any], settings: Settings) -> str:
+def example_answer(doc: Document, settings: Settings) -> str:
     """Return the answer in a demonstration.
 
     ``example_answer`` of the settings is a template with ``text`` (the right option, the published answer, or the names
@@ -189,7 +186,7 @@ def example_answer(doc: Mapping[str, Any], settings: Settings) -> str:
 # ---- targets and options ----
 
 
-def target(doc: Mapping[str, Any]) -> str:
+def target(doc: Document) -> str:
     """Return the published answer: a letter, a text, the name of a class, names of findings, letters, or a report.
 
     An answer that is none of its options is as published in ``gold``.
@@ -203,7 +200,7 @@ def target(doc: Mapping[str, Any]) -> str:
     return str(doc["answer"]) if "answer" in doc else _named_answer(doc)
 
 
-def _named_answer(doc: Mapping[str, Any], settings: Settings | None = None) -> str:
+def _named_answer(doc: Document, settings: Settings | None = None) -> str:
     if "labels" in doc:
         findings = sorted(name for name, present in zip(doc["options"], doc["labels"], strict=True) if present)
         form = settings or {}
@@ -215,12 +212,12 @@ def _named_answer(doc: Mapping[str, Any], settings: Settings | None = None) -> s
     return str(doc["answer"])
 
 
-def lettered_target(doc: Mapping[str, Any]) -> str:
+def lettered_target(doc: Document) -> str:
     """Return the right option's letter."""
     return str(doc["answer"])
 
 
-def letters(doc: Mapping[str, Any]) -> list[str]:
+def letters(doc: Document) -> list[str]:
     """Return the options' letters, for tasks that compare the likelihood of letters.
 
     A question without options gets two, though no score: the harness needs some, and the likelihood of a single one
@@ -229,17 +226,17 @@ def letters(doc: Mapping[str, Any]) -> list[str]:
     return [letter(index) for index in range(len(doc["options"]) or 2)]
 
 
-def option_texts(doc: Mapping[str, Any]) -> list[str]:
+def option_texts(doc: Document) -> list[str]:
     """Return the options' texts, for tasks that compare the likelihood of whole options."""
     return list(doc["options"])
 
 
-def closed_target(doc: Mapping[str, Any]) -> str:
+def closed_target(doc: Document) -> str:
     """Return the answer as published."""
     return str(doc["gold"])
 
 
-def closed_option_texts(doc: Mapping[str, Any]) -> list[str]:
+def closed_option_texts(doc: Document) -> list[str]:
     """Return the options whose likelihoods are compared: Yes and No, or the texts without their labels.
 
     A question without known options has no score; its published text is returned because the harness needs one.

@@ -4,26 +4,26 @@ The settings are those of :mod:`medtasks.prompts.template`, and ``slices``: the 
 volume, evenly spaced from feet to head; 0: the model reads its file. Every slice is an image with a place of its own.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.images.volume_files import axial_slices, blank_volume
+from medtasks.data.samples import Document
 from medtasks.data.variants import BLANK, COLUMN, DEGRADED, images_of
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts import template as image_prompts
-from medtasks.prompts.images import shown
-from medtasks.prompts.template import Message, Settings
+from medtasks.prompts.images import Settings, shown
+from medtasks.prompts.template import Message
 
 
-def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
+def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Return the prompt of a simple model, see :func:`medtasks.prompts.template.prompt`."""
     settings = lmms_eval_specific_kwargs or {}
     files = list(doc["image_files"]) * (int(settings.get("slices", 8)) or 1)
     return image_prompts.prompt({**doc, "image_files": files}, settings)
 
 
-def volumes(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Any]:
+def volumes(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Any]:
     """Return the volumes in a document's ``image_files``: names of files for models that read them, else RGB slices.
 
     Raises SourceError for a volume that is missing or damaged, MedTasksError for one to be degraded as a file.
@@ -50,7 +50,7 @@ def volumes(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None =
     return parts
 
 
-def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
+def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
     """Return the conversation of a chat model, which gets slices, see :func:`volumes`.
 
     Raises MedTasksError if the settings ask for files.

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any
 
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
+from medtasks.data.samples import Document
 from medtasks.errors import warn_once
 from medtasks.home import append_whole, home
 from medtasks.runs.asked_questions import ASKED, fingerprint
@@ -62,15 +63,13 @@ class LoggedSample(dict[str, Any]):
         return self._by_metric[key] if key in self._by_metric else super().__getitem__(key)
 
 
-def is_private_document(doc: Mapping[str, Any]) -> bool:
+def is_private_document(doc: Document) -> bool:
     """Return whether text of a document must stay out of logs; a document without a dataset is not ours."""
     dataset = doc.get("dataset")
     return dataset is not None and is_private(str(dataset))
 
 
-def logged(
-    doc: Mapping[str, Any], results: Sequence[Any], metrics: Iterable[str], score: Mapping[str, Any]
-) -> LoggedSample:
+def logged(doc: Document, results: Sequence[Any], metrics: Iterable[str], score: Mapping[str, Any]) -> LoggedSample:
     """Build the return value of ``process_results``; ids and text of a credentialed dataset are hashed or overwritten.
 
     The score holds text of the document or the reply only as :class:`~medtasks.data.privacy.PrivateText`.
@@ -86,13 +85,13 @@ def logged(
     return LoggedSample(metrics, by_metric, {SCORE: written, **overwritten})
 
 
-def _fingerprint(doc: Mapping[str, Any]) -> dict[str, Any]:
+def _fingerprint(doc: Document) -> dict[str, Any]:
     """Return the key that records what the task that is being scored asked; empty if nothing of it is known."""
     digests = fingerprint(doc, SCORED_SETTINGS.get())
     return {ASKED: digests} if digests else {}
 
 
-def without_scoring(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
+def without_scoring(doc: Document, results: Sequence[Any]) -> dict[str, Any]:
     """Replace ``process_results`` where only replies are collected (``--predict_only``)."""
     if not is_private_document(doc):
         if doc.get("doc_id") is None:  # not ours
@@ -117,7 +116,7 @@ def may_hold_words(results: Sequence[Any]) -> bool:
     )
 
 
-def _redacted_keys(doc: Mapping[str, Any], *, has_words: bool) -> dict[str, Any]:
+def _redacted_keys(doc: Document, *, has_words: bool) -> dict[str, Any]:
     # In the shapes that the harness's writers expect. Likelihoods of options reveal nothing about a patient.
     note = f"{_NOTE}'{doc['dataset']}' is credentialed"
     replies = {"resps": [[note]], "filtered_resps": [note]} if has_words else {}
@@ -143,7 +142,7 @@ _runs: dict[tuple[Path, int], _SavedRun] = {}
 _lock = threading.Lock()  # the harness scores several documents at once
 
 
-def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
+def save_reply(doc: Document, result: Any) -> str | None:
     """Append one reply to this process's file of the task that the harness is scoring, and return ``<task>/<file>``.
 
     A second reply to a document under the same rule belongs to another run, with a file of its own. A full or read-only

@@ -7,7 +7,7 @@ that fits is named in a note, and if several fit with different answers the colu
 import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from string import ascii_uppercase
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from medtasks.data.option_texts import without_marks
@@ -17,9 +17,20 @@ from medtasks.errors import MedTasksError
 from medtasks.families.family import Column
 
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
+_MARK = re.compile(r"\(?([a-z])[).:]+\s*")
 _WHOLE = re.compile(r"\d{1,9}(?:\.0)?")
 _KEYS = (ascii_uppercase, "0123456789", "123456789")  # of options in a mapping
-_YES_NO = {"true": "yes", "1": "yes", "1.0": "yes", "y": "yes", "false": "no", "0": "no", "0.0": "no", "n": "no"}
+_YES = "true 1 1.0 y ja j wahr oui vrai sí si verdadero vero sim verdadeiro"  # also as other languages have it
+_NO = "false 0 0.0 n nein falsch non faux falso não"
+_YES_NO = dict.fromkeys(_YES.split(), "yes") | dict.fromkeys(_NO.split(), "no")
+
+Cells = Sequence[Any]
+Reading = tuple[list[Any], str]  # values and a note
+
+
+def is_blank(value: object) -> bool:
+    """Return whether a cell holds nothing."""
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def parsed_list(text: Any) -> Any:
@@ -55,7 +66,7 @@ def _in_order_of_keys(content: Mapping[Any, Any]) -> list[Any]:
     return [texts[key] for key in keys] if any(sequence.startswith(keys) for sequence in _KEYS) else []
 
 
-def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
+def read_column(name: str, kind: Column, values: Cells, options: Cells) -> Reading:
     """Return the values that a family needs, and a note on how they were read.
 
     Values that are nothing of the kind stay as they are, for the message on their rows. The note is empty where all
@@ -72,44 +83,46 @@ def read_column(name: str, kind: Column, values: Sequence[Any], options: Sequenc
     """
     if kind in (Column.LETTER, Column.LETTER_OR_NOTHING, Column.LABEL):
         return _read_indices(name, kind, values, options)
-    if kind is Column.LETTERS:
-        return [_entries(value) or value for value in values], ""
     if kind is Column.YES_NO:
         return _read_yes_no(name, values)
-    if kind is Column.POSITION:
-        return [_whole(value, value) for value in values], ""
-    if kind is Column.LABELS:
-        return [[_whole(entry, entry) for entry in _entries(value)] or value for value in values], ""
-    return list(values), ""
+    read = _READERS.get(kind)
+    return list(values if read is None else map(read, values)), ""
 
 
-def _read_yes_no(name: str, values: Sequence[Any]) -> tuple[list[Any], str]:
+def _read_yes_no(name: str, values: Cells) -> Reading:
     forms = [str(value).strip().casefold() for value in values]
     others = " and ".join(f"{form} as {_YES_NO[form]}" for form in sorted({*forms} & _YES_NO.keys()))
     note = f"'{name}' is read with {others}" if others else ""
     return [_YES_NO.get(form, value) for form, value in zip(forms, values, strict=True)], note
 
 
-def _read_indices(name: str, kind: Column, values: Sequence[Any], options: Sequence[Any]) -> tuple[list[Any], str]:
+def _read_indices(name: str, kind: Column, values: Cells, options: Cells) -> Reading:
     """Read letters, or with ``Column.LABEL`` numbers from 0, of the options."""
-    written = {row: value for row, value in enumerate(values) if value is not None and str(value).strip()}
+    written = {row: value for row, value in enumerate(values) if not is_blank(value)}
     by_way = {way: _indices(written, options, index_of) for way, index_of in _WAYS.items()}
+    best, note = _best_way(name, kind, by_way, len(written))
+    read: list[Any] = [written.get(row) for row in range(len(values))]
+    for row, index in by_way[best].items():
+        read[row] = index if kind is Column.LABEL else letter(index)
+    return read, note
+
+
+def _best_way(name: str, kind: Column, by_way: Mapping[str, Mapping[int, int]], count: int) -> tuple[str, str]:
+    """Return the way that reads most of ``count`` answers, of equal ones the documented or the first, and a note."""
     documented = _FROM_0 if kind is Column.LABEL else _LETTERS
-    ways = sorted(_WAYS, key=lambda way: (-len(by_way[way]), way != documented))  # those that fit most first
-    fitting = [way for way in ways if len(by_way[way]) == len(written)]
-    if documented not in fitting and any(by_way[way] != by_way[ways[0]] for way in fitting):
+    best = max(by_way, key=lambda way: (len(by_way[way]), way == documented))
+    fitting = [way for way, indices in by_way.items() if len(indices) == count]
+    if best == documented or not fitting:
+        return best, ""
+    if any(by_way[way] != by_way[best] for way in fitting):
         raise MedTasksError(
             f"'{name}' can be read as {' or as '.join(fitting)}, which are different answers; write {kind.value}"
         )
-    answers: dict[int, Any] = by_way[ways[0]]
-    if kind is not Column.LABEL:
-        answers = {row: letter(index) for row, index in answers.items()}
-    note = f"'{name}' is read as {ways[0]}" if fitting and ways[0] != documented else ""
-    return [answers.get(row, written.get(row)) for row in range(len(values))], note
+    return best, f"'{name}' is read as {best}"
 
 
 def _indices(
-    written: Mapping[int, Any], options: Sequence[Any], index_of: Callable[[Any, Sequence[str]], int]
+    written: Mapping[int, Any], options: Cells, index_of: Callable[[Any, Sequence[str]], int]
 ) -> dict[int, int]:
     """Return the indices of answers by row, without those that are nothing of the kind."""
     indices: dict[int, int] = {}
@@ -127,11 +140,15 @@ def _loose_letter(value: Any, _: Sequence[str]) -> int:
 
 def _text(value: Any, options: Sequence[str]) -> int:
     form = str(value).strip().casefold()
+    mark = _MARK.match(form)
+    index = ascii_lowercase.index(mark[1]) if mark else -1
     texts = [str(option) for option in options]
     for written in (texts, without_marks(texts) or []):  # "B. left" is also the option "left"
         forms = [text.strip().casefold() for text in written]
         if forms.count(form) == 1:
             return forms.index(form)
+        if mark and forms[index : index + 1] == [form[mark.end() :]]:  # "b. left" is also the second option "left"
+            return index
     return -1
 
 
@@ -156,3 +173,11 @@ def _entries(value: Any) -> list[Any]:
     if isinstance(content, str):
         content = [entry.strip() for entry in re.split("[,;|]", content) if entry.strip()]
     return content if isinstance(content, list) else []
+
+
+_READERS: Mapping[Column, Callable[[Any], Any]] = {
+    Column.TEXT: lambda value: str(value) if type(value) is int else value,
+    Column.LETTERS: lambda value: _entries(value) or value,
+    Column.POSITION: lambda value: _whole(value, value),
+    Column.LABELS: lambda value: [_whole(entry, entry) for entry in _entries(value)] or value,
+}

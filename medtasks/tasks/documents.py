@@ -17,7 +17,7 @@ from medtasks.data.dataset_lookup import provenance
 from medtasks.data.dataset_manifest import text_fingerprint
 from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.privacy import access_of, is_private
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Document, Sample
 from medtasks.data.schema import SPLIT
 from medtasks.data.variants import NEW_COLUMNS, NOT_OF_ALL, NOTA_CONTROL, ROTATED, SWAPPED, TOLD, swapped_images
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line
@@ -32,10 +32,9 @@ from medtasks.tasks.own_documents import completed, default_settings, is_our_hoo
 from medtasks.tasks.published_names import published_names
 from medtasks.tasks.task_file import TaskFile, names_in_templates
 from medtasks.tasks.task_files import members_of, task_config, task_file, variant_of
-from medtasks.tasks.task_index import LOCAL_LOADERS, SETTINGS, DottedName, mapping_in, resolved
+from medtasks.tasks.task_index import LOCAL_LOADERS, SETTINGS, Config, DottedName, mapping_in, resolved
 from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_prompt, told_prompt
 
-Document = Mapping[str, Any]
 KEYS = frozenset(
     (  # noqa: SIM905 - a list would take a line for each
         "include task task_alias tag group group_alias class dataset_path dataset_name dataset_kwargs training_split "
@@ -270,7 +269,7 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
             problems.append(f"{key}: '{written[key]}' is no function; name one")
     problems = problems or list(_scoring_problems(task, config))
     path = str(written.get("dataset_path"))
-    document: Mapping[str, Any] | None = None  # the first sample as the harness hands it to hooks
+    document: Document | None = None  # the first sample as the harness hands it to hooks
     if not problems and task.dataset is not None:
         document = dict(open_documents(task.dataset)[SPLIT][0])
     elif not problems and (download or path in LOCAL_LOADERS or os.path.exists(path)):
@@ -307,7 +306,7 @@ def _imported(name: DottedName) -> Any:
         raise MedTasksError(f"'{name}' does not exist{hint}") from error
 
 
-def _scoring_problems(task: TaskFile, config: Mapping[str, Any]) -> Iterator[str]:
+def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
     """Yield problems of filters, rules and metrics."""
     steps = [(pipeline["name"], step) for pipeline in config.get("filter_list") or () for step in pipeline["filter"]]
     has_failed = False
@@ -343,7 +342,7 @@ def _scoring_problems(task: TaskFile, config: Mapping[str, Any]) -> Iterator[str
         yield f"metric_list: '{family.name}' has no metric '{min(unknown)}'{more}{hint}"
 
 
-def _missing_columns(task: TaskFile, written: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
+def _missing_columns(task: TaskFile, written: Config, document: Document) -> Iterator[str]:
     """Yield missing columns of a sample: those of ``breakdown``, and the options that filters of ours read among."""
     for column in task.breakdown:
         if column not in document:
@@ -356,7 +355,7 @@ def _missing_columns(task: TaskFile, written: Mapping[str, Any], document: Mappi
                 yield f"filter_list, '{pipeline['name']}': {NO_OPTIONS.format(rule)}"
 
 
-def _prompt_problems(config: Mapping[str, Any], document: Mapping[str, Any], *, private: bool) -> Iterator[str]:
+def _prompt_problems(config: Config, document: Document, *, private: bool) -> Iterator[str]:
     """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
     settings = config.get(SETTINGS)
     by_model: list[Any] = [each for each in mapping_in(config, SETTINGS).values() if isinstance(each, Mapping)]

@@ -11,7 +11,7 @@ from medtasks.families.family import Column
 from medtasks.families.family_registry import family_of
 from medtasks.tasks.published_names import hook_name
 from medtasks.tasks.task_file import names_in_templates
-from medtasks.tasks.task_index import SETTINGS, mapping_in
+from medtasks.tasks.task_index import SETTINGS, Config, mapping_in
 
 LETTERED_PROMPTS = ("medtasks.prompts.template.lettered_prompt", "medtasks.prompts.judged.paired_prompt")
 _BY_LETTER = {Column.LETTER, Column.LETTERS, Column.LETTER_OR_NOTHING}
@@ -20,11 +20,11 @@ _MARKS = {"letter", "lower", "number"}  # in the template of an option
 
 
 def checked_options(
-    config: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], location: str, places: Sequence[str] = ()
+    config: Config, columns: Mapping[str, Sequence[Any]], location: str, places: Sequence[str]
 ) -> dict[str, list[Any]]:
     """Check the options of documents that are otherwise as their family needs them, and remove marks such as "A.".
 
-    ``places`` are those of the documents in their file, shape (documents,), if they are known.
+    ``places`` are those of the documents in their file, shape (documents,).
 
     Returns:
         The column ``options`` where it changes. Those of a variant are left as they are, since its base was checked.
@@ -38,12 +38,11 @@ def checked_options(
         return {}
     options = columns["options"]
     bare = _without_marks(config, options, location)
-    places = places or [f"{location}, row {row}" for row in range(1, len(options) + 1)]
     _check(bare or options, places, are_classes=kinds.isdisjoint(_BY_LETTER))
     return {"options": bare} if bare else {}
 
 
-def _without_marks(config: Mapping[str, Any], options: Sequence[Any], location: str) -> list[Any]:
+def _without_marks(config: Config, options: Sequence[Any], location: str) -> list[Any]:
     """Remove marks from options if the prompt writes its own, as in "A: A. left"; return nothing if none change."""
     bare = list(map(without_marks, options))
     if not any(bare):
@@ -87,7 +86,7 @@ def _fault_of(options: Sequence[str]) -> str:
     """Describe the first option that is equal to an earlier one; empty if there is none."""
     texts = _plain(options)
     for index, text in enumerate(texts):
-        if text in texts[:index]:
+        if texts.index(text) < index:
             return f"options {texts.index(text) + 1} and {index + 1} are equal"
     return ""
 

@@ -24,7 +24,7 @@ from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.home import dataset_folder, written_whole
 from medtasks.tasks.published_names import prompt_settings
 from medtasks.tasks.task_files import tagged_tasks, task_config, task_files, variant_of
-from medtasks.tasks.task_index import SETTINGS, DottedName, dumped, harness_folder, index_tasks
+from medtasks.tasks.task_index import SETTINGS, Config, DottedName, dumped, harness_folder, index_tasks
 
 TAG = "multimedeval_own"
 _PREFIX = "multimedeval_"
@@ -183,7 +183,7 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
         )
 
 
-def write_task_file(name: str, config: Mapping[str, Any], command: str) -> None:
+def write_task_file(name: str, config: Config, command: str) -> None:
     """Write a complete task file, whose first line says that ``command`` wrote it."""
     path, text = own_task_file(name), dumped(config)
     try:

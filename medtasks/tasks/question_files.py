@@ -18,26 +18,24 @@ from typing import Any
 from medtasks.data.document_store import without_progress_bars
 from medtasks.data.table_files import TABLE_KINDS, TableRow, read_table
 from medtasks.errors import MedTasksError, SourceError, near_match, warn_once
-from medtasks.tasks.task_index import LOCAL_LOADERS, ROWS, mapping_in, names_in, resolved
+from medtasks.tasks.task_index import LOCAL_LOADERS, ROWS, Config, mapping_in, names_in, resolved
 
-HARNESS_ALONE = ("From_YouTube", "video", "builder_script")
-"""Arguments of a task's data with which only the harness can load them."""
 OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
 """Arguments of a task's data that the harness does not pass on to the library."""
 _OF_LIBRARY = ("csv", "json", "parquet", "text", "pandas", "arrow")
-_OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_table
+_OPTIONS = ("sep", "encoding", "sheet_name", "field")  # of read_table
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")  # as a number is written; 007 and twenty digits are a name
 
 Files = Mapping[str, Sequence[Path]]  # by split
 
 
-def split_of(config: Mapping[str, Any]) -> str:
+def split_of(config: Config) -> str:
     """Return the split that the harness asks."""
     return str(config.get("test_split") or config.get("validation_split") or "test")
 
 
-def local_tables(config: Mapping[str, Any], texts: Callable[[Sequence[str]], Collection[str]]) -> Any:
+def local_tables(config: Config, texts: Callable[[Sequence[str]], Collection[str]]) -> Any:
     """Return the splits of a task's questions on this machine as ``datasets.load_dataset`` does, or None.
 
     Args:
@@ -58,15 +56,24 @@ def local_tables(config: Mapping[str, Any], texts: Callable[[Sequence[str]], Col
     if files is None:
         return None
     members = [*itertools.chain(*files.values())]
-    if kind in TABLE_KINDS and not any(file.suffix.lower() == ".parquet" for file in members):
-        options = _reading_options(arguments)
-        return datasets.DatasetDict({name: _table(named, kind, options, texts) for name, named in files.items()})
+    if kind not in TABLE_KINDS or any(file.suffix.lower() == ".parquet" for file in members):
+        return _loaded_anew(config, path, kind, files, arguments)
+    options = _reading_options(arguments)
+    return datasets.DatasetDict({name: _table(named, kind, options, texts) for name, named in files.items()})
+
+
+def _loaded_anew(config: Config, path: str, kind: str, files: Files, arguments: Mapping[str, Any]) -> Any:
+    """Return files as the library reads them, under a key of their state in its cache."""
+    import datasets
+
+    settings = dict(arguments)
     if not os.path.isdir(path):
         path = "parquet" if kind in TABLE_KINDS else kind
-        arguments["data_files"] = {name: [glob.escape(str(file)) for file in named] for name, named in files.items()}
-    usual = os.environ.get("LMMS_EVAL_DATASETS_CACHE") or datasets.config.HF_DATASETS_CACHE
-    cache = Path(arguments.pop("cache_dir", usual), f"medtasks-{_state_of(members)}")
-    return datasets.load_dataset(path, config.get("dataset_name"), cache_dir=str(cache), **arguments)
+        settings["data_files"] = {name: [glob.escape(str(file)) for file in named] for name, named in files.items()}
+    cache = os.environ.get("LMMS_EVAL_DATASETS_CACHE") or datasets.config.HF_DATASETS_CACHE
+    state = _state_of([*itertools.chain(*files.values())])
+    settings["cache_dir"] = f"{settings.get('cache_dir', cache)}/medtasks-{state}"
+    return datasets.load_dataset(path, config.get("dataset_name"), **settings)
 
 
 def _state_of(files: Sequence[Path]) -> str:
@@ -78,50 +85,54 @@ def _state_of(files: Sequence[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _folder_files(config: Mapping[str, Any], path: str, arguments: Mapping[str, Any]) -> tuple[str, Files]:
+def _folder_files(config: Config, path: str, arguments: Mapping[str, Any]) -> tuple[str, Files]:
     """Return kind and files of a folder as the Hub keeps datasets."""
     import datasets
 
     if glob.escape(os.path.abspath(path)) != os.path.abspath(path):
         raise SourceError(f"the library takes [, ? or * in {path} for a pattern; rename the folder, or name its files")
-    of_loading = {*inspect.signature(datasets.load_dataset).parameters}
-    of_loading -= {*inspect.signature(datasets.load_dataset_builder).parameters}
-    passed_on = {name: value for name, value in arguments.items() if name not in of_loading}
-    builder = datasets.load_dataset_builder(path, config.get("dataset_name"), **passed_on)
+    builder = datasets.load_dataset_builder(path, config.get("dataset_name"), data_files=arguments.get("data_files"))
     return builder.name, {str(split): list(map(Path, names)) for split, names in builder.config.data_files.items()}
 
 
-def _named_files(config: Mapping[str, Any], path: str) -> tuple[str, Files | None]:
+def _named_files(config: Config, path: str) -> tuple[str, Files | None]:
     """Return kind and files of a task's questions. The files are None if they are not on this machine."""
     names = mapping_in(config, "dataset_kwargs").get("data_files")
+    task = config.get("task")
     if path not in LOCAL_LOADERS:
-        hint = near_match(path.lower(), LOCAL_LOADERS) if names and "/" not in path else ""
-        if hint:
-            raise MedTasksError(f"the task '{config.get('task')}': no kind of file is called '{path}'{hint}")
-        is_file = os.path.isfile(path) or (Path(path).suffix and Path(path).parent.is_dir())
-        return "csv", {split_of(config): _matching(config, path)} if is_file else None
+        return "csv", _single_file(config, path, has_names=bool(names))
     if "://" in str(names) or (not names and path in _OF_LIBRARY):
         return path, None
     if not names:
-        raise MedTasksError(f"the task '{config.get('task')}' names no file; write dataset_path: FILE")
+        raise MedTasksError(f"the task '{task}' names no file; write dataset_path: FILE")
     by_split = names if isinstance(names, Mapping) else {split_of(config): names}
-    files: dict[str, list[Path]] = {}
-    for split, named in by_split.items():
-        files[split] = [file for name in names_in(named) for file in _matching(config, name)]
-    return path, files
+    return path, {split: _matching(task, *names_in(named)) for split, named in by_split.items()}
 
 
-def _matching(config: Mapping[str, Any], name: str) -> list[Path]:
-    """Return the file of this name, or else those that match it as a pattern."""
-    files = [name] if os.path.isfile(name) else sorted(filter(os.path.isfile, glob.glob(name)))
-    if not files:
-        folder = Path(name).parent
-        hint = near_match(Path(name).name, os.listdir(folder)) if folder.is_dir() else ""
-        raise SourceError(
-            f"the documents of '{config.get('task')}' ({name}) cannot be loaded: there is no such file, neither next "
-            f"to the task's file nor in the working folder{hint}"
-        )
-    return list(map(Path, files))
+def _single_file(config: Config, path: str, *, has_names: bool) -> Files | None:
+    task = config.get("task")
+    hint = near_match(path.lower(), LOCAL_LOADERS) if has_names and "/" not in path else ""
+    if hint:
+        raise MedTasksError(f"the task '{task}': no kind of file is called '{path}'{hint}")
+    is_file = os.path.isfile(path) or (Path(path).suffix and Path(path).parent.is_dir())
+    return {split_of(config): _matching(task, path)} if is_file else None
+
+
+def _matching(task: object, *names: str) -> list[Path]:
+    """Return the files of these names, or else those that match one as a pattern, in which [ may mean itself."""
+    matches: list[Path] = []
+    for name in names:
+        paths = [name] if os.path.isfile(name) else glob.glob(name) or glob.glob(name.replace("[", "[[]"))
+        files = [Path(path) for path in sorted(paths) if os.path.isfile(path)]
+        if not files:
+            folder = Path(name).parent
+            hint = near_match(Path(name).name, os.listdir(folder)) if folder.is_dir() else ""
+            raise SourceError(
+                f"the documents of '{task}' ({name}) cannot be loaded: there is no such file, neither next to the "
+                f"task's file nor in the working folder{hint}"
+            )
+        matches += files
+    return matches
 
 
 def _reading_options(arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -133,8 +144,7 @@ def _reading_options(arguments: Mapping[str, Any]) -> dict[str, str]:
         name: str(value) for name, value in arguments.items() if name not in parameters and name not in _NEEDLESS
     }
     for name in options.keys() - _OPTIONS:
-        hint = near_match(name, _OPTIONS) or f"; there are {', '.join(_OPTIONS)}"
-        raise MedTasksError(f"dataset_kwargs: '{name}' is no option of a table{hint}")
+        raise MedTasksError(f"dataset_kwargs: '{name}' is no option of a table; there are {', '.join(_OPTIONS)}")
     return options
 
 
@@ -174,7 +184,7 @@ def _numbers(values: list[Any]) -> list[Any]:
     return values if len({*numbers.values()}) < len(written) else [numbers.get(value, value) for value in values]
 
 
-def asked_rows(table: Any, config: Mapping[str, Any]) -> Any:
+def asked_rows(table: Any, config: Config) -> Any:
     """Return a table of the ``datasets`` library with the rows that the task asks, by ``rows`` in its metadata."""
     conditions = mapping_in(config, "metadata").get(ROWS) or {}
     if not conditions:

@@ -17,7 +17,7 @@ from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.families.templates import names_in_template
 from medtasks.home import dataset_folder
 from medtasks.metrics.metric import STDERR, AnyMetric
-from medtasks.tasks.task_index import SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
+from medtasks.tasks.task_index import SETTINGS, Config, DottedName, mapping_in, names_in, resolved, tasks_folder
 from medtasks.tasks.task_variants import thinking_of, variant_changes
 
 _PREPARED = "medtasks.data.path_of."
@@ -62,7 +62,7 @@ class TaskFile:
     variant: str | None = None  # sanity or thinking variant of ``base``; None for a task with a file
     base: str | None = None
     origin: str | None = None  # of a few-shot twin or a task in variants.yml: the task from whose file it follows
-    differs: Mapping[str, Any] = field(default_factory=dict)  # keys in which it differs from its file
+    differs: Config = field(default_factory=dict)  # keys in which it differs from its file
 
     @property
     def is_shipped(self) -> bool:
@@ -125,12 +125,12 @@ class TaskFile:
             return f"{rule.name} v{rule.version}"
         return self.family.versioned(row)
 
-    def following(self, config: Mapping[str, Any], differs: Mapping[str, Any]) -> "TaskFile":
+    def following(self, config: Config, differs: Config) -> "TaskFile":
         """Return a task without a file that differs from this one, whose file says ``config``."""
         task = task_file_of(differs["task"], {**config, **differs}, self.path)
         return replace(task, origin=self.name, differs=differs)
 
-    def as_variant(self, variant: str, config: Mapping[str, Any]) -> "TaskFile":
+    def as_variant(self, variant: str, config: Config) -> "TaskFile":
         """Return a sanity, stress or thinking variant of this task, of which ``config`` is the whole configuration."""
         family = self.family if self.has_family else None
         changes = variant_changes(self.name, variant, config, self.rows, family, self.description)
@@ -138,7 +138,7 @@ class TaskFile:
         return replace(task, variants=(), thinking=(), variant=variant, base=self.name)
 
 
-def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
+def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
     """Return a task from what its file and the files that it includes say, with unresolved dotted names."""
     metadata, prepared = mapping_in(config, "metadata"), str(config.get("dataset_path", ""))
     family = family_of(str(config.get("process_results")))
@@ -187,13 +187,13 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
     )
 
 
-def description_in(config: Mapping[str, Any]) -> str:
+def description_in(config: Config) -> str:
     """Return the description that a file's metadata give."""
     text = mapping_in(config, "metadata").get("description")
     return text if text and isinstance(text, str) else "your own"
 
 
-def _rows(config: Mapping[str, Any], family: TaskFamily | None) -> Iterator[tuple[str, Row]]:
+def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Row]]:
     """Yield the rows of results by filter name; replies that no rule reads are read by the family's own."""
     default = family and (LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor)
     by_judge = family is not None and family.extractor is None
@@ -209,12 +209,12 @@ def _rows(config: Mapping[str, Any], family: TaskFamily | None) -> Iterator[tupl
             yield name, Row(default)
 
 
-def templates_in(settings: Mapping[str, Any], key: str = "template") -> list[str]:
+def templates_in(settings: Config, key: str = "template") -> list[str]:
     """Return the templates of prompts in a task's settings: those of model families, and one for all of them."""
     blocks = [settings, *(mapping_in(settings, family) for family in settings)]
     return [str(block[key]) for block in blocks if key in block]
 
 
-def names_in_templates(settings: Mapping[str, Any], key: str = "template") -> set[str]:
+def names_in_templates(settings: Config, key: str = "template") -> set[str]:
     """Return the names in the templates of prompts in a task's settings, or in those of one ``option``."""
     return set().union(*map(names_in_template, templates_in(settings, key)))

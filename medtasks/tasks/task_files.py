@@ -23,6 +23,7 @@ from medtasks.home import own_tasks_folders
 from medtasks.tasks.task_file import TaskFile, description_in, task_file_of
 from medtasks.tasks.task_index import (
     SETTINGS,
+    Config,
     TaskIndex,
     dumped,
     index_tasks,
@@ -75,7 +76,7 @@ def included_option(*names: str) -> str:
     return "".join(f" {INCLUDE} {shlex.quote(folder)}" for folder in folders)
 
 
-def few_shot_problems(configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def few_shot_problems(configs: Mapping[str, Config]) -> list[str]:
     """Return why ``--num_fewshot`` cannot be given to tasks, by the contents of their files, a sentence each."""
     ignoring = [name for name, config in configs.items() if config.get("num_fewshot") == 0]
     failing = [name for name in configs if name not in ignoring and not configs[name].get("fewshot_config")]
@@ -269,7 +270,7 @@ def main_metrics_first(task: str, metrics: Iterator[str] | Sequence[str]) -> lis
 # ---- files for the harness ----
 
 
-def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True) -> dict[str, dict[str, Any]]:
+def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[str, dict[str, Any]]:
     """Return entries of the harness's task index for tasks without files, and for the tags of their variants.
 
     They have free names only, and belong to tasks of ours that no file of the harness or the user has replaced; sanity

@@ -26,6 +26,8 @@ COLUMNS = "columns"
 """In the metadata of a task: which columns of its file have other names, see :mod:`medtasks.tasks.own_documents`."""
 ROWS = "rows"
 """In the metadata of a task: which rows of its file it asks, by the values of columns."""
+Config = Mapping[str, Any]
+"""Configuration of a task, as its file has it."""
 LOCAL_LOADERS = frozenset(
     {"csv", "tsv", "excel", "xlsx", "json", "jsonl", "parquet", "text", "pandas", "arrow"},
 )
@@ -69,7 +71,7 @@ class DottedName(str):
         return file if file is not None and file.is_file() else None
 
 
-def mapping_in(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def mapping_in(config: Config, key: str) -> Config:
     """Return the mapping under a key of a configuration; empty if the key is missing or holds something else."""
     value = config.get(key)
     return value if isinstance(value, Mapping) else {}
@@ -90,8 +92,8 @@ def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
 class TaskIndex:
     """Tasks, groups and tags of the task files in folders."""
 
-    configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by task, with the files it includes
-    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # the same of groups
+    configs: Mapping[str, Config] = field(default_factory=dict)  # by task, with the files it includes
+    groups: Mapping[str, Config] = field(default_factory=dict)  # the same of groups
     paths: Mapping[str, Path] = field(default_factory=dict)  # by name of the task or group
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of groups and tags, by name
 
@@ -127,8 +129,8 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
     ``naming`` reads only files whose text holds one of these names, if any. A file that cannot be read is skipped, and
     the harness reports it; ``strict`` raises MedTasksError for it.
     """
-    configs: dict[str, Mapping[str, Any]] = {}
-    groups: dict[str, Mapping[str, Any]] = {}
+    configs: dict[str, Config] = {}
+    groups: dict[str, Config] = {}
     paths: dict[str, Path] = {}
     members: dict[str, list[str]] = {}
     names = [name.encode() for name in naming]
@@ -182,7 +184,7 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def with_included(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+def with_included(path: Path, content: Config) -> dict[str, Any]:
     """Return the content of a file together with that of the files it includes."""
     config = dict(content)
     merged: dict[str, Any] = {}
@@ -203,7 +205,7 @@ def with_included(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def with_image_roots(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def with_image_roots(config: Config, folder: Path) -> dict[str, Any]:
     """Return a task's configuration in which a relative ``image_root`` is the one in the file's folder, if it exists.
 
     Else it stays relative to the working folder: the same rule as the harness has for ``data_files``.
@@ -246,18 +248,18 @@ def _represent(dumper: Any, name: DottedName) -> Any:
 _Dumper.add_representer(DottedName, _represent)
 
 
-def dumped(config: Mapping[str, Any]) -> str:
+def dumped(config: Config) -> str:
     """Return a configuration as the text of a task file."""
     return str(yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
 
 
-def parsed(path: Path) -> Mapping[str, Any]:
+def parsed(path: Path) -> Config:
     """Return the content of a file, without the files it includes."""
     return _parsed(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=512)  # many tasks include one file
-def _parsed(path: Path, modified: int) -> Mapping[str, Any]:
+def _parsed(path: Path, modified: int) -> Config:
     content, folder = parse_yaml(path.read_text(encoding="utf-8"), _Loader), path.parent.absolute()
     if content is None:
         raise ValueError("it is empty")
@@ -266,7 +268,7 @@ def _parsed(path: Path, modified: int) -> Mapping[str, Any]:
     return dict(resolved(content, lambda name: DottedName(name, folder)))
 
 
-def _malformed(config: Mapping[str, Any]) -> Iterator[str]:
+def _malformed(config: Config) -> Iterator[str]:
     """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it."""
 
     def shape(value: object) -> str:

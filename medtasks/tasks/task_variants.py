@@ -24,12 +24,23 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.images import degrading
+from medtasks.data.samples import Document
 from medtasks.data.variants import ABSTAIN, DEGRADATION, DEGRADED, ROTATED, SEVERITY, TOLD, VARIANTS
 from medtasks.families.family import AskedFor, Row, TaskFamily
 from medtasks.families.family_registry import ABSTAINING, HOOKS
 from medtasks.prompts.template import NO_IMAGE
 from medtasks.tasks.published_names import METRIC_LIST, prompt_settings
-from medtasks.tasks.task_index import COLUMNS, ROWS, SETTINGS, DottedName, mapping_in, names_in, parsed, with_included
+from medtasks.tasks.task_index import (
+    COLUMNS,
+    ROWS,
+    SETTINGS,
+    Config,
+    DottedName,
+    mapping_in,
+    names_in,
+    parsed,
+    with_included,
+)
 
 TAGS, BOXED = "think", "think_boxed"
 THINKING = (TAGS, BOXED)
@@ -57,8 +68,6 @@ _MEANING = {
 _KIT = ("medevalkit_question", "medevalkit_slake", "medevalkit_mmmu")  # prompts with every last line of the kit
 _OF_LETTERS = ("mmmu_pro_standard", "mmmu_pro_vision")  # other prompts whose last line asks for the bare letter
 _ROOM = "max_new_tokens"
-
-Config = Mapping[str, Any]
 
 
 def listed_variants(folder: Path) -> Iterator[tuple[str, str, Config]]:
@@ -183,7 +192,7 @@ def told_prompt(prompt: Callable[..., Any]) -> Callable[..., Any]:
     """Return a ``doc_to_text`` that says that the image is missing, before a prompt of the user's own."""
 
     @wraps(prompt)
-    def telling(doc: Mapping[str, Any], *args: Any, **named: Any) -> str:
+    def telling(doc: Document, *args: Any, **named: Any) -> str:
         return f"{NO_IMAGE}\n{prompt(doc, *args, **named)}"
 
     return telling
@@ -196,7 +205,7 @@ def thinking_prompt(prompt: Callable[..., Any], variant: str, family: TaskFamily
     """
 
     @wraps(prompt)  # by its name others know which columns it needs
-    def instructed(doc: Mapping[str, Any], *args: Any, **named: Any) -> Any:
+    def instructed(doc: Document, *args: Any, **named: Any) -> Any:
         made = prompt(doc, *args, **named)
         if not isinstance(made, list):
             text = str(made)
@@ -246,7 +255,7 @@ def _last_lines() -> Mapping[str, str]:
     return lines | dict.fromkeys(map(_line, _OF_LETTERS), lines[_line("medevalkit_mmmu")])
 
 
-def _boxed(text: str, doc: Mapping[str, Any], family: TaskFamily) -> str:
+def _boxed(text: str, doc: Document, family: TaskFamily) -> str:
     """Return a prompt with the kit's last line for reasoning, in place of one for the bare answer."""
     lines = _last_lines()
     bare = next((line for line in lines if text.endswith(line)), None)

@@ -35,6 +35,7 @@ from .messages import (
     Record,
     Refused,
     ServedPrompt,
+    ServerAnswer,
     reply_record,
 )
 from .option_scorer import LikelihoodsMissing, OptionScorer, Tokenizer
@@ -152,7 +153,7 @@ class VlmServer(HarnessAdapter):
         if self.facts["owned_by"] == "vllm" and len(prompt.texts) > 1:  # other servers may refuse unknown fields
             fields = {"return_prompt_text": True, **fields}
 
-        def read(answer: Mapping[str, Any]) -> Record:
+        def read(answer: ServerAnswer) -> Record:
             prompt.check_places(answer)
             return reply_record(answer, self.model)
 

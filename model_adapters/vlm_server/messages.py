@@ -27,6 +27,8 @@ _OTHER_ENDS = ("content_filter", "tool_calls", "function_call", "abort", "error"
 
 Record = dict[str, Any]
 """The part of an answer that the journal keeps."""
+ServerAnswer = Mapping[str, Any]
+"""A JSON object in an answer."""
 
 
 class BadAnswer(MedTasksError):
@@ -70,7 +72,7 @@ class ServedPrompt:
         open_turn = [] if continued is None else [{"role": "assistant", "content": continued}]
         return [*system, {"role": "user", "content": content}, *open_turn]
 
-    def check_places(self, answer: Mapping[str, Any]) -> None:
+    def check_places(self, answer: ServerAnswer) -> None:
         """Raise a BadAnswer if the server moved an image, as it does where a chat template takes texts only."""
         rendered, end = answer.get("prompt_text"), None
         if not isinstance(rendered, str):
@@ -97,7 +99,7 @@ def data_url(image: Image.Image) -> str:
 # ---- answers ----
 
 
-def choice_of(answer: Mapping[str, Any], model: str) -> Mapping[str, Any]:
+def choice_of(answer: ServerAnswer, model: str) -> ServerAnswer:
     """Return the only choice of an answer by ``model``, or by a dated snapshot of it."""
     name = answer.get("model")
     if isinstance(name, str) and name and name != model and not name.startswith(f"{model}-"):
@@ -108,7 +110,7 @@ def choice_of(answer: Mapping[str, Any], model: str) -> Mapping[str, Any]:
     return choices[0]
 
 
-def reply_record(answer: Mapping[str, Any], model: str) -> Record:
+def reply_record(answer: ServerAnswer, model: str) -> Record:
     """Return text, whether it was cut at its length limit, reasoning, and numbers of tokens of a reply."""
     choice = choice_of(answer, model)
     message = choice.get("message")
@@ -141,7 +143,7 @@ def reply_record(answer: Mapping[str, Any], model: str) -> Record:
     }
 
 
-def prompt_ids(answer: Mapping[str, Any]) -> list[int]:
+def prompt_ids(answer: ServerAnswer) -> list[int]:
     """Return the ids of the prompt; a BadAnswer if they are missing, or their number differs from the count."""
     ids = answer.get("prompt_token_ids")
     if not isinstance(ids, list) or not ids or not all(type(token) is int for token in ids):
@@ -152,7 +154,7 @@ def prompt_ids(answer: Mapping[str, Any]) -> list[int]:
     return ids
 
 
-def next_token_record(answer: Mapping[str, Any], model: str, tokens: Sequence[int]) -> Record:
+def next_token_record(answer: ServerAnswer, model: str, tokens: Sequence[int]) -> Record:
     """Return the log-probabilities of tokens at the first generated position, and the likeliest token."""
     content = (choice_of(answer, model).get("logprobs") or {}).get("content")
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
@@ -164,7 +166,7 @@ def next_token_record(answer: Mapping[str, Any], model: str, tokens: Sequence[in
     raise MissingField("the server's answer lacks the log-probabilities of logprob_token_ids")
 
 
-def _token_id(entry: Mapping[str, Any]) -> int:
+def _token_id(entry: ServerAnswer) -> int:
     if type(entry.get("token_id")) is int:
         return int(entry["token_id"])
     number = re.fullmatch(r"token_id:(\d+)", str(entry.get("token")))
@@ -173,7 +175,7 @@ def _token_id(entry: Mapping[str, Any]) -> int:
     return int(number[1])
 
 
-def prompt_scores(answer: Mapping[str, Any], model: str, start: int) -> Record:
+def prompt_scores(answer: ServerAnswer, model: str, start: int) -> Record:
     """Return the log-probability of each prompt token from ``start`` on, and whether all are the likeliest."""
     choice_of(answer, model)
     ids, logprobs = prompt_ids(answer), answer.get("prompt_logprobs")

@@ -22,6 +22,7 @@ from .messages import (
     Record,
     Refused,
     ServedPrompt,
+    ServerAnswer,
     choice_of,
     next_token_record,
     prompt_ids,
@@ -100,7 +101,7 @@ class Tokenizer:
     async def ids(self, text: str) -> Ids:
         """Return the ids of a text without begin or end of sequence; a BadAnswer if the server has no such route."""
 
-        def read(answer: Mapping[str, Any]) -> Record:
+        def read(answer: ServerAnswer) -> Record:
             tokens = answer.get("tokens")
             if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
                 raise MissingField("the server's answer lacks tokens")
@@ -112,7 +113,7 @@ class Tokenizer:
     async def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids; errors as :meth:`ids`."""
 
-        def read(answer: Mapping[str, Any]) -> Record:
+        def read(answer: ServerAnswer) -> Record:
             if not isinstance(answer.get("prompt"), str):
                 raise MissingField("the server's answer lacks the text of tokens")
             return {"prompt": answer["prompt"]}
@@ -192,7 +193,7 @@ class OptionScorer:
     async def _conversation(self, prompt: ServedPrompt) -> Conversation:
         """Return a question as the server renders it, with its generation prompt."""
 
-        def read(answer: Mapping[str, Any]) -> Record:
+        def read(answer: ServerAnswer) -> Record:
             choice_of(answer, self._model)
             return self._rendered(prompt, answer)
 
@@ -206,7 +207,7 @@ class OptionScorer:
         ids.
         """
 
-        def read(answer: Mapping[str, Any]) -> Record:
+        def read(answer: ServerAnswer) -> Record:
             ids, rendered = prompt_ids(answer), answer.get("prompt_text")
             if context.text is not None and rendered != context.text + option:
                 raise BoundaryBroken(rendered if isinstance(rendered, str) else None)
@@ -252,7 +253,7 @@ class OptionScorer:
                 "return_token_ids": True,
             }
 
-        def read(answer: Mapping[str, Any]) -> Record:
+        def read(answer: ServerAnswer) -> Record:
             if tuple(prompt_ids(answer)) != context.ids[:common] + ids[start:]:
                 raise BadAnswer("the server made other tokens of the ids it was given")
             return prompt_scores(answer, self._model, common)
@@ -261,7 +262,7 @@ class OptionScorer:
         scored = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
         return scored, None if start < len(base) else ids[start:]
 
-    def _rendered(self, prompt: ServedPrompt, answer: Mapping[str, Any]) -> Record:
+    def _rendered(self, prompt: ServedPrompt, answer: ServerAnswer) -> Record:
         prompt.check_places(answer)
         text = answer.get("prompt_text")
         return {"ids": prompt_ids(answer), "text": text if isinstance(text, str) else None}
@@ -347,7 +348,7 @@ class OptionScorer:
         # Log-probabilities are raw, but the likeliest token is reported after penalties of the model's own settings.
         fields = {**self._fields, "repetition_penalty": 1.0, "logprobs": True, **named}
 
-        def read(answer: Mapping[str, Any]) -> Record:
+        def read(answer: ServerAnswer) -> Record:
             return {
                 **self._rendered(prompt, answer),
                 **next_token_record(answer, self._model, letters),

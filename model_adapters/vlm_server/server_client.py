@@ -18,7 +18,7 @@ from medtasks.net.servers import RemoteTrouble, Server, build_of, is_url, troubl
 
 from ..base.arguments import HarnessArguments, argument
 from ..base.batching import BoundedCache
-from .messages import BadAnswer, Record, Refused, ServedPrompt, data_url
+from .messages import BadAnswer, Record, Refused, ServedPrompt, ServerAnswer, data_url
 
 API_KEY = "MEDTASKS_SERVER_API_KEY"
 """Environment variable with the servers' key, which is stored nowhere else."""
@@ -41,7 +41,7 @@ _BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify 
 REPLAYED: ContextVar[list[Entry]] = ContextVar("REPLAYED")
 """Answers about samples that this task of the event loop got from the journal."""
 
-Read = Callable[[Mapping[str, Any]], Record]
+Read = Callable[[ServerAnswer], Record]
 """Turns an answer into the record for the journal; raises a BadAnswer if it is no valid answer to the request."""
 
 

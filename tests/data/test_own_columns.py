@@ -28,7 +28,8 @@ def hook(name, **more):
 
 
 def run(config, columns):
-    check(config, columns, list(columns), "rows.jsonl")
+    places = [f"row {row}" for row in (1, 2)]
+    check(config, columns, list(columns), "rows.jsonl", places[: len(next(iter(columns.values())))])
 
 
 def without(name):
@@ -58,13 +59,14 @@ def test_a_missing_column(column, who):
         ("choice", {"answer": ["A", "AB" * 40]}, r"row 2: 'answer' is 'ABABABABABABABABABABABA\.\.\., and"),
         ("choice", {"options": [["x", "y"], "x, y"]}, "row 2: 'options' is 'x, y', .* a list of at least two texts"),
         ("choice", {"options": [["x"], ["x", "y"]]}, r"row 1: 'options' is a list of 1 \(\['x'\]\), and"),
-        ("choice", {"doc_id": ["7", "7"]}, "rows 1 and 2 have the same doc_id"),
+        ("choice", {"doc_id": ["7", "7"]}, "row 1 and row 2 have the same doc_id"),
         ("pairs", {"pair_id": [1, 1], "position": [1, 3]}, "row 2: 'position' is 3, .* needs 1 or 2"),
-        ("pairs", {"pair_id": [1, 1], "position": [1, 1]}, "rows 1 and 2 have the same pair_id and position"),
+        ("pairs", {"pair_id": [1, 1], "position": [1, 1]}, "row 1 and row 2 have the same pair_id and position"),
         ("pairs", {"pair_id": [None, 1], "position": [1, 1]}, "row 1: 'pair_id' is empty"),
         ("classification", {"label": [0, 2]}, "row 2: 'label' is 2, .* counted from 0"),
         ("multilabel", {"labels": [[0, 1], [1]]}, r"row 2: 'labels' is a list of 1 \(\[1\]\)"),
-        ("multi_answer", {"answers": [["A"], ["A", "C"]]}, "row 2: 'answers' is a list of 2"),
+        ("multilabel", {"labels": [[0, 1], [0, 2]]}, r"row 2: 'labels' is a list of 2 .* entry 2 is 2, and"),
+        ("multi_answer", {"answers": [["A"], ["A", "C"]]}, "row 2: 'answers' is a list of 2 .* entry 2 is 'C', and"),
         ("open_questions", {"answer": ["text", 3]}, "row 2: 'answer' is 3, and the family 'open q.*' needs a text"),
         ("closed_questions", {"answer": ["Yes", "maybe"]}, "row 2: 'answer' is 'maybe', .*'yes/no' needs yes or no"),
         ("reports", {"report": ["text", None]}, "row 2: 'report' is empty"),

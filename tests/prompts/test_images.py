@@ -87,7 +87,14 @@ NFC, NFD = (
 
 @each_row(
     "stored, named",
-    [(NFD, NFC), (NFC, NFD), (NFC, NFC.replace("/", "\\")), (NFD, NFC.replace("/", "\\")), ("a/b/1.png", "a\\b/1.png")],
+    [
+        (NFD, NFC),
+        (NFC, NFD),
+        ("a/1.png", "a/1.png "),
+        (NFC, NFC.replace("/", "\\")),
+        (NFD, NFC.replace("/", "\\")),
+        ("a/b/1.png", "a\\b/1.png"),
+    ],
 )
 def test_a_name_with_other_separators_or_in_another_unicode_form(tmp_path, stored, named):
     file = tmp_path / stored
@@ -98,8 +105,11 @@ def test_a_name_with_other_separators_or_in_another_unicode_form(tmp_path, store
     assert image_path(named, document(named), {"image_root": str(tmp_path)}) == file
 
 
-@each_row("stored, named", [("thorax.png", "Thorax.PNG"), ("Scans/1.png", "scans/1.png"), ("1.PNG", "1.png")])
-def test_a_name_in_other_capitals_is_missing_and_the_near_one_named(tmp_path, stored, named):
+@each_row(
+    "stored, named",
+    [("thorax.png", "Thorax.PNG"), ("Scans/1.png", "scans/1.png"), ("1.PNG", "1.png"), ("1.2.dcm.png", "1.2.dcm")],
+)
+def test_a_name_in_other_capitals_or_without_ending_is_missing_and_the_near_one_named(tmp_path, stored, named):
     file = tmp_path / stored
     file.parent.mkdir(exist_ok=True)
     Image.new("L", (7, 5)).save(file)
@@ -116,6 +126,12 @@ def test_of_two_files_that_a_name_may_mean_none_is_shown(tmp_path):
         pytest.skip("the file system does not tell the forms apart")
     with pytest.raises(SourceError, match=r"is missing; there is .*\.png and .*\.png"):
         images(document("\u00e4o\u0308.png"), {"image_root": str(tmp_path)})
+
+
+def test_a_folder_is_no_image(tmp_path):
+    (tmp_path / "series").mkdir()
+    with pytest.raises(SourceError, match="series of sample q1 is a folder; list its images in 'image_files'"):
+        images(document("series"), {"image_root": str(tmp_path)})
 
 
 def test_an_archive_is_no_folder_of_images(tmp_path):

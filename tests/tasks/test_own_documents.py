@@ -126,6 +126,7 @@ def answers(values, options=("left", "right", "none"), family="choice", name="an
         ([1, 3], "AC", "option numbers from 1"),
         ([1.0, 3.0], "AC", "option numbers from 1"),
         (["Left", "none "], "AC", "texts of the options"),
+        (["b. right", "(A) Left"], "BA", "texts of the options"),
     ],
 )
 def test_answers_in_one_form_are_read_and_the_form_is_said(values, letters, note, monkeypatch):
@@ -143,6 +144,7 @@ def test_answers_in_one_form_are_read_and_the_form_is_said(values, letters, note
         ([0, 3], ["x", "y", "z"], "row 2: 'answer' is 3, and|row 1: 'answer' is 0, and"),
         (["x", "y", "w"], ["x", "y", "z"], "^[^;]*row 3: 'answer' is 'w', and[^;]*$"),
         (["x", None], ["x", "y"], "row 2: 'answer' is empty"),
+        (["A. x", "B. x"], ["x", "y"], "row 2: 'answer' is 'B. x'"),
         (["x", "x "], ["x", "X", "x"], "row 1: 'answer' is 'x'"),
     ],
 )
@@ -185,6 +187,8 @@ def test_answers_of_other_families(family, name, values, expected):
         (["TRUE", "False"], ["Yes", "No"], "false as no and true as yes"),
         ([True, False], ["Yes", "No"], "false as no and true as yes"),
         (["y", "n"], ["Yes", "No"], "n as no and y as yes"),
+        (["Ja", "nein"], ["Yes", "No"], "ja as yes and nein as no"),
+        (["WAHR", "FALSCH"], ["Yes", "No"], "falsch as no and wahr as yes"),
     ],
 )
 def test_yes_and_no_in_several_forms(values, expected, note, monkeypatch):
@@ -195,6 +199,28 @@ def test_yes_and_no_in_several_forms(values, expected, note, monkeypatch):
     assert notes == ([f"'t': 'answer' is read with {note}"] if note else [])
     with pytest.raises(MedTasksError, match="row 1: 'answer' is 2, and"):
         completed(datasets.Dataset.from_dict({"question": ["?"] * 2, "answer": [2, 1]}), config)
+
+
+def test_whole_numbers_are_texts_where_a_text_is_needed():
+    columns = {"question": ["?", "How many?"], "answer": ["two", 3]}
+    config = {"process_results": "medtasks.hooks.open_questions.process_results"}
+    table = datasets.Dataset.from_dict(columns, on_mixed_types="use_json")
+    assert [row["answer"] for row in completed(table, config).to_list()] == ["two", "3"]
+
+
+def test_an_unknown_dataset_is_named(lines):
+    columns = {**ROWS, "answer": ["A", "B"], "question": ["?"] * 2, "dataset": ["ACRIMA", "mediconfusion"]}
+    completed(datasets.Dataset.from_dict(columns), {"task": "t", **CHOICE, "doc_to_visual": None})
+    assert len(lines) == 1
+    assert "'t': the column 'dataset' names 'ACRIMA', which medtasks does not know, so that its texts are" in lines[0]
+
+
+def test_of_one_image_and_a_list_the_list_is_shown(tmp_path):
+    for number in range(3):
+        Image.new("L", (5 + number, 5)).save(tmp_path / f"{number}.png")
+    columns = {**ROWS, "answer": ["A", "B"], "image_file": ["2.png"] * 2, "image_files": [["0.png", "1.png"]] * 2}
+    document = documents(columns, {})[0]
+    assert [image.size[0] for image in images(document, {"image_root": str(tmp_path)})] == [5, 6]
 
 
 def test_a_column_called_kind_stays_or_is_refused():

@@ -200,6 +200,14 @@ def test_patterns_and_several_files(tmp_path):
         assert [row["question"] for row in rows] == expected
 
 
+def test_a_pattern_below_a_folder_with_brackets(tmp_path):
+    (tmp_path / "set [1]").mkdir()
+    (tmp_path / "set [1]" / "q.csv").write_text("question,a,b,answer\nown,x,y,A\n")
+    named = {"dataset_kwargs": {"data_files": str(tmp_path / "set [1]" / "*.csv")}}
+    rows = own_documents("t", config("csv", {"options": ["a", "b"]}, **named))
+    assert [row["question"] for row in rows] == ["own"]
+
+
 SHEET = "type,question,a,b,answer\nyes/no,One?,,,yes\nChoice ,Two?,x,y,B\nchoice,Three?,x,y,D\n"
 
 
@@ -239,6 +247,14 @@ def test_up_to_ten_mistakes_are_named_with_their_rows(tmp_path):
     message = str(raised.value)
     assert [f"row {number}: 'answer' is 'E'" in message for number in (4, 5, 14, 15)] == [False, True, True, False]
     assert message.endswith("; and 2 more")
+
+
+def test_faults_of_images_have_the_rows_of_the_sheet(tmp_path):
+    rows = "question,a,b,answer,image_file\nQ,x,y,A,1.png\n\nQ,x,y,A,https://example.org/1.png\n"
+    (tmp_path / "q.csv").write_text(rows)
+    visual = {"doc_to_visual": "medtasks.hooks.images.images"}
+    with pytest.raises(MedTasksError, match=r"q.csv, row 4: 'image_file' is an address"):
+        own_documents("t", config(tmp_path / "q.csv", {"options": ["a", "b"]}, **visual))
 
 
 @each_row(

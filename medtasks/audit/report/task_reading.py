@@ -21,7 +21,7 @@ from medtasks.audit.subgroups import MOST_GROUPS, group_names, grouped_by, numbe
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Document, Sample
 from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.variants import BLANK, DEGRADED
 from medtasks.errors import MedTasksError, RepliesError, SourceError, UnknownName
@@ -40,8 +40,6 @@ from medtasks.tasks.documents import access_of_task, image_settings, is_private_
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option
 from medtasks.tasks.task_index import SETTINGS, mapping_in
-
-Document = Mapping[str, Any]
 
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
 NOT_COMPUTED = "It was not computed in the run."

@@ -23,6 +23,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.duplicates.image_hashes import DICOM_ENDINGS, Alike, ImageHash, Looks, hash_images, near
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import is_private
+from medtasks.data.samples import Document
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, DEMONSTRATIONS_SPLIT, image_digests
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.stats.standard_error import connected_components
@@ -114,7 +115,7 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
 class DatasetImages:
     """Images of a prepared dataset, or of a task of the user's own."""
 
-    documents: Sequence[Mapping[str, Any]]  # questions, in order
+    documents: Sequence[Document]  # questions, in order
     images: tuple[DistinctImage, ...]  # in the order of the questions; those of solved examples last
     folders: tuple[Path, ...]  # below which files are named; none of a task of the user's own
     own: tuple[Path, ...]  # its folders, or its files where others are next to them
@@ -153,7 +154,7 @@ def dataset_images(name: str) -> DatasetImages:
 
 
 def own_images(
-    name: str, documents: Sequence[Mapping[str, Any]], files: Sequence[Sequence[Path]], private: Sequence[str]
+    name: str, documents: Sequence[Document], files: Sequence[Sequence[Path]], private: Sequence[str]
 ) -> DatasetImages:
     """Hash all images of a task of the user's own.
 
@@ -176,7 +177,7 @@ def own_images(
 
 
 def _add_use(
-    uses: Mapping[Path, list[Use]], path: Path, document: Mapping[str, Any], identity: str, *, example: bool = False
+    uses: Mapping[Path, list[Use]], path: Path, document: Document, identity: str, *, example: bool = False
 ) -> None:
     image_id, patient_id, pair_id = (document.get(key) for key in ("image_id", "patient_id", "pair_id"))
     uses[path].append(Use(document["doc_id"], path, example, (identity, patient_id), image_id, patient_id, pair_id))
@@ -184,7 +185,7 @@ def _add_use(
 
 def _hashed(
     name: str,
-    documents: Sequence[Mapping[str, Any]],
+    documents: Sequence[Document],
     uses: Mapping[Path, Sequence[Use]],
     folders: tuple[Path, ...],
     private: Sequence[str],
@@ -369,7 +370,7 @@ def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:
 
 
 def left_out_of(
-    documents: Sequence[Mapping[str, Any]], within: Iterable[DuplicatePair], outside: Iterable[DuplicatePair]
+    documents: Sequence[Document], within: Iterable[DuplicatePair], outside: Iterable[DuplicatePair]
 ) -> tuple[str, ...]:
     """Return the questions to leave out so that no finding remains, see :class:`Duplicates`."""
     spoiled = {question for finding in outside for question in finding.questions}
