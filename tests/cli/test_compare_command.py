@@ -178,6 +178,8 @@ def test_no_verdict_on_copies_of_an_earlier_run(medtasks, sample, tmp_path_facto
     assert words in ran.err
     assert "journal=false in --model_args" in ran.err
     assert words in medtasks(*command, "mediconfusion", first, second).err
+    assert f"\n{copies} of 32 replies are copies of an earlier run.\n" in medtasks("score", "mediconfusion", second).out
+    assert "are copies of" not in medtasks("score", "mediconfusion", first).out
     ran = medtasks("compare", first, second, "--json", folder / "found.json")
     assert f"\nB: {copies} of 32 replies are copies of an earlier run.\n" in ran.out
     (task,) = json.loads((folder / "found.json").read_text())["tasks"].values()
