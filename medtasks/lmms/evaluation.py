@@ -241,7 +241,7 @@ def _annotate(
     """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
     remarks = []
     if shard is not None:
-        remarks.append(f"SHARD {shard}")
+        remarks.append(f"[SHARD {shard}]")
         for task, count in rows.items():
             results["n-samples"][task]["effective"] = count
         empty = [task for task, count in rows.items() if not count]
@@ -253,26 +253,29 @@ def _annotate(
     if facts := getattr(lm, "facts", None):  # the server's description of a model of ours
         results[SERVED_MODEL] = dict(facts)
     if remark := getattr(lm, "remark", ""):  # a model of ours may qualify its scores
-        remarks.append(remark)
-    for row in (row for column in ("results", "groups") if remarks for row in results.get(column, {}).values()):
-        if "alias" in row:
-            row["alias"] = " ".join([row["alias"], *(f"[{remark}]" for remark in remarks)])
-    if ours:
-        rows_by_task = results.get("results") or {}
-        counts = {name: counts_of(rows_by_task[name]) for name in ours if name in rows_by_task}
-        lost = [f"{name}: {numbers}" for name, numbers in counts.items() if numbers and numbers.lost]
-        if lost:
-            say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
-        # Keys sort by the order of the task's metrics: the harness sorts the table that it prints.
-        for row_of in (results.get(column, {}) for column in ("results", "groups")):
-            for task, row in row_of.items():
-                metrics = main_metrics_first(task, sorted({key.partition(",")[0] for key in row}))
-                sortable: dict[str, Any] = {}
-                for name, value in row.items():
-                    key = _Key(name)
-                    key.position = metrics.index(name.partition(",")[0])
-                    sortable[key] = value
-                row_of[task] = sortable
+        remarks.append(f"[{remark}]")
+    scores = results.get("results") or {}
+    for rows_of_table in (scores, results.get("groups") or {}):
+        for task, row in rows_of_table.items():
+            if "alias" in row:
+                row["alias"] = " ".join([row["alias"], *remarks])
+            if ours:
+                rows_of_table[task] = _with_main_metrics_first(task, row)
+    counts = {name: counts_of(scores[name]) for name in ours if name in scores}
+    lost = [f"{name}: {numbers}" for name, numbers in counts.items() if numbers and numbers.lost]
+    if lost:
+        say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
+
+
+def _with_main_metrics_first(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row whose keys sort by the order of the task's metrics: the harness sorts the table that it prints."""
+    metrics = main_metrics_first(task, sorted({key.partition(",")[0] for key in row}))
+    sortable: dict[str, Any] = {}
+    for name, value in row.items():
+        key = _Key(name)
+        key.position = metrics.index(name.partition(",")[0])
+        sortable[key] = value
+    return sortable
 
 
 class _Key(str):
@@ -282,8 +285,8 @@ class _Key(str):
     position: int
 
     def __lt__(self, other: str) -> bool:
-        position, other_position = self.position, getattr(other, "position", self.position)
-        return position < other_position if position != other_position else str(self) < str(other)
+        other_position = getattr(other, "position", self.position)
+        return (self.position, str(self)) < (other_position, str(other))
 
 
 # ---- shards: all tasks, ours or not, build only the requests of their rows in the shard ----

@@ -323,11 +323,11 @@ class Source:
 
 
 def other_models(folder: Path, source: Source) -> list[Source]:
-    """Return the runs in a folder to compare a run with: one per model, without its own model in its own folder."""
+    """Return the runs in a folder to compare a run with: one per model, without its own model if it is in there."""
     try:
         read_run(folder)
     except SeveralModels as error:
-        own_model = model_of(source) if folder.resolve() == source.path.resolve() else None
+        own_model = model_of(source) if source.path.resolve().is_relative_to(folder.resolve()) else None
         return [Source(folder, model) for model in error.models if model != own_model]
     except MedTasksError:
         pass  # repeats, or recorded replies, or damage that is reported where it is read

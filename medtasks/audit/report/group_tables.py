@@ -96,7 +96,9 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
             for rule in rules:
                 row += [score_cell(rule.group_score(column, name, metric)), _gap_cell(rule, column, name, metric)]
             rows.append(tuple(row))
-        notes = ["Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."]
+        notes = []
+        if any(group.compared for group in groups):
+            notes = ["Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."]
         notes += [sentence for rule in rules for sentence in _column_notes(rule, column, metric)]
         if small:
             names = ", ".join(small)
