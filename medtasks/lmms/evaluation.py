@@ -48,12 +48,13 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     from medtasks.lmms.server_journal import journaled
 
     call = inspect.signature(evaluate).bind(*args, **kwargs)
-    lm, tasks = call.arguments["lm"], dict(_tasks(call.arguments["task_dict"]))
+    lm = call.arguments["lm"]
+    tasks = dict(_tasks(call.arguments["task_dict"]))
     for task in tasks.values():
         # --predict_only replaces a task's hook by the metric ``bypass``; this hook keeps text out of logs.
         if [entry.get("metric") for entry in getattr(task.config, "metric_list", None) or ()] == ["bypass"]:
             task.config.process_results = without_scoring
-    ours = {name: task for name, task in tasks.items() if is_our_hook(getattr(task.config, "process_results", None))}
+    ours = {name: task for name, task in tasks.items() if _is_ours(task)}
     others = {name: task for name, task in tasks.items() if name not in ours}
     is_lmms = evaluate.__module__.startswith("lmms_eval.")
     _refuse_examples(ours, call.arguments, is_lmms=is_lmms)
@@ -69,13 +70,13 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     getattr(lm, "copied", set()).clear()
     origins: SampleOrigins = {}
     try:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(private_calls(lm, datasets))
-            stack.enter_context(journaled(lm))
-            rows = stack.enter_context(_asking_only(shard, tasks))
-            stack.enter_context(_watching(lm, ours, origins))
-            if is_lmms:
-                stack.enter_context(scored_as_intended(others))
+        with (
+            private_calls(lm, datasets),
+            journaled(lm),
+            _asking_only(shard, tasks) as rows,
+            _watching(lm, ours, origins),
+            scored_as_intended(others if is_lmms else {}),
+        ):
             results = evaluate(*args, **kwargs)
     except Exception as error:
         if _UNDER_AGENT not in os.environ:
@@ -94,12 +95,16 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     return results
 
 
+def _is_ours(task: Any) -> bool:
+    return is_our_hook(getattr(task.config, "process_results", None))
+
+
 def _refuse_examples(ours: Mapping[str, Any], options: Mapping[str, Any], *, is_lmms: bool) -> None:
     """Raise MedTasksError for few-shot examples that tasks of ours do not have.
 
     lmms-eval would fail or ignore the option without a word, and lm-eval would show the asked question with its answer.
     """
-    asked_for = getattr(options.get("cli_args"), "num_fewshot", None) or 0
+    asked_for = getattr(options.get("cli_args"), "num_fewshot", None)
     configs = {}
     for name, task in ours.items():
         number = getattr(task.config, "num_fewshot", None) or 0
@@ -158,11 +163,10 @@ def _record_origins(results: Mapping[str, Any], origins: SampleOrigins, cached: 
     Samples of ``cached`` tasks without a request are answered by the harness's response cache.
     """
     for name, samples in (results.get("samples") or {}).items():
-        unasked = COPIED if name in cached else ""
         by_row = {}
         for sample in samples:
             row = int(sample["doc_id"])
-            by_row[row] = origins.get((name, row), unasked)
+            by_row[row] = origins.get((name, row), COPIED if name in cached else "")
             if by_row[row]:
                 sample[ORIGIN] = by_row[row]
         counts = ReplyOrigins.of(by_row.values())
@@ -317,8 +321,7 @@ def _asking_only(shard: Shard | None, tasks: Mapping[str, Any]) -> Iterator[dict
         if shard is None:
             break
         documents = task.eval_docs_no_media
-        is_ours = is_our_hook(getattr(task.config, "process_results", None))
-        has_clusters = is_ours or _dataset_in_path(task) is not None  # those of others are unknown
+        has_clusters = _is_ours(task) or _dataset_in_path(task) is not None  # those of others are unknown
         chosen[name] = frozenset(shard.rows(clusters_of(documents) if has_clusters else range(len(documents))))
         task.build_all_requests = partial(build, task, task.build_all_requests, chosen[name])
     try:
