@@ -365,38 +365,37 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
     """Return the JSON of ``parity``, or of ``compare``: with a margin both, and a single named task at the top."""
     tasks: dict[str, dict[str, Any]] = {}
     for name, task in comparisons.tasks.items():
-        skipped = [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()]
-        facts = {"data": as_json(task.data), "rules": dict(task.rules), "repeats": dict(task.repeats)}
-        facts["not_compared"] = skipped
-        facts["reply_origins"] = as_json(task.origins)
+        facts = {
+            "data": as_json(task.data),
+            "rules": dict(task.rules),
+            "repeats": dict(task.repeats),
+            "not_compared": [
+                {"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()
+            ],
+            "reply_origins": as_json(task.origins),
+        }
         tests = []
         for test in task.comparisons:
             numbers = {"rule": test.rule, "metric": test.metric, **as_json(test.result)}
             tests.append((test, {**numbers, "p_holm": test.holm, "same_as": test.same_as}))
         tasks[name] = {}
         if verdict := comparisons.verdicts.get(name):
+            agreed = as_json(verdict.agreement)
             tasks[name] = {
-                "verdict": str(verdict.verdict),
-                "explanation": verdict.explanation,
-                "lacking": verdict.lacking,
-                "non_inferiority": str(verdict.non_inferiority),
+                **{key: str(getattr(verdict, key)) for key in ("verdict", "explanation", "lacking", "non_inferiority")},
                 "warnings": list(task.warnings),
                 **facts,
-                "documents": as_json(verdict.agreement.overlap),
-                "failed": as_json(verdict.agreement.failed),
-                "replies": as_json(verdict.agreement.texts),
-                "likelihoods": as_json(verdict.agreement.likelihoods),
-                "answers": as_json(verdict.agreement.answers),
-                "scores": [
-                    {
-                        **numbers,
-                        "main": test.main,
-                        "equivalence": {**as_json(test.equivalence), "shown": is_equivalent(test)},
-                    }
-                    for test, numbers in tests
-                ],
+                "documents": agreed["overlap"],
+                "failed": agreed["failed"],
+                "replies": agreed["texts"],
+                "likelihoods": agreed["likelihoods"],
+                "answers": agreed["answers"],
+                "scores": [],
                 "examples": verdict.agreement.examples,
             }
+            for test, numbers in tests:
+                tested = {**as_json(test.equivalence), "shown": is_equivalent(test)}
+                tasks[name]["scores"].append({**numbers, "main": test.main, "equivalence": tested})
         if not is_parity:
             tasks[name] |= {"summary": _sentences(name, task, comparisons.models), **facts}
             tasks[name]["documents"] = []

@@ -95,7 +95,8 @@ class _Watch:
             if not isinstance(text, str):
                 return text
             unmarked, is_copy = without_copy_mark(text)
-            self.note_origin(request, COPIED if is_copy else "")
+            if is_copy:
+                self.note_origin(request, COPIED)
             return unmarked
 
         self.note_origin(request, "")

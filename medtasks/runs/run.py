@@ -156,9 +156,9 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     written = [_model_and_files(manifest, by_path) for manifest in manifests]
     models = sorted({*by_path.values(), *(label for label, _ in written)} or {""})
     fitting = [label for label in models if model in (None, label, label.split(" ")[0])]
-    fitting = fitting or [label for label in models if model is None or model in label]
-    if model is not None and not fitting:
-        raise unknown_name("model", model, models)
+    fitting = fitting or [label for label in models if str(model) in label]
+    if not fitting:
+        raise unknown_name("model", str(model), models)
     if len(fitting) > 1:
         fits = "; ".join(f"'{label}'" for label in fitting)
         if model is None:
