@@ -145,6 +145,6 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
         ):
             return earlier
     raise MedTasksError(
-        f"--only-failed found no run in {output} that asked the same model for the same tasks and kept its samples "
-        f"(--log_samples); leave the option out to ask all samples"
+        f"--only-failed found no run in {output} that asked the same model for the same tasks, with these data and "
+        f"versions, and kept its samples (--log_samples); leave the option out to ask all samples"
     )
