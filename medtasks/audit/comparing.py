@@ -32,6 +32,8 @@ from medtasks.tasks.task_index import SETTINGS, mapping_in
 
 _Key = TypeVar("_Key")
 Names = Sequence[str]
+BothValues = Mapping[tuple[str, str], tuple[Values, Values]]
+"""Values of two runs by rule and metric."""
 _NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"
 
 
@@ -146,11 +148,11 @@ def _valid(replies: Replies) -> dict[str, Reply]:
 
 def _tests(
     runs: tuple[str, str],
-    values: Mapping[tuple[str, str], tuple[Values, Values]],
+    values: BothValues,
     metrics: Mapping[str, AnyMetric],
     margin: float | None,
 ) -> list[Comparison]:
-    """Test every metric under every rule; ``values`` are those of both runs by rule and metric."""
+    """Test every metric under every rule."""
     main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
     tests = []
     for (rule, metric), pair in values.items():
@@ -164,7 +166,7 @@ def _tests(
     return tests
 
 
-def same_values(values: Mapping[tuple[str, str], tuple[Values, Values]], rule: str, metric: str) -> str:
+def same_values(values: BothValues, rule: str, metric: str) -> str:
     """Return the first rule with the same value of every sample in both runs; empty if that is the rule itself."""
     alike = (name for (name, key), pair in values.items() if key == metric and pair == values[rule, metric])
     first = next(alike)
