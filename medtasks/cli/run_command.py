@@ -57,7 +57,10 @@ Part = Annotated[
 ]
 OnlyFailed = Annotated[
     bool,
-    Option("--only-failed", help="Ask only the samples that failed in the last such run; keep the others' replies."),
+    Option(
+        "--only-failed",
+        help="Ask only the samples that failed in the last such run, or changed since; keep the others' replies.",
+    ),
 ]
 Journal = Annotated[
     bool,

@@ -157,9 +157,9 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     written = [_model_and_files(manifest, by_path) for manifest in manifests]
     models = sorted({*by_path.values(), *(label for label, _ in written)} or {""})
     fitting = [label for label in models if model in (None, label, label.split(" ")[0])]
-    fitting = fitting or [label for label in models if model is None or model in label]
-    if model is not None and not fitting:
-        raise unknown_name("model", model, models)
+    fitting = fitting or [label for label in models if str(model) in label]
+    if not fitting:
+        raise unknown_name("model", str(model), models)
     if len(fitting) > 1:
         fits = "; ".join(f"'{label}'" for label in fitting)
         if model is None:
@@ -326,11 +326,11 @@ class Source:
 
 
 def other_models(folder: Path, source: Source) -> list[Source]:
-    """Return the runs in a folder to compare a run with: one per model, without its own model in its own folder."""
+    """Return the runs in a folder to compare a run with: one per model, without its own model if it is in there."""
     try:
         read_run(folder)
     except SeveralModels as error:
-        own_model = model_of(source) if folder.resolve() == source.path.resolve() else None
+        own_model = model_of(source) if source.path.resolve().is_relative_to(folder.resolve()) else None
         return [Source(folder, model) for model in error.models if model != own_model]
     except MedTasksError:
         pass  # repeats, or recorded replies, or damage that is reported where it is read

@@ -67,12 +67,12 @@ def test_texts_but_failed_ones(out, monkeypatch, warnings):
     with (out / "samples.jsonl").open("a") as samples:
         samples.write('{"doc_id": 9, "resps": [["B"')
     with (out / "samples.jsonl").open("a") as samples:
-        samples.write('\n{"doc_id": 7, "resps": [["A"]], "reply_of": "an earlier run"}\n')
+        samples.write('\n{"doc_id": 7, "resps": [["A"]], "reply_of": "an earlier run", "input": "Which?"}\n')
     found = kept(monkeypatch, write(out))
     assert found == {
         ("ours", 0, 0): KeptReply("B", KEPT),
         ("ours", 5, 0): KeptReply("", KEPT),
-        ("ours", 7, 0): KeptReply("A", COPIED),  # and stays a copy
+        ("ours", 7, 0): KeptReply("A", COPIED, "Which?"),  # and stays a copy
     }
     assert warnings == [f"Torn lines, left out: 1 of {out / 'samples.jsonl'}."]
 

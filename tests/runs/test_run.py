@@ -7,7 +7,7 @@ import pytest
 from medtasks.audit.report.collecting import facts, missing_tasks, run_notes
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.runs.logged_samples import replies_folder
-from medtasks.runs.run import read_run
+from medtasks.runs.run import Source, other_models, read_run
 from medtasks.runs.run_manifest import RunManifest, RunProcess
 
 from ..tables import each_row
@@ -332,3 +332,12 @@ def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path):
     notice = {"kind": "warn", "sentence": "--limit cuts pairs."}
     manifest(tmp_path, {"one": ("done", "")}, "finished", notices=[notice], started="2026-03-03T10:00:00+00:00")
     assert "Before the run: --limit cuts pairs." in run_notes(read_run(tmp_path))
+
+
+def test_a_run_inside_of_a_folder_is_not_compared_with_itself(tmp_path):
+    for name in "abc":
+        results(tmp_path / name, "t", model=name)
+    others = [Source(tmp_path, "b"), Source(tmp_path, "c")]
+    assert other_models(tmp_path, Source(tmp_path, "a")) == others
+    assert other_models(tmp_path, Source(tmp_path / "a")) == others
+    assert other_models(tmp_path / "b", Source(tmp_path / "a")) == [Source(tmp_path / "b")]
