@@ -3,9 +3,10 @@
 Every message is a sentence that says what happened, in which file or sample, and the command that fixes it.
 """
 
+import contextlib
 import difflib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 
 class MedTasksError(Exception):
@@ -86,6 +87,7 @@ def unknown_name(kind: str, name: str, candidates: Iterable[str], listing: str =
 
 
 _warned: set[str] = set()
+_collected: list[list[str]] = []  # of nested blocks
 _warning = threading.Lock()  # judges and the harness's scoring work in several threads
 
 
@@ -100,7 +102,20 @@ def warn_once(sentence: str, level: str = "WARNING") -> None:
         if sentence in _warned:
             return
         _warned.add(sentence)
+        if _collected:
+            _collected[-1].append(sentence)
+            return
     logger.opt(depth=1).log(level, sentence)
+
+
+@contextlib.contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Collect the sentences of :func:`warn_once` within the block, which are not logged then."""
+    _collected.append([])
+    try:
+        yield _collected[-1]
+    finally:
+        _collected.pop()
 
 
 def forget_warnings() -> None:

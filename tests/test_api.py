@@ -20,7 +20,7 @@ from medtasks.runs.logged_samples import logged
 from medtasks.runs.run import read_run as run_on_disk
 from medtasks.tasks.task_files import including
 
-from .audit.report.harness_output import publish_own, texts, write_run, write_task
+from .audit.report.harness_output import STAMP, publish_own, texts, write_run, write_task
 from .recorded_runs import medtasks as command
 from .tables import each_row
 
@@ -289,6 +289,18 @@ def test_two_runs_compared_as_the_command_compares_them(ids, tmp_path):
             for key in ("difference", "p", "p_holm", "samples", "units"):
                 assert test[key] == printed[key]
     assert set(medtasks.compare(*runs, task=TASK, metrics=["set_accuracy"]).metric) == {"set_accuracy"}
+
+
+def test_a_comparison_warns_of_copies_and_of_tasks_that_it_leaves_out(ids, tmp_path, warnings):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        write_run(tmp_path / name, {TASK: texts(dict.fromkeys(ids, "A"))})
+        (tmp_path / name / f"{STAMP}_samples_mme.jsonl").write_text('{"doc_id": 0, "resps": ["yes"]}\n')
+    (samples,) = (tmp_path / "b").glob(f"*_samples_{TASK}.jsonl")
+    samples.write_text(samples.read_text().replace('{"doc_id": 0,', '{"reply_of": "an earlier run", "doc_id": 0,'))
+    assert set(medtasks.compare(tmp_path / "a", tmp_path / "b").task) == {TASK}
+    assert f"{TASK}, second: 1 of 32 replies are copies of an earlier run." in warnings
+    assert "Not compared: mme: is no task of medtasks, so that its samples cannot be scored one by one" in warnings
 
 
 def test_no_text_of_credentialed_data_is_in_a_frame_unless_allowed(tmp_path, monkeypatch):

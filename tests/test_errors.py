@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from loguru import logger
 
-from medtasks.errors import UnknownName, forget_warnings, near_match, unknown_name, warn_once
+from medtasks.errors import UnknownName, collected_warnings, forget_warnings, near_match, unknown_name, warn_once
 from medtasks.tasks.task_files import task_file, task_files
 
 MANY = [f"task_{number:02}" for number in range(40)]
@@ -50,6 +50,9 @@ def test_a_sentence_is_given_once(records):
         warn_once(sentence)
     assert [record["message"] for record in records] == ["2 pairs are cut", "3 pairs are cut"]
     forget_warnings()
+    with collected_warnings() as collected:
+        warn_once("said in the command's output")
+    assert collected == ["said in the command's output"]
     warn_once("2 pairs are cut")
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: warn_once("the judge is down"), range(200)))

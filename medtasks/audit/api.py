@@ -188,7 +188,13 @@ def compare(
             raise RepliesError("scores can be compared with scores only, and runs with runs; give two of one kind")
         else:
             runs = {"first": _source(first), "second": _source(second)}
-            tasks, _ = compare_all(runs, metrics, task=task)
+            tasks, causes = compare_all(runs, metrics, task=task)
+            for name, cause in causes.items():
+                warn_once(f"Not compared: {name}: {cause}")
+            for name, compared in tasks.items():
+                for run, origins in compared.origins.items():
+                    if str(origins):
+                        warn_once(f"{name}, {run}: {origins}.")
     tests = [
         {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm, **asdict(test.result)}
         for name, compared in tasks.items()

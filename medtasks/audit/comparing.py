@@ -6,7 +6,8 @@ With a margin, scores are also tested for equivalence, and runs that were asked 
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +17,7 @@ from medtasks.audit.run_values import Agreement, Overlap, Values, agreement, by_
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
+from medtasks.families.family import Reply
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies, read_samples
 from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins, read_origins
@@ -30,6 +32,8 @@ from medtasks.tasks.task_index import SETTINGS, mapping_in
 
 _Key = TypeVar("_Key")
 Names = Sequence[str]
+BothValues = Mapping[tuple[str, str], tuple[Values, Values]]
+"""Values of two runs by rule and metric."""
 _NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"
 
 
@@ -107,11 +111,8 @@ def _compare_pair(
 ) -> ComparedTask:
     """Compare two runs, which are lists of their repeats, without any correction of p-values."""
     first, second = runs
-    valid = [
-        [{id_: reply for id_, reply in replies.items() if not reply.failed} for replies in repeats]
-        for repeats in runs.values()
-    ]
-    answered = [{id_: reply for replies in repeats for id_, reply in replies.items()} for repeats in valid]
+    valid = [[_valid(replies) for replies in repeats] for repeats in runs.values()]
+    answered = [ChainMap(*repeats) for repeats in valid]
     shared = answered[0].keys() & answered[1].keys()
     if not shared:
         raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
@@ -132,17 +133,7 @@ def _compare_pair(
         if key not in skipped and not first_values.keys() & second_values.keys():
             skipped[key] = f"has no sample with a value in both {first} and {second}"
     values = {key: pair for key, pair in values.items() if key not in skipped}
-    main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
-    tests = []
-    for (rule, metric), pair in values.items():
-        paired = paired_values(*pair)
-        result, same_as = compare_paired(*paired), same_values(values, rule, metric)
-        share = metrics[metric].is_share(result.first, result.second)
-        tested = None if margin is None else equivalence(*paired, margin)
-        names = (first, second, rule, metric)
-        facts = (share, metric in main, metrics[metric].higher_is_better)
-        tests.append(Comparison(*names, result, result.p, paired, same_as, *facts, tested))
-
+    tests = _tests((first, second), values, metrics, margin)
     scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
     number = min(map(len, runs.values()))
     a, b = (by_repeat(repeats[:number]) for repeats in runs.values())
@@ -151,7 +142,31 @@ def _compare_pair(
     return ComparedTask(tests, {(first, second): overlap}, {(first, second): agreed}, versions, skipped)
 
 
-def same_values(values: Mapping[tuple[str, str], tuple[Values, Values]], rule: str, metric: str) -> str:
+def _valid(replies: Replies) -> dict[str, Reply]:
+    return {id_: reply for id_, reply in replies.items() if not reply.failed}
+
+
+def _tests(
+    runs: tuple[str, str],
+    values: BothValues,
+    metrics: Mapping[str, AnyMetric],
+    margin: float | None,
+) -> list[Comparison]:
+    """Test every metric under every rule."""
+    main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
+    tests = []
+    for (rule, metric), pair in values.items():
+        paired = paired_values(*pair)
+        result = compare_paired(*paired)
+        test = Comparison(*runs, rule, metric, result, result.p, paired, same_values(values, rule, metric))
+        share = metrics[metric].is_share(result.first, result.second)
+        tested = None if margin is None else equivalence(*paired, margin)
+        better = metrics[metric].higher_is_better
+        tests.append(replace(test, share=share, main=metric in main, higher_is_better=better, equivalence=tested))
+    return tests
+
+
+def same_values(values: BothValues, rule: str, metric: str) -> str:
     """Return the first rule with the same value of every sample in both runs; empty if that is the rule itself."""
     alike = (name for (name, key), pair in values.items() if key == metric and pair == values[rule, metric])
     first = next(alike)
@@ -352,29 +367,38 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
     configs = [{} if file is None else file.config(task.name) for file in results]
     before, after = (read_samples(file, documents).prompts if task_of(file) else {} for file in files)
     shared = [doc_id for doc_id in before if doc_id in after]
-    words = [{id_: prompts[id_].replace("<image>", " ").split() for id_ in shared} for prompts in (before, after)]
-    spaced = sum(before[doc_id] != after[doc_id] for doc_id in shared)
-    if different := [doc_id for doc_id in shared if words[0][doc_id] != words[1][doc_id]]:
-        named = hidden_id("doc", different[0]) if is_private_task(task, documents) else different[0]
-        raise RepliesError(
-            f"the runs gave different prompts to {len(different)} of {len(shared)} questions, such as {named} (some "
-            f"tasks have other prompts for some models), {_NOT_COMPARABLE}"
-        )
-    warnings = [f"{spaced} prompts differ in white space or in the mark of an image"] if spaced else []
-    if not shared:
+    warnings = []
+    if shared:
+        spaced = sum(before[doc_id] != after[doc_id] for doc_id in shared)
+        if different := [doc_id for doc_id in shared if _words(before[doc_id]) != _words(after[doc_id])]:
+            named = hidden_id("doc", different[0]) if is_private_task(task, documents) else different[0]
+            raise RepliesError(
+                f"the runs gave different prompts to {len(different)} of {len(shared)} questions, such as {named} "
+                f"(some tasks have other prompts for some models), {_NOT_COMPARABLE}"
+            )
+        if spaced:
+            warnings.append(f"{spaced} prompts differ in white space or in the mark of an image")
+    else:
         templates = [sorted(templates_in(mapping_in(config, SETTINGS))) for config in configs]
         if all(templates) and templates[0] != templates[1]:
             raise RepliesError(f"the runs made their prompts from different templates, {_NOT_COMPARABLE}")
-        warnings = ["the prompts are not recorded or withheld, so that they could not be compared"]
-    if task.compares_likelihoods:
-        return tuple(warnings)
-    first, second = (mapping_in(config, "generation_kwargs") for config in configs)
+        warnings.append("the prompts are not recorded or withheld, so that they could not be compared")
+    if not task.compares_likelihoods:
+        warnings += _sampling_warnings(*(mapping_in(config, "generation_kwargs") for config in configs))
+    return tuple(warnings)
+
+
+def _words(prompt: str) -> list[str]:
+    return prompt.replace("<image>", " ").split()
+
+
+def _sampling_warnings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the differences in the generation settings of two runs, and whether they sample."""
     settings = [f"generation setting {name}" for name in {**first, **second} if first.get(name) != second.get(name)]
     if settings:
-        warnings.append(f"the runs drew replies with different settings ({', '.join(settings)})")
+        yield f"the runs drew replies with different settings ({', '.join(settings)})"
     if any(setting.get("do_sample") or setting.get("temperature") for setting in (first, second)):
-        warnings.append("replies are drawn at random, so that two runs of one backend differ, too; use temperature 0")
-    return tuple(warnings)
+        yield "replies are drawn at random, so that two runs of one backend differ, too; use temperature 0"
 
 
 class Verdict(StrEnum):
@@ -409,41 +433,47 @@ class TaskVerdict:
 
 def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
     """Return the verdict; equivalence requires equivalence in every main metric, under every rule."""
-    (((first, second), agreement),) = task.agreements.items()
-    failed, samples, answers = agreement.failed, agreement.overlap.both, agreement.answers.values()
+    ((runs, agreement),) = task.agreements.items()
+    one_sided, answers = agreement.failed.one_sided, agreement.answers.values()
     # Samples that failed in one run only could move a score by more than the margin.
-    failures_matter = failed.one_sided / max(1, samples) > margin
+    failures_matter = one_sided / max(1, agreement.overlap.both) > margin
     # All answers are equal, and with them the scores of these samples; not where no rule reads any answer.
     same_answers = any(part.samples for part in answers) and all(part.equal == part.samples for part in answers)
     same_scores = same_answers and not any(test.result.difference for test in task.comparisons)
     main = [test for test in task.comparisons if test.main]
-    if agreement.all_equal and not failed.one_sided:
+    lacking = ""
+    if agreement.all_equal and not one_sided:
         verdict = Verdict.IDENTICAL
     elif any(test.holm < ALPHA and not is_equivalent(test) for test in task.comparisons):
         verdict = Verdict.DIFFERENT
     elif main and all(map(is_equivalent, main)) and not failures_matter:
         verdict = Verdict.EQUIVALENT
     else:
-        verdict = Verdict.SAME_ANSWERS if same_scores and not failed.one_sided else Verdict.NOT_ENOUGH
-    explanation = "All answers are equal, so that on these samples the scores are the same." * same_scores
-    if agreement.all_equal:
-        of_texts = agreement.texts is not None
-        what = "reply is the same to the last byte" if of_texts else "likelihood is the same to the last digit"
-        explanation = f"Every {what}."
-    if failures_matter or (agreement.all_equal and failed.one_sided):
-        sides = ((failed.only_first, first), (failed.only_second, second))
-        counts = " and ".join(f"{number} in {run} only" for number, run in sides if number)
-        effect = (
-            "they could move a score by more than the margin, and the numbers here are of the others only; fix the "
-            "failures first, then run again with --only-failed."
-            if failures_matter
-            else "too few to move a score by the margin."
-        )
-        explanation = f"Failures in one run ({counts}, of {samples} samples): {effect}"
-    is_open = verdict in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS)
-    lacking = _lacking(task.comparisons) if is_open else ""
+        verdict = Verdict.SAME_ANSWERS if same_scores and not one_sided else Verdict.NOT_ENOUGH
+        lacking = _lacking(task.comparisons)
+    explanation = _explanation(runs, agreement, same_scores=same_scores, failures_matter=failures_matter)
     not_worse = _non_inferiority(task, verdict, failures_matter=failures_matter)
     return TaskVerdict(verdict, agreement, explanation, lacking, *not_worse)
+
+
+def _explanation(runs: tuple[str, str], agreement: Agreement, *, same_scores: bool, failures_matter: bool) -> str:
+    """Return a sentence on failures in one run, equal replies or equal answers; empty if there is none to say."""
+    failed = agreement.failed
+    if failures_matter or (agreement.all_equal and failed.one_sided):
+        sides = zip((failed.only_first, failed.only_second), runs, strict=True)
+        counts = " and ".join(f"{number} in {run} only" for number, run in sides if number)
+        effect = "too few to move a score by the margin."
+        if failures_matter:
+            effect = (
+                "they could move a score by more than the margin, and the numbers here are of the others only; fix the "
+                "failures first, then run again with --only-failed."
+            )
+        return f"Failures in one run ({counts}, of {agreement.overlap.both} samples): {effect}"
+    if agreement.all_equal and agreement.texts is not None:
+        return "Every reply is the same to the last byte."
+    if agreement.all_equal:
+        return "Every likelihood is the same to the last digit."
+    return "All answers are equal, so that on these samples the scores are the same." if same_scores else ""
 
 
 def _lacking(tests: Sequence[Comparison]) -> str:

@@ -237,35 +237,42 @@ def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequen
         for *_, parts in groups
     ]
     level = 1 - (1 - LEVEL) / max(1, sum(compared))
-    p_values: list[list[float]] = []
-    gaps: list[list[EstimatedValue]] = []
+    tests = []
     for position, total in enumerate(totals):
-        of_gaps, of_groups = list[EstimatedValue](), list[float]()
-        for (*_, parts), chosen in zip(groups, compared, strict=True):
-            gap, p = EstimatedValue(math.nan), math.nan
-            if chosen:  # of two groups in all, either one is tested against the other: one gap
-                gap, p = _difference(parts[position], total, LEVEL if len(groups) == 2 else level)
-            of_gaps.append(gap)
-            of_groups.append(p)
-        together = sum(parts[position].weight for *_, parts in groups)
-        if len(groups) == 2 and all(compared) and together == total.weight:  # one test, seen from both sides
-            gap = of_gaps[0]
-            of_gaps[1], of_groups[1] = EstimatedValue(-gap.value, gap.error, -gap.high, -gap.low), of_groups[0]
-        defined = [p for p in of_groups if not math.isnan(p)]
-        corrected = iter(defined if len(groups) == 2 else holm(defined))
-        p_values.append([p if math.isnan(p) else next(corrected) for p in of_groups])
-        gaps.append(of_gaps)
+        parts = [
+            of_group[position] if chosen else None for (*_, of_group), chosen in zip(groups, compared, strict=True)
+        ]
+        tests.append(_gaps(parts, total, level))
     return tuple(
         Group(
             name,
             questions,
             tuple(with_interval(part.metric, part.estimate, level=level if chosen else LEVEL) for part in parts),
             compared=chosen,
-            p_holm=tuple(of_metric[position] for of_metric in p_values),
-            gaps=tuple(of_metric[position] for of_metric in gaps),
+            p_holm=tuple(p for _, p in of_group),
+            gaps=tuple(gap for gap, _ in of_group),
         )
-        for position, ((name, questions, parts), chosen) in enumerate(zip(groups, compared, strict=True))
+        for (name, questions, parts), chosen, of_group in zip(groups, compared, zip(*tests, strict=True), strict=True)
     )
+
+
+def _gaps(parts: Sequence[_Part | None], total: _Part, level: float) -> list[tuple[EstimatedValue, float]]:
+    """Return the gap of each group to the others and its p-value, corrected for the groups; NaN if not compared.
+
+    Of two groups in all, either one is tested against the other: one gap, at the level of a single one.
+    """
+    are_two = len(parts) == 2
+    gaps = [
+        _difference(part, total, LEVEL if are_two else level) if part else (EstimatedValue(math.nan), math.nan)
+        for part in parts
+    ]
+    if not are_two:
+        corrected = iter(holm([p for _, p in gaps if not math.isnan(p)]))
+        return [(gap, p if math.isnan(p) else next(corrected)) for gap, p in gaps]
+    if all(parts) and sum(part.weight for part in parts if part) == total.weight:  # one test, seen from both sides
+        gap, p = gaps[0]
+        gaps[1] = EstimatedValue(-gap.value, gap.error, -gap.high, -gap.low), p
+    return gaps
 
 
 def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue, float]:

@@ -23,7 +23,7 @@ from medtasks.audit.comparing import (
 from medtasks.audit.report import wording
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.wording import difference_interval, p_value
-from medtasks.audit.run_values import NEAR_TIE, Agreement
+from medtasks.audit.run_values import NEAR_TIE, Agreement, Overlap
 from medtasks.audit.tables import number_table
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
@@ -140,9 +140,7 @@ def _compared(
     tasks, causes = compare_all(sources, metrics, rules, margin, task)
     models_by_label = {label: model_of(source) for label, source in sources.items()}
     verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
-    verdict = (
-        max((task_verdict.verdict for task_verdict in verdicts.values()), key=list(Verdict).index) if verdicts else None
-    )
+    verdict = max((of_task.verdict for of_task in verdicts.values()), key=list(Verdict).index, default=None)
     tests = sum(not test.same_as for of_task in tasks.values() for test in of_task.comparisons)
     return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, tests)
 
@@ -156,33 +154,12 @@ def _write_and_print(
     """
     write_json(json_file, content)
     for label, path in comparisons.runs.items():
-        say(f"{label}: {path}{comparisons.models[label] and f', model: {comparisons.models[label]}'}")
+        model = comparisons.models[label]
+        say(f"{label}: {path}, model: {model}" if model else f"{label}: {path}")
     tests: list[Comparison] = []
     for name, task in comparisons.tasks.items():
-        if (verdict := comparisons.verdicts.get(name)) is not None:
-            say(f"\n{name}: {verdict.verdict}")
-            for sentence in (verdict.explanation, verdict.lacking, *(f"Note: {warning}." for warning in task.warnings)):
-                if sentence:
-                    say(sentence)
-        elif comparisons.task is None:
-            out.print(f"\n[bold]{name}[/]")
-        if verdict is None or verdict.verdict is not Verdict.IDENTICAL:
-            _print_task(name, task, comparisons.models, details=verdict is not None)
-            tests += [test for test in task.comparisons if not test.same_as]
-    if any(test.result.test == SIGN_FLIP for test in tests):
-        more = f", {draws_for(comparisons.tests)} where p is at most {ALPHA}" * (draws_for(comparisons.tests) > DRAWS)
-        out.print(
-            f"{SIGN_FLIP}: the models' values are exchanged by cluster; in all ways or {DRAWS} random ones{more}, with "
-            f"seed {SEED}."
-        )
-    if any(test.result.test == DYADIC for test in tests):
-        out.print(f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error.")
-    if tests:
-        out.print(
-            f"p, Holm: corrected for all {comparisons.tests} tests of this call.\n"
-            f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%} / "
-            f"{comparisons.tests}, that of Holm's first step, given how often these runs differ."
-        )
+        tests += _print_task(name, task, comparisons)
+    _print_methods(tests, comparisons.tests)
     for name, cause in comparisons.not_compared.items():
         say(f"Not compared: {name}: {cause}")
     if comparisons.margin is not None:
@@ -196,6 +173,25 @@ def _write_and_print(
     print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
     if required is not None:
         _check_required(comparisons, required)
+
+
+def _print_methods(tests: Sequence[Comparison], number: int) -> None:
+    """Explain the tests in tables; ``number`` of them are corrected together."""
+    names = {test.result.test for test in tests}
+    if SIGN_FLIP in names:
+        more = f", {draws_for(number)} where p is at most {ALPHA}" if draws_for(number) > DRAWS else ""
+        out.print(
+            f"{SIGN_FLIP}: the models' values are exchanged by cluster; in all ways or {DRAWS} random ones{more}, with "
+            f"seed {SEED}."
+        )
+    if DYADIC in names:
+        out.print(f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error.")
+    if tests:
+        out.print(
+            f"p, Holm: corrected for all {number} tests of this call.\n"
+            f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%} / "
+            f"{number}, that of Holm's first step, given how often these runs differ."
+        )
 
 
 def _check_required(comparisons: ComparedRuns, required: Required) -> None:
@@ -253,8 +249,22 @@ def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list
     return sentences
 
 
-def _print_task(name: str, task: ComparedTask, models: Mapping[str, str], *, details: bool) -> None:
-    for sentence in _sentences(name, task, models):
+def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Sequence[Comparison]:
+    """Print the verdict on a task and, unless its runs are identical, all comparisons; return the printed tests."""
+    verdict = comparisons.verdicts.get(name)
+    if verdict is not None:
+        say(f"\n{name}: {verdict.verdict}")
+        for sentence in (verdict.explanation, verdict.lacking, *(f"Note: {warning}." for warning in task.warnings)):
+            if sentence:
+                say(sentence)
+        if verdict.verdict is Verdict.IDENTICAL:
+            for runs, overlap in task.overlaps.items():
+                if overlap.only_first or overlap.only_second:
+                    say(_compared_samples(runs, overlap))
+            return ()
+    elif comparisons.task is None:
+        out.print(f"\n[bold]{name}[/]")
+    for sentence in _sentences(name, task, comparisons.models):
         say(sentence)
     for label, origins in task.origins.items():
         if str(origins):
@@ -262,42 +272,60 @@ def _print_task(name: str, task: ComparedTask, models: Mapping[str, str], *, det
     repeated = [f"{number} of {label}" for label, number in task.repeats.items() if number > 1]
     if repeated:
         say(f"Repeats: {', '.join(repeated)}. Scores are means of each sample over its valid repeats.")
-    for (first, second), overlap in task.overlaps.items():
-        out.print(
-            f"\n{first} and {second}: {overlap.both} of {sum(astuple(overlap))} documents answered in both are "
-            f"compared. Left out: {overlap.only_first} answered in {first} only, {overlap.only_second} in {second} "
-            f"only, {overlap.neither} in neither."
-        )
-        say_columns(list(_agreement_lines(task.agreements[first, second], (first, second), details)))
-        tests = [test for test in task.comparisons if (test.first, test.second) == (first, second)]
-        distinct = [test for test in tests if not test.same_as]
-        for metric in dict.fromkeys(test.metric for test in distinct):
-            of_metric = [test for test in distinct if test.metric == metric]
-            results = [(test.result, test.share) for test in of_metric]
-            rows: list[tuple[str, ...]] = [
-                ("samples (independent units)", *(f"{result.samples} ({result.units})" for result, _ in results)),
-                (first, *(wording.number(result.first, share) for result, share in results)),
-                (second, *(wording.number(result.second, share) for result, share in results)),
-                (f"{second} - {first}", *(wording.signed(result.difference, share) for result, share in results)),
-                ("95 % interval", *(difference_interval(result.low, result.high, share) for result, share in results)),
-                ("test", *(result.test for result, _ in results)),
-                ("p", *(p_value(result.p) for result, _ in results)),
-                ("p, Holm", *(p_value(test.holm) for test in of_metric)),
-                ("detectable difference", *(wording.points(result.detectable, share) for result, share in results)),
-            ]
-            if tested := [(test.equivalence, test.share) for test in of_metric if test.equivalence]:
-                ends = (difference_interval(result.low, result.high, share) for result, share in tested)
-                rows += [("90 % interval", *ends), ("p, equivalence", *(p_value(result.p) for result, _ in tested))]
-            columns = (f"{second} compared with {first}", *(test.rule for test in of_metric))
-            show(number_table(metric, columns, rows))
-        alike = wording.names_by((test.metric, (test.rule, test.same_as)) for test in tests if test.same_as)
-        for (rule, same), metrics in alike.items():
-            say(f"{rule} gives every sample the same {metrics} as {same}; both are one test.")
+    for runs, overlap in task.overlaps.items():
+        out.print(f"\n{_compared_samples(runs, overlap)}")
+        say_columns(list(_agreement_lines(task.agreements[runs], runs, verdict is not None)))
+        _print_tests(runs, [test for test in task.comparisons if (test.first, test.second) == runs])
     say("Rules: " + ", ".join(f"{row} is {rule}" for row, rule in task.rules.items()) + ".")
     rules = wording.names_by((rule, (metric, why)) for (rule, metric), why in task.skipped.items())
     left_out = wording.names_by((metric, (names, why)) for (metric, why), names in rules.items())
     for (rule_names, why), metrics in left_out.items():
         say(f"Not compared: {metrics} ({rule_names}): {why}.")
+    return [test for test in task.comparisons if not test.same_as]
+
+
+def _compared_samples(runs: tuple[str, str], overlap: Overlap) -> str:
+    first, second = runs
+    return (
+        f"{first} and {second}: {overlap.both} of {sum(astuple(overlap))} documents answered in both are compared. "
+        f"Left out: {overlap.only_first} answered in {first} only, {overlap.only_second} in {second} only, "
+        f"{overlap.neither} in neither."
+    )
+
+
+def _print_tests(runs: tuple[str, str], tests: Sequence[Comparison]) -> None:
+    """Print the tests of two runs, a table per metric."""
+    first, second = runs
+    names = ["samples (independent units)", first, second, f"{second} - {first}", "95 % interval", "test", "p"]
+    names += ["p, Holm", "detectable difference", "90 % interval", "p, equivalence"]
+    distinct = [test for test in tests if not test.same_as]
+    for metric in dict.fromkeys(test.metric for test in distinct):
+        of_metric = [test for test in distinct if test.metric == metric]
+        rows = list(zip(names, *map(_cells, of_metric), strict=False))
+        columns = (f"{second} compared with {first}", *(test.rule for test in of_metric))
+        show(number_table(metric, columns, rows))
+    alike = wording.names_by((test.metric, (test.rule, test.same_as)) for test in tests if test.same_as)
+    for (rule, same), metrics in alike.items():
+        say(f"{rule} gives every sample the same {metrics} as {same}; both are one test.")
+
+
+def _cells(test: Comparison) -> list[str]:
+    """Return the column of a test, which ends earlier without a margin."""
+    result, share = test.result, test.share
+    cells = [
+        f"{result.samples} ({result.units})",
+        wording.number(result.first, share),
+        wording.number(result.second, share),
+        wording.signed(result.difference, share),
+        difference_interval(result.low, result.high, share),
+        result.test,
+        p_value(result.p),
+        p_value(test.holm),
+        wording.points(result.detectable, share),
+    ]
+    if (tested := test.equivalence) is not None:
+        cells += [difference_interval(tested.low, tested.high, share), p_value(tested.p)]
+    return cells
 
 
 def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool) -> Iterator[tuple[str, str]]:
@@ -337,38 +365,37 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
     """Return the JSON of ``parity``, or of ``compare``: with a margin both, and a single named task at the top."""
     tasks: dict[str, dict[str, Any]] = {}
     for name, task in comparisons.tasks.items():
-        skipped = [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()]
-        facts = {"data": as_json(task.data), "rules": dict(task.rules), "repeats": dict(task.repeats)}
-        facts["not_compared"] = skipped
-        facts["reply_origins"] = as_json(task.origins)
+        facts = {
+            "data": as_json(task.data),
+            "rules": dict(task.rules),
+            "repeats": dict(task.repeats),
+            "not_compared": [
+                {"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()
+            ],
+            "reply_origins": as_json(task.origins),
+        }
         tests = []
         for test in task.comparisons:
             numbers = {"rule": test.rule, "metric": test.metric, **as_json(test.result)}
             tests.append((test, {**numbers, "p_holm": test.holm, "same_as": test.same_as}))
         tasks[name] = {}
         if verdict := comparisons.verdicts.get(name):
+            agreed = as_json(verdict.agreement)
             tasks[name] = {
-                "verdict": str(verdict.verdict),
-                "explanation": verdict.explanation,
-                "lacking": verdict.lacking,
-                "non_inferiority": str(verdict.non_inferiority),
+                **{key: str(getattr(verdict, key)) for key in ("verdict", "explanation", "lacking", "non_inferiority")},
                 "warnings": list(task.warnings),
                 **facts,
-                "documents": as_json(verdict.agreement.overlap),
-                "failed": as_json(verdict.agreement.failed),
-                "replies": as_json(verdict.agreement.texts),
-                "likelihoods": as_json(verdict.agreement.likelihoods),
-                "answers": as_json(verdict.agreement.answers),
-                "scores": [
-                    {
-                        **numbers,
-                        "main": test.main,
-                        "equivalence": {**as_json(test.equivalence), "shown": is_equivalent(test)},
-                    }
-                    for test, numbers in tests
-                ],
+                "documents": agreed["overlap"],
+                "failed": agreed["failed"],
+                "replies": agreed["texts"],
+                "likelihoods": agreed["likelihoods"],
+                "answers": agreed["answers"],
+                "scores": [],
                 "examples": verdict.agreement.examples,
             }
+            for test, numbers in tests:
+                tested = {**as_json(test.equivalence), "shown": is_equivalent(test)}
+                tasks[name]["scores"].append({**numbers, "main": test.main, "equivalence": tested})
         if not is_parity:
             tasks[name] |= {"summary": _sentences(name, task, comparisons.models), **facts}
             tasks[name]["documents"] = []

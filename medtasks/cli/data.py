@@ -22,7 +22,7 @@ from medtasks.data.dataset_manifest import FILE_NAME, Manifest, described_images
 from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import AS_STORED
 from medtasks.data.selecting import SELECTABLE, choose, described, selectable
-from medtasks.errors import MedTasksError, SourceError
+from medtasks.errors import MedTasksError, SourceError, collected_warnings
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
 from medtasks.tasks.documents import task_documents, task_problems, task_provenance, unknown_keys, unreadable_images
 from medtasks.tasks.task_file import TaskFile
@@ -267,15 +267,19 @@ def verify(
     look_into(context, include_path)
     task = task_files().get(name)
     if task is not None and task.kind == "task" and task.dataset is None:
-        _check_file(task)
-        documents = task_documents(task)
-        facts = task_provenance(task, documents)
-        _fail(list(dict.fromkeys(unreadable_images(task, documents))), name, "")
+        with collected_warnings() as remarks:
+            _check_file(task)
+            documents = task_documents(task)
+            facts = task_provenance(task, documents)
+            problems = list(dict.fromkeys(unreadable_images(task, documents)))
+        _fail(problems, name, "")
         say(
             f"{name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
             f"the text {facts['fingerprint']}. Hooks, rules and the first prompt are in order. medtasks did not "
             f"prepare it, so changes cannot be detected."
         )
+        for remark in remarks:
+            say(f"note: {remark}")
         return
     _fail(list(run(name)), name, f"; fix it with: {preparing_again(name)}")
     if task is not None and not task.is_shipped:

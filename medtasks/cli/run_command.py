@@ -57,7 +57,10 @@ Part = Annotated[
 ]
 OnlyFailed = Annotated[
     bool,
-    Option("--only-failed", help="Ask only the samples that failed in the last such run; keep the others' replies."),
+    Option(
+        "--only-failed",
+        help="Ask only the samples that failed in the last such run, or changed since; keep the others' replies.",
+    ),
 ]
 Journal = Annotated[
     bool,
@@ -183,7 +186,8 @@ class _Call:
                     run_tasks(self.selection.ready, arguments, output, self.start, recording.note, environment)
         finally:
             tasks = recording.manifest.tasks
-            for results in dict.fromkeys(record.results for record in tasks.values() if record.results):
+            files = dict.fromkeys(record.results for record in tasks.values() if record.results)
+            for results in files:
                 say(f"results: {output / results}")
             for task, record in tasks.items():
                 if record.outcome is TaskOutcome.FAILED:
@@ -192,7 +196,8 @@ class _Call:
                     say(f"not run: {task}")
                 elif record.outcome is TaskOutcome.LEFT_OUT:
                     say(f"left out: {task}; the reason is at the top")
-            say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
+            if files:
+                say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
         records = recording.manifest.tasks.values()
         outcomes = [record.outcome for record in records]
         if outcomes.count(TaskOutcome.LEFT_OUT) == len(outcomes):

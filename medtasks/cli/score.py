@@ -42,6 +42,7 @@ from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extrac
 from medtasks.judges.judge_check import check_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.runs.replies import read_replies, take_answer_field
+from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
 from medtasks.tasks.documents import image_settings, private_datasets, task_documents, task_provenance
@@ -103,6 +104,8 @@ def score(
     write_json(json_file, {**summary, "rules": by_rule})
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
+    if origins := str(read_origins(*files)):
+        say(f"{origins}.")
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
     further = [*class_tables(task, rules.values()), *([class_table(task, classes)] if classes else [])]
     tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)

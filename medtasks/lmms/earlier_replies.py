@@ -30,6 +30,7 @@ class KeptReply:
 
     reply: Any
     origin: str = KEPT  # see medtasks.runs.reply_origins
+    prompt: str = ""  # empty where it is not recorded, or withheld
 
 
 def kept_replies(tasks: Mapping[str, Any]) -> dict[tuple[str, int, int], KeptReply]:
@@ -44,58 +45,72 @@ def kept_replies(tasks: Mapping[str, Any]) -> dict[tuple[str, int, int], KeptRep
     replies_by_request = {}
     for name, record in manifest.tasks.items():
         rows = _rows(manifest, name, record, tasks[name]) if name in tasks and record.samples else ()
-        for row, replies, origin in rows:
+        for row, replies, line in rows:
+            origin = COPIED if line.record.get(ORIGIN) == COPIED else KEPT
             for number, reply in enumerate(replies):
                 is_failed = failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0])
                 if not is_failed:
-                    replies_by_request[name, row, number] = KeptReply(reply, origin)
+                    replies_by_request[name, row, number] = KeptReply(reply, origin, line.prompt)
     return replies_by_request
 
 
-def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> Iterator[tuple[int, list[Any], str]]:
-    """Yield the replies of each row and their origin, from the samples file or, if withheld there, the saved ones."""
+def _rows(
+    manifest: RunManifest, name: str, record: TaskRecord, task: Any
+) -> Iterator[tuple[int, list[Any], SampleLine]]:
+    """Yield each unchanged row with its replies, from the samples file or, if withheld there, the saved ones."""
     assert manifest.path is not None
     samples = manifest.path.parent / str(record.samples)
     if not samples.is_file():
         warn_once(f"{samples.parent}, {name}: {NO_SAMPLES}")
         return
-    documents, settings = task.eval_docs_no_media, getattr(task, "lmms_eval_specific_kwargs", None) or {}
+    documents = task.eval_docs_no_media
+    settings = getattr(task, "lmms_eval_specific_kwargs", None) or {}
     index = QuestionIndex(documents, {})
-    withheld: dict[int, str] = {}
+    withheld: dict[int, SampleLine] = {}
     changed: set[int] = set()
-    contradicting = 0
-    first: dict[int, Any] = {}
-    for line in read_lines(samples):
-        recorded = line.record.get("resps")
-        if first.setdefault(line.row, recorded) != recorded:
-            contradicting += 1
-            continue
+    for line in _lines_of_one_run(samples):
         row = line.row
-        origin = COPIED if line.record.get(ORIGIN) == COPIED else KEPT
         if line.asked is not None:
             doc_id, parts = line.match(index, settings)
             if parts:
                 changed.add(row)
                 continue
             row = index.rows[doc_id]
-        replies = [reply[0] if isinstance(reply, list) and len(reply) == 1 else reply for reply in recorded or ()]
+        replies = [reply[0] if isinstance(reply, list) and len(reply) == 1 else reply for reply in _recorded(line)]
         if any(isinstance(reply, str) and is_withheld(reply) for reply in replies):
-            withheld[row] = origin
+            withheld[row] = line
         elif task.config.output_type == "multiple_choice":
-            yield row, [parse_loglikelihood(reply) for reply in replies], origin
+            yield row, [parse_loglikelihood(reply) for reply in replies], line
         elif len(replies) == 1 and isinstance(replies[0], str):
-            yield row, replies, origin
-    if contradicting:
-        warn_once(WRITTEN_TWICE.format(contradicting, samples))
+            yield row, replies, line
     saved = _saved_lines(manifest, name) if withheld else {}
-    for row, origin in withheld.items():
+    for row, line in withheld.items():
         saved_line = saved.get(documents[row].get("doc_id")) if row < len(documents) else None
-        if saved_line is not None and changed_parts(saved_line.asked or {}, documents[row], settings):
+        if saved_line is None:
+            continue
+        if changed_parts(saved_line.asked or {}, documents[row], settings):
             changed.add(row)
-        elif saved_line is not None:
-            yield row, [saved_line.record["reply"]], origin
+        else:
+            yield row, [saved_line.record["reply"]], line
     if changed:
         warn_once(f"{len(changed)} samples of {name} have changed since the earlier run, and are asked again.")
+
+
+def _recorded(line: SampleLine) -> Sequence[Any]:
+    return line.record.get("resps") or ()
+
+
+def _lines_of_one_run(samples: Path) -> Iterator[SampleLine]:
+    """Yield the lines that do not contradict an earlier one of their row; warn of the others."""
+    contradicting = 0
+    first: dict[int, Any] = {}
+    for line in read_lines(samples):
+        if first.setdefault(line.row, _recorded(line)) == _recorded(line):
+            yield line
+        else:
+            contradicting += 1
+    if contradicting:
+        warn_once(WRITTEN_TWICE.format(contradicting, samples))
 
 
 def _saved_lines(manifest: RunManifest, name: str) -> dict[str, SampleLine]:
@@ -130,6 +145,6 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
         ):
             return earlier
     raise MedTasksError(
-        f"--only-failed found no run in {output} that asked the same model for the same tasks and kept its samples "
-        f"(--log_samples); leave the option out to ask all samples"
+        f"--only-failed found no run in {output} that asked the same model for the same tasks, with these data and "
+        f"versions, and kept its samples (--log_samples); leave the option out to ask all samples"
     )

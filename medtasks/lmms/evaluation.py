@@ -49,12 +49,13 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     from medtasks.lmms.server_journal import journaled
 
     call = inspect.signature(evaluate).bind(*args, **kwargs)
-    lm, tasks = call.arguments["lm"], dict(_tasks(call.arguments["task_dict"]))
+    lm = call.arguments["lm"]
+    tasks = dict(_tasks(call.arguments["task_dict"]))
     for task in tasks.values():
         # --predict_only replaces a task's hook by the metric ``bypass``; this hook keeps text out of logs.
         if [entry.get("metric") for entry in getattr(task.config, "metric_list", None) or ()] == ["bypass"]:
             task.config.process_results = without_scoring
-    ours = {name: task for name, task in tasks.items() if is_our_hook(getattr(task.config, "process_results", None))}
+    ours = {name: task for name, task in tasks.items() if _is_ours(task)}
     others = {name: task for name, task in tasks.items() if name not in ours}
     is_lmms = evaluate.__module__.startswith("lmms_eval.")
     _refuse_examples(ours, call.arguments, is_lmms=is_lmms)
@@ -70,13 +71,13 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     getattr(lm, "copied", set()).clear()
     origins: SampleOrigins = {}
     try:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(private_calls(lm, datasets))
-            stack.enter_context(journaled(lm))
-            rows = stack.enter_context(_asking_only(shard, tasks))
-            stack.enter_context(_watching(lm, ours, origins))
-            if is_lmms:
-                stack.enter_context(scored_as_intended(others))
+        with (
+            private_calls(lm, datasets),
+            journaled(lm),
+            _asking_only(shard, tasks) as rows,
+            _watching(lm, ours, origins),
+            scored_as_intended(others if is_lmms else {}),
+        ):
             results = evaluate(*args, **kwargs)
     except Exception as error:
         if _UNDER_AGENT not in os.environ:
@@ -95,12 +96,16 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     return results
 
 
+def _is_ours(task: Any) -> bool:
+    return is_our_hook(getattr(task.config, "process_results", None))
+
+
 def _refuse_examples(ours: HarnessTasks, options: Mapping[str, Any], *, is_lmms: bool) -> None:
     """Raise MedTasksError for few-shot examples that tasks of ours do not have.
 
     lmms-eval would fail or ignore the option without a word, and lm-eval would show the asked question with its answer.
     """
-    asked_for = getattr(options.get("cli_args"), "num_fewshot", None) or 0
+    asked_for = getattr(options.get("cli_args"), "num_fewshot", None)
     configs = {}
     for name, task in ours.items():
         number = getattr(task.config, "num_fewshot", None) or 0
@@ -159,11 +164,10 @@ def _record_origins(results: Mapping[str, Any], origins: SampleOrigins, cached: 
     Samples of ``cached`` tasks without a request are answered by the harness's response cache.
     """
     for name, samples in (results.get("samples") or {}).items():
-        unasked = COPIED if name in cached else ""
         by_row = {}
         for sample in samples:
             row = int(sample["doc_id"])
-            by_row[row] = origins.get((name, row), unasked)
+            by_row[row] = origins.get((name, row), COPIED if name in cached else "")
             if by_row[row]:
                 sample[ORIGIN] = by_row[row]
         counts = ReplyOrigins.of(by_row.values())
@@ -242,7 +246,7 @@ def _annotate(
     """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
     remarks = []
     if shard is not None:
-        remarks.append(f"SHARD {shard}")
+        remarks.append(f"[SHARD {shard}]")
         for task, count in rows.items():
             results["n-samples"][task]["effective"] = count
         empty = [task for task, count in rows.items() if not count]
@@ -254,26 +258,29 @@ def _annotate(
     if facts := getattr(lm, "facts", None):  # the server's description of a model of ours
         results[SERVED_MODEL] = dict(facts)
     if remark := getattr(lm, "remark", ""):  # a model of ours may qualify its scores
-        remarks.append(remark)
-    for row in (row for column in ("results", "groups") if remarks for row in results.get(column, {}).values()):
-        if "alias" in row:
-            row["alias"] = " ".join([row["alias"], *(f"[{remark}]" for remark in remarks)])
-    if ours:
-        rows_by_task = results.get("results") or {}
-        counts = {name: counts_of(rows_by_task[name]) for name in ours if name in rows_by_task}
-        lost = [f"{name}: {numbers}" for name, numbers in counts.items() if numbers and numbers.lost]
-        if lost:
-            say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
-        # Keys sort by the order of the task's metrics: the harness sorts the table that it prints.
-        for row_of in (results.get(column, {}) for column in ("results", "groups")):
-            for task, row in row_of.items():
-                metrics = main_metrics_first(task, sorted({key.partition(",")[0] for key in row}))
-                sortable: dict[str, Any] = {}
-                for name, value in row.items():
-                    key = _Key(name)
-                    key.position = metrics.index(name.partition(",")[0])
-                    sortable[key] = value
-                row_of[task] = sortable
+        remarks.append(f"[{remark}]")
+    scores = results.get("results") or {}
+    for rows_of_table in (scores, results.get("groups") or {}):
+        for task, row in rows_of_table.items():
+            if "alias" in row:
+                row["alias"] = " ".join([row["alias"], *remarks])
+            if ours:
+                rows_of_table[task] = _with_main_metrics_first(task, row)
+    counts = {name: counts_of(scores[name]) for name in ours if name in scores}
+    lost = [f"{name}: {numbers}" for name, numbers in counts.items() if numbers and numbers.lost]
+    if lost:
+        say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
+
+
+def _with_main_metrics_first(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row whose keys sort by the order of the task's metrics: the harness sorts the table that it prints."""
+    metrics = main_metrics_first(task, sorted({key.partition(",")[0] for key in row}))
+    sortable: dict[str, Any] = {}
+    for name, value in row.items():
+        key = _Key(name)
+        key.position = metrics.index(name.partition(",")[0])
+        sortable[key] = value
+    return sortable
 
 
 class _Key(str):
@@ -283,8 +290,8 @@ class _Key(str):
     position: int
 
     def __lt__(self, other: str) -> bool:
-        position, other_position = self.position, getattr(other, "position", self.position)
-        return position < other_position if position != other_position else str(self) < str(other)
+        other_position = getattr(other, "position", self.position)
+        return (self.position, str(self)) < (other_position, str(other))
 
 
 # ---- shards: all tasks, ours or not, build only the requests of their rows in the shard ----
@@ -315,8 +322,7 @@ def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str,
         if shard is None:
             break
         documents = task.eval_docs_no_media
-        is_ours = is_our_hook(getattr(task.config, "process_results", None))
-        has_clusters = is_ours or _dataset_in_path(task) is not None  # those of others are unknown
+        has_clusters = _is_ours(task) or _dataset_in_path(task) is not None  # those of others are unknown
         chosen[name] = frozenset(shard.rows(clusters_of(documents) if has_clusters else range(len(documents))))
         task.build_all_requests = partial(build, task, task.build_all_requests, chosen[name])
     try:

@@ -15,6 +15,7 @@ from typing import Any
 
 from lmms_eval.api.instance import GenerationResult, Instance
 
+from medtasks.errors import warn_once
 from medtasks.extract.failure import (
     NO_TEXT,
     copied_reply,
@@ -50,6 +51,64 @@ IS_COPY = "medtasks_is_copy"
 """Attribute of a server's answer that an earlier run asked for."""
 
 
+@dataclasses.dataclass(frozen=True)
+class _Watch:
+    """Replies of a model to the requests of a harness run."""
+
+    module: str  # of the harness, that gives the replies
+    tasks: Collection[str]
+    earlier: Mapping[tuple[str, int, int], KeptReply]
+    origins: SampleOrigins
+
+    def answers(self, method: str, original: AnyFunction, requests: Sequence[Instance]) -> list[Any]:
+        """Return kept replies, and those of a method of the model to the remaining requests."""
+        kept = {place: reply for place, request in enumerate(requests) if (reply := self.kept_reply(request))}
+        remaining = [request for place, request in enumerate(requests) if place not in kept]
+        replies = list(original(remaining) if remaining else ())
+        if len(replies) != len(remaining):
+            # simple.claude adds one too many after an error, and every later reply belongs to another question.
+            surplus = failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")
+            replies = [surplus] * len(remaining)
+        new = (self.checked(reply, request, method) for reply, request in zip(replies, remaining, strict=True))
+        return [kept[place].reply if place in kept else next(new) for place in range(len(requests))]
+
+    def kept_reply(self, request: Instance) -> KeptReply | None:
+        """Return the earlier reply to a request; None if it has to be asked."""
+        reply = self.earlier.get((request.task_name, int(request.doc_id), request.idx))
+        if reply is None or (request.repeats or 1) > 1:  # a repeated one is always asked
+            return None
+        if reply.prompt not in ("", request.args[0]):
+            warn_once(f"{request.task_name} has other prompts than in the earlier run; their samples are asked again.")
+            return None
+        self.note_origin(request, reply.origin)
+        return reply
+
+    def note_origin(self, request: Instance, origin: str) -> None:
+        """Add the origin of the reply to a request to that of its sample."""
+        sample = (request.task_name, int(request.doc_id))
+        self.origins[sample] = combined_origin(self.origins.get(sample, ""), origin)
+
+    def checked(self, reply: Any, request: Instance, method: str) -> Any:
+        """Return a reply, marked as failed or cut where it is; for tasks of others without any mark of ours."""
+
+        def without_copies(text: Any) -> Any:
+            if not isinstance(text, str):
+                return text
+            unmarked, is_copy = without_copy_mark(text)
+            if is_copy:
+                self.note_origin(request, COPIED)
+            return unmarked
+
+        self.note_origin(request, "")
+        reply = _with_text(reply, without_copies)
+        if request.task_name not in self.tasks:
+            return _with_text(reply, _without_marks)
+        if method == "loglikelihood":
+            with_counts = isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str)
+            return FAILED if parse_loglikelihood(reply[0] if with_counts else reply) is FAILED else reply
+        return _with_text(reply, functools.partial(_marked, module=self.module, is_full=_is_full(reply, request)))
+
+
 @contextlib.contextmanager
 def watched(
     lm: Any,
@@ -61,62 +120,25 @@ def watched(
 
     The origins of replies are added to ``origins``.
     """
-    module = replies_module(lm)
-    thinking = {task for task in tasks if (variant_of(task) or ("", ""))[1] in THINKING}
-
-    def note_origin(request: Instance, origin: str) -> None:
-        sample = (request.task_name, int(request.doc_id))
-        origins[sample] = combined_origin(origins.get(sample, ""), origin)
-
-    def without_copies(text: Any, request: Instance) -> Any:
-        if not isinstance(text, str):
-            return text
-        reply, is_copy = without_copy_mark(text)
-        if is_copy:
-            note_origin(request, COPIED)
-        return reply
-
-    def checked(reply: Any, request: Instance, method: str) -> Any:
-        note_origin(request, "")
-        reply = _with_text(reply, functools.partial(without_copies, request=request))
-        if request.task_name not in tasks:
-            return _with_text(reply, _without_marks)
-        if method == "loglikelihood":
-            with_counts = isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str)
-            return FAILED if parse_loglikelihood(reply[0] if with_counts else reply) is FAILED else reply
-        is_full = False
-        if request.task_name in thinking:  # as many tokens as allowed: nothing else shows unfinished reasoning
-            counts = reply.token_counts if isinstance(reply, GenerationResult) else reply
-            # The position of the settings differs for chat models.
-            settings = next((argument for argument in request.args if isinstance(argument, Mapping)), {})
-            tokens, limit = getattr(counts, "output_tokens", None), settings.get("max_new_tokens")
-            is_full = bool(tokens and limit and tokens >= int(limit))
-        return _with_text(reply, functools.partial(_marked, module=module, is_full=is_full))
-
-    def answers(method: str, original: AnyFunction, requests: Sequence[Instance]) -> list[Any]:
-        known = []
-        for request in requests:
-            key = (request.task_name, int(request.doc_id), request.idx)
-            earlier_reply = None if (request.repeats or 1) > 1 else earlier.get(key)  # a repeated one is always asked
-            known.append(None if earlier_reply is None else earlier_reply.reply)
-            if earlier_reply is not None:
-                note_origin(request, earlier_reply.origin)
-        remaining = [request for request, reply in zip(requests, known, strict=True) if reply is None]
-        replies = list(original(remaining) if remaining else ())
-        if len(replies) != len(remaining):
-            # simple.claude adds one too many after an error, and every later reply belongs to another question.
-            surplus = failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")
-            replies = [surplus] * len(remaining)
-        new = iter(replies)
-        pairs = zip(known, requests, strict=True)
-        return [reply if reply is not None else checked(next(new), request, method) for reply, request in pairs]
-
+    watch = _Watch(replies_module(lm), tasks, earlier, origins)
     with contextlib.ExitStack() as stack:
         for method in ("generate_until", "loglikelihood"):
-            stack.enter_context(replaced(lm, method, functools.partial(answers, method, getattr(lm, method))))
+            stack.enter_context(replaced(lm, method, functools.partial(watch.answers, method, getattr(lm, method))))
         if (completions := chat_completions(lm)) is not None:
             stack.enter_context(replaced(completions, "create", _annotating(completions.create)))
         yield
+
+
+def _is_full(reply: Any, request: Instance) -> bool:
+    """Return whether a thinking task's reply has all tokens allowed: nothing else shows unfinished reasoning."""
+    if (variant_of(request.task_name) or ("", ""))[1] not in THINKING:
+        return False
+    counts = reply.token_counts if isinstance(reply, GenerationResult) else reply
+    # The position of the settings differs for chat models.
+    settings = next((argument for argument in request.args if isinstance(argument, Mapping)), {})
+    tokens = getattr(counts, "output_tokens", None)
+    limit = settings.get("max_new_tokens")
+    return bool(tokens and limit and tokens >= int(limit))
 
 
 def replies_module(lm: Any) -> str:

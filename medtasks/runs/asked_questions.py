@@ -24,13 +24,14 @@ from medtasks.tasks.task_file import names_in_templates
 
 Document = Mapping[str, Any]
 
-ASKED = "asked"  # key of a fingerprint
+ASKED = "fingerprint"  # key of a fingerprint in scores and next to saved replies
 GONE = "gone"  # in place of changed parts of a sample that the data have no longer
 _IMAGES = "images"  # key of its images
 _TEXTS = ("question", "context", "details", "indication", "hint", "option_lines", "gold", DEGRADATION, SEVERITY)
 _NAMES = frozenset(("dataset", "doc_id", "pair_id", "position"))  # columns that say which sample it is
 _COLUMN_DIGITS, _IMAGE_DIGITS = 8, 16
 _LONGEST_ROW = 11  # digits
+_INEXACT_FROM = 2**53  # from here on, several whole numbers are the same float
 _NO_IMAGE = (KeyError, MedTasksError, OSError)  # no image, or one that cannot be found or read
 
 
@@ -59,14 +60,15 @@ class QuestionIndex:
                 raise self.no_document(name, names[name])
         if not unknown:
             return
-        first, known_ids = next(iter(unknown)), [name for name in names if name not in unknown]
-        if known_ids:
+        first = next(iter(unknown))
+        known_id = next((name for name in names if name not in unknown), None)
+        if known_id is not None:
             raise RepliesError(
                 f"{names[first]}: '{first}' is no id of the questions and could only count their rows, from 0, while "
-                f"'{known_ids[0]}' is an id; name every question by its id"
+                f"'{known_id}' is an id; name every question by its id"
             )
         # Where ids are numbers, too, a number that is no id may be a mistake, unless all count from the first row.
-        has_numbers = any(row_of(doc_id) >= 0 for doc_id in self.rows)
+        has_numbers = any(map(_number_of, self.rows))
         if has_numbers and set(unknown.values()) != set(range(len(unknown))):
             raise self.no_document(first, names[first])
         self._counts_rows = True
@@ -78,9 +80,9 @@ class QuestionIndex:
 
     @cached_property
     def _by_number(self) -> Mapping[str, str]:
-        """Ids by their number without zeros before it, where only one id has that number."""
-        counts = Counter(map(_without_zeros, self.rows))
-        return {number: doc_id for doc_id in self.rows if counts[number := _without_zeros(doc_id)] == 1}
+        """Ids by their number, where only one id has that number."""
+        counts = Counter(map(_number_of, self.rows))
+        return {number: doc_id for doc_id in self.rows if counts[number := _number_of(doc_id)] == 1}
 
     @cached_property
     def _first_lines(self) -> set[str]:
@@ -88,7 +90,10 @@ class QuestionIndex:
 
     def id_of(self, name: str) -> str | None:
         """Return the id that a name is, also as a number; None if it is none."""
-        return name if name in self.rows else self._by_number.get(_without_zeros(name))
+        if name in self.rows:
+            return name
+        number = _number_of(name)
+        return self._by_number.get(number) if number else None
 
     def find(self, name: str, location: str, *, may_be_row: bool = True) -> str:
         """Return the id of the question with a name; RepliesError if there is none."""
@@ -115,7 +120,9 @@ class QuestionIndex:
 
 def name_of(value: object) -> str:
     """Return the name of a question as text; pandas makes whole numbers floats where one is missing."""
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < _INEXACT_FROM:
+        value = int(value)
+    return str(value)
 
 
 def row_of(name: str) -> int:
@@ -124,8 +131,11 @@ def row_of(name: str) -> int:
     return int(name) if is_number else -1
 
 
-def _without_zeros(name: str) -> str:
-    return str(row_of(name)) if row_of(name) >= 0 else name
+def _number_of(name: str) -> str:
+    """Return a number without the zeros before it and after its point; empty for another text."""
+    whole, _, decimals = name.partition(".")
+    is_number = name.isascii() and (whole + decimals).isdecimal()
+    return f"{whole.lstrip('0')}.{decimals.rstrip('0')}" if is_number else ""
 
 
 def _first_line(document: Document) -> str:

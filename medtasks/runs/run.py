@@ -18,6 +18,7 @@ from medtasks.runs import result_files
 from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, what_is_asked
 from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
 from medtasks.runs.run_manifest import RunManifest, read_manifests
+from medtasks.tasks.task_files import tasks_of
 from medtasks.tasks.task_index import mapping_in
 
 RUN_AGAIN = "run it again with --log_samples"
@@ -156,9 +157,9 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     written = [_model_and_files(manifest, by_path) for manifest in manifests]
     models = sorted({*by_path.values(), *(label for label, _ in written)} or {""})
     fitting = [label for label in models if model in (None, label, label.split(" ")[0])]
-    fitting = fitting or [label for label in models if model is None or model in label]
-    if model is not None and not fitting:
-        raise unknown_name("model", model, models)
+    fitting = fitting or [label for label in models if str(model) in label]
+    if not fitting:
+        raise unknown_name("model", str(model), models)
     if len(fitting) > 1:
         fits = "; ".join(f"'{label}'" for label in fitting)
         if model is None:
@@ -196,9 +197,11 @@ def _model_and_files(manifest: RunManifest, models: Mapping[Path, str]) -> tuple
 def _in_order_asked(
     tasks: Mapping[str, TaskRun], results: Sequence[ResultsFile], manifests: Sequence[RunManifest]
 ) -> dict[str, TaskRun]:
-    """Sort tasks as the newest call named them, with groups, of which no file counts samples, at the end."""
+    """Sort tasks as the newest call named them; the others come last, by name."""
     calls: list[Iterable[str]] = [manifest.tasks for manifest in reversed(manifests)]
-    calls += [mapping_in(file.content, "n-samples") for file in reversed(results)]
+    for file in reversed(results):  # in which everything but the command line is sorted by name
+        arguments = mapping_in(mapping_in(file.content, "config"), "resolved_cli_args")
+        calls += [tasks_of(name) or [name] for name in str(arguments.get("tasks") or "").split(",")]
     places = {name: position for position, name in enumerate(dict.fromkeys(chain.from_iterable(calls)))}
     return dict(sorted(tasks.items(), key=lambda task: (places.get(task[0], len(places)), task[0])))
 
@@ -323,11 +326,11 @@ class Source:
 
 
 def other_models(folder: Path, source: Source) -> list[Source]:
-    """Return the runs in a folder to compare a run with: one per model, without its own model in its own folder."""
+    """Return the runs in a folder to compare a run with: one per model, without its own model if it is in there."""
     try:
         read_run(folder)
     except SeveralModels as error:
-        own_model = model_of(source) if folder.resolve() == source.path.resolve() else None
+        own_model = model_of(source) if source.path.resolve().is_relative_to(folder.resolve()) else None
         return [Source(folder, model) for model in error.models if model != own_model]
     except MedTasksError:
         pass  # repeats, or recorded replies, or damage that is reported where it is read

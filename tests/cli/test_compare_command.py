@@ -178,11 +178,22 @@ def test_no_verdict_on_copies_of_an_earlier_run(medtasks, sample, tmp_path_facto
     assert words in ran.err
     assert "journal=false in --model_args" in ran.err
     assert words in medtasks(*command, "mediconfusion", first, second).err
+    assert f"\n{copies} of 32 replies are copies of an earlier run.\n" in medtasks("score", "mediconfusion", second).out
+    assert "are copies of" not in medtasks("score", "mediconfusion", first).out
     ran = medtasks("compare", first, second, "--json", folder / "found.json")
     assert f"\nB: {copies} of 32 replies are copies of an earlier run.\n" in ran.out
     (task,) = json.loads((folder / "found.json").read_text())["tasks"].values()
     assert task["reply_origins"]["A"] == {"samples": 32, "copied": 0, "kept": 0}
     assert task["reply_origins"]["B"] == {"samples": 32, "copied": copies, "kept": 0}
+
+
+def test_identical_runs_tell_what_only_one_of_them_answered(medtasks, sample, tmp_path):
+    first, second = (write_run(tmp_path / name, ("mediconfusion",), 0.7, 1) for name in "ab")
+    (samples,) = second.glob("*_samples_*.jsonl")
+    samples.write_text("".join(samples.read_text().splitlines(keepends=True)[:12]))
+    ran = medtasks("parity", first, second)
+    assert "mediconfusion: identical" in ran.out
+    assert "12 of 32 documents answered in both are compared. Left out: 20 answered in A only, 0 in B only" in ran.out
 
 
 def test_replies_of_the_run_that_is_completed_are_its_own(medtasks, sample, tmp_path):
@@ -210,6 +221,7 @@ def test_equal_runs(medtasks, sample, tmp_path):
     assert "mediconfusion: identical\nEvery reply is the same to the last byte.\n" in ran.out
     assert "Verdict on the scores: identical\nSAMPLE DATA" in ran.out
     assert "Not compared" not in ran.out
+    assert "Left out" not in ran.out
     other = write_run(tmp_path / "c", ("mediconfusion",), 0.7, 2)
     ran = medtasks("parity", "mediconfusion", first, other, "--require", "equivalent")
     assert ran.code == 1

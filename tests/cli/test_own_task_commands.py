@@ -226,6 +226,9 @@ def test_one_sheet_of_several_kinds_of_questions(medtasks, fails, folder, replie
     save(SHEET)
     before = medtasks(*command).out
     assert before.startswith(f"sides can be read: 2 questions of {folder / 'sides.xlsx'} with their images")
+    notes = [line.removeprefix("note: ") for line in before.splitlines() if line.startswith("note: ")]
+    assert "'sides': 'answer' is read as texts of the options" in notes
+    assert any(line.startswith("'sides' asks 2 of ") for line in notes)
     options = ["--include_path", folder, "--json", tmp_path / "s"]
     assert medtasks("score", "sides", replies(["A", "A"]), *options).code == 0
     assert json.loads((tmp_path / "s").read_text())["rules"]["none"]["metrics"]["accuracy"] == 0.5
@@ -417,6 +420,13 @@ def test_groups_and_clinical_numbers_of_yes_no_questions(medtasks, fails, folder
     two = replies(["yes", "no"], "two.jsonl")
     assert medtasks("report", two, "--task", "sides", *options[:2], "--html", page).code == 0
     assert "the samples are worth 2.0 patients" in page.read_text()
+    shown = medtasks("score", "sides", two, *options).out
+    assert "not compared, with 95 % intervals of their own: F, M." in shown
+    assert "compared groups together" not in shown
+    unknown = [line.replace('"sex": "F"', '"sex": null') for line in written[:5]]
+    (folder / "sides.jsonl").write_text("\n".join([*unknown, *written[5:]]))
+    assert "In no group, without sex: at least 3 samples." in medtasks("score", "sides", given, *options).out
+    assert "In no group" not in scored.out
     fails(["score", "sides", given, *options[:2], "--by", "sexx"], "no column 'sexx'; did you mean 'sex'")
 
 

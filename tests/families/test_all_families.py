@@ -152,6 +152,8 @@ def test_one_score_stands_under_every_metric(one, rule):
         assert set(sample) == {"score"}
         written: dict[str, Any] = {}
         written.update(sample)  # as the harness does
+        asked = written["score"].pop("fingerprint")
+        assert all(re.fullmatch("[0-9a-f]{8}", digest) for name, digest in asked.items() if name != "images")
         assert written["score"] == {"schema_version": 2, **json.loads(json.dumps(score, default=str))}
         assert pickle.loads(pickle.dumps(score)) == score
 

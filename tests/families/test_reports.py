@@ -96,7 +96,9 @@ def test_a_credentialed_score_has_hashed_ids_and_the_sample_no_text(fakes):
     for secret in ("effusion", "Cough", '"s1"', "p9"):
         assert secret not in written
     (file,) = logged_samples.home().rglob("*.jsonl")
-    assert json.loads(file.read_text()) == {"doc_id": "s1", "reply": "Small effusion"}
+    saved = json.loads(file.read_text())
+    assert {*saved.pop("fingerprint")} == {"context", "indication", "report"}
+    assert saved == {"doc_id": "s1", "reply": "Small effusion"}
 
 
 # ---- metrics ----

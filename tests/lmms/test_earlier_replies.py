@@ -67,12 +67,12 @@ def test_texts_but_failed_ones(out, monkeypatch, warnings):
     with (out / "samples.jsonl").open("a") as samples:
         samples.write('{"doc_id": 9, "resps": [["B"')
     with (out / "samples.jsonl").open("a") as samples:
-        samples.write('\n{"doc_id": 7, "resps": [["A"]], "reply_of": "an earlier run"}\n')
+        samples.write('\n{"doc_id": 7, "resps": [["A"]], "reply_of": "an earlier run", "input": "Which?"}\n')
     found = kept(monkeypatch, write(out))
     assert found == {
         ("ours", 0, 0): KeptReply("B", KEPT),
         ("ours", 5, 0): KeptReply("", KEPT),
-        ("ours", 7, 0): KeptReply("A", COPIED),  # and stays a copy
+        ("ours", 7, 0): KeptReply("A", COPIED, "Which?"),  # and stays a copy
     }
     assert warnings == [f"Torn lines, left out: 1 of {out / 'samples.jsonl'}."]
 
@@ -118,7 +118,9 @@ def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
     (folder / "now.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     documents = [{"doc_id": name} for name in "abc"]
     assert kept(monkeypatch, manifest, documents=documents) == {("ours", 0, 0): KeptReply("A shadow.")}
-    (folder / "now.jsonl").write_text(json.dumps(lines[0] | {"asked": fingerprint({"question": "Old?"}, {})}) + "\n")
+    (folder / "now.jsonl").write_text(
+        json.dumps(lines[0] | {"fingerprint": fingerprint({"question": "Old?"}, {})}) + "\n"
+    )
     for question, expected in (("Old?", {("ours", 0, 0): KeptReply("A shadow.")}), ("New?", {})):
         asked = [{"doc_id": "a", "question": question}]
         assert kept(monkeypatch, manifest, documents=asked) == expected

@@ -204,6 +204,16 @@ def test_kept_replies_are_not_asked_for():
     assert replies_of(model, [request(repeats=2)], kept) == ["new"]
 
 
+def test_a_kept_reply_to_another_prompt_is_asked_for_again(warnings):
+    requests = [request(row=row) for row in range(3)]
+    for asked in requests:
+        asked.arguments = ("Which?",)
+    prompts = ["Which one?", "Which?", ""]  # the last one is not recorded
+    kept = {("ours", row, 0): KeptReply(f"kept {row}", prompt=prompt) for row, prompt in enumerate(prompts)}
+    assert replies_of(Model("new"), requests, kept) == ["new", "kept 1", "kept 2"]
+    assert warnings == ["ours has other prompts than in the earlier run; their samples are asked again."]
+
+
 def completion(content="B", finish="stop", choices=1):
     message = SimpleNamespace(content=content)
     return SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason=finish)] * choices)

@@ -151,6 +151,8 @@ def test_one_reply_per_filter_must_agree(read):
         (("100", "101", "102"), ("1", "0"), (1, 0)),
         ("abc", (2,), (2,)),
         (("1.0", "2"), ("1.0",), (0,)),
+        (("1.0", "2.0", "3.5", "7"), (1, "2", 3.50, "7.0"), (0, 1, 2, 3)),
+        (("1.10", "1.2"), ("1.1", "1.20"), (0, 1)),
         (("-1", "x y"), ("x y", "-1"), (1, 0)),
     ],
 )
@@ -176,6 +178,10 @@ def test_a_doc_id_is_an_id_first_and_a_row_only_if_none_is_an_id(tmp_path, ids, 
         ("1a", ("a", "0"), "line 2: '0' is no id of the questions and could only count their rows, from 0, while 'a'"),
         (("100", "101", "108"), ("2",), "line 1: no document '2' in the prepared dataset; its ids run from '100' to"),
         (("1", "01", "2"), ("001",), "line 1: no document '001'"),
+        (("1.0", "2.0", "3.5", "4.0"), (3,), "line 1: no document '3'"),
+        # The float next to it in a column of floats, for what was 12345678901234567.
+        (("12345678901234567", "12345678901234568"), (12345678901234567.0,), "no document '1.2345678901234568e"),
+        (("1.2", "1.2.840"), ("1.2.84",), "line 1: no document '1.2.84'"),
         ("abc", (0, 1, 3), "line 3: no document '3'"),
         ("abc", (-1,), "line 1: no document '-1'"),
     ],
@@ -296,7 +302,7 @@ def test_a_run_without_fingerprints_is_compared_by_its_prompts(asked):
 def test_fingerprints_of_credentialed_data_are_next_to_saved_replies_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     document = {**QUESTION, "dataset": "multimedeval_mednli", "doc_id": "p10"}
-    assert "asked" not in logged(document, ["secret"], [], {"sample": "p10"})["score"]
+    assert "fingerprint" not in logged(document, ["secret"], [], {"sample": "p10"})["score"]
     file = tmp_path / "replies" / str(save_reply(document, "secret"))
     assert read_replies(file, [document]) == {"p10": Reply(text="secret")}
     with pytest.raises(RepliesError, match=r"1 of 1 samples .*: 'doc-\w+' \(answer\)") as refused:

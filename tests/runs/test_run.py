@@ -7,7 +7,7 @@ import pytest
 from medtasks.audit.report.collecting import facts, missing_tasks, run_notes
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.runs.logged_samples import replies_folder
-from medtasks.runs.run import read_run
+from medtasks.runs.run import Source, other_models, read_run
 from medtasks.runs.run_manifest import RunManifest, RunProcess
 
 from ..tables import each_row
@@ -23,7 +23,12 @@ def results(folder, *tasks, stamp="20260301_101500", model="m", args="", zone="U
         "configs": {task: {"task": task, "metadata": {"data": {"fingerprint": "f00d"}}} for task in tasks},
         "versions": dict.fromkeys(tasks, 2),
         "n-samples": {task: {"original": 10, "effective": limit or 10} for task in tasks},
-        "config": {"model": model, "model_args": args, "limit": limit, "resolved_cli_args": {"timezone": zone}},
+        "config": {
+            "model": model,
+            "model_args": args,
+            "limit": limit,
+            "resolved_cli_args": {"timezone": zone, "tasks": ",".join(tasks)},
+        },
         "date": stamp,
     }
     path.write_text(json.dumps(content | more))
@@ -57,6 +62,14 @@ def manifest(folder, outcomes, state="interrupted", started="2026-03-01T10:00:00
 
 
 # ---- results ----
+
+
+def test_tasks_stand_in_the_order_of_the_command_line(tmp_path):
+    names = ["zeta", "mediconfusion_all", "alpha"]
+    config = {"model": "m", "model_args": "", "resolved_cli_args": {"tasks": ",".join(names)}}
+    members = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"]
+    results(tmp_path, *sorted([*names, *members]), config=config)  # the harness sorts all else by name
+    assert list(read_run(tmp_path).tasks) == ["zeta", *members, "alpha", "mediconfusion_all"]
 
 
 def test_what_a_run_recorded(tmp_path):
@@ -319,3 +332,12 @@ def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path):
     notice = {"kind": "warn", "sentence": "--limit cuts pairs."}
     manifest(tmp_path, {"one": ("done", "")}, "finished", notices=[notice], started="2026-03-03T10:00:00+00:00")
     assert "Before the run: --limit cuts pairs." in run_notes(read_run(tmp_path))
+
+
+def test_a_run_inside_of_a_folder_is_not_compared_with_itself(tmp_path):
+    for name in "abc":
+        results(tmp_path / name, "t", model=name)
+    others = [Source(tmp_path, "b"), Source(tmp_path, "c")]
+    assert other_models(tmp_path, Source(tmp_path, "a")) == others
+    assert other_models(tmp_path, Source(tmp_path / "a")) == others
+    assert other_models(tmp_path / "b", Source(tmp_path / "a")) == [Source(tmp_path / "b")]

@@ -8,6 +8,7 @@ from medtasks.audit.report.contents import RuleScores, TaskReport
 from medtasks.audit.report.wording import (
     INTERVALS,
     count,
+    counted,
     difference,
     estimate,
     label,
@@ -96,8 +97,13 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
             for rule in rules:
                 row += [score_cell(rule.group_score(column, name, metric)), _gap_cell(rule, column, name, metric)]
             rows.append(tuple(row))
-        notes = ["Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."]
+        notes = []
+        if any(group.compared for group in groups):
+            notes = ["Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."]
         notes += [sentence for rule in rules for sentence in _column_notes(rule, column, metric)]
+        missing = max(rule.counts.scored for rule in rules) - sum(task.group_sizes[column].values())
+        if missing > 0:  # groups of a sample may be several
+            notes.append(f"In no group, without {column}: at least {counted(missing, 'sample')}.")
         if small:
             names = ", ".join(small)
             notes.append(f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {names}.")

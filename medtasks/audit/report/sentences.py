@@ -64,7 +64,8 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     data = task.data_in_words
     if task.dataset:
         data = f"data '{task.dataset}', fingerprint {task.fingerprint or 'not recorded'}"
-    reached = f"{model} reaches {main.metric} {scored(main)} under rule {rule.name} (95 % interval in brackets)"
+    brackets = "" if math.isnan(main.low) else " (95 % interval in brackets)"
+    reached = f"{model} reaches {main.metric} {scored(main)} under rule {rule.name}{brackets}"
     others = [(other.name, other.estimates.get(main.metric)) for other in task.rules if other is not rule]
     others_too = "".join(f"; under {name} it is {scored(score)}" for name, score in others if score)
     caution = "".join(f" {warning}." for warning in warnings(task))

@@ -314,7 +314,7 @@ def test_sentences_on_tasks_of_others_and_groups_claim_no_data_and_advise_no_var
         "It is compared with nothing.",
         "model: made_up.",
     )
-    assert "for 90 samples (data of lmms-eval)" in sentences["pope"][0]
+    assert "reaches acc 0.800 under rule none, for 90 samples (data of lmms-eval)." in sentences["pope"][0]
     assert "for 32 samples (data of its members)" in sentences["mediconfusion_all"][0]
     for task in ("pope", "mediconfusion_all", "mediconfusion_ff_blind"):
         assert sentences[task][1:] == ("It is compared with nothing.", "model: made_up.")
