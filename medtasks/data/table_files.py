@@ -4,11 +4,13 @@ No type is guessed: a cell of CSV or of a workbook is a text, and an empty one i
 the names of the columns. A file is recognised by its content first, then by its name.
 """
 
+import bz2
 import codecs
 import csv
 import gzip
 import io
 import itertools
+import lzma
 import re
 import sys
 import zipfile
@@ -36,9 +38,9 @@ _OTHER_FILES = {
     b"<": "a web page; download the file itself, or save the table as .xlsx or CSV",
     b"version https://git-lfs": "only the pointer to a file; fetch it with 'git lfs pull'",
 }
-_GZIP = b"\x1f\x8b"
+_PACKED = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
 _ZIP = b"PK\x03\x04"  # also a workbook
-_UNPACKING = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
+_UNPACKING = (EOFError, RuntimeError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLANK = b"\xef\xbb\xbf\xff\xfe\0 \r\n\t"  # bytes of a text without any letter
 _SEPARATORS = ",;\t|"  # of equally likely ones the first
@@ -70,17 +72,16 @@ def read_table(path: Path, kind: str = "csv", **options: str) -> TableFile:
     """Read a table.
 
     Args:
-        path: The file, which may be packed by gzip.
+        path: The file, which may be packed (gzip, bzip2, xz), or a ZIP archive of tables that follow each other.
         kind: One of ``TABLE_KINDS``, for a file whose name and content do not tell.
-        **options: Choices of a user, else recognised: ``encoding``, ``sep`` of CSV, ``sheet_name`` of
+        **options: Choices of a user, else recognised: ``encoding``, ``sep`` or ``delimiter`` of CSV, ``sheet_name`` of
             a workbook, and the ``field`` of a JSON object that holds the list of rows.
 
     Raises:
         SourceError: The file cannot be read, or rows are no rows of a table: up to ten of them are named.
     """
     try:
-        data = path.read_bytes()
-        return _table_in(str(path), gzip.decompress(data) if data.startswith(_GZIP) else data, kind, options)
+        return _table_in(str(path), path.read_bytes(), kind, options)
     except _UNPACKING as error:
         raise SourceError(f"{path} cannot be unpacked ({error}); save or download it again") from error
     except OSError as error:
@@ -88,8 +89,11 @@ def read_table(path: Path, kind: str = "csv", **options: str) -> TableFile:
 
 
 def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str]) -> TableFile:
+    for mark, unpack in _PACKED.items():
+        if data.startswith(mark):
+            data = unpack(data)
     if data.startswith(_ZIP):
-        return _workbook(location, data, options.get("sheet_name", ""))
+        return _zipped(location, data, kind, options)
     for mark, description in _OTHER_FILES.items():
         if data.startswith(mark):
             raise SourceError(f"{location} is {description}")
@@ -101,15 +105,41 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str])
     if kind == "json":
         return TableFile(_json_rows(location, text, options.get("field", "")), notes, is_typed=True)
     text = _SEPARATOR_LINE.sub("", text)
-    separator = options.get("sep") or _separator(text)
+    separator = options.get("sep") or options.get("delimiter") or _separator(text)
     if separator not in (",", *options.values()):
         notes.append("columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'"))
     return TableFile(_rows(location, _csv_cells(location, text, separator)), notes)
 
 
+def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, str]) -> TableFile:
+    """Read a workbook, or the tables in an archive one after the other."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
+        if "xl/workbook.xml" in names:
+            return _workbook(location, data, options.get("sheet_name", ""))
+        if "mimetype" in names or "xl/workbook.bin" in names:
+            raise SourceError(f"{location} is a workbook of another program; save it as .xlsx")
+        tables = [_table_in(f"{location}/{name}", archive.read(name), kind, options) for name in names]
+    rows: list[TableRow] = []
+    notes: list[str] = []
+    for table in tables:
+        rows += table.rows
+        notes += table.notes
+    return TableFile(rows, notes, is_typed=all(table.is_typed for table in tables))
+
+
+def _utf_16_of(data: bytes) -> str:
+    """Return the name of the UTF-16 in which a text seems to be written; empty for any other encoding."""
+    if data.startswith(_UTF_16):
+        return "utf-16"
+    if b"\0" not in data[:2]:
+        return ""
+    return "utf-16-be" if data.startswith(b"\0") else "utf-16-le"
+
+
 def _decoded(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
     """Return the text of a file, with a note on its encoding unless that is UTF-8 or was chosen."""
-    recognised = encoding or ("utf-16" if data.startswith(_UTF_16) else "")
+    recognised = encoding or _utf_16_of(data)
     try:
         text = data.decode(recognised or "utf-8-sig")
     except LookupError as error:
@@ -148,11 +178,6 @@ def _csv_cells(location: str, text: str, separator: str) -> Iterator[Cells]:
 def _workbook(location: str, data: bytes, sheet_name: str) -> TableFile:
     from openpyxl import load_workbook  # takes a third of a second
 
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if "xl/workbook.xml" not in archive.namelist():
-            raise SourceError(
-                f"{location} is an archive, or a workbook of another program; unpack it, or save it as .xlsx"
-            )
     try:
         written = load_workbook(io.BytesIO(data))
         computed = load_workbook(io.BytesIO(data), data_only=True)

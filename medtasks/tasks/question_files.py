@@ -23,7 +23,7 @@ from medtasks.tasks.task_index import LOCAL_LOADERS, ROWS, Config, mapping_in, n
 OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
 """Arguments of a task's data that the harness does not pass on to the library."""
 _OF_LIBRARY = ("csv", "json", "parquet", "text", "pandas", "arrow")
-_OPTIONS = ("sep", "encoding", "sheet_name", "field")  # of read_table
+_OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_table
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")  # as a number is written; 007 and twenty digits are a name
 

@@ -1,9 +1,11 @@
 """Tables as people keep them: every cell as written, and a sentence for what is no table."""
 
+import bz2
 import codecs
 import datetime
 import gzip
 import json
+import lzma
 import zipfile
 
 import openpyxl
@@ -39,7 +41,11 @@ def values(path, **options):
         (written(encoding="cp1252"), "q.csv", ("Windows-1252",)),
         (written("\t", "utf-16"), "q.txt", ("UTF-16", "tabs")),
         (codecs.BOM_UTF16_BE + written(encoding="utf-16-be"), "q.csv", ("UTF-16",)),
+        (written(encoding="utf-16-le"), "q.csv", ("UTF-16",)),
+        (written(encoding="utf-16-be"), "q.csv", ("UTF-16",)),
         (gzip.compress(written()), "q.csv.gz", ()),
+        (bz2.compress(written()), "q.csv.bz2", ()),
+        (lzma.compress(written(";")), "q.csv.xz", ("';'",)),
     ],
 )
 def test_separator_and_encoding_are_recognised_and_said(tmp_path, data, name, notes):
@@ -124,11 +130,12 @@ def test_json_keeps_its_types_and_dates_stay_texts(tmp_path, text, options):
     assert values(tmp_path / "q.json", **options) == [OBJECT]
 
 
-def test_archives_are_to_be_unpacked(tmp_path):
-    with zipfile.ZipFile(tmp_path / "q.xlsx", "w") as archive:
+def test_archives_are_read_file_by_file(tmp_path):
+    with zipfile.ZipFile(tmp_path / "q.zip", "w") as archive:
         archive.writestr("in/a.jsonl", '{"a": 1}\n')
-    with pytest.raises(MedTasksError, match=r"q.xlsx is an archive, or .*; unpack it, or save it as .xlsx"):
-        read_table(tmp_path / "q.xlsx")
+        archive.writestr("in/b.csv", "a\n02\n")
+        archive.writestr("__MACOSX/in/a.jsonl", "\0")
+    assert values(tmp_path / "q.zip") == [{"a": 1}, {"a": "02"}]
 
 
 @each_row(
