@@ -10,21 +10,13 @@ import typer
 from typer import Argument, Option
 
 from medtasks import __version__
-from medtasks.audit.comparing import (
-    ComparedTask,
-    Comparison,
-    NonInferiority,
-    TaskVerdict,
-    Verdict,
-    compare_all,
-    is_equivalent,
-    verdict_on,
-)
+from medtasks.audit.comparing import ComparedTask, Comparison, compare_all
 from medtasks.audit.report import wording
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.wording import difference_interval, p_value
 from medtasks.audit.run_values import NEAR_TIE, Agreement, Overlap
 from medtasks.audit.tables import number_table
+from medtasks.audit.verdicts import NonInferiority, TaskVerdict, Verdict, is_equivalent, verdict_on
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, RepliesError, near_match

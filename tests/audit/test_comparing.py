@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import scipy.stats
 
-from medtasks.audit.comparing import Verdict, compare_all, compare_runs, compare_task, verdict_on
+from medtasks.audit.comparing import compare_all, compare_runs, compare_task
 from medtasks.audit.report.differences import compare_with
 from medtasks.audit.run_values import (
     Failures,
@@ -21,6 +21,7 @@ from medtasks.audit.run_values import (
     text_agreement,
 )
 from medtasks.audit.scoring import score_replies
+from medtasks.audit.verdicts import Verdict, verdict_on
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare

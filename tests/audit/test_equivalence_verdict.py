@@ -8,14 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from medtasks.audit.comparing import (
-    NonInferiority,
-    Verdict,
-    compare_all,
-    compare_task,
-    prompt_warnings,
-    verdict_on,
-)
+from medtasks.audit.comparing import compare_all, compare_task, prompt_warnings
+from medtasks.audit.verdicts import NonInferiority, Verdict, verdict_on
 from medtasks.data.document_store import load_documents
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE
