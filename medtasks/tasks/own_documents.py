@@ -27,6 +27,7 @@ Columns = Mapping[str, Sequence[Any]]
 NewColumns = dict[str, list[Any]]
 
 _IMAGES = ("image_file", "image_files")
+_IDS = ("patient_id", "pair_id", "doc_id")
 _FREE_NAMES = {"question", "dataset", "kind", "choices"}  # of families' columns, those by which none is recognised
 _LONGEST = 24  # characters of a value in a message
 _LETTERED = {"question": Column.TEXT, "options": Column.OPTIONS}
@@ -231,6 +232,9 @@ def _sources(config: Config, names: Sequence[str], location: str) -> dict[str, l
                     f"{location} has no column '{holder}', which 'columns' in the task's metadata names for '{name}'; "
                     f"it has {', '.join(names)}"
                 )
+        plain = name.casefold().replace("_", "").removesuffix("id")
+        if name not in _IDS and f"{plain}_id" in _IDS:
+            warn_once(f"'{config.get('task')}': 'columns' name '{name}', which no hook knows; write {plain}_id")
     return sources
 
 

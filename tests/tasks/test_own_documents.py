@@ -247,6 +247,15 @@ def test_the_wrong_entry_of_a_list_is_named(options, complaint):
         answers(["A"], options)
 
 
+def test_a_name_like_that_of_a_cluster_is_reported(lines):
+    columns = {"answer": ["A", "B"], "image_file": ["a", "b"], "Pat": ["p", "p"], "a": ["x", "x"], "b": ["y", "y"]}
+    options = {"options": ["a", "b"]}
+    documents(columns, {"patient_id": "Pat", "patient_age": "Pat", **options})
+    assert lines == []
+    documents(columns, {"PatientID": "Pat", **options})
+    assert "'columns' name 'PatientID', which no hook knows; write patient_id" in lines[0]
+
+
 def test_options_in_several_columns():
     columns = {"answer": ["A", "B"], "image_file": ["a", "b"], "a": ["x", "x"], "b": ["y", "y"], "c": ["z", None]}
     found = documents(columns, {"options": ["a", "b", "c"]})
