@@ -1,16 +1,16 @@
 """Medical vision-language benchmarks and model adapters for lmms-eval.
 
-From Python: :func:`score`, :func:`read_run` and :func:`compare`, see :mod:`medtasks.audit.api`.
+From Python: :func:`score`, :func:`parse`, :func:`read_run` and :func:`compare`, see :mod:`medtasks.audit.api`.
 """
 
 import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "1.0.0"
-__all__ = ["Run", "Scores", "compare", "read_run", "score"]
+__all__ = ["Run", "Scores", "compare", "parse", "read_run", "score"]
 
 if TYPE_CHECKING:
-    from medtasks.audit.api import Run, Scores, compare, read_run, score
+    from medtasks.audit.api import Run, Scores, compare, parse, read_run, score
 else:
 
     def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from medtasks.audit.comparing import ComparedTask, compare_all, compare_runs
+from medtasks.audit.reply_parsing import parse_reply
 from medtasks.audit.report.collecting import run_notes
 from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.report.task_reading import (
@@ -145,6 +146,46 @@ def score(task: str, replies: Replies, *, answer_field: str | None = None, inclu
         for name, (rule, of_samples) in scores.items():
             reading.computed[name] = without_metrics(rule, of_samples)
         return Scores(task, rows, data, len(by_id), len(documents), reading, include_path)
+
+
+def parse(
+    rule: str,
+    replies: Sequence[str | None] | pd.Series,
+    *,
+    options: Sequence[Any] = (),
+    question: str | Sequence[str] = "",
+    answer: str | Sequence[str] | None = None,
+    language: str | None = None,
+) -> pd.DataFrame:
+    """Read replies by a rule without a task, as ``medtasks parse`` does.
+
+    Args:
+        rule: One of the rules of ``medtasks parse --help``.
+        replies: Texts of the model; None is an empty reply.
+        options: Options of all replies, or a list of them for each.
+        question: Question of all replies, or one for each; rules for yes/no read statements about it.
+        answer: Target of all replies, or one for each; for rules that compare.
+        language: Language of the replies, such as ``de``; by default it is found by itself.
+
+    Returns:
+        One line per reply: ``reply``, ``value`` (None without a valid answer), ``reason``, and facts of the rule.
+
+    Raises:
+        MedTasksError: There is no such rule, something that it needs is missing, or numbers differ.
+    """
+    texts = [None if reply is None or reply is pd.NA or reply != reply else reply for reply in replies]
+    columns: dict[str, Sequence[Any]] = {"reply": texts}
+    shared = {"question": isinstance(question, str), "answer": answer is None or isinstance(answer, str)}
+    shared["options"] = all(isinstance(option, str) for option in options)
+    for name, values in (("options", options), ("question", question), ("answer", answer)):
+        columns[name] = [values] * len(texts) if shared[name] else list(values or ())
+        if len(columns[name]) != len(texts):
+            raise RepliesError(f"there are {len(texts)} replies and {len(columns[name])} of '{name}'; give one for each")
+    lines = []
+    for number, values in enumerate(zip(*columns.values(), strict=True), start=1):
+        item = {"language": language, **dict(zip(columns, values, strict=True))}
+        lines.append({"reply": item["reply"], **parse_reply(rule, item, f"reply {number}")})
+    return pd.DataFrame(lines, columns=None if lines else ["reply", "value", "reason"])
 
 
 def read_run(folder: str | Path, *, model: str | None = None, include_path: Folders = ()) -> Run:

@@ -15,6 +15,7 @@ from medtasks import __version__
 from medtasks.audit.doctor.metric_models import fetch_command
 from medtasks.audit.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
 from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
+from medtasks.audit.reply_parsing import EXAMPLE, parse_reply
 from medtasks.audit.report.contents import RuleScores, TaskReport, as_json
 from medtasks.audit.report.group_tables import class_tables, group_tables
 from medtasks.audit.report.task_tables import class_table
@@ -36,7 +37,6 @@ from medtasks.cli.options import (
 )
 from medtasks.cli.output import out, print_state_of_data, say, show, write_json
 from medtasks.data.safe_parsing import parse_json
-from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
 from medtasks.judges.judge_check import check_judge
@@ -49,6 +49,10 @@ from medtasks.tasks.documents import image_settings, private_datasets, task_docu
 from medtasks.tasks.task_files import scored_task
 
 judge_app = typer.Typer(help="Check a judge by made-up cases, or by people's labels.", no_args_is_help=True)
+
+
+def _of_replies() -> list[str]:
+    return [name for name, rule in extractors().items() if rule.kind is not AnswerKind.LIKELIHOODS]
 
 
 def score(
@@ -253,27 +257,31 @@ def check(json_file: JsonFile = None) -> None:
     write_json(json_file, {"medtasks": __version__, "judge": judge.settings.label, "shares": by_kind})
 
 
-def parse(rule: Annotated[str, Argument(help=f"One of: {', '.join(extractors(AnswerKind.CHOICE))}.")]) -> None:
-    """Read {"reply", "options"} per line from standard input; print value and reason per line."""
-    extract = extractor_of(rule, AnswerKind.CHOICE).extract
+def parse(
+    rule: Annotated[str, Argument(help=f"One of: {', '.join(_of_replies())}.")],
+    language: Annotated[str | None, Option(help="Language of the replies, such as de; default: found by itself.")] = None,
+) -> None:
+    """Read {"reply", "options"} per line from standard input; print value and reason per line, and facts if there are.
+
+    Rules for yes/no also look at a line's "question", and those that compare need its "answer".
+    """
+    extractor_of(rule)
     try:
         for number, line in enumerate(sys.stdin, start=1):
-            if not line.strip():
-                continue
-            place = f"standard input line {number}"
-            try:
-                item: Any = parse_json(line)
-                reply, options = item["reply"], item.get("options", [])
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                cause = "'reply' is missing" if isinstance(error, KeyError) else "it is no object"
-                raise RepliesError(
-                    f'{place} is not an object like {{"reply": "The answer is A", "options": ["yes", "no"]}}: '
-                    f"{error if isinstance(error, ValueError) else cause}"
-                ) from error
-            has_texts = isinstance(options, list) and all(isinstance(option, str) for option in options)
-            if not (reply is None or isinstance(reply, str)) or not has_texts:
-                raise RepliesError(f"{place}: 'reply' must be text or null, 'options' a list of texts")
-            answer = extract(reply, Sample({"options": options}))
-            print(json.dumps({"value": answer.value, "reason": str(answer.reason)}))  # noqa: T201
+            if line.strip():
+                place = f"standard input line {number}"
+                item = {"language": language, **_object_in(line, place)}
+                print(json.dumps(parse_reply(rule, item, place)))  # noqa: T201
     except UnicodeDecodeError as error:
         raise RepliesError(f"standard input is not UTF-8 text: {error}") from error
+
+
+def _object_in(line: str, place: str) -> dict[str, Any]:
+    cause = "it is no object"
+    try:
+        item = parse_json(line)
+    except ValueError as error:
+        item, cause = None, str(error)
+    if not isinstance(item, dict):
+        raise RepliesError(f"{place} is not an object like {EXAMPLE}: {cause}")
+    return item

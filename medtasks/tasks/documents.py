@@ -20,7 +20,7 @@ from medtasks.data.privacy import access_of, is_private
 from medtasks.data.samples import Document, Sample
 from medtasks.data.schema import SPLIT
 from medtasks.data.variants import NEW_COLUMNS, NOT_OF_ALL, NOTA_CONTROL, ROTATED, SWAPPED, TOLD, swapped_images
-from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line
+from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line, unknown_name
 from medtasks.extract.extractor_registry import NO_OPTIONS, AnswerKind, extractors, lacks_options
 from medtasks.families.family import Asks
 from medtasks.families.family_registry import HOOKS
@@ -31,7 +31,7 @@ from medtasks.prompts.images import image_path, images
 from medtasks.tasks.own_documents import completed, default_settings, is_our_hook, location_of, own_documents, own_table
 from medtasks.tasks.published_names import published_names
 from medtasks.tasks.task_file import TaskFile, names_in_templates
-from medtasks.tasks.task_files import members_of, task_config, task_file, variant_of
+from medtasks.tasks.task_files import members_of, task_config, task_file, task_files, variant_of
 from medtasks.tasks.task_index import LOCAL_LOADERS, SETTINGS, Config, DottedName, mapping_in, resolved
 from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_prompt, told_prompt
 
@@ -278,6 +278,8 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
         names = (task.guarded_as, document.get("dataset"))
         private = any(is_private(str(name)) for name in names if name is not None)
         problems = [*_prompt_problems(config, document, private=private), *_missing_columns(task, written, document)]
+    if document is not None and task.same_as is not None:
+        problems += _different_images(task, task.same_as)
     yield from (f"the task file {task.path}: {problem}" for problem in dict.fromkeys(problems))
 
 
@@ -353,6 +355,21 @@ def _missing_columns(task: TaskFile, written: Config, document: Document) -> Ite
             rule = str(step.get("rule") or "")
             if step["function"] == f"{HOOKS}filters.ReadWith" and lacks_options(rule, document):
                 yield f"filter_list, '{pipeline['name']}': {NO_OPTIONS.format(rule)}"
+
+
+def _different_images(task: TaskFile, other: str) -> list[str]:
+    """Return why a task cannot be compared on the same images with the ``other`` one, which its metadata name."""
+    if other not in task_files():
+        return [f"same_as: {unknown_name('task', other, task_files(), 'medtasks tasks')}"]
+    images = [{*images_by_id(task_documents(each)).values()} for each in (task, task_file(other))]
+    if images[0] & images[1]:
+        return []
+    return [f"same_as: '{other}' asks about none of its images; both need a column image_id, or files of the same names"]
+
+
+def images_by_id(documents: Sequence[Document]) -> dict[str, str]:
+    """Return the image of each document that has one, by ``doc_id``."""
+    return {str(each["doc_id"]): str(each["image_id"]) for each in documents if each.get("image_id") is not None}
 
 
 def _prompt_problems(config: Config, document: Document, *, private: bool) -> Iterator[str]:

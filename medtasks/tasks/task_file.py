@@ -61,6 +61,7 @@ class TaskFile:
     thinking: tuple[str, ...] = ()  # its thinking variants; none for a variant or a few-shot twin
     variant: str | None = None  # sanity or thinking variant of ``base``; None for a task with a file
     base: str | None = None
+    same_as: str | None = None  # a task with questions on the same images, compared image by image in reports
     origin: str | None = None  # of a few-shot twin or a task in variants.yml: the task from whose file it follows
     differs: Config = field(default_factory=dict)  # keys in which it differs from its file
 
@@ -135,7 +136,7 @@ class TaskFile:
         family = self.family if self.has_family else None
         changes = variant_changes(self.name, variant, config, self.rows, family, self.description)
         task = replace(self.following(config, {**self.differs, **changes}), origin=self.origin)
-        return replace(task, variants=(), thinking=(), variant=variant, base=self.name)
+        return replace(task, variants=(), thinking=(), variant=variant, base=self.name, same_as=None)
 
 
 def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
@@ -182,6 +183,7 @@ def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
         metric_list=ListedMetrics(metrics) if isinstance(metrics, list) else metrics,
         tags=tuple(names_in(config.get("tag") or None)),
         breakdown=tuple(names_in(metadata.get("breakdown"))),
+        same_as=other if isinstance(other := metadata.get("same_as"), str) else None,
         variants=tuple(variant for variant in VARIANTS if has_images and variant not in impossible),
         thinking=thinking_of(config, family, rows),
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from medtasks.audit.doctor.metric_models import fetch_command
 from medtasks.audit.report.contents import Baseline, Gain, RuleScores, RunReport, TaskReport
-from medtasks.audit.report.differences import corrected_gains, gains_over, thinking_of
+from medtasks.audit.report.differences import corrected_gains, gains_on_same_images, gains_over, thinking_of
 from medtasks.audit.report.published import published_of, published_scores
 from medtasks.audit.report.task_reading import (
     NOT_COMPUTED,
@@ -50,6 +50,10 @@ from medtasks.tasks.task_variants import THINKING
 
 _OURS = "medtasks_"  # adapters of this package, which keep a journal
 _NOTHING = (None, "", "unknown@unknown")  # the last is what an installed harness records of itself
+_NOT_COMPARED = (
+    "It is not compared with '{0}' on the same images: the run has no replies to both that no judge reads and that share "
+    "an image (run both together; 'medtasks data verify' checks the images)."
+)
 _ENDED = ("finished", "finished with failures")
 _CONFIG = {
     "adapter": "model_backend",
@@ -98,26 +102,13 @@ def collect_run(
         )
         changes: dict[str, Any] = {"published": tuple(marked)}
         if members := [by_name[name].report for name in part.members if name in by_name]:
-            # Facts that a group's members share.
-            changes["sample_data"] = any(member.sample_data for member in members)
-            changes["complete_data"] = all(member.complete_data for member in members)
-            for name in ("documents", "answered"):  # 0, for unknown, if they differ
-                numbers = {getattr(member, name) for member in members}
-                changes[name] = numbers.pop() if len(numbers) == 1 else 0
+            changes |= _shared_facts(members)
         elif part.reading is not None and (task := part.reading.task).variant in THINKING:
             base = by_name.get(str(task.base))
             over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
             changes["thinking"] = thinking_of(part.reading, over_direct)
         elif part.reading is not None:
-            gains: list[Gain] = []
-            # Rotations have other metrics. The control is compared with the form that it controls.
-            variants = {f"{task.name}_{variant}": task.name for variant in VARIANTS if variant != ROTATED}
-            variants |= {f"{task.base}_{NOTA}": str(task.base)} if task.variant == NOTA_CONTROL else {}
-            for name, base_name in variants.items():
-                variant_part = by_name.get(name)
-                if variant_part and variant_part.reading and variant_part.reading.task.base == base_name:
-                    gains += gains_over(part.readings, part.report, variant_part.readings, variant_part.report)
-            changes["gains"] = tuple(gains)
+            changes |= _gains(part, by_name)
         reports.append(replace(part.report, **changes))
     return RunReport(
         title=model_title(run.model) or run.folder.resolve().name,
@@ -129,6 +120,37 @@ def collect_run(
         missing=missing_tasks(run),
         notes=(*run_notes(run), *ungrouped, *(note for part in sections for note in part.notes)),
     )
+
+
+def _shared_facts(members: Sequence[TaskReport]) -> dict[str, Any]:
+    """Return the facts that a group's members share; numbers are 0, for unknown, if they differ."""
+    facts: dict[str, Any] = {
+        "sample_data": any(member.sample_data for member in members),
+        "complete_data": all(member.complete_data for member in members),
+    }
+    for name in ("documents", "answered"):
+        numbers = {getattr(member, name) for member in members}
+        facts[name] = numbers.pop() if len(numbers) == 1 else 0
+    return facts
+
+
+def _gains(part: Section, by_name: Mapping[str, Section]) -> dict[str, Any]:
+    """Return a task's gains over its variants in the run, and over the task on the same images that it names."""
+    task, gains = part.readings[0].task, list[Gain]()
+    # Rotations have other metrics. The control is compared with the form that it controls.
+    variants = {f"{task.name}_{variant}": task.name for variant in VARIANTS if variant != ROTATED}
+    if task.variant == NOTA_CONTROL:
+        variants[f"{task.base}_{NOTA}"] = str(task.base)
+    for name, base_name in variants.items():
+        variant_part = by_name.get(name)
+        if variant_part and variant_part.reading and variant_part.reading.task.base == base_name:
+            gains += gains_over(part.readings, part.report, variant_part.readings, variant_part.report)
+    if task.same_as is None:
+        return {"gains": tuple(gains)}
+    other = by_name.get(task.same_as)
+    on_images = gains_on_same_images(part.readings, other.readings) if other else []
+    missing = part.report.missing if on_images else (*part.report.missing, _NOT_COMPARED.format(task.same_as))
+    return {"gains": (*gains, *on_images), "missing": missing}
 
 
 def collect_replies(task_name: str, paths: Sequence[Path], by: Sequence[str] = ()) -> RunReport:

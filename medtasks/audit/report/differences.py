@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -26,13 +26,15 @@ from medtasks.data.variants import DEGRADED, SEVERITY, WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
-from medtasks.metrics.metric import AnyMetric, Metric, Role
+from medtasks.metrics.metric import AnyMetric, Metric, Role, mean
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.run import Source, model_of, other_models
 from medtasks.stats.paired import compare_paired, corrected
+from medtasks.tasks.documents import images_by_id
 from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import mapping_in
 
+SAME_IMAGES = "same images"  # another task, of which the metadata say that it asks about the same images
 _DIRECT = "direct"  # the base of a thinking variant
 
 
@@ -68,56 +70,102 @@ def gains_over(
     return gains
 
 
-def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReading]) -> list[Gain]:
+def gains_on_same_images(repeats: Sequence[TaskReading], other_repeats: Sequence[TaskReading]) -> list[Gain]:
+    """Return the gains of a task over another one with questions on the same images, image by image, uncorrected.
+
+    The value of an image is the mean over its questions, so that the questions may differ in language and number.
+    """
+    return _paired(repeats, other_repeats, by_image=True) if repeats and other_repeats else []
+
+
+def _paired(
+    repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReading], *, by_image: bool = False
+) -> list[Gain]:
     """Compare main metrics sample by sample on the questions that both answered, if the replies are here.
 
     Degraded images are compared a second time at each severity.
     """
     base, variant = repeats[0], variant_repeats[0]
-    answered_ids = [
-        {name for reading in readings for name, reply in reading.samples.replies.items() if not reply.failed}
-        for readings in (repeats, variant_repeats)
-    ]
-    shared = set.intersection(*answered_ids)
-    if not shared or not (base.task.is_computed or base.task.family.kind is AnswerKind.REPORT):
+    if not (base.task.is_computed or base.task.family.kind is AnswerKind.REPORT):
         return []
-
-    def values_of(readings: Sequence[TaskReading]) -> Mapping[tuple[str, str], Values]:
-        replies = [
-            {name: reply for name, reply in repeat.samples.replies.items() if name in shared and not reply.failed}
-            for repeat in readings
-        ]
-        return mean_values(readings[0].task, readings[0].documents, replies, metrics).values
-
     try:
         metrics = main_metrics(base.task)
-        full, reduced = values_of(repeats), values_of(variant_repeats)
+        if by_image:
+            full = _values_of_images(repeats, metrics)
+            reduced = _values_of_images(variant_repeats, main_metrics(variant.task))
+        else:
+            shared = _answered_ids(repeats) & _answered_ids(variant_repeats)
+            full = _values_of(repeats, shared, metrics)
+            reduced = _values_of(variant_repeats, shared, metrics)
     except MedTasksError:
         return []
     # The difference is the task minus its variant, so that the variant comes first.
     values = {key: (reduced.get(key, {}), of_task) for key, of_task in full.items()}
-    parts = {"": {name for first, _ in values.values() for name in first}}  # ids of samples, or of pairs
+    zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind}
+    name = SAME_IMAGES if by_image else variant.task.variant or _DIRECT
+    gains = []
+    for part, ids in _parts(variant, values).items():
+        for (rule, metric), (first, second) in values.items():
+            paired = paired_values({sample: value for sample, value in first.items() if sample in ids}, second)
+            if not paired[0]:
+                continue
+            result = compare_paired(*paired)
+            gain = Gain(
+                *(f"{name}{part}", variant.task.name, rule, metric),
+                *(result.second, result.first, result.difference, result.low, result.high, result.p),
+                samples=result.samples,
+                same_as=same_values(values, rule, metric),
+                test=(result, paired),
+            )
+            if not result.first and metric in zero_if_blind and variant.task.variant in WITHOUT_IMAGE:
+                untested = dict.fromkeys(("low", "high", "p"), math.nan)
+                gain = replace(gain, **untested, variant_score=0.0, test=None, by_construction=True)
+            gains.append(gain)
+    return gains
+
+
+def _answered_ids(repeats: Sequence[TaskReading]) -> set[str]:
+    """Return the ids of the samples that any repeat answered."""
+    replies = itertools.chain.from_iterable(reading.samples.replies.items() for reading in repeats)
+    return {name for name, reply in replies if not reply.failed}
+
+
+def _values_of(
+    repeats: Sequence[TaskReading], ids: Collection[str], metrics: Sequence[AnyMetric]
+) -> Mapping[tuple[str, str], Values]:
+    """Return the values of chosen samples, means over the repeats, by row and metric."""
+    replies = [
+        {name: reply for name, reply in repeat.samples.replies.items() if name in ids and not reply.failed}
+        for repeat in repeats
+    ]
+    return mean_values(repeats[0].task, repeats[0].documents, replies, metrics).values if any(replies) else {}
+
+
+def _values_of_images(
+    repeats: Sequence[TaskReading], metrics: Sequence[AnyMetric]
+) -> Mapping[tuple[str, str], Values]:
+    """Return the mean value of each image's samples, by row and metric."""
+    images = images_by_id(repeats[0].documents)
+    by_image: dict[tuple[str, str], Values] = {}
+    for key, values in _values_of(repeats, images, metrics).items():
+        of_images: dict[str, list[tuple[Hashable, float]]] = {}
+        for name, value in values.items():
+            of_images.setdefault(images[name], []).append(value)
+        by_image[key] = {
+            image: (of_image[0][0], mean([value for _, value in of_image])) for image, of_image in of_images.items()
+        }
+    return by_image
+
+
+def _parts(variant: TaskReading, values: Mapping[tuple[str, str], tuple[Values, Values]]) -> dict[str, set[str]]:
+    """Return the ids of all samples, or pairs, and those of degraded images by severity."""
+    parts = {"": {name for first, _ in values.values() for name in first}}
     for severity in SEVERITIES if variant.task.variant == DEGRADED else ():
         chosen = [document for document in variant.documents if document[SEVERITY] == severity]
         parts[f", severity {severity}"] = {
             str(document.get(name)) for document in chosen for name in ("doc_id", "pair_id")
         }
-    zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind}
-    gains = []
-    for part, ids in parts.items():
-        for (rule, metric), (first, second) in values.items():
-            paired = paired_values({name: value for name, value in first.items() if name in ids}, second)
-            if not paired[0]:
-                continue
-            result, same = compare_paired(*paired), same_values(values, rule, metric)
-            of = (f"{variant.task.variant or _DIRECT}{part}", variant.task.name, rule, metric)
-            if not result.first and metric in zero_if_blind and variant.task.variant in WITHOUT_IMAGE:
-                scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
-                gains.append(Gain(*of, *scores, samples=result.samples, same_as=same, by_construction=True))
-                continue
-            scores = (result.second, result.first, result.difference, result.low, result.high, result.p)
-            gains.append(Gain(*of, *scores, samples=result.samples, same_as=same, test=(result, paired)))
-    return gains
+    return parts
 
 
 def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:

@@ -99,6 +99,12 @@ _FILLERS = frozenset(
 _OPPOSITES = {"normal": "abnormal", "abnormal": "normal"}
 
 
+def plain_verdict(text: str) -> str | None:
+    """Return "yes", "no" or "maybe" where a text is nothing but this word."""
+    word = normalised(text)
+    return word if word in ("yes", "no", "maybe") else None
+
+
 def own_part(text: str) -> str:
     """Return the text without a repeated instruction, up to the next instruction that a base model invents."""
     parts = [part.strip() for part in _ECHO.split(text)]
