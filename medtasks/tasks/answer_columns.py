@@ -7,6 +7,7 @@ that fits is named in a note, and if several fit with different answers the colu
 import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
@@ -14,15 +15,14 @@ from medtasks.data.option_texts import without_marks
 from medtasks.data.safe_parsing import parse_json, parse_literal
 from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
+from medtasks.extract.reading.languages import words_of
 from medtasks.families.family import Column
 
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 _MARK = re.compile(r"\(?([a-z])[).:]+\s*")
 _WHOLE = re.compile(r"\d{1,9}(?:\.0)?")
 _KEYS = (ascii_uppercase, "0123456789", "123456789")  # of options in a mapping
-_YES = "true 1 1.0 y ja j wahr oui vrai sí si verdadero vero sim verdadeiro"  # also as other languages have it
-_NO = "false 0 0.0 n nein falsch non faux falso não"
-_YES_NO = dict.fromkeys(_YES.split(), "yes") | dict.fromkeys(_NO.split(), "no")
+_YES, _NO = ("true", "1", "1.0", "y", "j"), ("false", "0", "0.0", "n")  # apart from the words of each language
 
 Cells = Sequence[Any]
 Reading = tuple[list[Any], str]  # values and a note
@@ -91,9 +91,17 @@ def read_column(name: str, kind: Column, values: Cells, options: Cells) -> Readi
 
 def _read_yes_no(name: str, values: Cells) -> Reading:
     forms = [str(value).strip().casefold() for value in values]
-    others = " and ".join(f"{form} as {_YES_NO[form]}" for form in sorted({*forms} & _YES_NO.keys()))
+    meanings = _other_forms()
+    others = " and ".join(f"{form} as {meanings[form]}" for form in sorted({*forms} & meanings.keys()))
     note = f"'{name}' is read with {others}" if others else ""
-    return [_YES_NO.get(form, value) for form, value in zip(forms, values, strict=True)], note
+    return [meanings.get(form, value) for form, value in zip(forms, values, strict=True)], note
+
+
+@cache
+def _other_forms() -> Mapping[str, str]:
+    """Return the meaning of each form but the documented "yes" and "no"."""
+    meanings = dict.fromkeys((*_YES, *words_of("yes")), "yes") | dict.fromkeys((*_NO, *words_of("no")), "no")
+    return {form: meaning for form, meaning in meanings.items() if form != meaning}
 
 
 def _read_indices(name: str, kind: Column, values: Cells, options: Cells) -> Reading:
