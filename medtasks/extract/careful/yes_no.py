@@ -1,24 +1,33 @@
-"""Yes, no and maybe, as a careful reader accepts them.
+"""Yes, no and maybe in any language, as a careful reader accepts them.
 
-The verdict is what a reply begins with ("Yes, ..."), declares ("the answer is no"), or gives in a sentence of its own
-("So, yes."); a declared *final* answer overrules the others. "No significant difference" is no verdict: it means "no"
-to one question and "yes" to another. "Not sure" and "I don't know" are refusals, "yes and no" is ambiguous. "Perhaps",
-"uncertain", "inconclusive" and the like are maybe, which is ambiguous for a closed question about an image.
+The verdict is what a reply begins with ("Yes, ..."), declares ("the answer is no", "Diagnose: ja"), or gives in a
+sentence of its own ("So, yes."); a declared *final* answer overrules the others. "No significant difference" is no
+verdict: it means "no" to one question and "yes" to another. "Not sure" and "I don't know" are refusals, "yes and no"
+and "[Yes/No]" are ambiguous. "Perhaps", "uncertain", "inconclusive" and the like are maybe, which is ambiguous for a
+closed question about an image. What a model says of itself is no part of its answer.
 
 A closed question is also answered by "true", "present" or "it is not" alone, and by a statement about what it asks:
 "There is no fracture." is "no" to "Is there a fracture?", and no match to "Is the bone intact?" or where the question
-is unknown. Statements about images in general, or about what cannot be told, answer nothing.
+is unknown. A statement has to name all that the question asks for, or at least its main word and nothing else; a denial
+nothing but what the question asks for. Statements about images in general, or about what cannot be told, answer
+nothing. Of words of one kind only the stems are compared, of languages without blanks parts of the text.
 """
 
+import itertools
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.negation import Mention, Stance, clauses, stance, stances
-from medtasks.extract.reading.option_names import normalised, words
+from medtasks.extract.reading.languages import languages_of, pattern_of, words_of
+from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance, stances
+from medtasks.extract.reading.option_names import equal_option, normalised, words
 from medtasks.extract.reading.reply_text import SENTENCES, UNABLE, declared, own_words
 
+_VERDICTS = ("yes", "no", "maybe")
 _SURE = (
     r"(?:(?:(?:most|very|quite)\s+)?(?:likely|probably|definitely|certainly|absolutely|clearly|generally|overall|"
     r"in general|so|thus|therefore|hence|in short|in conclusion|in summary|finally|then|simply)\b[,:]?\s+)*"
@@ -27,29 +36,13 @@ _SUBJECT = (
     r"(?:it|there|the|this|that|these|those|they|he|she|we|you|i|because|since|as|indeed|of course|a|an|both|all|"
     r"neither|patients|in|at|but|according|based|although|however|though)\b"
 )
-# What may follow a verdict, unlike the noun of "no fracture" and the number of "no. 2".
-_SECOND_WORD = r"\s+(?:(?:or|and)\s+)?(?:yes|no|maybe|not)\b"
-_STOP = rf"(?=\W*$|\s*[,;:!?()\]/\"'\n]|\.(?!\d)(?!\s*\d+\b)|\s*[-–—]+\s|\s+{_SUBJECT}|{_SECOND_WORD})"
-_YES = rf"yes\b{_STOP}"
-_NO = rf"(?:no\b{_STOP}|(?:absolutely|definitely|certainly|of course|probably) not\b(?=\W*$|\s*[,.;:!]))"
-_MAYBE = rf"(?:maybe|perhaps|possibly|uncertain|inconclusive|unclear)\b{_STOP}"
-_WORD = rf"(?:(?P<yes>{_YES})|(?P<no>{_NO})|(?P<maybe>{_MAYBE}))"
-_LEADING = re.compile(rf"\W*{_SURE}{_WORD}", re.IGNORECASE)
+_FORMS_OF_NO = r"(?:absolutely|definitely|certainly|of course|probably) not\b(?=\W*$|\s*[,.;:!])"
 _NOUN = r"(?:answer|conclusion|verdict|response|result|decision|choice|option)"
 _LINK = (
     r"[\"']?\s*(?:to (?:the|this|your|that) question\s*)?(?:here\s*)?"
     r"(?:(?:is|was|would be|should be|must be)\b|:|=|->|→)"
 )
-_DECLARED = (
-    re.compile(rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}{_WORD}", re.IGNORECASE),
-    re.compile(
-        rf"(?i)\b(?:{_NOUN}{_LINK}|(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)"
-        rf"(?:\s+that)?)\W*{_SURE}{_WORD}"
-    ),
-)
-_SECOND = re.compile(
-    r"(?i)\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)\n]|\s+(?:or|and)\b)"
-)
+_CHOOSES = r"(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)(?:\s+that)?"
 _ECHO = re.compile(
     r"(?i)(?:please\s+)?answer (?:the |this )?(?:following )?question with (?:either )?[\"']?yes[\"']?,? (?:or )?"
     r"[\"']?no[\"']?(?:,? or [\"']?maybe[\"']?)?\W*"
@@ -61,14 +54,15 @@ _OWN_LIMIT = re.compile(
 )
 _UNSURE = re.compile(r"\W*(?:i(?: a|')m )?(?:not (?:really |quite )?(?:sure|certain)|unsure)\b", re.IGNORECASE)
 _IT_IS = r"(?:it|there|this|that|they) (?:is|are|does|do|has|have)"
+_CERTAINLY = "(?:definitely|certainly|absolutely|of course|sure)"
 _SHORT = {
-    "yes": re.compile(rf"(?:(?:it's|that's|this is) )?(?:true|present)|(?:yes )?{_IT_IS}"),
+    "yes": re.compile(rf"(?:(?:it's|that's|this is) )?(?:true|present)|(?:(?:yes|{_CERTAINLY}) )?{_IT_IS}|{_CERTAINLY}"),
     "no": re.compile(
         rf"(?:(?:it's|that's|this is) )?(?:false|absent|none|not (?:present|seen|visible))|there (?:is|are) none|"
-        rf"(?:no )?{_IT_IS}(?: not|n't)"
+        rf"(?:no )?{_IT_IS}(?: not|n't)|(?:\w+ly )?not(?: that i can see| seen)?"
     ),
 }
-_ASKS = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b", re.IGNORECASE)
+_ENGLISH_QUESTION = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b", re.IGNORECASE)
 _NOT_SIMPLE = re.compile(
     r"(?i)\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b"
 )
@@ -83,26 +77,55 @@ _NO_STATEMENT = re.compile(
     r"(?i)\b(?:would|typically|usually|generally|sometimes|some cases|used (?:to|for)|whether|if|"
     r"not (?:\w+ly )?(?:mention|state|specif|describ|provid)\w*|(?:difficult|hard) to)\b"
 )
-# Words that do not tell one question about an image from another.
-_FILLERS = frozenset(
-    word.what
-    for word in words(
-        "i you we it there this that these those they its itself is are was were be been being do does did "
-        "can could has have had any some in on at of for with to from by and also as well clearly here "
-        "evidence sign finding presence see seen show shown reveal demonstrate demonstrated display displayed "
-        "contain contained visible visualized identify identified note noted observe observed detect detected "
-        "present appear look seem exist depict depicted represent suggest patient image picture photo "
-        "photograph scan film study x ray xray radiograph slide section slice ct mri no not nor without "
-        "absent never none cannot neither significant obvious apparent"
-    )
-)
+_TELLS_NOTHING = "plain common article present absent not not_after uncertain likely yes no maybe and or but except refusal"
+_WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
+_HANGUL = re.compile("[\uac00-\ud7af]")
+_SENTENCE_ENDS = re.compile(rf"{SENTENCES.pattern}|(?<=[\u0e00-\ud7af])\.\s*")
+_CAPITAL = re.compile(r"(?<=\s)(?=[^\W\d_a-zß-ÿ])")
 _OPPOSITES = {"normal": "abnormal", "abnormal": "normal"}
 
 
+@cache
+def _verdict_word() -> str:
+    """Return a pattern of the verdicts of all languages, one group for each, with what may follow it.
+
+    The noun of "no fracture" and the number of "no. 2" may not.
+    """
+    yes, no, maybe = (pattern_of(role).pattern for role in _VERDICTS)
+    second = rf"\s+(?:(?:{pattern_of('and or').pattern})\s+(?:{yes}|{no}|{maybe})|(?:yes|no|maybe|not)\b)"
+    stop = rf"(?=\W*$|\s*[,;:!?()\]/|\"'\n]|\.(?!\d)(?!\s*\d+\b)|\s*[-–—]+\s|\s+{_SUBJECT}|{second})"
+    return rf"(?:(?P<yes>(?:{yes}){stop})|(?P<no>(?:{no}){stop}|{_FORMS_OF_NO})|(?P<maybe>(?:{maybe}){stop}))"
+
+
+@cache
+def _leads() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Return patterns of a verdict that is declared final, that is declared, and that begins a sentence."""
+    word, answer = _verdict_word(), pattern_of("answer").pattern
+    final = rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}{word}"
+    line = rf"(?m:^)[^:\n]{{1,60}}:\W*{word}(?=\W*(?:\n|$))"
+    concluded = rf"(?:{pattern_of('final').pattern})[\s,:]+{word}(?=\W*(?:[.\n]|$))"
+    others = rf"(?:{answer})(?:\s+\w+){{0,2}}[\s:\"是为は]+{word}"
+    said = rf"(?:\b(?:{_NOUN}{_LINK}|{_CHOOSES})\W*{_SURE}){word}"
+    flags = re.IGNORECASE
+    return re.compile(final, flags), _any_of(said, line, concluded, others), re.compile(rf"\W*{_SURE}{word}", flags)
+
+
+def _any_of(*patterns: str) -> re.Pattern[str]:
+    """Join patterns that have groups of the same names."""
+    renamed = (re.sub(r"\(\?P<(\w+)>", rf"(?P<\g<1>_{number}>", each) for number, each in enumerate(patterns))
+    return re.compile("|".join(renamed), re.IGNORECASE)
+
+
+@cache
+def _second() -> re.Pattern[str]:
+    joint, verdicts = pattern_of("and or").pattern, pattern_of("yes no maybe").pattern
+    return re.compile(rf"(?i)\W*(?:[,/|(]|{joint}|&|\s)\W*(?:also\s+)?({verdicts}|not\b)(?=\W*$|\s*[.,;:!?/|)\n]|\s+(?:{joint}))")
+
+
 def plain_verdict(text: str) -> str | None:
-    """Return "yes", "no" or "maybe" where a text is nothing but this word."""
+    """Return "yes", "no" or "maybe" where a text is nothing but this word, in any language."""
     word = normalised(text)
-    return word if word in ("yes", "no", "maybe") else None
+    return next((role for role in _VERDICTS if pattern_of(role).fullmatch(word)), None)
 
 
 def own_part(text: str) -> str:
@@ -116,85 +139,191 @@ def verdicts(text: str) -> set[str]:
 
     def verdict(match: re.Match[str], text: str) -> set[str]:
         """Return the verdict of a match, and a second one next to it ("yes and no", "maybe not")."""
-        first = match.lastgroup or ""
-        following = _SECOND.match(text, match.end())
-        second = following[1].casefold() if following else first
-        return {first, "no" if second == "not" else second}
+        first = (match.lastgroup or "").partition("_")[0]
+        following = _second().match(text, match.end())
+        second = following and (plain_verdict(following[1]) or "no")
+        return {first, second or first}
 
-    final, stated = (
-        {word for match in pattern.finditer(text) for word in verdict(match, text)} for pattern in _DECLARED
-    )
-    if final:
-        return final
-    for number, sentence in enumerate(SENTENCES.split(text)):
-        match = _LEADING.match(sentence)
+    final, stated, leading = _leads()
+    read = set[str]().union(*(verdict(match, text) for match in final.finditer(text)))
+    if read:
+        return read
+    read = set[str]().union(*(verdict(match, text) for match in stated.finditer(text)))
+    for number, sentence in enumerate(_SENTENCE_ENDS.split(text)):
+        match = leading.match(sentence)
         alone = match and not re.search(r"\w", sentence[match.end() :])
         if match and (alone or (number == 0 and not _OWN_LIMIT.search(sentence))):
-            stated |= verdict(match, sentence)
-    return stated
+            read |= verdict(match, sentence)
+    return read
 
 
-def is_unsure(text: str) -> bool:
+def without_writer(text: str, languages: tuple[str, ...]) -> str:
+    """Remove what a model says of itself: the sentence, or what begins with the last capital before it."""
+    writer, parts, end = pattern_of("writer", languages), list[str](), 0
+    if not writer.search(text):
+        return text
+    for stop in (*_SENTENCE_ENDS.finditer(text), None):
+        sentence = text[end : stop.end() if stop else len(text)]
+        end = stop.end() if stop else end
+        mention = writer.search(sentence)
+        capitals = [match.start() for match in _CAPITAL.finditer(sentence, 0, mention.start())] if mention else []
+        parts.append(sentence if mention is None else sentence[: capitals[-1] if capitals else 0])
+    return "".join(parts).strip()
+
+
+def is_unsure(text: str, languages: tuple[str, ...] = ("en",)) -> bool:
     """Return whether the reply is about its writer's limits: "I cannot tell", "not sure"."""
-    return UNABLE.search(text) is not None or _UNSURE.match(text) is not None
+    others = tuple(language for language in languages if language != "en")
+    declines = others and pattern_of("refusal", others).search(text)
+    return bool(declines or UNABLE.search(text) or _UNSURE.match(text))
 
 
-def yes_no(reply: str | None, question: str = "") -> Answer:
+def yes_no(reply: str | None, question: str = "", named: Sequence[str] = ()) -> Answer:
     """Read "yes" or "no" from a reply to a closed question; its text makes statements readable."""
     text = own_words(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
+    languages = languages_of(f"{question} {text}", named)
     text = own_part(text)
-    plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
-    read = verdicts(text) or {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
-    if not read and is_unsure(text):
+    answer = without_writer(text, languages)
+    plain = re.sub(r"[^\w']+", " ", answer).strip().casefold()
+    read = verdicts(answer) or {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
+    read = read or set(_statements(answer, question, languages))
+    if not read and is_unsure(text, languages):
         return Answer.invalid(Reason.REFUSED)
-    # Statements answer a question that asks whether one thing is so.
-    topic = {word.what for word in _content(question)} if not read else set()
-    asks = topic and _ASKS.match(question) and not _NOT_SIMPLE.search(question)
-    for clause in clauses(text) if asks else ():
-        if _NO_STATEMENT.search(clause):
-            continue
-        by_stance: dict[Stance, set[str]] = {kind: set() for kind in Stance}
-        for word in _content(clause):
-            by_stance[stance(clause, word.start, word.end)].add(word.what)
-        affirmed = by_stance.pop(Stance.AFFIRMED)
-        doubtful = set[str]().union(*by_stance.values())
-        opposites = {_OPPOSITES.get(word) for word in affirmed}
-        if topic <= affirmed - doubtful:
-            read.add("yes")
-        # The subject of a denial does not limit it, unlike the words next to what it denies: "no displaced fracture".
-        elif set() < by_stance[Stance.DENIED] <= topic or (
-            opposites & topic and (affirmed | doubtful) - {*_OPPOSITES} <= topic
-        ):
-            read.add("no")
     return Answer.invalid(Reason.AMBIGUOUS) if "maybe" in read else Answer.only(read)
 
 
-def _content(text: str) -> list[Mention[str]]:
-    stems = words(_IMAGE.sub(lambda match: (match[1] or "").rjust(len(match[0])), text))
-    stems = [word._replace(what="abnormal") if word.what.startswith("abnormal") else word for word in stems]
-    return [word for word in stems if word.what not in _FILLERS]
+class _Topic(NamedTuple):
+    """What a question asks for: its words, the main one, and whether they are one noun with its adjectives."""
+
+    words: frozenset[str] = frozenset()
+    main: str | None = None
+    is_noun: bool = False
 
 
-@extractor("robust_yes_no_maybe", AnswerKind.CHOICE, "verdict on a question, read with care", own_words, version=2)
+def _statements(text: str, question: str, languages: tuple[str, ...]) -> Iterator[str]:
+    """Yield what each statement, or item of a list, says about the one thing that a question asks for."""
+    topic = _topic(question, languages)
+    for clause in clauses(text, languages) if topic.words else ():
+        if _NO_STATEMENT.search(clause):
+            continue
+        items: list[list[tuple[Stance, str]]] = [[]]
+        end = 0
+        for word in _content(clause, languages):
+            if pattern_of("and or", languages).search(clause, end, word.start) or "," in clause[end : word.start]:
+                items.append([])
+            said = stance(clause, word.start, word.end, languages)
+            same = (name for name in topic.words if _is_same(name, word.what, denied=said is Stance.DENIED))
+            items[-1].append((said, next(same, word.what)))
+            end = word.end
+        for item in (list(itertools.chain.from_iterable(items)), *items):
+            if verdict := _verdict_of(topic, item, pattern_of("degree", languages)):
+                yield verdict
+                break
+
+
+def _verdict_of(topic: _Topic, item: Sequence[tuple[Stance, str]], degree: re.Pattern[str]) -> str | None:
+    """Return what a statement with these words says."""
+    holds = {word for said, word in item if said in (Stance.AFFIRMED, Stance.HEDGED)}
+    denied = {word for said, word in item if said is Stance.DENIED}
+    doubtful = {word for said, word in item if said is Stance.OPEN} | denied
+    others = {word for _, word in item if word not in topic.words and not degree.fullmatch(word)}
+    if topic.words <= holds - doubtful:
+        return "yes"
+    # The main word alone: "an effusion" for "a pleural effusion", but not "a pericardial effusion".
+    if topic.main in holds - doubtful and not others:
+        return "yes"
+    asked = {topic.main} if topic.is_noun else topic.words & _OPPOSITES.keys() or topic.words
+    # The subject of a denial does not limit it, unlike the words next to what it denies: "no displaced fracture".
+    if denied & asked and not denied & others:
+        return "no"
+    # "The radius is normal", where something abnormal is asked for.
+    is_opposite = not topic.words.isdisjoint(map(_OPPOSITES.get, holds)) or (
+        "normal" in holds - topic.words and holds & topic.words
+    )
+    return "no" if is_opposite and not doubtful and others <= _OPPOSITES.keys() else None
+
+
+@lru_cache(maxsize=4096)  # many replies to one question
+def _topic(question: str, languages: tuple[str, ...]) -> _Topic:
+    """Return what a question asks for, without words if it does not ask whether one thing is so."""
+    question = pattern_of("whether").sub(" ", question)
+    if languages == ENGLISH:
+        is_simple = _ENGLISH_QUESTION.match(question) and not _NOT_SIMPLE.search(question)
+    else:
+        is_simple = not pattern_of("not or", languages).search(question)
+    content = _content(question, languages) if is_simple else []
+    if not content:
+        return _Topic()
+    gaps = [question[word.end : following.start] for word, following in itertools.pairwise(content)]
+    breaks = [number for number, gap in enumerate(gaps, 1) if re.search(r"\w", gap)]
+    # The noun is the last word before "of" and the like; of languages in which adjectives follow it, the first.
+    first = breaks[0] if breaks else len(content)
+    is_phrase = all(pattern_of("of", languages).fullmatch(gaps[number - 1].strip()) for number in breaks)
+    orders = {bool(words_of("noun_first", (language,))) for language in languages}
+    nouns = {content[0 if order else first - 1].what for order in orders}
+    main = min(nouns) if is_phrase and len(nouns) == 1 else None
+    return _Topic(frozenset(word.what for word in content), main, main is not None and not breaks)
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_same(name: str, word: str, *, denied: bool) -> bool:
+    """Return whether two words have the same stem; a denial may leave out the first part of a compound."""
+    if name == word:
+        return True
+    shorter, longer = sorted((name, word), key=len)
+    if _WITHOUT_BLANKS.search(name):
+        return len(shorter) > 1 and shorter in longer
+    common = len(os.path.commonprefix((name, word)))
+    if _HANGUL.search(name):
+        return common > 1 and common >= len(shorter) - 1
+    if denied and len(shorter) > 4 and name.endswith(word) and len(longer) > len(shorter) + 3:
+        return True
+    return common > 3 and common >= (0.75 if common == 4 and name.isascii() else 0.6) * len(longer)
+
+
+@lru_cache(maxsize=4096)
+def _content(text: str, languages: tuple[str, ...]) -> list[Mention[str]]:
+    """Return the words of a text that tell one question about an image from another."""
+
+    def blank(match: re.Match[str]) -> str:
+        is_kept = pattern_of("normal abnormal", languages).fullmatch(match[0])
+        return match[0] if is_kept else " " * len(match[0])
+
+    text = _IMAGE.sub(lambda match: (match[1] or "").rjust(len(match[0])), text)
+    text = pattern_of(_TELLS_NOTHING, languages).sub(blank, text)
+    normal = {role: pattern_of(role, languages) for role in _OPPOSITES}
+
+    def meaning(word: Mention[str]) -> str:
+        written = text[word.start : word.end]
+        return next((role for role, pattern in normal.items() if pattern.fullmatch(written)), word.what)
+
+    return [word._replace(what=meaning(word)) for word in words(text)]
+
+
+@extractor("robust_yes_no_maybe", AnswerKind.CHOICE, "verdict on a question, read with care", own_words, version=3)
 def robust_yes_no_maybe(reply: str, sample: Sample) -> Answer:
-    """Read a verdict (PubMedQA); options are words in the order of the letters."""
+    """Read a verdict (PubMedQA); options are words for yes, no and maybe in the order of the letters."""
     text = own_part(reply)
     if not text:  # nothing but the instruction
         return Answer.invalid(Reason.AMBIGUOUS)
-    return worded_option(verdicts(text), sample.options) or Answer.invalid(
-        Reason.REFUSED if is_unsure(text) else Reason.NO_MATCH
-    )
+    equal = equal_option(text, sample.options)
+    if equal is not None:
+        return Answer.ok(letter(equal))
+    languages = languages_of(f"{text} {sample.question}")
+    answer = worded_option(verdicts(without_writer(text, languages)), sample.options)
+    return answer or Answer.invalid(Reason.REFUSED if is_unsure(text, languages) else Reason.NO_MATCH)
 
 
 def worded_option(read: set[str], options: Sequence[str]) -> Answer | None:
-    """Turn words into the letter of the one option that is this word, or into None without any word."""
+    """Turn words into the letter of the one option that means this word, or into None without any word."""
     if not read:
         return None
     if len(read) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    return Answer.only([letter(index) for index, option in enumerate(options) if normalised(option) in read])
+    meanings = [{normalised(option), plain_verdict(option)} for option in options]
+    return Answer.only([letter(index) for index, meaning in enumerate(meanings) if meaning & read])
 
 
 # ---- the logical relation of two sentences ----
