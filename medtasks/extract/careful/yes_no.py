@@ -74,7 +74,7 @@ _IMAGE = re.compile(
 )
 # Clauses about images in general, or about what is not said.
 _NO_STATEMENT = re.compile(
-    r"(?i)\b(?:would|typically|usually|generally|sometimes|some cases|used (?:to|for)|whether|if|"
+    r"(?i)\b(?:would|may|might|could|perhaps|maybe|typically|usually|generally|sometimes|some cases|used (?:to|for)|whether|if|"
     r"not (?:\w+ly )?(?:mention|state|specif|describ|provid)\w*|(?:difficult|hard) to)\b"
 )
 _TELLS_NOTHING = "plain common article present absent not not_after uncertain likely yes no maybe and or but except refusal"
@@ -104,7 +104,8 @@ def _leads() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     final = rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}{word}"
     line = rf"(?m:^)[^:\n]{{1,60}}:\W*{word}(?=\W*(?:\n|$))"
     concluded = rf"(?:{pattern_of('final').pattern})[\s,:]+{word}(?=\W*(?:[.\n]|$))"
-    others = rf"(?:{answer})(?:\s+\w+){{0,2}}[\s:\"是为は]+{word}"
+    denial = pattern_of("not not_after").pattern
+    others = rf"(?:{answer})(?:\s+(?!{denial})\w+){{0,2}}[\s:\"是为は]+{word}"
     said = rf"(?:\b(?:{_NOUN}{_LINK}|{_CHOOSES})\W*{_SURE}){word}"
     flags = re.IGNORECASE
     return re.compile(final, flags), _any_of(said, line, concluded, others), re.compile(rf"\W*{_SURE}{word}", flags)
@@ -228,7 +229,9 @@ def _verdict_of(topic: _Topic, item: Sequence[tuple[Stance, str]], degree: re.Pa
     holds = {word for said, word in item if said in (Stance.AFFIRMED, Stance.HEDGED)}
     denied = {word for said, word in item if said is Stance.DENIED}
     doubtful = {word for said, word in item if said is Stance.OPEN} | denied
-    others = {word for _, word in item if word not in topic.words and not degree.fullmatch(word)}
+    others = {word for _, word in item} - topic.words
+    if not any(map(degree.fullmatch, topic.words)):
+        others = {word for word in others if not degree.fullmatch(word)}
     if topic.words <= holds - doubtful:
         return "yes"
     # The main word alone: "an effusion" for "a pleural effusion", but not "a pericardial effusion".

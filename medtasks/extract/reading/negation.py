@@ -93,7 +93,7 @@ _DENIED_BEFORE = re.compile(
     r"resolution of)\b|n't\b"
 )
 _DENIED_AFTER = re.compile(
-    rf"(?i)(?:\bnot|n't|\bnever)(?:\W*$|\s+(?!only\b)(?:\w+ly\s+)?(?:be(?:en)?\s+)?{_SEEN})|"
+    rf"(?i)\b(?:is|are|was|were)(?:\s+not|n't)\W*$|(?:\bnot|n't|\bnever)\s+(?!only\b)(?:\w+ly\s+)?(?:be(?:en)?\s+)?{_SEEN}|"
     r"\b(?:absent|unlikely|less likely|negative(?!\s+for)|no longer|(?<!not )resolved|incorrect|wrong|"
     r"contraindicated|denied)\b|"
     r"\b(?:ruled out|excluded|eliminated)(?=\s*(?:$|[.,)]|by\b|with\b|and\b|on\b|as\b))"
