@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from medtasks.data.samples import Sample, letter
+from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.languages import Signal, languages_of, pattern_of, signals_in
 from medtasks.extract.reading.option_mentions import (
@@ -42,18 +43,20 @@ from medtasks.extract.reading.option_mentions import (
     folded,
     option_mentions,
     option_set,
-    same_word,
     tokens_of,
 )
 from medtasks.extract.reading.reply_text import own_words
 
-_ROLES = "answer final choose correct wrong likely not not_after because and or but than than_after before correction"
+_ROLES = "answer final choose correct wrong likely not not_after because and or but than than_after before correction aside"
 _STATEMENT_END = re.compile(
-    r"\s*\n\s*|[。！？；;]+\s*|(?:\.{2,}|…)\s*|(?<![\s(\[*][A-Za-z0-9])(?<![.\s]\w)[.!?]+[\"')\]]*\s+(?![(\[])|"
-    r"(?<=[^\W\d_][\s(][A-Z])[.!?]\s+(?![a-z])"
+    r"(?m)\s*\n\s*|[。！？；;]+\s*|(?:\.{2,}|…)\s*|(?<![\s(\[*][A-Za-z0-9])(?<![.\s]\w)(?<!^\w)[.!?]+[\"')\]]*\s+(?![(\[])|"
+    r"(?<=[^\W\d_][\s(][A-Z])[.!?]\s+(?![a-z])|(?<=[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff])[.!?]+|"
+    r"[.!?](?=[\u3040-\u30ff\u3400-\u9fff])"
 )
 _SEPARATOR = re.compile(r"[,:()|،، ]|\s[–—-]\s|，|、")
+_ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement begins with
 _NEAR = 25  # characters
+_FEW = 6  # words
 
 
 class Evidence(enum.IntEnum):
@@ -71,6 +74,7 @@ class Finding(NamedTuple):
     options: frozenset[int]
     evidence: Evidence
     start: int
+    is_line: bool  # a line of its own, with at most a few words and a colon before
 
 
 class Statement(NamedTuple):
@@ -103,13 +107,13 @@ def _read(text: str, options: OptionSet, sample: Sample) -> int | Reason:
         return whole
     mentions = option_mentions(text, options, languages)
     if not mentions:
-        return _unnamed(text, options, sample, languages)
+        return unnamed_option(text, options, sample, languages)
     signals = signals_in(text.lower(), _ROLES, languages)
     statements = _statements(text, mentions, signals)
     walk = _walk(text, statements, len(options))
     outside = [statement for statement in statements if statement not in walk]
     findings = [finding for statement in outside for finding in _findings(text, statement, signals)]
-    findings = _after_correction(findings, signals)
+    findings = _closed(_after_correction(findings, signals), statements)
     chosen = _decided(findings)
     if chosen is None and walk:
         chosen = _praised(text, walk, signals)
@@ -119,6 +123,11 @@ def _read(text: str, options: OptionSet, sample: Sample) -> int | Reason:
         return _single(chosen)
     is_cut = _is_cut(text, findings)
     named = frozenset[int]().union(*(finding.options for finding in findings if finding.evidence))
+    denied = frozenset[int]().union(*(finding.options for finding in findings if not finding.evidence))
+    for role, others in (("none", denied), ("all", named)):
+        rest = quantity_option(role, options, (role,)) if len(others) == len(options) - 1 else None
+        if rest is not None and rest not in others:
+            return rest
     if is_cut and (named or walk):
         return Reason.TRUNCATED
     if not named and pattern_of("refusal", languages).search(text):
@@ -141,6 +150,16 @@ def _decided(findings: Sequence[Finding]) -> frozenset[int] | None:
     return frozenset[int]().union(*declared) if declared else None
 
 
+def _closed(findings: list[Finding], statements: Sequence[Statement]) -> list[Finding]:
+    """Make the last line final if it is a line for the answer, and the only such line."""
+    last = findings[-1] if findings else None
+    if last is None or not last.is_line or not last.evidence or last.start < statements[-1].start:
+        return findings
+    if any(finding.is_line and finding.options != last.options for finding in findings):
+        return findings
+    return [*findings[:-1], last._replace(evidence=Evidence.FINAL)]
+
+
 def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> list[Finding]:
     """Return what follows the last correction that an option follows."""
     corrections = [signal.end for signal in signals if "correction" in signal.roles]
@@ -161,6 +180,10 @@ def _statements(text: str, mentions: Sequence[Mention], signals: Sequence[Signal
     statements: list[Statement] = []
     start = place = 0
     for end in ends:
+        if text.rfind("(", start, end) > text.rfind(")", start, end) and text[end : end + 1] != "\n":
+            continue
+        if place and mentions[place - 1].end > end or place < len(mentions) and mentions[place].start < end < mentions[place].end:
+            continue
         groups: list[Mention] = []
         while place < len(mentions) and mentions[place].start < end:
             mention = mentions[place]
@@ -196,15 +219,17 @@ def _walk(text: str, statements: Sequence[Statement], count: int) -> list[Statem
         for place, statement in enumerate(statements)
         if len(statement.groups[0].options) == 1
         and not re.search(r"[^\W\d_]{2}", text[statement.start : statement.groups[0].start])
-        and (statement.groups[0].is_label or re.match(r"\W*[:–|—-]", text[statement.groups[0].end : statement.end]))
+        and _ITEM.match(text, statement.groups[0].end, statement.end)
     ]
     order = [next(iter(statements[place].groups[0].options)) for place in items]
     if len(order) > 1 and _is_answer_first(text, [statements[place] for place in items], order):
         items, order = items[1:], order[1:]
+    while len(order) > 2 and order[-1] in order[:-1]:
+        items, order = items[:-1], order[:-1]
     if len(set(order)) < 2 or (len(order) == 2 and order[0] > order[1]):
         return []
     bare = all(_is_bare(text, statements[place]) for place in items)
-    if bare and len(set(order)) < count:
+    if bare and len(set(order)) < min(count, 3):
         return []
     last = statements[items[-1]]
     line_end = text.find("\n", last.groups[0].start)
@@ -240,8 +265,13 @@ def _findings(text: str, statement: Statement, signals: Sequence[Signal]) -> lis
         last = groups[place + 1].start if place + 1 < len(groups) else statement.end
         before = _context(text, inside, first, group.start, is_before=True, is_shared=place > 0)
         after = _context(text, inside, group.end, last, is_before=False, is_shared=place + 1 < len(groups))
+        before = [signal for signal in before if place or "than" not in signal.roles]
         evidence = _evidence(text, statement, group, before, after)
-        findings.append(Finding(group.options, evidence, group.start))
+        lead = text[statement.start : group.start]
+        is_line = "\n" in text[statement.start - 1 : statement.start + 1] or statement.start == 0
+        is_line = is_line and len(groups) == 1 and (not re.search(r"\w", lead) or len(lead.split()) < _FEW and ":" in lead)
+        is_line = is_line and not re.search(r"\w", text[group.end : statement.end])
+        findings.append(Finding(group.options, evidence, group.start, is_line))
     return findings
 
 
@@ -276,13 +306,18 @@ def _evidence(
     if _denies(before, group.start) or near & {"not", "not_after", "than_after"} or _dismisses(after):
         return Evidence.DENIED
     lead = text[statement.start : group.start].rstrip(" \"'([<\n")
-    roles = {role for signal in before for role in signal.roles}
+    roles = {role for signal in before for role in signal.roles - _far_roles(signal, group.start)}
     is_all = not re.search(r"[^\W_]", text[statement.start : group.start] + text[group.end : statement.end])
     opens = group.start <= 3 and group.is_label and re.match(r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n", text[group.end :])
     declared = roles & {"answer", "choose", "correct", "likely"} or near & {"correct", "answer", "likely", "choose"}
     if not (declared or is_all or opens or lead.endswith((":", "=", "：", "→"))):
         return Evidence.NAMED
     return Evidence.FINAL if "final" in roles else Evidence.DECLARED
+
+
+def _far_roles(signal: Signal, start: int) -> set[str]:
+    """Return the roles that need a mention near: "it is B", not "it is a large mass of the liver"."""
+    return {"choose"} if start - signal.end > _NEAR else set()
 
 
 def _denies(before: Sequence[Signal], start: int) -> bool:
@@ -337,20 +372,6 @@ def _whole(text: str, options: OptionSet) -> int | None:
     words = [token.word for token in tokens_of(folded(text))]
     matching = [index for index, own in enumerate(options.words) if own and list(own) == words]
     return matching[0] if len(matching) == 1 else None
-
-
-def _unnamed(text: str, options: OptionSet, sample: Sample, languages: tuple[str, ...]) -> int | Reason:
-    """Return what a reply without any mention of an option means."""
-    if pattern_of("refusal", languages).search(text):
-        return Reason.REFUSED
-    words = [token.word for token in tokens_of(folded(text))]
-    scores = []
-    for parts in options.parts:
-        scores.append({part for part in parts if any(same_word(part, word) for word in words)})
-    matching = [index for index, parts in enumerate(scores) if parts]
-    if len(matching) == 1 and len(words) <= 60:
-        return matching[0]
-    return Reason.AMBIGUOUS if matching else Reason.NO_MATCH
 
 
 def _without_invented(text: str, options: OptionSet, question: str, languages: tuple[str, ...]) -> str:

@@ -16,20 +16,20 @@ _ANY = "und"  # block of marks that belong to no language
 _WORD_CHARACTER = r"[\w\u0300-\u036f\u0900-\u0dff]"  # to Python, vowel signs of Indian scripts end a word
 _WITHOUT_BLANKS = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 _LATIN_WORD = re.compile(r"[^\W\d_]{2,}|\b[^\W\d_A-Z]\b")  # a single capital is the letter of an option
-_KANA = "[\u3040-\u30ff]"
-_SCRIPTS: Mapping[str, tuple[str, ...]] = {
-    _KANA: ("ja",),
-    "[\uac00-\ud7af]": ("ko",),
-    "[\u4e00-\u9fff]": ("zh", "ja"),
-    "[\u0370-\u03ff]": ("el",),
-    "[\u0400-\u04ff]": ("ru", "uk"),
-    "[\u0590-\u05ff]": ("he",),
-    "[\u0600-\u06ff]": ("ar", "fa"),
-    "[\u0900-\u097f]": ("hi",),
-    "[\u0980-\u09ff]": ("bn",),
-    "[\u0e00-\u0e7f]": ("th",),
-}
-_LETTERS_OF = {"uk": "[іїєґ]", "fa": "[پچژگ]"}  # that no other language of the script has
+_KANA = re.compile("[\u3040-\u30ff]")
+_SCRIPTS = (
+    (_KANA, ("ja",)),
+    (re.compile("[\uac00-\ud7af]"), ("ko",)),
+    (re.compile("[\u4e00-\u9fff]"), ("zh", "ja")),
+    (re.compile("[\u0370-\u03ff]"), ("el",)),
+    (re.compile("[\u0400-\u04ff]"), ("ru", "uk")),
+    (re.compile("[\u0590-\u05ff]"), ("he",)),
+    (re.compile("[\u0600-\u06ff]"), ("ar", "fa")),
+    (re.compile("[\u0900-\u097f]"), ("hi",)),
+    (re.compile("[\u0980-\u09ff]"), ("bn",)),
+    (re.compile("[\u0e00-\u0e7f]"), ("th",)),
+)
+_LETTERS_OF = {"uk": re.compile("[іїєґ]"), "fa": re.compile("[پچژگ]")}  # that no other language of the script has
 
 
 class Signal(NamedTuple):
@@ -136,52 +136,41 @@ def _roles_of(words: str, roles: str, languages: tuple[str, ...]) -> frozenset[s
 
 
 @cache
+def _latin_languages() -> tuple[str, ...]:
+    scripted = {language for _, languages in _SCRIPTS for language in languages}
+    return tuple(language for language in all_languages() if language not in scripted)
+
+
+@cache
 def _languages_by_word() -> Mapping[str, tuple[str, ...]]:
-    """Return the languages that have a word in any role."""
+    """Return the Latin languages that have a word in any role."""
     languages: dict[str, tuple[str, ...]] = {}
-    for language in all_languages():
+    for language in _latin_languages():
         for word in {entry for entries in _words()[language].values() for entry in entries}:
             languages[word] = (*languages.get(word, ()), language)
     return languages
 
 
-@cache
-def _latin_languages() -> tuple[str, ...]:
-    scripted = {language for languages in _SCRIPTS.values() for language in languages}
-    return tuple(language for language in all_languages() if language not in scripted)
-
-
 def languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the languages of a text, in the order of the file: those of its scripts, told apart by frequent words.
+    """Return the languages of a text, in the order of the file: those of its scripts, told apart by their words.
 
     Args:
-        text: Any text; of one without a known word all languages of its scripts are returned.
+        text: Any text; of one in Latin letters without a known word all languages with these letters are returned.
         named: Languages that the task names. Replies in others, apart from English, are not expected.
     """
-    present = set() if text.isascii() else _by_script(text)
-    words = Counter(map(str.lower, _LATIN_WORD.findall(text)))
-    if any(len(word) > 1 for word in words if word.isascii()) or not present:
-        present.update(_by_words(words))
-    narrowed = present & {*named, "en"} if named else present
-    return tuple(language for language in all_languages() if language in (narrowed or {*named, "en"}))
+    by_word, scores = _languages_by_word(), Counter[str]()
+    for word in {word.lower() for word in _LATIN_WORD.findall(text)}:
+        scores.update(by_word.get(word, ()))
+    most = max(scores.values(), default=0)
+    present = {language for language, score in scores.items() if 2 * score > most}
+    if not text.isascii():
+        present |= _by_script(text)
+    expected = {*named, "en"} if named else {*(present or _latin_languages())}
+    return tuple(language for language in all_languages() if language in ((present & expected) or expected))
 
 
 def _by_script(text: str) -> set[str]:
-    present: set[str] = set()
-    for script, languages in _SCRIPTS.items():
-        if re.search(script, text):
-            present.update(languages)
+    present = {language for script, languages in _SCRIPTS if script.search(text) for language in languages}
     if {"zh", "ja"} <= present:
-        present.discard("zh" if re.search(_KANA, text) else "ja")
-    return present - {language for language, letters in _LETTERS_OF.items() if not re.search(letters, text)}
-
-
-def _by_words(counts: Mapping[str, int]) -> set[str]:
-    """Return the Latin languages with most frequent words, and those near them; all if there is no such word."""
-    by_word, scores = _languages_by_word(), Counter[str]()
-    for word in counts.keys() & by_word.keys():
-        for language in by_word[word]:
-            scores[language] += counts[word]
-    latin = {language: scores[language] for language in _latin_languages()}
-    most = max(latin.values())
-    return {language for language, score in latin.items() if 2 * score > most or most == 0}
+        present.discard("zh" if _KANA.search(text) else "ja")
+    return present - {language for language, letters in _LETTERS_OF.items() if not letters.search(text)}

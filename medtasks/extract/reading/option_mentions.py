@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from medtasks.data.option_texts import without_marks
 from medtasks.data.samples import letter
-from medtasks.extract.reading.languages import pattern_of, words_of
+from medtasks.extract.reading.languages import all_languages, pattern_of, words_of
 
 _SIGNS = "<>≤≥=≠↑↓+-"
 _TOKEN = re.compile(
@@ -24,6 +24,7 @@ _TOKEN = re.compile(
     r"(?:(?![\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff])[^\W\d_][\u0300-\u036f\u0900-\u0dff]*)+|"
     r"[<>≤≥=≠↑↓]|(?<=\w)[+-](?![\w+-])|(?<![\w.])[+-](?=\d)"
 )
+_ZEROS = re.compile(r"(?<=\.\d)0$|\.0$")
 _TAG = re.compile(r"</?[a-zA-Z]+[1-6]?>")
 _BRACKET = re.compile(r"\(([^()]+)\)")
 _ACCENTS = {
@@ -32,6 +33,7 @@ _ACCENTS = {
     if unicodedata.normalize("NFD", chr(code))[1:2] and chr(code) not in "йЙ"
 }
 _HANGUL = re.compile("[\uac00-\ud7af]")
+_FEW_WORDS = 5
 _ENDING = 2  # letters that may be written onto a longer word: plural, case
 
 
@@ -69,7 +71,8 @@ def tokens_of(text: str) -> list[Token]:
 def _plain(word: str) -> str:
     if not word[-1].isdigit():
         return word
-    return f"0{word}".replace(",", ".") if word[0] in ".," else word.replace(",", ".")
+    number = f"0{word}" if word[0] in ".," else word
+    return _ZEROS.sub("", number.replace(",", "."))
 
 
 def same_word(first: str, second: str) -> bool:
@@ -81,11 +84,45 @@ def same_word(first: str, second: str) -> bool:
     return len(shorter) >= common and len(longer) - len(shorter) <= _ENDING and shorter[:common] == longer[:common]
 
 
+@lru_cache(maxsize=1)
+def _numerals() -> dict[str, str]:
+    """Return Roman numerals and words for numbers, with their digits."""
+    numerals = {roman: str(value) for value, roman in enumerate(("i", "ii", "iii", "iv", "v", "vi", "vii", "viii"), 1)}
+    for language in all_languages():
+        numerals |= {folded(word): str(value) for value, word in enumerate(words_of("one", (language,)), 1)}
+    return numerals
+
+
+def numeral(word: str) -> str:
+    """Return the digits of a number in words or in Roman numerals; any other word as it is."""
+    return _numerals().get(word, word)
+
+
+@lru_cache(maxsize=1)
+def _short_words() -> frozenset[str]:
+    return frozenset(folded(word) for role in ("common", "article", "and", "or", "not", "is") for word in words_of(role))
+
+
+def _is_content(word: str) -> bool:
+    return word not in _SIGNS and (word in _numerals() or not word.isascii() or len(word) > 2 or word[0].isdigit()) and (
+        word not in _short_words() or word in _numerals()
+    )
+
+
+def _aliases(text: str) -> list[str]:
+    """Return the two parts of a short text with a bracket: "Computed tomography (CT)"."""
+    bracket = _BRACKET.search(text) if text.rstrip().endswith(")") else None
+    if bracket is None or len(text[: bracket.start()].split()) > _FEW_WORDS:
+        return []
+    return [text[: bracket.start()], bracket[1]]
+
+
 @dataclass(frozen=True)
 class OptionSet:
     """The options of a question, prepared for comparison."""
 
-    texts: tuple[str, ...]
+    written: tuple[str, ...]  # without marks of their own
+    texts: tuple[str, ...]  # empty where the text is a letter, which names its option
     numbered: bool  # their own marks are numbers
     words: tuple[tuple[str, ...], ...]  # of each text
 
@@ -97,10 +134,11 @@ class OptionSet:
         """Word sequences that name an option, with blanks around, the longest first."""
         names: dict[str, set[int]] = {}
         for index, text in enumerate(self.texts):
-            for form in (text, *([_BRACKET.sub(" ", text), *_BRACKET.findall(text)] if "(" in text else [])):
-                words = _content(tokens_of(folded(form)))
-                if words and not (len(words) == 1 and words[0].upper() in self.letters and form != text):
-                    names.setdefault(" ".join(words), set()).add(index)
+            for form in (text, *_aliases(text)):
+                words = [token.word for token in tokens_of(folded(form))]
+                for called in (words, without_article(words)):
+                    if called and not (len(called) == 1 and called[0].upper() in self.letters):
+                        names.setdefault(" ".join(called), set()).add(index)
         unique = [(name, *indices) for name, indices in names.items() if len(indices) == 1]
         return sorted(unique, key=lambda pair: -len(pair[0]))
 
@@ -112,10 +150,11 @@ class OptionSet:
     @cached_property
     def parts(self) -> list[set[str]]:
         """Words and numbers of each option that no other option has."""
+        content = [{numeral(word) for word in words if _is_content(word)} for words in self.words]
         parts = []
-        for index, words in enumerate(self.words):
-            others = [word for other, more in enumerate(self.words) if other != index for word in more]
-            parts.append({word for word in words if word not in _SIGNS and not any(same_word(word, o) for o in others)})
+        for index, words in enumerate(content):
+            others = set[str]().union(*content[:index], *content[index + 1 :])
+            parts.append({word for word in words if not any(same_word(word, other) for other in others)})
         return parts
 
     @cached_property
@@ -132,7 +171,7 @@ def option_set(options: tuple[str, ...]) -> OptionSet:
     plain = tuple(unicodedata.normalize("NFKC", _TAG.sub("", text)).strip() for text in (bare or options))
     names = [letter(index) for index in range(len(options))]
     texts = tuple("" if text.upper().strip(" .") in names else text for text in plain)  # a letter names its option
-    return OptionSet(texts, numbered, tuple(tuple(_content(tokens_of(folded(text)))) for text in texts))
+    return OptionSet(plain, texts, numbered, tuple(tuple(without_article([token.word for token in tokens_of(folded(text))])) for text in texts))
 
 
 @lru_cache(maxsize=1)
@@ -140,9 +179,8 @@ def _articles() -> frozenset[str]:
     return frozenset(folded(word) for word in words_of("article") if word.isalpha())
 
 
-def _content(tokens: Sequence[Token]) -> list[str]:
-    """Return the words of a text without an article before them."""
-    words = [token.word for token in tokens]
+def without_article(words: list[str]) -> list[str]:
+    """Return words without an article before them."""
     return words[1:] if len(words) > 1 and words[0] in _articles() else words
 
 
@@ -164,7 +202,8 @@ def text_mentions(tokens: Sequence[Token], options: OptionSet) -> list[Mention]:
             signed = signed or (last + 1 < len(tokens) and tokens[last + 1].word in "+-" and options.has_signs)
             if not is_inside and not (signed and options.has_signs) and _ends(joined, end, name):
                 taken.append((place, end))
-                mentions.append(Mention(frozenset({index}), tokens[first].start, tokens[last].end, False, True))
+                stop = tokens[last].start + len(name.rpartition(" ")[2])
+                mentions.append(Mention(frozenset({index}), tokens[first].start, stop, False, True))
             place = joined.find(f" {name}", end)
     return sorted(mentions, key=lambda mention: mention.start)
 
@@ -179,6 +218,7 @@ def _ends(joined: str, end: int, name: str) -> bool:
     return len(rest) <= _ENDING and len(name.rpartition(" ")[2]) > 4 and rest.isalpha()
 
 
+_LETTERS = "ABCDEFGHIJ"
 _SHORT_WORDS = "AIEOÉÀ"
 _LABEL_GAP = re.compile(r"\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
 _ASIDE_GAP = re.compile(r"[\"']?\s*")  # "text (B)"
@@ -189,7 +229,7 @@ def _label_pattern(count: int) -> re.Pattern[str]:
     letters = "|".join(letter(index) for index in reversed(range(count)))
     small = letters.lower()
     return re.compile(
-        rf"(?<![A-Za-z0-9_'’°/.-])(?<![\w)][(\[])(?P<open>[(\[<\"']{{0,3}})(?P<letter>{letters})(?P<close>[)\]>\"']{{0,3}})"
+        rf"(?<![A-Za-z0-9_'’°.-])(?<![\w)][(\[])(?P<open>[(\[<\"']{{0,3}})(?P<letter>{letters})(?P<close>[)\]>\"']{{0,3}})"
         rf"(?![A-Za-z0-9_'’]|-\w|\.[a-zA-Z0-9](?!\w))|"
         rf"(?<![\w)])[(\[](?P<small>{small})[)\]]|"
         rf"(?m:^[ \t\W]*)(?P<first>{small})(?=[).:]|\s*\(|\W*$)|"
@@ -228,11 +268,15 @@ def _is_name(text: str, start: int, end: int, names: Sequence[re.Match[str]]) ->
 def _is_word(text: str, start: int, end: int, own: tuple[str, ...], languages: tuple[str, ...]) -> bool:
     """Return whether a capital is a word of its own, as in "A normal brain", or begins a name, as in "E. coli"."""
     after = text[end : end + 40]
+    if text[start - 1 : start] == "/" and not text[: start - 1].rstrip(")]").endswith(tuple(_LETTERS)):
+        return True
     if own and folded(after).lstrip(". ").startswith(own[0]):
         return False
     if re.match(r"\.\s?[a-z]{3}", after):
         return True
-    is_short_word = text[start:end] in _SHORT_WORDS and re.match(r" [^\W\d_]", after) and after[1].islower()
+    if text[start:end] == "I" and after[:1] == " ":
+        return True
+    is_short_word = text[start:end] in _SHORT_WORDS and re.match(r" [^\W_]", after) and not after[1].isupper()
     if not is_short_word or not words_of("is", languages):
         return False
     return pattern_of("is and or correct wrong not choose likely", languages).match(text, end + 1) is None

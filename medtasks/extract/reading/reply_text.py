@@ -41,6 +41,7 @@ _GAP = re.compile(r"([\W\uff9e\uff9f]{32})[\W\uff9e\uff9f]+(?=[\W\uff9e\uff9f]{3
 _FIELD = re.compile(
     r"""(["'])([^"'{}\n]{1,60})\1\s*:\s*("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|\[[^\]]*\]?|(?!\s*[{"'\[])[^,}\]\n]*)"""
 )
+_ANNOUNCES = re.compile(r"[^.\n]*:\s*\Z")  # "The output in JSON is:"
 _KEY_WORD = re.compile(r"[_\W]+|(?<=[a-z])(?=[A-Z])")
 # A value in a JSON object that is cut or malformed: a string, a list, or the rest up to a comma or brace.
 _VALUE = re.compile(r"""["](?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|\[[^\]]*\]?|[^,}\n]*""", re.DOTALL)
@@ -153,10 +154,12 @@ def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
         called = [value for key, value in fields if _is_called(key, role)]
         if called:
             return next((value for value in reversed(called) if value.strip()), "")
-    answers = [value for _, value in fields if is_answer is not None and is_answer(value)]
+    answers = []
+    for key, value in fields if is_answer is not None else ():
+        answers += [text for text in (key if value == "true" else value,) if is_answer(text)]
     if answers:
         return "\n".join(dict.fromkeys(answers))
-    prose = text[: text.find("{")].removesuffix("json\n").strip("`\n ")
+    prose = _ANNOUNCES.sub("", text[: text.find("{")].strip("`\n ").removesuffix("json").strip("`\n "))
     return prose if "{" in text and "}" not in text and prose else text
 
 
