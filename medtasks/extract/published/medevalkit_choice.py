@@ -22,7 +22,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.careful.robust_choice import robust_kit_choice
+from medtasks.extract.careful.robust_choice import robust_choice
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.reply_text import answered_text, own_words
 
@@ -234,9 +234,9 @@ def mmmu_answer(reply: str, sample: Sample, *, candidates: Callable[[str], Itera
 
 @extractor("robust_mmmu", AnswerKind.CHOICE, "options read with care, open answers as MMMU's authors", version=3)
 def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
-    """Read an option as :func:`~.robust_choice.robust_kit_choice`, an open answer from the model's own words."""
+    """Read an option as :func:`~.robust_choice.robust_choice`, an open answer from the model's own words."""
     if not is_open(sample):
-        return robust_kit_choice(reply, sample)
+        return robust_choice(reply, sample)
     text = own_words(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text, target=NO_LETTER)

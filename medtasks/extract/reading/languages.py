@@ -1,33 +1,43 @@
 """Words of each language by their role in a reply, from ``words.toml``, and the languages of a text.
 
 The roles, and how an entry is written, are explained at the top of that file. Careful extractors have no words of
-their own: they ask for the pattern of a role in the languages of the text that they read.
+their own: they ask for the signals in a text, or for the pattern of a role, in the languages of the text they read.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 from medtasks.home import packaged_facts
 
+_ANY = "und"  # block of marks that belong to no language
 _WORD_CHARACTER = r"[\w\u0300-\u036f\u0900-\u0dff]"  # to Python, vowel signs of Indian scripts end a word
 _WITHOUT_BLANKS = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 _LATIN_WORD = re.compile(r"[^\W\d_]{2,}|\b[^\W\d_A-Z]\b")  # a single capital is the letter of an option
-_SCRIPTS: Mapping[str, tuple[str, ...]] = {
-    "[\u3040-\u30ff]": ("ja",),
-    "[\uac00-\ud7af]": ("ko",),
-    "[\u4e00-\u9fff]": ("zh", "ja"),
-    "[\u0370-\u03ff]": ("el",),
-    "[\u0400-\u04ff]": ("ru", "uk"),
-    "[\u0590-\u05ff]": ("he",),
-    "[\u0600-\u06ff]": ("ar", "fa"),
-    "[\u0900-\u097f]": ("hi",),
-    "[\u0980-\u09ff]": ("bn",),
-    "[\u0e00-\u0e7f]": ("th",),
-}
-_IN_SCRIPT = tuple((re.compile(f"{script}+"), languages) for script, languages in _SCRIPTS.items())
+_KANA = re.compile("[\u3040-\u30ff]")
+_SCRIPTS = (
+    (_KANA, ("ja",)),
+    (re.compile("[\uac00-\ud7af]"), ("ko",)),
+    (re.compile("[\u4e00-\u9fff]"), ("zh", "ja")),
+    (re.compile("[\u0370-\u03ff]"), ("el",)),
+    (re.compile("[\u0400-\u04ff]"), ("ru", "uk")),
+    (re.compile("[\u0590-\u05ff]"), ("he",)),
+    (re.compile("[\u0600-\u06ff]"), ("ar", "fa")),
+    (re.compile("[\u0900-\u097f]"), ("hi",)),
+    (re.compile("[\u0980-\u09ff]"), ("bn",)),
+    (re.compile("[\u0e00-\u0e7f]"), ("th",)),
+)
 _LETTERS_OF = {"uk": re.compile("[іїєґ]"), "fa": re.compile("[پچژگ]")}  # that no other language of the script has
+
+
+class Signal(NamedTuple):
+    """Words of a text that have a role."""
+
+    start: int
+    end: int
+    roles: frozenset[str]
 
 
 @cache
@@ -42,13 +52,13 @@ def _words() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
 
 def all_languages() -> tuple[str, ...]:
     """Return the languages that have words, as two-letter codes."""
-    return tuple(_words())
+    return tuple(language for language in _words() if language != _ANY)
 
 
 def words_of(role: str, languages: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the entries of a role, as written in the file, in some languages or in all."""
     blocks = _words()
-    entries = (blocks[language].get(role, ()) for language in languages or blocks)
+    entries = (blocks[language].get(role, ()) for language in (_ANY, *(languages or all_languages())))
     return tuple(dict.fromkeys(entry for of_language in entries for entry in of_language))
 
 
@@ -63,68 +73,104 @@ def pattern_of(roles: str, languages: tuple[str, ...] = ()) -> re.Pattern[str]:
     Returns:
         A pattern that ignores case, never matches an empty text, and finds the longest of several phrases.
     """
-    entries = {entry for role in roles.split() for entry in words_of(role, languages)}
-    longest_first = sorted(entries, key=lambda entry: (-len(entry), entry))
-    return re.compile("|".join(map(_entry_pattern, longest_first)) or r"(?!)", re.IGNORECASE)
-
-
-def _entry_pattern(entry: str) -> str:
-    phrase = entry.strip("*")
-    escaped = re.escape(phrase).replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+").replace(r"\ ", r"\s+")
-    begins_inside = entry.startswith("*") or re.match(rf"{_WITHOUT_BLANKS}|\W", phrase)
-    before = "" if begins_inside else rf"(?<!{_WORD_CHARACTER})"
-    ends_inside = re.search(rf"(?:{_WITHOUT_BLANKS}|[^\w\u0900-\u0dff])$", phrase)
-    after = "" if ends_inside else rf"(?!{_WORD_CHARACTER})"
-    return before + escaped + (rf"{_WORD_CHARACTER}*" if entry.endswith("*") else after)
+    return re.compile(_alternatives(_roles_by_entry(roles, languages)), re.IGNORECASE)
 
 
 @cache
-def _languages_by_word() -> Mapping[str, tuple[str, ...]]:
-    """Return the languages that have a word in any role."""
-    languages: dict[str, tuple[str, ...]] = {}
-    for language, roles in _words().items():
-        for word in {entry for entries in roles.values() for entry in entries}:
-            languages[word] = (*languages.get(word, ()), language)
-    return languages
+def _roles_by_entry(roles: str, languages: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
+    """Return the roles that each entry has, out of some."""
+    by_entry: dict[str, frozenset[str]] = {}
+    for role in roles.split():
+        for entry in words_of(role, languages):
+            by_entry[entry.lower()] = by_entry.get(entry.lower(), frozenset()) | {role}
+    return by_entry
+
+
+def _alternatives(entries: Iterable[str]) -> str:
+    """Return a pattern of entries, grouped by their first character, which is faster than a plain list."""
+    groups: dict[tuple[bool, str], list[str]] = defaultdict(list)
+    for entry in sorted(entries, key=len, reverse=True):
+        first = entry.lstrip("*")[0]
+        begins_inside = entry.startswith("*") or re.match(rf"{_WITHOUT_BLANKS}|\W", first)
+        groups[not begins_inside, first].append(_ending(entry))
+    of_words = [f"{first}(?:{'|'.join(endings)})" for (bounded, first), endings in groups.items() if bounded]
+    inside = [f"{re.escape(first)}(?:{'|'.join(endings)})" for (bounded, first), endings in groups.items() if not bounded]
+    bounded = [rf"(?<!{_WORD_CHARACTER})(?:{'|'.join(of_words)})"] if of_words else []
+    return "|".join([*bounded, *inside]) or r"(?!)"
+
+
+def _ending(entry: str) -> str:
+    """Return the pattern of an entry after its first character."""
+    phrase = entry.strip("*")
+    escaped = re.escape(phrase[1:]).replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+").replace(r"\ ", r"\s+")
+    if entry.endswith("*"):
+        return rf"{escaped}{_WORD_CHARACTER}*"
+    ends_inside = re.search(rf"(?:{_WITHOUT_BLANKS}|[^\w\u0900-\u0dff])$", phrase)
+    return escaped if ends_inside else rf"{escaped}(?!{_WORD_CHARACTER})"
+
+
+def signals_in(lower: str, roles: str, languages: tuple[str, ...]) -> list[Signal]:
+    """Return the words of a lower-case text that have one of some roles, in order."""
+    pattern = _signal_pattern(roles, languages)
+    return [
+        Signal(*match.span(), _roles_of(match[0], roles, languages)) for match in pattern.finditer(lower) if match[0]
+    ]
+
+
+@cache
+def _signal_pattern(roles: str, languages: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(_alternatives(_roles_by_entry(roles, languages)))
+
+
+@lru_cache(maxsize=8192)
+def _roles_of(words: str, roles: str, languages: tuple[str, ...]) -> frozenset[str]:
+    """Return the roles of words that an entry matches: of the entry itself, or of the longest that they begin with."""
+    by_entry = _roles_by_entry(roles, languages)
+    for end in range(len(words), 0, -1):
+        for entry in (words[:end], f"{words[:end]}*", f"*{words[:end]}", f"*{words[:end]}*"):
+            if entry in by_entry:
+                return by_entry[entry]
+    return frozenset[str]().union(
+        *(of_entry for entry, of_entry in by_entry.items() if " ... " in entry and words.startswith(entry.split()[0]))
+    )
 
 
 @cache
 def _latin_languages() -> tuple[str, ...]:
-    scripted = {language for languages in _SCRIPTS.values() for language in languages}
+    scripted = {language for _, languages in _SCRIPTS for language in languages}
     return tuple(language for language in all_languages() if language not in scripted)
 
 
+@cache
+def _languages_by_word() -> Mapping[str, tuple[str, ...]]:
+    """Return the Latin languages that have a word in any role."""
+    languages: dict[str, tuple[str, ...]] = {}
+    for language in _latin_languages():
+        for word in {entry for entries in _words()[language].values() for entry in entries}:
+            languages[word] = (*languages.get(word, ()), language)
+    return languages
+
+
 def languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the languages of a text, in the order of the file: those of its scripts, told apart by frequent words.
+    """Return the languages of a text, in the order of the file: those of its scripts, told apart by their words.
 
     Args:
-        text: Any text; of one without a known word all languages of its scripts are returned.
+        text: Any text; of one in Latin letters without a known word all languages with these letters are returned.
         named: Languages that the task names. Replies in others, apart from English, are not expected.
     """
-    present = set() if text.isascii() else _by_script(text)
-    words = Counter(map(str.lower, _LATIN_WORD.findall(text)))
-    if any(len(word) > 1 for word in words if word.isascii()) or not present:
-        present.update(_by_words(words))
-    narrowed = present & {*named, "en"} if named else present
-    return tuple(language for language in all_languages() if language in (narrowed or {*named, "en"}))
+    by_word, scores = _languages_by_word(), Counter[str]()
+    for word in {word.lower() for word in _LATIN_WORD.findall(text)}:
+        scores.update(by_word.get(word, ()))
+    most = max(scores.values(), default=0)
+    present = {language for language, score in scores.items() if 2 * score > most}
+    if not text.isascii():
+        present |= _by_script(text)
+    expected = {*named, "en"} if named else {*(present or _latin_languages())}
+    return tuple(language for language in all_languages() if language in ((present & expected) or expected))
 
 
 def _by_script(text: str) -> set[str]:
-    present: set[str] = set()
-    for script, languages in _IN_SCRIPT:
-        if script.search(text):
-            present.update(languages)
+    present = {language for script, languages in _SCRIPTS if script.search(text) for language in languages}
     if {"zh", "ja"} <= present:
-        present.discard("zh" if _IN_SCRIPT[0][0].search(text) else "ja")
+        present.discard("zh" if _KANA.search(text) else "ja")
     return present - {language for language, letters in _LETTERS_OF.items() if not letters.search(text)}
-
-
-def _by_words(counts: Mapping[str, int]) -> set[str]:
-    """Return the Latin languages with most frequent words, and those near them; all if there is no such word."""
-    by_word, scores = _languages_by_word(), Counter[str]()
-    for word in counts.keys() & by_word.keys():
-        for language in by_word[word]:
-            scores[language] += counts[word]
-    latin = {language: scores[language] for language in _latin_languages()}
-    most = max(latin.values())
-    return {language for language, score in latin.items() if 2 * score > most or most == 0}

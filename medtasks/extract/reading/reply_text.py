@@ -12,16 +12,24 @@ from typing import Any, TypeVar
 from medtasks.data.safe_parsing import parse_json
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.failure import failure_cause
+from medtasks.extract.reading.languages import pattern_of
 
 T = TypeVar("T")
 
 # The beginning of a thought, also twice in a row where a template and the model write it, or the end of one.
 _THOUGHT_MARK = re.compile(r"(?P<begins><think(?:ing)?>(?:\s*<think(?:ing)?>)*)|</think(?:ing)?>", re.IGNORECASE)
-_TURN_END = re.compile(r"<\|(?:endofchunk|endoftext|end_of_text|end|im_end|eot_id)\|>|</s>", re.IGNORECASE)
-_ANSWER_TAG = re.compile(r"<(/)?answer>", re.IGNORECASE)
-_MARKUP = re.compile(
-    r"(?i)[*_`#]+|</[a-z]+>|(?<!\w)<[a-z]+>|<br>|<\|[a-z_]+\|>|\\(?:boxed|fbox|text|textbf|mathrm|mathbf)\b|\\(?=[()\[\]])|[{}$]"
+# End-of-turn tokens of any family: <eos>, </s>, <end_of_turn>, <|im_end|>, [EOS].
+_TURN_END = re.compile(
+    r"(?i)<[|｜]?(?:/s|eos|eot(?:_\w+)?|end[_▁]?of[_▁]?\w+|endof\w+|end|\w+_end|\w+[_▁]end[_▁]\w+)[|｜]?>|\[eos\]|\[/inst\]"
 )
+_SPECIAL = re.compile(r"<[|｜][\w▁]+[|｜]>(?:assistant|model)?|<start_of_turn>(?:model)?|<(?:s|bos|pad|unk)>")
+_TAG = re.compile(r"<\s*(?P<closes>/?)\s*(?P<name>[^\W\d][\w -]{0,30}?)\s*(?::?\s+(?P<inside>[^<>]{1,60}))?\s*/?>")
+_BLOCK = re.compile(r"(?i)</?(?:br|p|li|ul|ol|div|td|th|tr|table|h[1-6])\b[^<>]*>")
+_INLINE = re.compile(r"</?[a-z]+[1-6]?(?:\s+[\w-]+=[^<>]*)?\s*/?>|</?[A-Za-z_]{2,}>")
+_MARKUP = re.compile(
+    r"(?i)(?<!\w)[*#`_]+|[*`_]+(?!\w)|```\w*|\\(?:fbox|text|textbf|mathrm|mathbf|left|right|quad)\b|\\(?=[()\[\]])|[{}$]"
+)
+_GLUED = re.compile(r"(?<=[a-z]{3})(?=[A-Z][a-z]{2})|(?<=[^\w][A-Z])(?=[A-Z][a-z]{3})")  # as base models write
 _QUOTES = str.maketrans(
     dict.fromkeys("“”„«»「」", '"') | dict.fromkeys("‘’", "'") | {"【": "[", "】": "]", "。": ".", "、": ","}
 )
@@ -30,7 +38,11 @@ _RUN = re.compile(r"(\W)\1\1\1+")
 # A longer run of marks and blanks loses its middle: patterns take time for each pair of them, and so does NFKC for
 # combining marks, of which two are letters to Python.
 _GAP = re.compile(r"([\W\uff9e\uff9f]{32})[\W\uff9e\uff9f]+(?=[\W\uff9e\uff9f]{32})")
-_ANSWER_FIELD = r"(?i:(?:(?:final|correct|best|selected)[ _]?)?(?:answer|choice|option)(?:[ _]?(?:choice|letter))?)"
+_FIELD = re.compile(
+    r"""(["'])([^"'{}\n]{1,60})\1\s*:\s*("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|\[[^\]]*\]?|(?!\s*[{"'\[])[^,}\]\n]*)"""
+)
+_ANNOUNCES = re.compile(r"[^.\n]*:\s*\Z")  # "The output in JSON is:"
+_KEY_WORD = re.compile(r"[_\W]+|(?<=[a-z])(?=[A-Z])")
 # A value in a JSON object that is cut or malformed: a string, a list, or the rest up to a comma or brace.
 _VALUE = re.compile(r"""["](?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|\[[^\]]*\]?|[^,}\n]*""", re.DOTALL)
 _NEXT_TURN = re.compile(r"\b(?:Next )?Question(?: \d+)?\s*:|(?<=\n)[ \t]*(?:User|USER|Human|HUMAN|Instruction)\s*:")
@@ -64,30 +76,112 @@ def answered_text(reply: str | None) -> str | Reason:
     return reply or "" if failure_cause(reply) is None else Reason.ADAPTER_FAILED
 
 
-def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
+def own_words(
+    reply: str | None,
+    *,
+    split_names: bool = False,
+    cut_questions: bool = True,
+    is_answer: Callable[[str], bool] | None = None,
+) -> str | Reason:
     """Return the model's answer, never empty, or the reason why there is no text to read.
 
-    The reason is ``empty``, ``adapter_failed`` or ``truncated`` (the reply ended while still reasoning).
-    Of JSON only the answer's field is read, whatever the object is cut to.
+    Of JSON only the answer's field is read, whatever the object is cut to; of a reply with a tag or a box for the
+    answer only what is inside.
+
+    Args:
+        reply: The raw reply.
+        split_names: Whether underscores join words; else they are Markdown.
+        cut_questions: Whether to leave out an invented next question with all that follows it.
+        is_answer: Whether the value of a JSON field is an answer, where no field is called one.
+
+    Returns:
+        The text, or ``empty``, ``adapter_failed`` or ``truncated`` (the reply ended while still reasoning).
     """
     raw = given_text(reply)
     if isinstance(raw, Reason):
         return raw
-    text = without_thoughts(raw)
+    text = _outside_thoughts(raw)
     if text is None:
         return Reason.TRUNCATED
-    answer = json_field(text, _ANSWER_FIELD)  # the other fields of a JSON object are reasoning
-    text = text if answer is None else answer
+    text = next(filter(str.strip, _TURN_END.split(_SPECIAL.sub(" ", text))), "")
+    if '":' in text or "':" in text or '" :' in text:
+        text = _json_answer(text, is_answer)
     text = _UNDERSCORE.sub(" ", text) if split_names else text
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
-    tagged = _ANSWER_TAG.sub(lambda tag: "\n" if tag[1] else "\nAnswer: ", text)
-    pieces = (_MARKUP.sub("", piece).strip() for piece in _TURN_END.split(tagged))  # up to the first end token
-    text = next((piece for piece in pieces if piece.removeprefix("Answer:")), "")
-    text = _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", text))  # broken models write thousands of quotes or blanks
+    text = _wrapped_answer(text)
+    if "<" in text:
+        text = _INLINE.sub("", _BLOCK.sub("\n", text)) if len(text) > len("</A>") else text
+    text = _GLUED.sub("\n", _MARKUP.sub("", text))
+    text = _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", text)).strip()  # broken models write thousands of quotes or blanks
     # A reply that begins with a question repeats its prompt's; only a later question is invented.
-    invented = _NEXT_TURN.search(text, 1)
+    invented = _NEXT_TURN.search(text, 1) if cut_questions else None
     return (text[: invented.start()].strip() if invented else text) or Reason.EMPTY
+
+
+def _outside_thoughts(raw: str) -> str | None:
+    """Return a reply without thoughts, or what comes before a thought that never ends; None if that is nothing."""
+    text = without_thoughts(raw)
+    return text if text is not None else _THOUGHT_MARK.split(raw)[0].strip() or None
+
+
+def json_fields(text: str) -> list[tuple[str, str]]:
+    """Return key and value of each field of the JSON objects in a text, which may be cut, malformed or nested."""
+    fields = []
+    for _, key, value in _FIELD.findall(text):
+        decoded = _decoded(value)
+        fields.append((_as_text(_decoded(f'"{key}"')), _as_text(decoded)))
+    return fields
+
+
+def _decoded(written: str) -> Any:
+    for end in ("", '"'):  # of a string that was cut
+        with contextlib.suppress(ValueError):
+            return parse_json(written.strip() + end, strict=False)
+    return written.strip().strip("\"'")
+
+
+def _as_text(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
+    """Return the answer's field, else a field that is an answer, else the prose before an object that was cut."""
+    fields = json_fields(text)
+    if not fields:
+        return text
+    for role in ("answer", "option"):
+        called = [value for key, value in fields if _is_called(key, role)]
+        if called:
+            return next((value for value in reversed(called) if value.strip()), "")
+    answers = []
+    for key, value in fields if is_answer is not None else ():
+        answers += [text for text in (key if value == "true" else value,) if is_answer(text)]
+    if answers:
+        return "\n".join(dict.fromkeys(answers))
+    prose = _ANNOUNCES.sub("", text[: text.find("{")].strip("`\n ").removesuffix("json").strip("`\n "))
+    return prose if "{" in text and "}" not in text and prose else text
+
+
+def _is_called(key: str, role: str) -> bool:
+    words = _KEY_WORD.sub(" ", key).strip()
+    return pattern_of(role).search(words) is not None and not pattern_of("reasoning").search(words)
+
+
+def _wrapped_answer(text: str) -> str:
+    """Return what is in the last tag or box for the answer; the whole text without one that is not blank."""
+    contents = boxes(text) if _BOX in text else []
+    start = None
+    for tag in _TAG.finditer(text) if "<" in text else ():
+        if start is not None:
+            contents.append(text[start : tag.start()])
+            start = None
+        if tag["name"].lower() != "a" and _is_called(tag["name"], "answer"):
+            contents.append(tag["inside"] or "")
+            start = tag.end() if not tag["closes"] else None
+    if start is not None:
+        contents.append(text[start:])
+    return next(filter(str.strip, reversed(contents)), text)
 
 
 # "Pleural_Thickening" as two words; else underscores are Markdown and vanish.
@@ -97,9 +191,6 @@ spaced_words = partial(own_words, split_names=True)
 def json_field(text: str, name: str) -> str | None:
     """Return a JSON field's value as text, None without the field; of cut or malformed JSON the last mention counts."""
 
-    def as_text(value: Any) -> str:
-        return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
     mentions = list(re.finditer(rf"""(["'])(?:{name})\1\s*:\s*""", text))
     if not mentions:
         return None
@@ -107,12 +198,12 @@ def json_field(text: str, name: str) -> str | None:
         whole = parse_json(text[text.find("{") : text.rfind("}") + 1], strict=False)
         values = [value for key, value in whole.items() if re.fullmatch(name, key)] if isinstance(whole, dict) else []
         if values:
-            return as_text(values[-1])
+            return _as_text(values[-1])
     value = _VALUE.match(text, mentions[-1].end())
     written = value[0].strip() if value else ""
     for end in ("", '"'):  # of a string that was cut
         with contextlib.suppress(ValueError):
-            return as_text(parse_json(written + end, strict=False))
+            return _as_text(parse_json(written + end, strict=False))
     return written.strip("\"'")
 
 
@@ -142,6 +233,18 @@ _BOX = "\\boxed{"
 _BRACE = re.compile(r"[{}]")
 
 
+def boxes(text: str) -> list[str]:
+    r"""Return the contents of each ``\boxed{}`` that closes, in order."""
+    braces: list[int] = []
+    contents: dict[int, str] = {}  # by start
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            braces.append(brace.end())
+        elif braces and text.endswith(_BOX, 0, start := braces.pop()):
+            contents[start] = text[start : brace.start()]
+    return [contents[start] for start in sorted(contents)]
+
+
 @dataclass(frozen=True)
 class Reasoned:
     """A reply in two parts."""
@@ -169,15 +272,7 @@ def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Rea
         tagged = [content for content in _ANSWER.findall(after) if content.strip()]
         within = tagged[-1] if tagged else after
         is_whole = tagged or _THOUGHT_END.search(text) or reasoning or not cut
-        # The last box that closes and is not blank.
-        braces: list[int] = []
-        boxes: dict[int, int] = {}  # start and end of each content
-        for brace in _BRACE.finditer(within):
-            if brace[0] == "{":
-                braces.append(brace.end())
-            elif braces and within.endswith(_BOX, 0, start := braces.pop()):
-                boxes[start] = brace.start()
-        contents = (within[start : boxes[start]].strip() for start in sorted(boxes, reverse=True))
+        contents = (content.strip() for content in reversed(boxes(within)))
         answer = next(filter(None, contents), "") or (within.strip() if is_whole else None)
     return Reasoned(answer, words(f"{reasoning} {text}") - words(answer or ""))
 

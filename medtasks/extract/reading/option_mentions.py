@@ -1,0 +1,306 @@
+"""Mentions of options in a text: by label, by text, by label and text, by position.
+
+Texts are compared by their words, in lower case, without accents and marks; signs of comparison, and plus and minus,
+count. Words of Chinese and Japanese are single characters. A letter is a label if nothing is written onto it, and if no
+word such as "vitamin" makes a name of it; a small letter only in brackets, or where it begins or is the statement.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+from medtasks.data.option_texts import without_marks
+from medtasks.data.samples import letter
+from medtasks.extract.reading.languages import all_languages, pattern_of, words_of
+
+_SIGNS = "<>≤≥=≠↑↓+-"
+_TOKEN = re.compile(
+    r"\d+(?:[.,:]\d+)*|(?<!\d)[.,]\d+|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|"
+    r"(?:(?![\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff])[^\W\d_][\u0300-\u036f\u0900-\u0dff]*)+|"
+    r"[<>≤≥=≠↑↓]|(?<=\w)[+-](?![\w+-])|(?<![\w.])[+-](?=\d)"
+)
+_ZEROS = re.compile(r"(?<=\.\d)0$|\.0$")
+_TAG = re.compile(r"</?[a-zA-Z]+[1-6]?>")
+_BRACKET = re.compile(r"\(([^()]+)\)")
+_ACCENTS = {
+    code: unicodedata.normalize("NFD", chr(code))[0]
+    for code in (*range(0xC0, 0x250), *range(0x386, 0x3CF), *range(0x400, 0x460))
+    if unicodedata.normalize("NFD", chr(code))[1:2] and chr(code) not in "йЙ"
+}
+_HANGUL = re.compile("[\uac00-\ud7af]")
+_FEW_WORDS = 5
+_ENDING = 2  # letters that may be written onto a longer word: plural, case
+
+
+class Token(NamedTuple):
+    """A word, number or sign of a text."""
+
+    word: str
+    start: int
+    end: int
+
+
+class Mention(NamedTuple):
+    """Part of a text that names options: one, or several that contradict each other ("A. text of B")."""
+
+    options: frozenset[int]
+    start: int
+    end: int
+    is_label: bool
+    has_text: bool
+
+
+def folded(text: str) -> str:
+    """Return a text in lower case without accents, of the same length."""
+    if text.isascii():
+        return text.lower()
+    lower = text.lower()
+    return (lower if len(lower) == len(text) else "".join(mark.lower()[:1] for mark in text)).translate(_ACCENTS)
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Return the words, numbers and signs of a :func:`folded` text."""
+    return [Token(_plain(match[0]), *match.span()) for match in _TOKEN.finditer(text)]
+
+
+def _plain(word: str) -> str:
+    if not word[-1].isdigit():
+        return word
+    number = f"0{word}" if word[0] in ".," else word
+    return _ZEROS.sub("", number.replace(",", "."))
+
+
+def same_word(first: str, second: str) -> bool:
+    """Return whether two words differ by an ending at most."""
+    if first == second:
+        return True
+    shorter, longer = sorted((first, second), key=len)
+    common = max(4, len(shorter) - 1)
+    return len(shorter) >= common and len(longer) - len(shorter) <= _ENDING and shorter[:common] == longer[:common]
+
+
+@lru_cache(maxsize=1)
+def _numerals() -> dict[str, str]:
+    """Return Roman numerals and words for numbers, with their digits."""
+    numerals = {roman: str(value) for value, roman in enumerate(("i", "ii", "iii", "iv", "v", "vi", "vii", "viii"), 1)}
+    for language in all_languages():
+        numerals |= {folded(word): str(value) for value, word in enumerate(words_of("one", (language,)), 1)}
+    return numerals
+
+
+def numeral(word: str) -> str:
+    """Return the digits of a number in words or in Roman numerals; any other word as it is."""
+    return _numerals().get(word, word)
+
+
+@lru_cache(maxsize=1)
+def _short_words() -> frozenset[str]:
+    return frozenset(folded(word) for role in ("common", "article", "and", "or", "not", "is") for word in words_of(role))
+
+
+def _is_content(word: str) -> bool:
+    return word not in _SIGNS and (word in _numerals() or not word.isascii() or len(word) > 2 or word[0].isdigit()) and (
+        word not in _short_words() or word in _numerals()
+    )
+
+
+def _aliases(text: str) -> list[str]:
+    """Return the two parts of a short text with a bracket: "Computed tomography (CT)"."""
+    bracket = _BRACKET.search(text) if text.rstrip().endswith(")") else None
+    if bracket is None or len(text[: bracket.start()].split()) > _FEW_WORDS:
+        return []
+    return [text[: bracket.start()], bracket[1]]
+
+
+@dataclass(frozen=True)
+class OptionSet:
+    """The options of a question, prepared for comparison."""
+
+    written: tuple[str, ...]  # without marks of their own
+    texts: tuple[str, ...]  # empty where the text is a letter, which names its option
+    numbered: bool  # their own marks are numbers
+    words: tuple[tuple[str, ...], ...]  # of each text
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @cached_property
+    def names(self) -> list[tuple[str, int]]:
+        """Word sequences that name an option, with blanks around, the longest first."""
+        names: dict[str, set[int]] = {}
+        for index, text in enumerate(self.texts):
+            for form in (text, *_aliases(text)):
+                words = [token.word for token in tokens_of(folded(form))]
+                for called in (words, without_article(words)):
+                    if called and not (len(called) == 1 and called[0].upper() in self.letters):
+                        names.setdefault(" ".join(called), set()).add(index)
+        unique = [(name, *indices) for name, indices in names.items() if len(indices) == 1]
+        return sorted(unique, key=lambda pair: -len(pair[0]))
+
+    @cached_property
+    def letters(self) -> dict[str, int]:
+        """Option by its letter."""
+        return {letter(index): index for index in range(len(self))}
+
+    @cached_property
+    def parts(self) -> list[set[str]]:
+        """Words and numbers of each option that no other option has."""
+        content = [{numeral(word) for word in words if _is_content(word)} for words in self.words]
+        parts = []
+        for index, words in enumerate(content):
+            others = set[str]().union(*content[:index], *content[index + 1 :])
+            parts.append({word for word in words if not any(same_word(word, other) for other in others)})
+        return parts
+
+    @cached_property
+    def has_signs(self) -> bool:
+        """Whether a sign tells options apart."""
+        return any(word in _SIGNS for words in self.words for word in words)
+
+
+@lru_cache(maxsize=4096)  # many samples have the same options
+def option_set(options: tuple[str, ...]) -> OptionSet:
+    """Return options prepared for comparison; marks of their own ("A.", "2)") are left out."""
+    bare = without_marks(options)
+    numbered = bare is not None and options[0].lstrip("([ ")[:1].isdigit()
+    plain = tuple(unicodedata.normalize("NFKC", _TAG.sub("", text)).strip() for text in (bare or options))
+    names = [letter(index) for index in range(len(options))]
+    texts = tuple("" if text.upper().strip(" .") in names else text for text in plain)  # a letter names its option
+    return OptionSet(plain, texts, numbered, tuple(tuple(without_article([token.word for token in tokens_of(folded(text))])) for text in texts))
+
+
+@lru_cache(maxsize=1)
+def _articles() -> frozenset[str]:
+    return frozenset(folded(word) for word in words_of("article") if word.isalpha())
+
+
+def without_article(words: list[str]) -> list[str]:
+    """Return words without an article before them."""
+    return words[1:] if len(words) > 1 and words[0] in _articles() else words
+
+
+def text_mentions(tokens: Sequence[Token], options: OptionSet) -> list[Mention]:
+    """Return mentions of options by their text, without those inside a longer one."""
+    joined = f" {' '.join(token.word for token in tokens)} "
+    starts: list[int] = []
+    mentions, taken = list[Mention](), list[tuple[int, int]]()
+    for name, index in options.names:
+        place = joined.find(f" {name}")
+        while place >= 0:
+            end = place + 1 + len(name)
+            if not starts:
+                starts = [0, *accumulate(len(token.word) + 1 for token in tokens)]
+            first = bisect_right(starts, place) - 1
+            last = bisect_right(starts, end - 2) - 1
+            is_inside = any(begin < end and place < stop for begin, stop in taken)
+            signed = first > 0 and tokens[first - 1].word in _SIGNS and tokens[first].word not in _SIGNS
+            signed = signed or (last + 1 < len(tokens) and tokens[last + 1].word in "+-" and options.has_signs)
+            if not is_inside and not (signed and options.has_signs) and _ends(joined, end, name):
+                taken.append((place, end))
+                stop = tokens[last].start + len(name.rpartition(" ")[2])
+                mentions.append(Mention(frozenset({index}), tokens[first].start, stop, False, True))
+            place = joined.find(f" {name}", end)
+    return sorted(mentions, key=lambda mention: mention.start)
+
+
+def _ends(joined: str, end: int, name: str) -> bool:
+    """Return whether a name ends with a word, or with an ending of its language."""
+    rest = joined[end : joined.find(" ", end)]
+    if not rest:
+        return True
+    if _HANGUL.match(name[-1]):
+        return rest.startswith(words_of("particle", ("ko",)))
+    return len(rest) <= _ENDING and len(name.rpartition(" ")[2]) > 4 and rest.isalpha()
+
+
+_LETTERS = "ABCDEFGHIJ"
+_SHORT_WORDS = "AIEOÉÀ"
+_LABEL_GAP = re.compile(r"\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
+_ASIDE_GAP = re.compile(r"[\"']?\s*")  # "text (B)"
+
+
+@lru_cache(maxsize=64)
+def _label_pattern(count: int) -> re.Pattern[str]:
+    letters = "|".join(letter(index) for index in reversed(range(count)))
+    small = letters.lower()
+    return re.compile(
+        rf"(?<![A-Za-z0-9_'’°.-])(?<![\w)][(\[])(?P<open>[(\[<\"']{{0,3}})(?P<letter>{letters})(?P<close>[)\]>\"']{{0,3}})"
+        rf"(?![A-Za-z0-9_'’]|-\w|\.[a-zA-Z0-9](?!\w))|"
+        rf"(?<![\w)])[(\[](?P<small>{small})[)\]]|"
+        rf"(?m:^[ \t\W]*)(?P<first>{small})(?=[).:]|\s*\(|\W*$)|"
+        rf"(?<=:)\s*(?P<after>{small})(?=[).]|\W*$)|"
+        rf"(?m:^)\d{{1,3}}(?P<glued>{letters})(?=[.)]\s)"
+    )
+
+
+def label_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -> list[Mention]:
+    """Return mentions of options by their label, without letters that are part of a name."""
+    mentions = []
+    named = pattern_of("named", languages)
+    names: list[re.Match[str]] | None = None
+    for match in _label_pattern(len(options)).finditer(text):
+        kind = str(match.lastgroup) if match["letter"] is None else "letter"
+        name = match[kind].upper()
+        start, end = match.span(kind)
+        if kind == "letter" and not (match["open"] or match["close"]):
+            names = list(named.finditer(text)) if names is None else names
+            own = options.words[options.letters[name]][:1]
+            if _is_name(text, start, end, names) or _is_word(text, start, end, own, languages):
+                continue
+        mentions.append(Mention(frozenset({options.letters[name]}), match.start(), match.end(), True, False))
+    return mentions
+
+
+def _is_name(text: str, start: int, end: int, names: Sequence[re.Match[str]]) -> bool:
+    """Return whether a letter belongs to a word next to it, as in "hepatitis B" and "B型"."""
+    return any(
+        (name.end() <= start and not text[name.end() : start].strip(" ")) and start - name.end() < 2
+        or (name.start() == end and not name[0].isascii())
+        for name in names
+    )
+
+
+def _is_word(text: str, start: int, end: int, own: tuple[str, ...], languages: tuple[str, ...]) -> bool:
+    """Return whether a capital is a word of its own, as in "A normal brain", or begins a name, as in "E. coli"."""
+    after = text[end : end + 40]
+    if text[start - 1 : start] == "/" and not text[: start - 1].rstrip(")]").endswith(tuple(_LETTERS)):
+        return True
+    if own and folded(after).lstrip(". ").startswith(own[0]):
+        return False
+    if re.match(r"\.\s?[a-z]{3}", after):
+        return True
+    if text[start:end] == "I" and after[:1] == " ":
+        return True
+    is_short_word = text[start:end] in _SHORT_WORDS and re.match(r" [^\W_]", after) and not after[1].isupper()
+    if not is_short_word or not words_of("is", languages):
+        return False
+    return pattern_of("is and or correct wrong not choose likely", languages).match(text, end + 1) is None
+
+
+def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -> list[Mention]:
+    """Return all mentions of options in order; a label next to its text is one mention."""
+    of_texts = text_mentions(tokens_of(folded(text)), options)
+    spans = [(mention.start, mention.end) for mention in of_texts]
+    labels = [
+        label
+        for label in label_mentions(text, options, languages)
+        if not any(start <= label.start and label.end <= end for start, end in spans)
+    ]
+    mentions: list[Mention] = []
+    for mention in sorted([*of_texts, *labels], key=lambda mention: (mention.start, not mention.is_label)):
+        last = mentions[-1] if mentions else None
+        if last and last.is_label != mention.is_label and last.has_text != mention.has_text:
+            gap = text[last.end : mention.start]
+            follows = _LABEL_GAP if last.is_label else _ASIDE_GAP
+            bracketed = last.is_label or text[mention.start] in "(["
+            if follows.fullmatch(gap) and bracketed:
+                options_named = last.options | mention.options
+                mentions[-1] = Mention(options_named, last.start, mention.end, True, True)
+                continue
+        mentions.append(mention)
+    return mentions
