@@ -17,6 +17,7 @@ Grades: of options 1, 2, ... a number is its own position. If the options are nu
 ("1: 0", "2: 1", ...), a bare number is a position, or a grade if it is no position; "grade 2" is the option "2".
 """
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Hashable, Sequence, Set
@@ -26,9 +27,10 @@ from typing import TypeVar
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.negation import Mention, Stance, clauses, stance, stances
+from medtasks.extract.reading.languages import languages_of, pattern_of
+from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance, stances
 from medtasks.extract.reading.option_names import ORDINALS, leads, words
-from medtasks.extract.reading.reply_text import REFUSAL, declared, spaced_words
+from medtasks.extract.reading.reply_text import REFUSAL, declared, own_words
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -99,19 +101,14 @@ _JOINED = re.compile(r"\bcall[- ]backs?\b", re.IGNORECASE)
 _PARTS = re.compile(r"\s*(?:[,;/]|\band\b|\bor\b)\s*")
 _BRACKET = re.compile(r"\(([^()]*)\)")
 _SIDED = re.compile(r"(.+?)[\s,_-]+(left|right)", re.IGNORECASE)
-# Other names in use for a class, by its word stems; capitals are acronyms.
+# Other names in use for a class, by its word stems; capitals are acronyms. Initials are known anyway.
 _ALSO_CALLED = {
     "choroidal neovascularization": ("CNV",),
-    "diabetic macular edema": ("DME",),
     "actinic keratosis": ("AK",),
-    "seborrheic keratosis": ("SK",),
-    "basal cell carcinoma": ("BCC",),
-    "squamous cell carcinoma": ("SCC",),
     "melanocytic nevus": ("nevus",),
     "nevus": ("melanocytic nevus",),
-    "distal convoluted tubule": ("DCT",),
-    "thick ascending limb": ("TAL",),
 }
+_CLASSES = ("abnormal", "normal", "benign", "malignant")  # names that other languages have, too
 _WHOLE = (
     r"(?:images?|scans?|pictures?|x-?rays?|radiographs?|films?|photographs?|oct|retina|macula|fundus|chest|lungs?|study|"
     r"examination|exam|ultrasound|mammogram|breast|tissue|eye|case|appearance|anatomy|class|category|option|label)"
@@ -124,6 +121,8 @@ _NORMAL = re.compile(
 )
 _SETTING = re.compile(r"\b(?:in|on|against|from|with)\s+(?:an?\s+|the\s+)?(?:\w+\s+)?$", re.IGNORECASE)
 NO_OPTION = -1
+_UNSPACED = re.compile("[\u0e00-\u9fff]")
+_NUMBER_WORD = re.compile(rf"(?i)\d|\b(?:{'|'.join((*_CARDINALS, *ORDINALS, *_ROMAN[1:]))})\b")
 _FILLER = re.compile(
     r"(?:[\s\"'(\[:,]|\b(?:an?|the|that|of|most likely|likely|probably|to be|it is|this is|it's)\b)*", re.IGNORECASE
 )
@@ -145,9 +144,12 @@ class ClassChoices:
 
     options: tuple[str, ...]
     grades: tuple[int, ...]
-    names: dict[tuple[str, ...], int]  # word stems of every name and alias to the position of its class
+    # Word stems of every name and alias, to the position of its class; of what it denies, to :func:`_absence`.
+    names: dict[tuple[str, ...], int]
     acronyms: dict[str, int]  # the same of capital letters
     full: tuple[tuple[str, ...], ...]  # word stems of the full names, in order
+    languages: tuple[str, ...]
+    unspaced: re.Pattern[str]  # names in scripts without blanks
 
     @property
     def shifted(self) -> bool:
@@ -166,7 +168,7 @@ class ClassChoices:
         """Return the class with this number as its name, or ``NO_OPTION``."""
         return self.grades.index(number) if number in self.grades else NO_OPTION
 
-    def at(self, text: str, start: int = 0, *, leading: bool = False) -> set[int]:
+    def at(self, text: str, start: int, languages: tuple[str, ...], *, leading: bool = False) -> set[int]:
         """Return the classes named at ``start`` after fillers; ``leading`` words must be set off from the rest."""
         near = text[start : start + _NEAR]
         filler = (_SCALE_FILLER if self.grades and not self.shifted else _FILLER).match(near)
@@ -179,7 +181,7 @@ class ClassChoices:
                 labels, _ = numbers_at(near, after)
                 return positions | {self.grade(label) for label in labels} if labels else set()
             if len(numbers) == 1 and not self.grades:
-                names = {mention.what for mention in self.mentions(near) if mention.start == after}
+                names = {mention.what for mention in self.mentions(near) if mention.start == after and mention.what >= 0}
                 if names:
                     return positions | names
             return positions if not leading or _NUMBER_ENDS.match(near, end) else set()
@@ -192,21 +194,27 @@ class ClassChoices:
             if following is None:
                 break
             start = following.end()
-        if not named:
+        if not named or min(named) < NO_OPTION:
             return set()
-        clause = next(iter(clauses(near[begin:])), "")
-        denied = stance(clause, 0, min(end - begin, len(clause))) is Stance.DENIED
+        clause = next(iter(clauses(near[begin:], languages)), "")
+        denied = stance(clause, 0, min(end - begin, len(clause)), languages) is Stance.DENIED
         if denied or (leading and not _NAME_ENDS.match(near, end)):
             return set()
         number = _NUMBER_AFTER.match(near, end)
         return named | {self.position(int(number[1]))} if number else named
 
+    def stances(self, text: str, languages: tuple[str, ...]) -> dict[Stance, set[int]]:
+        """Return the classes that a text mentions, by stance; to deny what a class denies is to affirm it."""
+        by_stance = stances(text, self.mentions, languages)
+        by_stance[Stance.AFFIRMED] |= {_absence(code) for code in by_stance[Stance.DENIED] if code < NO_OPTION}
+        return {kind: {option for option in options if option >= 0} for kind, options in by_stance.items()}
+
     def mentions(self, text: str) -> list[Mention[int]]:
         """Return the classes named in ``text`` in order: the longest names, "normal" only of the whole image."""
         text = _JOINED.sub(lambda match: "callback".ljust(len(match[0])), text)
-        mentions, last, spoken = [], 0, words(text)
+        mentions, last, spoken = [], 0, _meanings(text)
         longest = max((len(name) for name in self.names), default=0)
-        may_be_normal = ("normal",) in self.names and "normal" in text.lower()
+        may_be_normal = self.languages == ENGLISH and ("normal",) in self.names and "normal" in text.lower()
         normal_images = (
             {max(match.start(1), match.start(2)) for match in _NORMAL.finditer(text)} if may_be_normal else ()
         )
@@ -221,7 +229,7 @@ class ClassChoices:
                     candidates.append((Mention(self.names[stems], word.start, spoken[first + size - 1].end), stems))
                     break
             for mention, stems in candidates:
-                is_aside = (stems == ("normal",) and mention.start not in normal_images) or (
+                is_aside = (may_be_normal and stems == ("normal",) and mention.start not in normal_images) or (
                     stems == ("background",) and _SETTING.search(text, max(0, mention.start - 60), mention.start)
                 )
                 if mention.start >= last and not is_aside:
@@ -250,35 +258,72 @@ class ClassChoices:
 @lru_cache(maxsize=64)
 def class_choices(options: tuple[str, ...]) -> ClassChoices:
     """Return the classes of a question, by grades ("1", "BI-RADS 2") or by names ("Melanoma (MEL)", "femur-left")."""
+    languages = _english_or(languages_of(" ".join(options)))
+    unspaced = re.compile("|".join(map(re.escape, filter(_UNSPACED.search, options))) or r"(?!)")
     numbered = [match for option in options if (match := _GRADE_NAME.fullmatch(option))]
     if options and len(numbered) == len(options) and len({match[1].casefold() for match in numbered}) == 1:
-        return ClassChoices(options, tuple(int(match[2]) for match in numbered), {}, {}, ((),) * len(options))
+        grades = tuple(int(match[2]) for match in numbered)
+        return ClassChoices(options, grades, {}, {}, ((),) * len(options), languages, unspaced)
     full = tuple(_stems(_BRACKET.sub(" ", option)) for option in options)
-    aliases, acronyms = [], []
-    for option, stems in zip(options, full, strict=True):
-        base, inside = _BRACKET.sub(" ", option), _BRACKET.findall(option)
-        sided = _SIDED.fullmatch(base.strip())
-        also_called = _ALSO_CALLED.get(" ".join(stems), ())
-        called = [option, base, *(alias for alias in also_called if not alias.isupper())]
-        called += [
-            part for text in (base, *inside) if text == base or not text.isupper() for part in _PARTS.split(text)
-        ]
-        called += [f"{sided[2]} {sided[1]}"] if sided else []
-        aliases.append({alias_stems for alias in called if (alias_stems := _stems(alias))})
-        bracketed = {text for text in inside if text.isupper() and text.isalpha()}
-        acronyms.append(bracketed | {alias for alias in also_called if alias.isupper()})
-    whole = {name: index for index, name in enumerate(full) if name and full.count(name) == 1}
-    return ClassChoices(options, (), _unique(aliases) | whole, _unique(acronyms), full)
+    aliases = [_aliases(option, stems) for option, stems in zip(options, full, strict=True)]
+    names = _unique([{stems for alias in called if (stems := _stems(alias))} for called in aliases])
+    names |= {name: index for index, name in enumerate(full) if name and full.count(name) == 1}
+    acronyms = _unique([_acronyms(option, stems) for option, stems in zip(options, full, strict=True)])
+    for index, option in enumerate(options):
+        denial = pattern_of("not", languages).match(option)
+        denied = _stems(option[denial.end() :]) if denial else ()
+        for name in filter(None, (denied, denied[-1:])):
+            names.setdefault(name, _absence(index))
+        if len(denied) > 1:
+            acronyms.setdefault("".join(stem[0] for stem in denied).upper(), _absence(index))
+    return ClassChoices(options, (), names, acronyms, full, languages, unspaced)
+
+
+def _english_or(languages: tuple[str, ...]) -> tuple[str, ...]:
+    return ENGLISH if "en" in languages else languages
+
+
+def _absence(index: int) -> int:
+    """Return the code of what a class denies, or the class of a code."""
+    return -2 - index
+
+
+def _aliases(option: str, stems: tuple[str, ...]) -> set[str]:
+    """Return the names of a class: with and without its brackets, its parts, other names in use."""
+    base = _BRACKET.sub(" ", option)
+    called = {option, base, *(alias for alias in _ALSO_CALLED.get(" ".join(stems), ()) if not alias.isupper())}
+    for text in (base, *_BRACKET.findall(option)):
+        if text == base or not text.isupper():
+            called.update(_PARTS.split(text))
+    sided = _SIDED.fullmatch(base.strip())
+    return called | ({f"{sided[2]} {sided[1]}"} if sided else set())
+
+
+def _acronyms(option: str, stems: tuple[str, ...]) -> set[str]:
+    bracketed = {text for text in _BRACKET.findall(option) if text.isupper() and text.isalpha()}
+    also_called = {alias for alias in _ALSO_CALLED.get(" ".join(stems), ()) if alias.isupper()}
+    initials = {"".join(stem[0] for stem in stems).upper()} if len(stems) > 2 else set()
+    return bracketed | also_called | initials
 
 
 def _unique(names: Sequence[Set[Name]]) -> dict[Name, int]:
     # only names that one class alone has
-    counts = Counter(name for names_of_class in names for name in names_of_class)
-    return {name: index for index, its_names in enumerate(names) for name in its_names if counts[name] == 1}
+    counts = Counter(itertools.chain.from_iterable(names))
+    return {name: index for index, own in enumerate(names) for name in own if counts[name] == 1}
 
 
 def _stems(text: str) -> tuple[str, ...]:
-    return tuple(word.what for word in words(text))
+    return tuple(word.what for word in _meanings(text))
+
+
+def _meanings(text: str) -> list[Mention[str]]:
+    """Return the words of a text; those for "normal", "benign" and the like of any language are English."""
+    return [word._replace(what=_meaning(word.what)) for word in words(text)]
+
+
+@lru_cache(maxsize=1 << 14)
+def _meaning(stem: str) -> str:
+    return next((role for role in _CLASSES if pattern_of(role).fullmatch(stem)), stem)
 
 
 _NOUN = (
@@ -298,40 +343,62 @@ _BOTH_SIDES = re.compile(
 )
 
 
-@extractor("robust_class", AnswerKind.CHOICE, "numbers, grades and names, read with care", spaced_words, version=2)
-def robust_class(reply: str, sample: Sample) -> Answer:
+@extractor("robust_class", AnswerKind.CHOICE, "numbers, grades and names, read with care", version=3)
+def robust_class(reply: str | None, sample: Sample) -> Answer:
     """Read the class of an image; options are names without numbers, none at all two classes with unknown names."""
-    classes = class_choices(sample.options or ("", ""))
-    text = classes.without_echo(reply)
+    classes = class_choices(tuple(sample.options) or ("", ""))
+    own = own_words(reply, split_names=True, is_answer=lambda value: len(_whole(value, classes)) == 1)
+    if isinstance(own, Reason):
+        return Answer.invalid(own)
+    text = classes.without_echo(own)
     if not text:
         return Answer.invalid(Reason.AMBIGUOUS)
-    options = set() if classes.shifted and grades_called(text) else _stated(text, classes)
-    if not options and REFUSAL.search(text):
+    languages = _english_or(languages_of(f"{text} {' '.join(classes.options)}"))
+    if not text.isascii():
+        text = classes.unspaced.sub(r" \g<0> ", pattern_of(" ".join(_CLASSES), ("zh", "ja")).sub(r" \g<0> ", text))
+    options = set() if classes.shifted and grades_called(text) else _stated(text, classes, languages)
+    if not options and _declines(text, languages):
         return Answer.invalid(Reason.REFUSED)
-    if not options:
-        for clause in clauses(text):
-            # "option 2", "the second option", else "(2)"
-            numbers = [Mention(value, *name.span(1)) for name in _CALLED.finditer(clause) for value in _digits(name[1])]
-            for pattern, spelled in _SPELLED:
-                named = pattern.finditer(clause)
-                numbers += [Mention(spelled.index(name[1].casefold()), *name.span(1)) for name in named]
-            in_brackets = re.finditer(r"\((\d{1,2})\)", clause)
-            numbers = numbers or [Mention(int(name[1]), *name.span(1)) for name in in_brackets]
-            called = [(classes.position(number.what), number) for number in numbers]
-            if classes.grades:
-                clause = _NEGATIVE.sub(lambda match: " " * len(match[0]), clause)
-                called += [(classes.grade(number.what), number) for number in grades_called(clause)]
-            options |= {
-                option for option, number in called if stance(clause, number.start, number.end) is not Stance.DENIED
-            }
-        options = options if options == {NO_OPTION} else options - {NO_OPTION}
+    options = options or _called(text, classes, languages)
     if options == {NO_OPTION}:
         return Answer.invalid(Reason.NO_MATCH)
     if len(options) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    by_stance = stances(text, classes.mentions)
+    chosen = _checked(options, text, classes, languages)
+    return Answer.ok(letter(chosen)) if isinstance(chosen, int) else Answer.invalid(chosen)
+
+
+def _declines(text: str, languages: tuple[str, ...]) -> bool:
+    others = tuple(language for language in languages if language != "en")
+    return REFUSAL.search(text) is not None or (others and pattern_of("refusal none", others).search(text) is not None)
+
+
+def _called(text: str, classes: ClassChoices, languages: tuple[str, ...]) -> set[int]:
+    """Return the options and grades called by number that their clause does not deny: "option 2", else "(2)"."""
+    options = set[int]()
+    has_numbers = _NUMBER_WORD.search(text) is not None
+    for clause in clauses(text, languages) if has_numbers else ():
+        numbers = [Mention(value, *name.span(1)) for name in _CALLED.finditer(clause) for value in _digits(name[1])]
+        for pattern, spelled in _SPELLED:
+            named = pattern.finditer(clause)
+            numbers += [Mention(spelled.index(name[1].casefold()), *name.span(1)) for name in named]
+        in_brackets = re.finditer(r"\((\d{1,2})\)", clause)
+        numbers = numbers or [Mention(int(name[1]), *name.span(1)) for name in in_brackets]
+        called = [(classes.position(number.what), number) for number in numbers]
+        if classes.grades:
+            clause = _NEGATIVE.sub(lambda match: " " * len(match[0]), clause)
+            called += [(classes.grade(number.what), number) for number in grades_called(clause)]
+        for option, number in called:
+            if stance(clause, number.start, number.end, languages) is not Stance.DENIED:
+                options.add(option)
+    return options if options == {NO_OPTION} else options - {NO_OPTION}
+
+
+def _checked(options: set[int], text: str, classes: ClassChoices, languages: tuple[str, ...]) -> int | Reason:
+    """Return the one option unless the text denies it, or affirms exactly one other; of none, the one it affirms."""
+    by_stance = classes.stances(text, languages)
     affirmed, hedged, denied = by_stance[Stance.AFFIRMED], by_stance[Stance.HEDGED], by_stance[Stance.DENIED]
-    if options:  # unless the text denies it, or affirms exactly one, and that is another
+    if options:
         another = (len(affirmed) == 1 and not options <= affirmed) or options & denied
     else:
         options = affirmed or hedged
@@ -339,10 +406,10 @@ def robust_class(reply: str, sample: Sample) -> Answer:
     if not options:
         either = by_stance[Stance.OPEN]
         unclear = len(either) > 1 or not all(_distinct(option, text, classes) for option in either)
-        return Answer.invalid(Reason.AMBIGUOUS if unclear else Reason.NO_MATCH)
+        return Reason.AMBIGUOUS if unclear else Reason.NO_MATCH
     if another or not _distinct(min(options), text, classes):
-        return Answer.invalid(Reason.AMBIGUOUS)
-    return Answer.ok(letter(min(options)))
+        return Reason.AMBIGUOUS
+    return min(options)
 
 
 def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
@@ -356,8 +423,19 @@ def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
     return not (sided and _BOTH_SIDES.search(text))
 
 
-def _stated(text: str, classes: ClassChoices) -> set[int]:
+def _stated(text: str, classes: ClassChoices, languages: tuple[str, ...]) -> set[int]:
     """Return the classes that are the whole reply, else those that it declares, else those that it begins with."""
+    if whole := _whole(text, classes):
+        return whole
+    stated = declared((*_DECLARED, _CHOOSING), text, lambda lead: classes.at(text, lead.end(), languages))
+    if stated:
+        return stated
+    is_list = _MARKER.match(text) and len(set(_MARKER.findall(text))) > 1  # of thoughts, whose "1." is no option
+    return set() if is_list else classes.at(text, 0, languages, leading=True)
+
+
+def _whole(text: str, classes: ClassChoices) -> set[int]:
+    """Return the classes that a text is: by number, by name, or by what only one name begins with."""
     plain, whole = re.sub(r"[\W_]+", " ", text).strip().casefold(), _ONLY.fullmatch(text)
     # "2", "(2).", "Option 2", "2 and 5", "two"
     numbers = [_CARDINALS.index(plain)] if plain in _CARDINALS else _digits(whole[1]) if whole else []
@@ -365,13 +443,8 @@ def _stated(text: str, classes: ClassChoices) -> set[int]:
         return classes.positions(numbers)
     mentions = classes.mentions(text)
     if len(mentions) == 1 and not re.search(r"\w", text[: mentions[0].start] + text[mentions[0].end :]):
-        return {mentions[0].what}
+        return {mentions[0].what} - {_absence(index) for index in range(len(classes.options))}
+    begun = {index for index, option in enumerate(classes.options) if plain and option.casefold().startswith(f"{plain} ")}
     stems = _stems(text)  # the beginning of one name, as "basal cell"
-    begun = {index for index, name in enumerate(classes.full) if len(stems) > 1 and name[: len(stems)] == stems}
-    if not mentions and len(begun) == 1:
-        return begun
-    stated = declared((*_DECLARED, _CHOOSING), text, lambda lead: classes.at(text, lead.end()))
-    if stated:
-        return stated
-    is_list = _MARKER.match(text) and len(set(_MARKER.findall(text))) > 1  # of thoughts, whose "1." is no option
-    return set() if is_list else classes.at(text, leading=True)
+    begun |= {index for index, name in enumerate(classes.full) if len(stems) > 1 and name[: len(stems)] == stems}
+    return begun if not mentions and len(begun) == 1 and plain not in _CLASSES else set()

@@ -89,16 +89,17 @@ _STEMS = {"nevi": "nevus", "keratoses": "keratosis", "leucocyte": "leukocyte", "
 
 def words(text: str) -> list[Mention[str]]:
     """Return the words of a text without articles, singular and in one spelling."""
-    stems = []
-    for match in _WORD.finditer(text):
-        plain = unicodedata.normalize("NFKC", match[0]).casefold().replace("’", "'").removesuffix("'s")
-        plain = plain.replace("isation", "ization").replace("ae", "e").replace("oe", "e")
-        if len(plain) > 3 and plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses")):
-            plain = plain[:-1]
-        stem = _STEMS.get(plain, plain)
-        if stem not in _ARTICLES:
-            stems.append(Mention(stem, match.start(), match.end()))
-    return stems
+    stems = (Mention(_stem(match[0]), match.start(), match.end()) for match in _WORD.finditer(text))
+    return [word for word in stems if word.what not in _ARTICLES]
+
+
+@lru_cache(maxsize=1 << 16)
+def _stem(word: str) -> str:
+    plain = unicodedata.normalize("NFKC", word).casefold().replace("’", "'").removesuffix("'s")
+    plain = plain.replace("isation", "ization").replace("ae", "e").replace("oe", "e")
+    if len(plain) > 3 and plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses")):
+        plain = plain[:-1]
+    return _STEMS.get(plain, plain)
 
 
 # ---- letters ----
