@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from medtasks.data.samples import Sample
+from medtasks.extract.careful.yes_no import gold_verdict
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.published.medevalkit_vqa import is_closed_question
 from medtasks.extract.published.multimedeval import clean_head
@@ -143,9 +144,10 @@ class YesNoAmongOthers(TaskFamily):
         A reply says what its rule calls right: where that is not the target, the rule is asked with the opposite one.
         """
         published = str(sample.document["answer"]).strip()
-        is_yes = published.lower() == "yes"
-        if not (fields["closed"] and (is_yes or published.lower() == "no")):
+        verdict = gold_verdict(published)
+        if not fields["closed"] or verdict is None:
             return {}
+        is_yes = verdict == "yes"
         if fields["correct"]:
             return {"target_yes": is_yes, "answer_yes": is_yes}
         opposite = "no" if is_yes else "yes"

@@ -11,7 +11,7 @@ from collections.abc import Container
 from functools import lru_cache
 
 from medtasks.data.samples import Sample
-from medtasks.extract.careful.yes_no import is_unsure, yes_no
+from medtasks.extract.careful.yes_no import gold_verdict, is_unsure, yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.multimedeval import NUMBERS, clean_head
@@ -141,7 +141,7 @@ def target_words(target: str) -> tuple[str, ...]:
     return tuple(stated_words(target))
 
 
-@extractor("robust_vqa", AnswerKind.OPEN, "words of the target that are not denied; clear yes or no", version=2)
+@extractor("robust_vqa", AnswerKind.OPEN, "words of the target that are not denied; clear yes or no", version=3)
 def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     """Score with care.
 
@@ -151,13 +151,14 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     For an open question, words in a denied statement match only words that the target denies, too: "no pneumonia" has
     nothing of "pneumonia". Right is three quarters of the target's words, as for the reference. Refusals are invalid.
     """
-    words = target_words(sample.document["answer"])
-    if " ".join(words) in CLOSED:
+    verdict = gold_verdict(sample.document["answer"].strip())
+    if verdict is not None:
         answer = yes_no(reply, sample.question)
         if answer.value is None:
             return _invalid(answer.reason, closed=True)
-        overlap = token_overlap({answer.value}, {words[0]})
-        return _compared(answer.value, words[0], overlap, closed=True, correct=answer.value == words[0])
+        overlap = token_overlap({answer.value}, {verdict})
+        return _compared(answer.value, verdict, overlap, closed=True, correct=answer.value == verdict)
+    words = target_words(sample.document["answer"])
     text, reason = open_reply(reply)
     if text is None:
         return _invalid(reason, closed=False)

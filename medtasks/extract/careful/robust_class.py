@@ -243,7 +243,8 @@ class ClassChoices:
             low, high = min(self.grades), max(self.grades)
             text = re.sub(rf"\(?\b(?:from\s+|between\s+)?{low}\s*(?:to|and|[-–]|through)\s*{high}\b\)?", " ", text)
         listed = [r"[\W_]+".join(re.findall(r"[^\W_]+", option)) for option in self.options]
-        if not all(listed):
+        lower = text.lower()
+        if not all(listed) or any(word not in lower for option in self.options for word in option.lower().split()):
             return text.strip()
         numbered = [rf"(?:\(?{n}\s*[:.)]+\s*){words}" for n, words in enumerate(listed, 1)]
         text = re.sub(r"\b[\W_]+".join(numbered) + r"\b[)\]\".]*", "\n", text, flags=re.IGNORECASE)

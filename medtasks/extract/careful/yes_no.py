@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import languages_of, pattern_of, words_of
+from medtasks.extract.reading.languages import all_languages, languages_of, pattern_of, words_of
 from medtasks.extract.reading.negation import ENGLISH, Mention, Stance, clauses, stance, stances
 from medtasks.extract.reading.option_names import equal_option, normalised, words
 from medtasks.extract.reading.reply_text import SENTENCES, UNABLE, declared, own_words
@@ -129,6 +129,19 @@ def plain_verdict(text: str) -> str | None:
     return next((role for role in _VERDICTS if pattern_of(role).fullmatch(word)), None)
 
 
+@lru_cache(maxsize=4096)
+def gold_verdict(answer: str) -> str | None:
+    """Return "yes" or "no" where the answer to a question is this word, in the usual form of some language.
+
+    Words such as "negative" are answers to other questions, too.
+    """
+    verdict = plain_verdict(answer)
+    if verdict not in ("yes", "no") or not answer.isascii():
+        return verdict if verdict in ("yes", "no") else None
+    usual = (words_of(verdict, (language,))[:1] for language in all_languages())
+    return verdict if normalised(answer) in itertools.chain.from_iterable(usual) else None
+
+
 def own_part(text: str) -> str:
     """Return the text without a repeated instruction, up to the next instruction that a base model invents."""
     parts = [part.strip() for part in _ECHO.split(text)]
@@ -184,7 +197,8 @@ def yes_no(reply: str | None, question: str = "", named: Sequence[str] = ()) -> 
     text = own_words(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    languages = languages_of(f"{question} {text}", named)
+    languages = languages_of(text, named)
+    languages = ENGLISH if "en" in languages and question.isascii() else languages_of(f"{question} {text}", named)
     text = own_part(text)
     answer = without_writer(text, languages)
     plain = re.sub(r"[^\w']+", " ", answer).strip().casefold()

@@ -17,7 +17,7 @@ from typing import Any
 
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.open_text import DENIED, open_reply, report_text, stated_words, target_words
-from medtasks.extract.careful.yes_no import yes_no
+from medtasks.extract.careful.yes_no import gold_verdict, yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.medevalkit_choice import (
@@ -28,8 +28,7 @@ from medtasks.extract.published.medevalkit_choice import (
     parsed_reply,
     tagged,
 )
-from medtasks.extract.reading.option_names import normalised
-from medtasks.extract.reading.reply_text import SENTENCES, given_text, own_words, without_thoughts
+from medtasks.extract.reading.reply_text import SENTENCES, given_text, without_thoughts
 from medtasks.metrics.medevalkit_texts import MEASURES, compared, rouge_stop
 
 # The measure that HEAD reports under each of these names.
@@ -157,27 +156,18 @@ for _name, _published, _summary in (
 
 # ---- with care ----
 
-_VERDICTS = {
-    **dict.fromkeys(("yes", "是", "是的", "对", "对的", "正确", "有", "有的", "包含", "存在"), "yes"),
-    **dict.fromkeys(("会", "能", "可以"), "yes"),
-    **dict.fromkeys(("no", "否", "不", "不是", "不是的", "不对", "不正确", "错误", "没有", "没", "无"), "no"),
-    **dict.fromkeys(("不包含", "不存在", "不会", "不能", "不可以"), "no"),
-}
 # Only where the question asks for health: "normal" means no to "is it abnormal?".
 _HEALTH = {"正常": "yes", "健康": "yes", "不正常": "no", "不健康": "no", "异常": "no"}
 _ASKS_FOR_HEALTH = re.compile("(?<!不)(?:正常|健康)")
-_HAN = re.compile(r"[\u4e00-\u9fff]")
-_STATEMENT = re.compile(r".*?(?P<no>不包含|不存在|没有|不是)?(?(no)|(?:包含|存在|有|是))(?P<what>.+)")
-_UNABLE = re.compile("无法|不能(?:确定|判断|回答)|不知道|不确定|不清楚|抱歉|对不起")
 _LEAD = re.compile(r"\banswer(?:\s+is\b|\s*[:=])(?:\s*[:=])?|答案(?:应该)?(?:[是为]|\s*:)", re.IGNORECASE)
 
 
-@extractor("robust_kit_vqa", AnswerKind.KIT_QUESTION, "clear yes or no in two languages; same words", version=2)
+@extractor("robust_kit_vqa", AnswerKind.KIT_QUESTION, "clear yes or no in any language; same words", version=3)
 def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     r"""Score the content of a ``\boxed{}``, else the reply without its thoughts, with care.
 
-    A closed question whose answer is yes or no, in English or Chinese, is right if the reply clearly says it in either
-    language; both or neither is invalid. Any other question is right if the reply, or its declared answer, has the same
+    A closed question whose answer is yes or no, in any language, is right if the reply clearly says it in any;
+    both or neither is invalid. Any other question is right if the reply, or its declared answer, has the same
     words in the same order (:func:`~medtasks.extract.careful.open_text.stated_words`). Measures compare these words.
     Refusals are invalid.
     """
@@ -190,32 +180,21 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     box, gold = boxed(text), str(sample.document["answer"]).strip()
     if box and (box != NO_BOX or rf"\boxed{{{NO_BOX}}}" in text):  # SLAKE has "None" for an answer
         text = box
-    polarity = _polarity(normalised(gold), sample.question) if is_closed_question(sample.document) else None
-    if polarity is None:
+    verdict = gold_verdict(gold) or (_HEALTH.get(gold) if _ASKS_FOR_HEALTH.search(sample.question) else None)
+    closed = is_closed_question(sample.document) or (verdict is not None and "answer_type" not in sample.document)
+    if verdict is None or not closed:
         stated, reason = open_reply(text)
-        if stated is None or (_HAN.search(stated) and _UNABLE.search(stated)):
-            return _without(reason if stated is None else Reason.REFUSED, sample)
+        if stated is None:
+            return _without(reason, sample)
         targets = target_words(gold)
         spoken = stated_words(_declared(stated), {word.removeprefix(DENIED) for word in targets})
         words, correct = " ".join(spoken), spoken == list(targets) if targets else stated.casefold() == gold.casefold()
-        measures = None if is_closed_question(sample.document) else compared(words, " ".join(targets)).measures
+        measures = None if closed else compared(words, " ".join(targets)).measures
         return _answer(words or stated, sample, judged=stated, gold=gold, correct=correct, measures=measures)
-    own = own_words(text)
-    if isinstance(own, Reason) or not _HAN.search(own):
-        verdict = yes_no(text, sample.question)
-    else:
-        clauses = [clause for clause in re.split(r"[\W_]+", _declared(own).casefold()) if clause]
-        verdicts = {word for clause in clauses if (word := _polarity(clause, sample.question))}
-        if not verdicts and _UNABLE.search(own):
-            return _without(Reason.REFUSED, sample)
-        statement = _STATEMENT.fullmatch(clauses[0]) if len(clauses) == 1 and not verdicts else None
-        # "The organ is the liver" means no to a question about another organ: only what the question names is read.
-        if statement and statement["what"] in sample.question:
-            verdicts.add("no" if statement["no"] else "yes")
-        verdict = Answer.only(verdicts)
-    if verdict.value is None:
-        return _without(verdict.reason, sample)
-    return _answer(verdict.value, sample, judged=text, gold=gold, correct=verdict.value == polarity)
+    answer = yes_no(text, sample.question)
+    if answer.value is None:
+        return Answer.invalid(answer.reason, closed=True, correct=False, measures=None, stops=None, judged="", gold="")
+    return _answer(answer.value, sample, judged=text, gold=gold, correct=answer.value == verdict, closed=True)
 
 
 def _declared(text: str) -> str:
@@ -223,7 +202,3 @@ def _declared(text: str) -> str:
     leads = list(_LEAD.finditer(text))
     answer = text[leads[-1].end() :].strip() if leads else ""
     return SENTENCES.split(answer)[0] if re.search(r"\w", answer) else text
-
-
-def _polarity(word: str, question: str) -> str | None:
-    return _VERDICTS.get(word) or (_HEALTH.get(word) if _ASKS_FOR_HEALTH.search(question) else None)
