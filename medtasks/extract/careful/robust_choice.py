@@ -401,8 +401,10 @@ def _is_cut(text: str, findings: Sequence[Finding]) -> bool:
     """Return whether a reply announces what does not follow, or ends within a sentence, some words after an option."""
     if text.endswith((":", ",")):
         return True
-    tail = re.split(r"[.!?。！？\n]\s*", text[max((finding.start for finding in findings), default=0) :])[-1]
-    return text[-1].isalnum() and len(tail.split()) > _FEW
+    last = max((finding.start for finding in findings), default=0)
+    pieces = re.split(r"[.!?。！？\n]\s*", text[last:])
+    most_words = _FEW if len(pieces) == 1 else _FEW // 2
+    return text[-1].isalnum() and len(pieces[-1].split()) > most_words
 
 
 # ---- whole replies ----

@@ -244,6 +244,9 @@ def _ends(joined: str, end: int, name: str) -> bool:
     return len(rest) <= _ENDING and len(name.rpartition(" ")[2]) > 4 and rest.isalpha()
 
 
+_AFTER_LETTER = "is and or but because than final correct wrong not not_after choose likely"
+_BEFORE_LETTER = f"{_AFTER_LETTER} answer option"
+_JOINED = r"[^\W\u0e00-\u0eff\u1100-\u11ff\u3040-\ud7ff]"  # letters, but for scripts in which Latin letters stand alone
 _LINE = 80  # characters around a letter that are looked at
 _SHORT_WORDS = "AIEOÉÀ"
 _LABEL_GAP = re.compile(r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
@@ -255,8 +258,8 @@ def _label_pattern(count: int) -> re.Pattern[str]:
     letters = "|".join(letter(index) for index in reversed(range(count)))
     small = letters.lower()
     return re.compile(
-        rf"(?<![A-Za-z0-9_'’°.-])(?<![\w)][(\[])(?P<open>[(\[<\"']{{0,3}})(?P<capital>{letters})(?P<close>[)\]>\"']{{0,3}})"
-        rf"(?![A-Za-z0-9_'’]|-\w|&\w|\.[a-zA-Z0-9](?!\w))|"
+        rf"(?<!{_JOINED})(?<!['’°.-])(?<![\w)][(\[])(?P<open>[(\[<\"']{{0,3}})(?P<capital>{letters})(?P<close>[)\]>\"']{{0,3}})"
+        rf"(?!{_JOINED}|['’]|-\w|&\w|\.[a-zA-Z0-9](?!\w))|"
         rf"(?<![\w)])[(\[](?P<bracketed>{small})[)\]]|"
         rf"^\W{{0,8}}(?P<first>{small})(?=[):]|\.(?!\w)|\s*\(|\W*$)|"
         rf"(?<=[\s\"'])(?P<last>{small})(?=[\"').!]*[ \t]*$|[:)]\s)|"
@@ -325,9 +328,10 @@ def _is_word(text: str, start: int, end: int, own: tuple[str, ...], languages: t
     is_followed = re.match(r" [^\W_]", after) and (text[start:end] in _SHORT_WORDS or after[1].islower())
     if not is_followed or not words_of("is", languages):
         return False
-    return pattern_of("is and or but because than final correct wrong not not_after choose likely", languages).match(
-        text, end + 1
-    ) is None
+    around = pattern_of(_BEFORE_LETTER, languages)
+    before = text[max(start - _LINE, 0) : start].rstrip(" ")
+    follows = before.endswith((":", "=")) or any(match.end() == len(before) for match in around.finditer(before))
+    return not follows and pattern_of(_AFTER_LETTER, languages).match(text, end + 1) is None
 
 
 def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -> list[Mention]:
