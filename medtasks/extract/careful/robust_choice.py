@@ -29,8 +29,9 @@ answer on step 4: it was cut. A label next to another option's text is ambiguous
 
 import enum
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from medtasks.data.samples import Sample, letter
@@ -47,16 +48,24 @@ from medtasks.extract.reading.option_mentions import (
 )
 from medtasks.extract.reading.reply_text import own_words
 
-_ROLES = "answer final choose correct wrong likely not not_after because and or but than than_after before correction aside"
+_ROLES = (
+    "answer final choose correct wrong likely not not_after because and or but than than_after before correction aside "
+    "reasoning"
+)
+_CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 _STATEMENT_END = re.compile(
     r"(?m)\s*\n\s*|[。！？；;]+\s*|(?:\.{2,}|…)\s*|(?<![\s(\[*][A-Za-z0-9])(?<![.\s]\w)(?<!^\w)[.!?]+[\"')\]]*\s+(?![(\[])|"
-    r"(?<=[^\W\d_][\s(][A-Z])[.!?]\s+(?![a-z])|(?<=[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff])[.!?]+|"
-    r"[.!?](?=[\u3040-\u30ff\u3400-\u9fff])"
+    rf"(?<=[^\W\d_][\s(][A-Z])[.!?]\s+(?![a-z])|(?<={_CJK})[.!?]+|[.!?](?={_CJK})"
 )
-_SEPARATOR = re.compile(r"[,:()|،، ]|\s[–—-]\s|，|、")
+_SEPARATOR = re.compile(r"[,:()|،]|\s[–—-]\s")
+_NEW_QUESTION = re.compile(r"\n[^\n]*\?[ \t]*\n")
 _ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement begins with
+_OPENS = re.compile(r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n")  # after a label at the beginning of a reply
 _NEAR = 25  # characters
 _FEW = 6  # words
+_MOST_ITEMS = 200  # of a walk
+_DECLARING = frozenset({"answer", "choose", "correct", "likely", "final"})
+_DENYING = frozenset({"not", "than", "before", "wrong"})
 
 
 class Evidence(enum.IntEnum):
@@ -83,6 +92,7 @@ class Statement(NamedTuple):
     start: int
     end: int
     groups: list[Mention]
+    signals: list[Signal]
 
 
 @extractor("robust_kit_choice", AnswerKind.CHOICE, "robust_choice, by the name of MedEvalKit's tasks", version=5)
@@ -93,15 +103,18 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
     text = own_words(reply, cut_questions=False, is_answer=lambda value: _whole(value, options) is not None)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    named = _read(text, options, sample)
-    return Answer.ok(letter(named)) if isinstance(named, int) else Answer.invalid(named)
-
-
-def _read(text: str, options: OptionSet, sample: Sample) -> int | Reason:
     languages = languages_of(text)
     text = _without_invented(text, options, sample.question, languages)
-    if not text:
-        return Reason.NO_MATCH
+    new_question = _NEW_QUESTION.search(text)
+    chosen: int | Reason = Reason.NO_MATCH
+    if new_question:  # a base model goes on with another question
+        chosen = _read(text[: new_question.start()].strip(), options, sample, languages)
+    if isinstance(chosen, Reason):
+        chosen = _read(text, options, sample, languages)
+    return Answer.invalid(chosen) if isinstance(chosen, Reason) else Answer.ok(letter(chosen))
+
+
+def _read(text: str, options: OptionSet, sample: Sample, languages: tuple[str, ...]) -> int | Reason:
     whole = _whole(text, options)
     if whole is not None:
         return whole
@@ -110,35 +123,41 @@ def _read(text: str, options: OptionSet, sample: Sample) -> int | Reason:
         return unnamed_option(text, options, sample, languages)
     signals = signals_in(text.lower(), _ROLES, languages)
     statements = _statements(text, mentions, signals)
-    walk = _walk(text, statements, len(options))
-    outside = [statement for statement in statements if statement not in walk]
-    findings = [finding for statement in outside for finding in _findings(text, statement, signals)]
-    findings = _closed(_after_correction(findings, signals), statements)
+    first, last = _walk(text, statements, len(options))
+    walk = statements[first:last]
+    findings = [finding for statement in statements[:first] for finding in _findings(text, statement, options)]
+    after_walk = [finding for statement in statements[last:] for finding in _findings(text, statement, options)]
+    findings = _closed(_after_correction([*findings, *after_walk], signals), statements)
     chosen = _decided(findings)
     if chosen is None and walk:
-        chosen = _praised(text, walk, signals)
-        after = [finding for finding in findings if finding.start > walk[-1].start]
-        findings = [finding for finding in after or findings if finding.evidence]
-    if chosen is not None:
-        return _single(chosen)
-    is_cut = _is_cut(text, findings)
+        chosen = _praised(walk, text)
+        findings = [finding for finding in after_walk if finding.evidence] or findings
+    if chosen is None:
+        return _named(text, findings, walk, options, languages)
+    return _single(chosen)
+
+
+def _single(options: frozenset[int]) -> int | Reason:
+    if len(options) == 1:
+        return next(iter(options))
+    return Reason.AMBIGUOUS if options else Reason.NO_MATCH
+
+
+def _named(
+    text: str, findings: Sequence[Finding], walk: Sequence[Statement], options: OptionSet, languages: tuple[str, ...]
+) -> int | Reason:
+    """Return the option that a reply without a declaration names, or why there is none."""
     named = frozenset[int]().union(*(finding.options for finding in findings if finding.evidence))
     denied = frozenset[int]().union(*(finding.options for finding in findings if not finding.evidence))
     for role, others in (("none", denied), ("all", named)):
         rest = quantity_option(role, options, (role,)) if len(others) == len(options) - 1 else None
         if rest is not None and rest not in others:
             return rest
-    if is_cut and (named or walk):
+    if (named or walk) and _is_cut(text, findings):
         return Reason.TRUNCATED
-    if not named and pattern_of("refusal", languages).search(text):
+    if len(named) != 1 and pattern_of("refusal none", languages).search(text):
         return Reason.REFUSED
-    return _single(named)
-
-
-def _single(options: frozenset[int]) -> int | Reason:
-    if len(options) == 1:
-        return next(iter(options))
-    return Reason.AMBIGUOUS
+    return _single(named) if named or (denied and not walk) else Reason.AMBIGUOUS
 
 
 def _decided(findings: Sequence[Finding]) -> frozenset[int] | None:
@@ -162,12 +181,9 @@ def _closed(findings: list[Finding], statements: Sequence[Statement]) -> list[Fi
 
 def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> list[Finding]:
     """Return what follows the last correction that an option follows."""
-    corrections = [signal.end for signal in signals if "correction" in signal.roles]
-    for end in reversed(corrections):
-        after = [finding for finding in findings if finding.start >= end and finding.evidence]
-        if after:
-            return after
-    return findings
+    latest = max((finding.start for finding in findings if finding.evidence), default=0)
+    ends = [signal.end for signal in signals if "correction" in signal.roles and signal.end <= latest]
+    return [finding for finding in findings if finding.start >= max(ends, default=0)]
 
 
 # ---- statements ----
@@ -175,15 +191,10 @@ def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> lis
 
 def _statements(text: str, mentions: Sequence[Mention], signals: Sequence[Signal]) -> list[Statement]:
     """Cut a text into statements, and join the mentions of each; those without a mention are left out."""
-    ends = [*(match.start() for match in _STATEMENT_END.finditer(text)), len(text)]
     joiners = {signal.start: signal.end for signal in signals if signal.roles & {"and", "or"}}
     statements: list[Statement] = []
-    start = place = 0
-    for end in ends:
-        if text.rfind("(", start, end) > text.rfind(")", start, end) and text[end : end + 1] != "\n":
-            continue
-        if place and mentions[place - 1].end > end or place < len(mentions) and mentions[place].start < end < mentions[place].end:
-            continue
+    start = place = heard = 0
+    for end in _ends(text, mentions):
         groups: list[Mention] = []
         while place < len(mentions) and mentions[place].start < end:
             mention = mentions[place]
@@ -192,10 +203,29 @@ def _statements(text: str, mentions: Sequence[Mention], signals: Sequence[Signal
                 mention = Mention(last.options | mention.options, last.start, mention.end, False, False)
             groups.append(mention)
             place += 1
+        first = heard
+        while heard < len(signals) and signals[heard].start < end:
+            heard += 1
         if groups:
-            statements.append(Statement(start, end, groups))
+            statements.append(Statement(start, end, groups, list(signals[first:heard])))
         start = end
     return statements
+
+
+def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
+    """Return the places where statements end: not within a bracket, nor within a mention."""
+    ends: list[int] = []
+    place = start = 0
+    for match in _STATEMENT_END.finditer(text):
+        end = match.start()
+        while place < len(mentions) and mentions[place].end <= end:
+            place += 1
+        is_within = place < len(mentions) and mentions[place].start < end
+        is_in_bracket = text.rfind("(", start, end) > text.rfind(")", start, end) and match[0].strip()
+        if not is_within and not is_in_bracket:
+            ends.append(end)
+            start = end
+    return [*ends, len(text)]
 
 
 def _is_joint(text: str, start: int, end: int, joiners: dict[int, int]) -> bool:
@@ -212,32 +242,33 @@ def _is_joint(text: str, start: int, end: int, joiners: dict[int, int]) -> bool:
     return True
 
 
-def _walk(text: str, statements: Sequence[Statement], count: int) -> list[Statement]:
-    """Return the statements of a walk through options, with all that stands between its items."""
-    items = [
-        place
-        for place, statement in enumerate(statements)
-        if len(statement.groups[0].options) == 1
-        and not re.search(r"[^\W\d_]{2}", text[statement.start : statement.groups[0].start])
-        and _ITEM.match(text, statement.groups[0].end, statement.end)
-    ]
-    order = [next(iter(statements[place].groups[0].options)) for place in items]
+def _walk(text: str, statements: Sequence[Statement], count: int) -> tuple[int, int]:
+    """Return the places of the first statement of a walk through options, and after its last; twice the end of none."""
+    nowhere = (len(statements), len(statements))
+    items = [place for place, statement in enumerate(statements) if _is_item(text, statement)][:_MOST_ITEMS]
+    order = [min(statements[place].groups[0].options) for place in items]
     if len(order) > 1 and _is_answer_first(text, [statements[place] for place in items], order):
         items, order = items[1:], order[1:]
     while len(order) > 2 and order[-1] in order[:-1]:
         items, order = items[:-1], order[:-1]
     if len(set(order)) < 2 or (len(order) == 2 and order[0] > order[1]):
-        return []
-    bare = all(_is_bare(text, statements[place]) for place in items)
-    if bare and len(set(order)) < min(count, 3):
-        return []
-    last = statements[items[-1]]
-    line_end = text.find("\n", last.groups[0].start)
-    return [
-        statement
-        for statement in statements[items[0] :]
-        if statement.start <= last.start or (line_end < 0 or statement.end <= line_end)
-    ]
+        return nowhere
+    if all(_is_bare(text, statements[place]) for place in items) and len(set(order)) < min(count, 3):
+        return nowhere
+    last = items[-1]
+    line_end = text.find("\n", statements[last].groups[0].start)
+    while last + 1 < len(statements) and (line_end < 0 or statements[last + 1].end <= line_end):
+        last += 1
+    return items[0], last + 1
+
+
+def _is_item(text: str, statement: Statement) -> bool:
+    """Return whether a statement begins with one option that something sets off."""
+    first = statement.groups[0]
+    lead = text[statement.start : first.start]
+    return len(first.options) == 1 and not re.search(r"[^\W\d_]{2}", lead) and bool(
+        _ITEM.match(text, first.end, statement.end)
+    )
 
 
 def _is_bare(text: str, statement: Statement) -> bool:
@@ -255,46 +286,61 @@ def _is_answer_first(text: str, items: Sequence[Statement], order: Sequence[int]
 # ---- evidence ----
 
 
-def _findings(text: str, statement: Statement, signals: Sequence[Signal]) -> list[Finding]:
-    """Return the evidence for each group of mentions of a statement."""
-    inside = [signal for signal in signals if statement.start <= signal.start < statement.end]
-    groups = statement.groups
+def _findings(text: str, statement: Statement, options: OptionSet) -> list[Finding]:
+    """Return the evidence for each group of mentions of a statement; one of all options repeats the question."""
+    signals, groups = statement.signals, statement.groups
+    starts = [signal.start for signal in signals]
     findings = []
     for place, group in enumerate(groups):
-        first = groups[place - 1].end if place else statement.start
-        last = groups[place + 1].start if place + 1 < len(groups) else statement.end
-        before = _context(text, inside, first, group.start, is_before=True, is_shared=place > 0)
-        after = _context(text, inside, group.end, last, is_before=False, is_shared=place + 1 < len(groups))
-        before = [signal for signal in before if place or "than" not in signal.roles]
-        evidence = _evidence(text, statement, group, before, after)
-        lead = text[statement.start : group.start]
-        is_line = "\n" in text[statement.start - 1 : statement.start + 1] or statement.start == 0
-        is_line = is_line and len(groups) == 1 and (not re.search(r"\w", lead) or len(lead.split()) < _FEW and ":" in lead)
-        is_line = is_line and not re.search(r"\w", text[group.end : statement.end])
-        findings.append(Finding(group.options, evidence, group.start, is_line))
+        before_start = groups[place - 1].end if place else 0
+        after_end = groups[place + 1].start if place + 1 < len(groups) else statement.end
+        before = signals[bisect_left(starts, before_start) : bisect_left(starts, group.start)]
+        after = signals[bisect_left(starts, group.end) : bisect_left(starts, after_end)]
+        if place:
+            cut = _border(text, before, before_start, group.start)
+            before = [signal for signal in before if _is_forward(signal, cut)]
+        else:
+            before = _from_last_break(before)
+        if place + 1 < len(groups):
+            cut = _border(text, after, group.end, after_end)
+            after = [signal for signal in after if not _is_forward(signal, cut)]
+        if len(group.options) < max(len(options), 2):
+            evidence = _evidence(text, statement, group, before, _to_first_break(after))
+            is_line = len(groups) == 1 and _is_line(text, statement, group)
+            findings.append(Finding(group.options, evidence, group.start, is_line))
     return findings
 
 
-def _context(
-    text: str, signals: Sequence[Signal], start: int, end: int, *, is_before: bool, is_shared: bool
-) -> list[Signal]:
-    """Return the signals between two places that belong to the mention after them, or before them.
+def _border(text: str, signals: Sequence[Signal], start: int, end: int) -> int | None:
+    """Return the last place between two mentions where a clause begins; None if they are in one clause."""
+    marks = [match.start() for match in _SEPARATOR.finditer(text, start, end)]
+    breaks = [signal.start for signal in signals if signal.roles & {"but", "because", "final"}]
+    return max([*marks, *breaks], default=None)
 
-    If mentions are on both sides, the last separator between them divides the signals; without one, denials and
-    comparisons reach forward, all else belongs to the mention before.
-    """
-    between = [signal for signal in signals if start <= signal.start and signal.end <= end]
-    breaks = [signal.start for signal in between if signal.roles & {"but", "because"}]
-    if not is_shared:
-        if is_before:
-            return [signal for signal in between if not breaks or signal.start >= breaks[-1]]
-        return [signal for signal in between if not breaks or signal.start < breaks[0]]
-    marks = [match.start() for match in _SEPARATOR.finditer(text, start, end) if match[0] != " "]
-    cuts = sorted([*marks, *breaks, *(signal.start for signal in between if "final" in signal.roles)])
-    if cuts:
-        return [signal for signal in between if (signal.start >= cuts[-1]) == is_before]
-    forward = {"not", "than", "before"}
-    return [signal for signal in between if bool(signal.roles & forward) == is_before]
+
+def _is_forward(signal: Signal, border: int | None) -> bool:
+    """Return whether a signal between two mentions is about the second: after the border, else denials and choices."""
+    if border is None:
+        return bool(signal.roles & {"not", "than", "before"})
+    return signal.start >= border
+
+
+def _from_last_break(signals: Sequence[Signal]) -> list[Signal]:
+    """Return the signals before the first mention of a statement that are about it: not "rather than", after a "but"."""
+    breaks = [place for place, signal in enumerate(signals) if signal.roles & {"but", "because"}]
+    return [signal for signal in signals[breaks[-1] if breaks else 0 :] if "than" not in signal.roles]
+
+
+def _to_first_break(signals: Sequence[Signal]) -> list[Signal]:
+    breaks = [place for place, signal in enumerate(signals) if signal.roles & {"but", "because"}]
+    return list(signals[: breaks[0]] if breaks else signals)
+
+
+def _is_line(text: str, statement: Statement, group: Mention) -> bool:
+    lead = text[statement.start : group.start]
+    is_own = statement.start == 0 or text[statement.start] == "\n"
+    is_short = not re.search(r"\w", lead) or (":" in lead and len(lead.split()) < _FEW)
+    return is_own and is_short and not re.search(r"\w", text[group.end : statement.end])
 
 
 def _evidence(
@@ -303,83 +349,92 @@ def _evidence(
     clause_end = _SEPARATOR.search(text, group.end, statement.end)
     in_clause = [signal for signal in after if clause_end is None or signal.start <= clause_end.start()]
     near = {role for signal in in_clause for role in signal.roles}
-    if _denies(before, group.start) or near & {"not", "not_after", "than_after"} or _dismisses(after):
+    if _denies(text, before) or near & {"not", "not_after", "than_after"} or _dismisses(after):
         return Evidence.DENIED
-    lead = text[statement.start : group.start].rstrip(" \"'([<\n")
-    roles = {role for signal in before for role in signal.roles - _far_roles(signal, group.start)}
-    is_all = not re.search(r"[^\W_]", text[statement.start : group.start] + text[group.end : statement.end])
-    opens = group.start <= 3 and group.is_label and re.match(r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n", text[group.end :])
-    declared = roles & {"answer", "choose", "correct", "likely"} or near & {"correct", "answer", "likely", "choose"}
-    if not (declared or is_all or opens or lead.endswith((":", "=", "：", "→"))):
+    roles = {role for signal in before for role in signal.roles if _reaches(role, group.start - signal.end)}
+    rest = text[group.end : statement.end]
+    lead = text[statement.start : group.start]
+    is_all = not re.search(r"[^\W_]", lead + rest)
+    follows_colon = lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
+    opens = group.start <= 3 and group.is_label and _OPENS.match(text, group.end)
+    is_declared = roles & _DECLARING or near & _DECLARING or is_all or follows_colon or opens
+    if not is_declared or "reasoning" in roles:
         return Evidence.NAMED
     return Evidence.FINAL if "final" in roles else Evidence.DECLARED
 
 
-def _far_roles(signal: Signal, start: int) -> set[str]:
-    """Return the roles that need a mention near: "it is B", not "it is a large mass of the liver"."""
-    return {"choose"} if start - signal.end > _NEAR else set()
+def _reaches(role: str, distance: int) -> bool:
+    """Return whether a role is about a mention: "it is B", but not "it is a large mass of the liver"."""
+    return role != "choose" or distance <= _NEAR
 
 
-def _denies(before: Sequence[Signal], start: int) -> bool:
+def _denies(text: str, before: Sequence[Signal]) -> bool:
     """Return whether a denial reaches a mention: no word about the answer stands between, unless near the denial."""
     for place, signal in enumerate(before):
-        if not signal.roles & {"not", "than", "before", "wrong"}:
+        if not signal.roles & _DENYING or text[signal.end : signal.end + 1] == ",":
             continue
-        later = [other for other in before[place + 1 :] if other.roles & {"answer", "choose", "final", "correct"}]
-        if not later or later[0].start - signal.end < _NEAR:
+        later = next((other for other in before[place + 1 :] if other.roles & _DECLARING), None)
+        if later is None or later.start - signal.end < _NEAR:
             return True
     return False
 
 
 def _dismisses(after: Sequence[Signal]) -> bool:
-    for signal in after:
-        if "wrong" in signal.roles:
-            return True
-        if signal.roles & {"correct", "answer"}:
-            return False
-    return False
+    """Return whether a mention is called wrong after it, before anything is called right."""
+    verdict = next((signal for signal in after if signal.roles & {"wrong", "correct", "answer"}), None)
+    return verdict is not None and "wrong" in verdict.roles
 
 
-def _praised(text: str, walk: Sequence[Statement], signals: Sequence[Signal]) -> frozenset[int] | None:
-    """Return the options of the items of a walk that call their option right; None without any."""
-    starts = [statement.start for statement in walk if len(statement.groups[0].options) == 1]
-    praised = set[int]()
-    for place, statement in enumerate(walk):
-        following = [start for start in starts if start > statement.start]
-        end = following[0] if following else walk[-1].end
-        inside = [signal for signal in signals if statement.groups[0].start <= signal.start < end or (
-            statement.start <= signal.start < end)]
-        roles = [signal.roles for signal in inside]
-        if any("correct" in of for of in roles) and not any(of & {"wrong", "not", "not_after"} for of in roles):
-            praised |= statement.groups[0].options
+def _praised(walk: Sequence[Statement], text: str) -> frozenset[int] | None:
+    """Return the options of the items of a walk that are called right; None without any."""
+    roles: dict[int, set[str]] = {}
+    option = -1
+    for statement in walk:
+        if _is_item(text, statement):
+            option = min(statement.groups[0].options)
+        roles.setdefault(option, set()).update(*(signal.roles for signal in statement.signals))
+    praised = {option for option, of in roles.items() if "correct" in of and not of & {"wrong", "not", "not_after"}}
     return frozenset(praised) or None
 
 
 def _is_cut(text: str, findings: Sequence[Finding]) -> bool:
-    """Return whether a reply ends within a sentence that is not itself a mention of an option."""
-    tail = re.split(r"[.!?。！？\n]\s*", text.rstrip())[-1]
-    return len(tail.split()) > 3 and text[-1].isalnum() or text.endswith((":", ",", "：", "、", "，"))
+    """Return whether a reply announces what does not follow, or ends within a sentence, some words after an option."""
+    if text.endswith((":", ",")):
+        return True
+    last = max((finding.start for finding in findings), default=0)
+    pieces = re.split(r"[.!?。！？\n]\s*", text[last:])
+    most_words = _FEW if len(pieces) == 1 else _FEW // 2
+    return text[-1].isalnum() and len(pieces[-1].split()) > most_words
 
 
-# ---- whole replies, and replies without a mention ----
+# ---- whole replies ----
 
 
 def _whole(text: str, options: OptionSet) -> int | None:
-    """Return the option that is all of a text: by its letter, or by its text with or without another word."""
+    """Return the option that is all of a text: by its letter, by its text, or by both."""
     stripped = text.strip(" \t\n.,:;!()[]<>\"'*`")
     if stripped.upper() in options.letters:
         return options.letters[stripped.upper()]
+    label, separator, rest = stripped.partition(stripped[1:2] if stripped[1:2] in tuple(".:)") else "\n")
+    index = options.letters.get(label.upper())
+    if separator and index is not None and options.written[index].casefold() == rest.strip().casefold():
+        return index
     words = [token.word for token in tokens_of(folded(text))]
     matching = [index for index, own in enumerate(options.words) if own and list(own) == words]
     return matching[0] if len(matching) == 1 else None
 
 
 def _without_invented(text: str, options: OptionSet, question: str, languages: tuple[str, ...]) -> str:
-    """Return a reply up to an invented question, which is none if it names the options or repeats the question."""
-    heading = re.compile(rf"(?:^|\n)\W*(?:{pattern_of('question', languages).pattern})[^\w\n]*\d*\s*[:：]", re.I)
-    for match in heading.finditer(text):
-        rest = folded(text[match.end() : match.end() + 600])
-        own = sum(bool(words) and " ".join(words) in " ".join(token.word for token in tokens_of(rest)) for words in options.words)
-        if own < 2 and question[:30] not in text[match.end() : match.end() + 600]:
+    """Return a reply up to an invented question, which names none of the options and is not the sample's question."""
+    for match in _heading(languages).finditer(text):
+        rest = text[match.end() : match.end() + 600]
+        words = f" {' '.join(token.word for token in tokens_of(folded(rest)))} "
+        repeated = sum(bool(own) and f" {' '.join(own)} " in words for own in options.words)
+        if repeated < 2 and not (question and question[:30] in rest):
             return text[: match.start()].strip()
     return text
+
+
+@cache
+def _heading(languages: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"(?i)(?:^|\n|[.!?]\s)\W*(?:{pattern_of('question', languages).pattern})[^\w\n]*\d*\s*:")

@@ -11,10 +11,12 @@ from medtasks.data.samples import Sample
 from medtasks.extract.careful.yes_no import yes_no
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.reading.languages import pattern_of, words_of
-from medtasks.extract.reading.option_mentions import OptionSet, folded, numeral, same_word, tokens_of
+from medtasks.extract.reading.option_mentions import OptionSet, folded, is_content, numeral, same_word, tokens_of
 
 _MOST_WORDS = 60  # of a reply that is compared by single words
 _FEW_WORDS = 8
+_FOREIGN = 3  # words that are not the option's
+_PRONOUN = re.compile(r"(?:^|(?<=[.,;!?]\s)|(?<=\bso\s)|(?<=\band\s)|(?<=\bbut\s))I(?=['’]|\s+[a-z])")
 _ENCLOSING = re.compile("[\ufe0f\u20e3]")  # a digit on a key
 _LOOK_ALIKE = frozenset("весор")  # Cyrillic letters that are other Latin ones
 
@@ -28,14 +30,14 @@ def unnamed_option(text: str, options: OptionSet, sample: Sample, languages: tup
         position = quantity_option(text, options)
     if position is not None:
         return position
-    if pattern_of("refusal", languages).search(text):
+    if pattern_of("refusal", languages).search(text) or (is_short and pattern_of("none", languages).search(text)):
         return Reason.REFUSED
     said = _yes_or_no(text, options, sample)
     if said is not None:
         return said
     if pattern_of("not wrong not_after", languages).search(text) or len(words) > _MOST_WORDS:
         return Reason.NO_MATCH
-    return _by_words(words, options)
+    return _by_words(text, options, languages)
 
 
 def _position(text: str, words: list[str], options: OptionSet, languages: tuple[str, ...]) -> int | None:
@@ -77,15 +79,30 @@ def _yes_or_no(text: str, options: OptionSet, sample: Sample) -> int | None:
     return {"yes": of_yes[0], "no": of_no[0]}.get(str(yes_no(text, sample.question).value))
 
 
-def _by_words(words: list[str], options: OptionSet) -> int | Reason:
-    plain = {numeral(word) for word in words}
-    whole = [index for index, own in enumerate(options.words) if own and {numeral(word) for word in own} <= plain]
+def _by_words(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | Reason:
+    """Return the option whose words all occur, or begin with all of a reply, or of which most own words occur."""
+    rest = pattern_of("answer option correct choose final article is", languages).sub(" ", _PRONOUN.sub(" ", text))
+    words = [numeral(token.word) for token in tokens_of(folded(rest))]
+    plain = set(words)
+    of_options = [[numeral(word) for word in own] for own in options.words]
+    whole = [index for index, own in enumerate(of_options) if own and plain.issuperset(own)]
     if len(whole) == 1:
         return whole[0]
-    having = [any(_occurs(part, plain) for part in parts) for parts in options.parts]
-    if sum(having) == 1:
-        return having.index(True)
-    return Reason.AMBIGUOUS if any(having) else Reason.NO_MATCH
+    begun = [index for index, own in enumerate(of_options) if words and own[: len(words)] == words]
+    if begun:
+        return begun[0] if len(begun) == 1 else Reason.AMBIGUOUS
+    having = []
+    for index, parts in enumerate(options.parts):
+        occurring = sum(_occurs(part, plain) for part in parts)
+        foreign = sum(not _occurs(word, {*of_options[index]}) for word in plain if is_content(word))
+        is_enough = 2 * occurring > len(parts) or (2 * occurring == len(parts) and foreign < _FOREIGN) or not foreign
+        if occurring and (is_enough or occurring > 1):
+            having.append(index)
+        elif occurring:
+            return Reason.NO_MATCH
+    if len(having) == 1:
+        return having[0]
+    return Reason.AMBIGUOUS if having else Reason.NO_MATCH
 
 
 def _occurs(part: str, words: set[str]) -> bool:

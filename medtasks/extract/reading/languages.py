@@ -16,6 +16,7 @@ _ANY = "und"  # block of marks that belong to no language
 _WORD_CHARACTER = r"[\w\u0300-\u036f\u0900-\u0dff]"  # to Python, vowel signs of Indian scripts end a word
 _WITHOUT_BLANKS = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 _LATIN_WORD = re.compile(r"[^\W\d_]{2,}|\b[^\W\d_A-Z]\b")  # a single capital is the letter of an option
+_GAP = re.compile(r" \.\.\. |\* ")
 _KANA = re.compile("[\u3040-\u30ff]")
 _SCRIPTS = (
     (_KANA, ("ja",)),
@@ -103,6 +104,7 @@ def _ending(entry: str) -> str:
     """Return the pattern of an entry after its first character."""
     phrase = entry.strip("*")
     escaped = re.escape(phrase[1:]).replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+").replace(r"\ ", r"\s+")
+    escaped = escaped.replace(r"\*", rf"{_WORD_CHARACTER}*")
     if entry.endswith("*"):
         return rf"{escaped}{_WORD_CHARACTER}*"
     ends_inside = re.search(rf"(?:{_WITHOUT_BLANKS}|[^\w\u0900-\u0dff])$", phrase)
@@ -131,7 +133,7 @@ def _roles_of(words: str, roles: str, languages: tuple[str, ...]) -> frozenset[s
             if entry in by_entry:
                 return by_entry[entry]
     return frozenset[str]().union(
-        *(of_entry for entry, of_entry in by_entry.items() if " ... " in entry and words.startswith(entry.split()[0]))
+        *(of_entry for entry, of_entry in by_entry.items() if _GAP.search(entry) and words.startswith(_GAP.split(entry)[0]))
     )
 
 

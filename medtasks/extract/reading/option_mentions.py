@@ -17,6 +17,7 @@ from typing import NamedTuple
 from medtasks.data.option_texts import without_marks
 from medtasks.data.samples import letter
 from medtasks.extract.reading.languages import all_languages, pattern_of, words_of
+from medtasks.extract.reading.reply_text import without_html
 
 _SIGNS = "<>≤≥=≠↑↓+-"
 _TOKEN = re.compile(
@@ -25,7 +26,6 @@ _TOKEN = re.compile(
     r"[<>≤≥=≠↑↓]|(?<=\w)[+-](?![\w+-])|(?<![\w.])[+-](?=\d)"
 )
 _ZEROS = re.compile(r"(?<=\.\d)0$|\.0$")
-_TAG = re.compile(r"</?[a-zA-Z]+[1-6]?>")
 _BRACKET = re.compile(r"\(([^()]+)\)")
 _ACCENTS = {
     code: unicodedata.normalize("NFD", chr(code))[0]
@@ -103,7 +103,8 @@ def _short_words() -> frozenset[str]:
     return frozenset(folded(word) for role in ("common", "article", "and", "or", "not", "is") for word in words_of(role))
 
 
-def _is_content(word: str) -> bool:
+def is_content(word: str) -> bool:
+    """Return whether a word tells something: no sign, and no short or frequent word."""
     return word not in _SIGNS and (word in _numerals() or not word.isascii() or len(word) > 2 or word[0].isdigit()) and (
         word not in _short_words() or word in _numerals()
     )
@@ -150,7 +151,7 @@ class OptionSet:
     @cached_property
     def parts(self) -> list[set[str]]:
         """Words and numbers of each option that no other option has."""
-        content = [{numeral(word) for word in words if _is_content(word)} for words in self.words]
+        content = [{numeral(word) for word in words if is_content(word)} for words in self.words]
         parts = []
         for index, words in enumerate(content):
             others = set[str]().union(*content[:index], *content[index + 1 :])
@@ -168,7 +169,7 @@ def option_set(options: tuple[str, ...]) -> OptionSet:
     """Return options prepared for comparison; marks of their own ("A.", "2)") are left out."""
     bare = without_marks(options)
     numbered = bare is not None and options[0].lstrip("([ ")[:1].isdigit()
-    plain = tuple(unicodedata.normalize("NFKC", _TAG.sub("", text)).strip() for text in (bare or options))
+    plain = tuple(unicodedata.normalize("NFKC", without_html(text)).strip() for text in (bare or options))
     names = [letter(index) for index in range(len(options))]
     texts = tuple("" if text.upper().strip(" .") in names else text for text in plain)  # a letter names its option
     return OptionSet(plain, texts, numbered, tuple(tuple(without_article([token.word for token in tokens_of(folded(text))])) for text in texts))
@@ -184,28 +185,53 @@ def without_article(words: list[str]) -> list[str]:
     return words[1:] if len(words) > 1 and words[0] in _articles() else words
 
 
-def text_mentions(tokens: Sequence[Token], options: OptionSet) -> list[Mention]:
-    """Return mentions of options by their text, without those inside a longer one."""
+def text_mentions(text: str, options: OptionSet) -> list[Mention]:
+    """Return mentions of options by their text, in order, without those inside a longer one."""
+    tokens = tokens_of(folded(text))
     joined = f" {' '.join(token.word for token in tokens)} "
     starts: list[int] = []
-    mentions, taken = list[Mention](), list[tuple[int, int]]()
+    places: list[tuple[int, int, int, str]] = []
     for name, index in options.names:
         place = joined.find(f" {name}")
         while place >= 0:
             end = place + 1 + len(name)
-            if not starts:
-                starts = [0, *accumulate(len(token.word) + 1 for token in tokens)]
-            first = bisect_right(starts, place) - 1
-            last = bisect_right(starts, end - 2) - 1
-            is_inside = any(begin < end and place < stop for begin, stop in taken)
-            signed = first > 0 and tokens[first - 1].word in _SIGNS and tokens[first].word not in _SIGNS
-            signed = signed or (last + 1 < len(tokens) and tokens[last + 1].word in "+-" and options.has_signs)
-            if not is_inside and not (signed and options.has_signs) and _ends(joined, end, name):
-                taken.append((place, end))
-                stop = tokens[last].start + len(name.rpartition(" ")[2])
-                mentions.append(Mention(frozenset({index}), tokens[first].start, stop, False, True))
+            if _ends(joined, end, name):
+                places.append((place, -end, index, name))
             place = joined.find(f" {name}", end)
-    return sorted(mentions, key=lambda mention: mention.start)
+    mentions: list[Mention] = []
+    last_end = -1
+    for place, minus_end, index, name in sorted(places):
+        if place < last_end - 1:  # inside a longer one
+            continue
+        last_end = -minus_end
+        starts = starts or [0, *accumulate(len(token.word) + 1 for token in tokens)]
+        first = bisect_right(starts, place) - 1
+        last = bisect_right(starts, last_end - 2) - 1
+        if not _has_other_sign(tokens, first, last, options) and not _is_within(text, name, tokens[first]):
+            end = tokens[last].start + len(name.rpartition(" ")[2])
+            mentions.append(Mention(frozenset({index}), tokens[first].start, end, False, True))
+    return mentions
+
+
+def _has_other_sign(tokens: Sequence[Token], first: int, last: int, options: OptionSet) -> bool:
+    """Return whether a sign next to a mention makes another option of it: "> 5 mm" is not "5 mm"."""
+    if not options.has_signs:
+        return False
+    before = tokens[first - 1].word in _SIGNS if first else False
+    after = tokens[last + 1].word in "+-" if last + 1 < len(tokens) else False
+    return (before and tokens[first].word not in _SIGNS) or after
+
+
+def _is_within(text: str, name: str, token: Token) -> bool:
+    """Return whether a word such as "no" is part of a sentence, and no answer: "shows no fracture", "no doubt"."""
+    if name not in _bare_words():
+        return False
+    return token.start > 0 and re.match(r" [^\W\d_]", text[token.end : token.end + 2]) is not None
+
+
+@lru_cache(maxsize=1)
+def _bare_words() -> frozenset[str]:
+    return frozenset(folded(word) for role in ("yes", "no", "maybe", "not", "none") for word in words_of(role))
 
 
 def _ends(joined: str, end: int, name: str) -> bool:
@@ -218,9 +244,12 @@ def _ends(joined: str, end: int, name: str) -> bool:
     return len(rest) <= _ENDING and len(name.rpartition(" ")[2]) > 4 and rest.isalpha()
 
 
-_LETTERS = "ABCDEFGHIJ"
+_AFTER_LETTER = "is and or but because than final correct wrong not not_after choose likely"
+_BEFORE_LETTER = f"{_AFTER_LETTER} answer option"
+_JOINED = r"[^\W\u0e00-\u0eff\u1100-\u11ff\u3040-\ud7ff]"  # letters, but for scripts in which Latin letters stand alone
+_LINE = 80  # characters around a letter that are looked at
 _SHORT_WORDS = "AIEOÉÀ"
-_LABEL_GAP = re.compile(r"\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
+_LABEL_GAP = re.compile(r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
 _ASIDE_GAP = re.compile(r"[\"']?\s*")  # "text (B)"
 
 
@@ -229,62 +258,85 @@ def _label_pattern(count: int) -> re.Pattern[str]:
     letters = "|".join(letter(index) for index in reversed(range(count)))
     small = letters.lower()
     return re.compile(
-        rf"(?<![A-Za-z0-9_'’°.-])(?<![\w)][(\[])(?P<open>[(\[<\"']{{0,3}})(?P<letter>{letters})(?P<close>[)\]>\"']{{0,3}})"
-        rf"(?![A-Za-z0-9_'’]|-\w|\.[a-zA-Z0-9](?!\w))|"
-        rf"(?<![\w)])[(\[](?P<small>{small})[)\]]|"
-        rf"(?m:^[ \t\W]*)(?P<first>{small})(?=[).:]|\s*\(|\W*$)|"
-        rf"(?<=:)\s*(?P<after>{small})(?=[).]|\W*$)|"
-        rf"(?m:^)\d{{1,3}}(?P<glued>{letters})(?=[.)]\s)"
+        rf"(?<!{_JOINED})(?<!['’°.-])(?<![\w)][(\[])(?P<open>[(\[<\"']{{0,3}})(?P<capital>{letters})(?P<close>[)\]>\"']{{0,3}})"
+        rf"(?!{_JOINED}|['’]|-\w|&\w|\.[a-zA-Z0-9](?!\w))|"
+        rf"(?<![\w)])[(\[](?P<bracketed>{small})[)\]]|"
+        rf"^\W{{0,8}}(?P<first>{small})(?=[):]|\.(?!\w)|\s*\(|\W*$)|"
+        rf"(?<=[\s\"'])(?P<last>{small})(?=[\"').!]*[ \t]*$|[:)]\s)|"
+        rf"^\d{{1,3}}(?P<glued>{letters})(?=[.)]\s)",
+        re.MULTILINE,
     )
 
 
 def label_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -> list[Mention]:
     """Return mentions of options by their label, without letters that are part of a name."""
     mentions = []
-    named = pattern_of("named", languages)
-    names: list[re.Match[str]] | None = None
+    names = _Names(text, languages)
     for match in _label_pattern(len(options)).finditer(text):
-        kind = str(match.lastgroup) if match["letter"] is None else "letter"
-        name = match[kind].upper()
+        kind = next(kind for kind in ("capital", "bracketed", "first", "last", "glued") if match[kind])
         start, end = match.span(kind)
-        if kind == "letter" and not (match["open"] or match["close"]):
-            names = list(named.finditer(text)) if names is None else names
-            own = options.words[options.letters[name]][:1]
-            if _is_name(text, start, end, names) or _is_word(text, start, end, own, languages):
-                continue
-        mentions.append(Mention(frozenset({options.letters[name]}), match.start(), match.end(), True, False))
+        index = options.letters[match[kind].upper()]
+        own = options.words[index][:1]
+        if kind == "capital":
+            is_bare = not (match["open"] or match["close"])
+            is_label = not is_bare or not (names.include(start, end) or _is_word(text, start, end, own, languages))
+        elif kind == "last":
+            line = text[max(text.rfind("\n", 0, start) + 1, start - _LINE) : start]
+            is_label = pattern_of("answer option", languages).search(line) is not None
+        else:
+            is_label = kind == "glued" or not _goes_on(text[match.end() : match.end() + _LINE], own, kind == "first")
+        if is_label:
+            mentions.append(Mention(frozenset({index}), match.start() if kind == "capital" else start, match.end(), True, False))
     return mentions
 
 
-def _is_name(text: str, start: int, end: int, names: Sequence[re.Match[str]]) -> bool:
-    """Return whether a letter belongs to a word next to it, as in "hepatitis B" and "B型"."""
-    return any(
-        (name.end() <= start and not text[name.end() : start].strip(" ")) and start - name.end() < 2
-        or (name.start() == end and not name[0].isascii())
-        for name in names
-    )
+def _goes_on(after: str, own: tuple[str, ...], is_first: bool) -> bool:
+    """Return whether a small letter numbers a part of the sentence: "(a) large", "d. The correct number"."""
+    match = re.match(r"\.\s*(?=\w)" if is_first else r"\s+(?=[a-z])", after)
+    rest = folded(after[match.end() :]) if match else ""
+    return match is not None and not (own and rest.startswith(own[0])) and not pattern_of("and or because").match(rest)
+
+
+class _Names:
+    """Words of a text that form names with the letter next to them, as in "hepatitis B" and "B型"."""
+
+    def __init__(self, text: str, languages: tuple[str, ...]) -> None:
+        self._text = text
+        self._languages = languages
+
+    @cached_property
+    def _spans(self) -> tuple[dict[int, int], set[int]]:
+        matches = list(pattern_of("named", self._languages).finditer(self._text))
+        return {match.end(): match.start() for match in matches}, {m.start() for m in matches if not m[0].isascii()}
+
+    def include(self, start: int, end: int) -> bool:
+        """Return whether a word ends right before a letter, or follows it without a blank."""
+        ends, starts = self._spans
+        before = start - 1 if self._text[start - 1 : start] == " " else start
+        return before in ends or start in ends or end in starts
 
 
 def _is_word(text: str, start: int, end: int, own: tuple[str, ...], languages: tuple[str, ...]) -> bool:
-    """Return whether a capital is a word of its own, as in "A normal brain", or begins a name, as in "E. coli"."""
-    after = text[end : end + 40]
-    if text[start - 1 : start] == "/" and not text[: start - 1].rstrip(")]").endswith(tuple(_LETTERS)):
+    """Return whether a capital is a word or part of a name, as in "A normal brain", "E. coli", "B cells" and "N/A"."""
+    after = text[end : end + _LINE]
+    if text[start - 1 : start] == "/" and not re.search(r"(?<![A-Za-z])[A-J][)\]]?/$", text[max(start - 4, 0) : start]):
         return True
     if own and folded(after).lstrip(". ").startswith(own[0]):
         return False
-    if re.match(r"\.\s?[a-z]{3}", after):
+    if re.match(r"\.\s?[a-z]{3}", after) or (text[start:end] == "I" and re.match(r",? [a-z]", after)):
         return True
-    if text[start:end] == "I" and after[:1] == " ":
-        return True
-    is_short_word = text[start:end] in _SHORT_WORDS and re.match(r" [^\W_]", after) and not after[1].isupper()
-    if not is_short_word or not words_of("is", languages):
+    is_followed = re.match(r" [^\W_]", after) and (text[start:end] in _SHORT_WORDS or after[1].islower())
+    if not is_followed or not words_of("is", languages):
         return False
-    return pattern_of("is and or correct wrong not choose likely", languages).match(text, end + 1) is None
+    around = pattern_of(_BEFORE_LETTER, languages)
+    before = text[max(start - _LINE, 0) : start].rstrip(" ")
+    follows = before.endswith((":", "=")) or any(match.end() == len(before) for match in around.finditer(before))
+    return not follows and pattern_of(_AFTER_LETTER, languages).match(text, end + 1) is None
 
 
 def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -> list[Mention]:
     """Return all mentions of options in order; a label next to its text is one mention."""
-    of_texts = text_mentions(tokens_of(folded(text)), options)
+    of_texts = text_mentions(text, options)
     spans = [(mention.start, mention.end) for mention in of_texts]
     labels = [
         label

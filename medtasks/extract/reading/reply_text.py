@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 # The beginning of a thought, also twice in a row where a template and the model write it, or the end of one.
 _THOUGHT_MARK = re.compile(r"(?P<begins><think(?:ing)?>(?:\s*<think(?:ing)?>)*)|</think(?:ing)?>", re.IGNORECASE)
+_EMPTY_THOUGHT = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
 # End-of-turn tokens of any family: <eos>, </s>, <end_of_turn>, <|im_end|>, [EOS].
 _TURN_END = re.compile(
     r"(?i)<[|｜]?(?:/s|eos|eot(?:_\w+)?|end[_▁]?of[_▁]?\w+|endof\w+|end|\w+_end|\w+[_▁]end[_▁]\w+)[|｜]?>|\[eos\]|\[/inst\]"
@@ -25,9 +26,9 @@ _TURN_END = re.compile(
 _SPECIAL = re.compile(r"<[|｜][\w▁]+[|｜]>(?:assistant|model)?|<start_of_turn>(?:model)?|<(?:s|bos|pad|unk)>")
 _TAG = re.compile(r"<\s*(?P<closes>/?)\s*(?P<name>[^\W\d][\w -]{0,30}?)\s*(?::?\s+(?P<inside>[^<>]{1,60}))?\s*/?>")
 _BLOCK = re.compile(r"(?i)</?(?:br|p|li|ul|ol|div|td|th|tr|table|h[1-6])\b[^<>]*>")
-_INLINE = re.compile(r"</?[a-z]+[1-6]?(?:\s+[\w-]+=[^<>]*)?\s*/?>|</?[A-Za-z_]{2,}>")
+_INLINE = re.compile(r"</?[a-z_]+[1-6]?(?:\s+[\w-]+=[^<>]*)?\s*/?>|</[A-Z]+>")
 _MARKUP = re.compile(
-    r"(?i)(?<!\w)[*#`_]+|[*`_]+(?!\w)|```\w*|\\(?:fbox|text|textbf|mathrm|mathbf|left|right|quad)\b|\\(?=[()\[\]])|[{}$]"
+    r"(?i)(?<!\w)[*#`_]+|[*`_]+(?!\w)|```\w*|\\(?:boxed|fbox|text|textbf|mathrm|mathbf|left|right|quad)\b|\\(?=[()\[\]])|[{}$]"
 )
 _GLUED = re.compile(r"(?<=[a-z]{3})(?=[A-Z][a-z]{2})|(?<=[^\w][A-Z])(?=[A-Z][a-z]{3})")  # as base models write
 _QUOTES = str.maketrans(
@@ -103,16 +104,14 @@ def own_words(
     text = _outside_thoughts(raw)
     if text is None:
         return Reason.TRUNCATED
-    text = next(filter(str.strip, _TURN_END.split(_SPECIAL.sub(" ", text))), "")
+    text = next(filter(str.strip, (_SPECIAL.sub(" ", piece) for piece in _TURN_END.split(text))), "")
     if '":' in text or "':" in text or '" :' in text:
         text = _json_answer(text, is_answer)
     text = _UNDERSCORE.sub(" ", text) if split_names else text
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
     text = _wrapped_answer(text)
-    if "<" in text:
-        text = _INLINE.sub("", _BLOCK.sub("\n", text)) if len(text) > len("</A>") else text
-    text = _GLUED.sub("\n", _MARKUP.sub("", text))
+    text = _GLUED.sub("\n", _MARKUP.sub("", without_html(text)))
     text = _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", text)).strip()  # broken models write thousands of quotes or blanks
     # A reply that begins with a question repeats its prompt's; only a later question is invented.
     invented = _NEXT_TURN.search(text, 1) if cut_questions else None
@@ -120,9 +119,17 @@ def own_words(
 
 
 def _outside_thoughts(raw: str) -> str | None:
-    """Return a reply without thoughts, or what comes before a thought that never ends; None if that is nothing."""
+    """Return a reply without thoughts; None if one never ends, unless it has not begun, after an answer."""
     text = without_thoughts(raw)
-    return text if text is not None else _THOUGHT_MARK.split(raw)[0].strip() or None
+    begins = _EMPTY_THOUGHT.search(raw) if text is None else None
+    return (without_thoughts(raw[: begins.start()]) or "").strip() or None if begins else text
+
+
+def without_html(text: str) -> str:
+    """Return a text without tags of HTML; a letter between angle brackets alone stays."""
+    if "<" not in text or len(text) <= len("</A>"):
+        return text
+    return _INLINE.sub("", _BLOCK.sub("\n", text))
 
 
 def json_fields(text: str) -> list[tuple[str, str]]:
