@@ -15,7 +15,8 @@ from medtasks.extract.careful.yes_no import gold_verdict, is_unsure, yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.multimedeval import NUMBERS, clean_head
-from medtasks.extract.reading.negation import Stance, clauses, stance
+from medtasks.extract.reading.languages import languages_of
+from medtasks.extract.reading.negation import ENGLISH, Stance, clauses, stance
 from medtasks.extract.reading.option_names import ORDINALS, words
 from medtasks.extract.reading.reply_text import answered_text, own_words, without_thoughts
 from medtasks.metrics.ngram_metrics import CLOSED, OPEN_RECALL, References, TokenOverlap, token_overlap
@@ -24,7 +25,8 @@ DENIED = "not:"
 
 _WORD = re.compile(
     r"(?i)\d+(?:st|nd|rd|th)\b|(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.])\.\d+|\d+(?:\.\d+)?)|"
-    r"[^\W\d_][^\W_]*(?:['’][^\W\d_]+)?"
+    r"[\u0e00-\u9fff][\u0e31\u0e34-\u0e4e]*|"  # Chinese, Japanese and Thai have no blanks: characters are words
+    r"[^\W\d_\u0e00-\u9fff][^\W_\u0e00-\u9fff]*(?:['’][^\W\d_]+)?"
 )
 _XRAY = re.compile(r"\bx[ -]ray(?=s?\b)", re.IGNORECASE)
 _RANKS = ("1st", "2nd", "3rd", *(f"{rank}th" for rank in range(4, 11)))
@@ -67,7 +69,8 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
     Lower case, singular, American spelling; no punctuation, possessives and articles; number words up to ten and "none"
     in digits, "third" as "3rd"; numbers without thousands separators and trailing zeros; a unit apart from its number;
     "x-ray" as one word. The letter A stays as a name: at the end, before a mark, "and" or "is", after a noun such as
-    "type", and as a capital within a sentence. Only words ``of_interest``, by default all, are checked for denial.
+    "type", and as a capital within a sentence. Of languages without blanks each character is a word. Only words
+    ``of_interest``, by default all, are checked for denial.
     """
     text = _XRAY.sub("xray", unicodedata.normalize("NFKC", text))
     spoken, shouting = [], text.isupper()
@@ -89,14 +92,16 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
     ]
     stated = [word for word, _, _ in spoken]
     # Clauses follow one another, as the words do.
-    following = iter(clauses(text) if doubtful else ())
+    languages = languages_of(text)
+    languages = ENGLISH if "en" in languages else languages
+    following = iter(clauses(text, languages) if doubtful else ())
     clause, clause_start, clause_end = "", 0, 0
     for position, start, end in doubtful:
         while clause_end <= start and (candidate := next(following, None)) is not None:
             clause, clause_start = candidate, text.index(candidate, clause_end)
             clause_end = clause_start + len(clause)
         inside = clause_start <= start and end <= clause_end
-        if inside and stance(clause, start - clause_start, end - clause_start) is Stance.DENIED:
+        if inside and stance(clause, start - clause_start, end - clause_start, languages) is Stance.DENIED:
             stated[position] = DENIED + stated[position]
     return stated
 
@@ -106,12 +111,13 @@ def open_reply(reply: str | None) -> tuple[str | None, Reason]:
     text = own_words(reply)
     if isinstance(text, Reason):
         return None, text
-    if not is_unsure(text):
+    languages = languages_of(text)
+    if not is_unsure(text, languages):
         return text, Reason.OK
     stated = [
         clause
-        for clause in clauses(text)
-        if not (is_unsure(clause) or _SELF.match(clause) or _ADVICE.search(clause)) and re.search(r"\w", clause)
+        for clause in clauses(text, languages)
+        if not (is_unsure(clause, languages) or _SELF.match(clause) or _ADVICE.search(clause)) and re.search(r"\w", clause)
     ]
     return ("; ".join(stated), Reason.OK) if stated else (None, Reason.REFUSED)
 
