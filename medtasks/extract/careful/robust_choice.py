@@ -338,7 +338,7 @@ def _to_first_break(signals: Sequence[Signal]) -> list[Signal]:
 
 def _is_line(text: str, statement: Statement, group: Mention) -> bool:
     lead = text[statement.start : group.start]
-    is_own = statement.start == 0 or text[statement.start] == "\n"
+    is_own = statement.start == 0 or "\n" in lead
     is_short = not re.search(r"\w", lead) or (":" in lead and len(lead.split()) < _FEW)
     return is_own and is_short and not re.search(r"\w", text[group.end : statement.end])
 

@@ -244,7 +244,8 @@ def _ends(joined: str, end: int, name: str) -> bool:
     return len(rest) <= _ENDING and len(name.rpartition(" ")[2]) > 4 and rest.isalpha()
 
 
-_AFTER_LETTER = "is and or but because than final correct wrong not not_after choose likely"
+_VERBS = "is and or but because than final not not_after"
+_AFTER_LETTER = f"{_VERBS} correct wrong choose likely"
 _BEFORE_LETTER = f"{_AFTER_LETTER} answer option"
 _JOINED = r"[^\W\u0e00-\u0eff\u1100-\u11ff\u3040-\ud7ff]"  # letters, but for scripts in which Latin letters stand alone
 _LINE = 80  # characters around a letter that are looked at
@@ -331,7 +332,8 @@ def _is_word(text: str, start: int, end: int, own: tuple[str, ...], languages: t
     around = pattern_of(_BEFORE_LETTER, languages)
     before = text[max(start - _LINE, 0) : start].rstrip(" ")
     follows = before.endswith((":", "=")) or any(match.end() == len(before) for match in around.finditer(before))
-    return not follows and pattern_of(_AFTER_LETTER, languages).match(text, end + 1) is None
+    after_letter = _VERBS if text[start:end] in _SHORT_WORDS else _AFTER_LETTER
+    return not follows and pattern_of(after_letter, languages).match(text, end + 1) is None
 
 
 def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -> list[Mention]:
