@@ -48,6 +48,17 @@ def test_the_import_loads_no_library():
         medtasks.scores  # noqa: B018
 
 
+def test_replies_are_parsed_without_a_task():
+    read = medtasks.parse("robust_choice", ["B", None, "The answer is A."], options=["liver", "spleen"])
+    assert read.value.tolist() == ["B", None, "A"]
+    assert read.reason.tolist() == ["ok", "empty", "ok"]
+    texts = {"question": ["Liegt ein Erguss vor?", "¿Se observa derrame?"], "answer": "nein"}
+    assert medtasks.parse("robust_vqa", ["Kein Erguss.", "Se observa derrame."], **texts).value.tolist() == ["no", "yes"]
+    assert medtasks.parse("robust_choice", []).empty
+    with pytest.raises(RepliesError, match=r"there are 2 replies and 1 of 'options'; give one for each"):
+        medtasks.parse("robust_choice", ["A", "B"], options=[["liver", "spleen"]])
+
+
 def test_scores_equal_those_of_the_command_whatever_holds_the_replies(ids, tmp_path):
     replies = ["A", "The answer is (B).", "none of them", ""] * (len(ids) // 4)
     by_id = dict(zip(ids, replies, strict=True))

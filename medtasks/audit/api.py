@@ -180,12 +180,14 @@ def parse(
     for name, values in (("options", options), ("question", question), ("answer", answer)):
         columns[name] = [values] * len(texts) if shared[name] else list(values or ())
         if len(columns[name]) != len(texts):
-            raise RepliesError(f"there are {len(texts)} replies and {len(columns[name])} of '{name}'; give one for each")
+            raise RepliesError(
+                f"there are {len(texts)} replies and {len(columns[name])} of '{name}'; give one for each"
+            )
     lines = []
     for number, values in enumerate(zip(*columns.values(), strict=True), start=1):
         item = {"language": language, **dict(zip(columns, values, strict=True))}
         lines.append({"reply": item["reply"], **parse_reply(rule, item, f"reply {number}")})
-    return pd.DataFrame(lines, columns=None if lines else ["reply", "value", "reason"])
+    return pd.DataFrame(lines, columns=None if lines else ["reply", "value", "reason"], dtype=object)
 
 
 def read_run(folder: str | Path, *, model: str | None = None, include_path: Folders = ()) -> Run:

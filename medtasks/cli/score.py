@@ -259,7 +259,9 @@ def check(json_file: JsonFile = None) -> None:
 
 def parse(
     rule: Annotated[str, Argument(help=f"One of: {', '.join(_of_replies())}.")],
-    language: Annotated[str | None, Option(help="Language of the replies, such as de; default: found by itself.")] = None,
+    language: Annotated[
+        str | None, Option(help="Language of the replies, such as de; default: found by itself.")
+    ] = None,
 ) -> None:
     """Read {"reply", "options"} per line from standard input; print value and reason per line, and facts if there are.
 

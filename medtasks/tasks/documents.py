@@ -364,7 +364,9 @@ def _different_images(task: TaskFile, other: str) -> list[str]:
     images = [{*images_by_id(task_documents(each)).values()} for each in (task, task_file(other))]
     if images[0] & images[1]:
         return []
-    return [f"same_as: '{other}' asks about none of its images; both need a column image_id, or files of the same names"]
+    return [
+        f"same_as: '{other}' asks about none of its images; both need a column image_id, or files of the same names"
+    ]
 
 
 def images_by_id(documents: Sequence[Document]) -> dict[str, str]:

@@ -345,6 +345,29 @@ def test_rules_read_the_same_replies_differently(medtasks, fails):
     assert unknown.out == ""
 
 
+def test_every_rule_of_replies_reads_from_standard_input(medtasks, fails):
+    read = medtasks(
+        "parse", "robust_vqa", stdin=lines({"reply": "Ja.", "question": "Liegt ein Erguss vor?", "answer": "ja"})
+    )
+    assert {"value": "yes", "correct": True}.items() <= json.loads(read.out).items()
+    assert (
+        json.loads(medtasks("parse", "medheval_strict", "--language", "de", stdin=lines({"reply": "Nein"})).out)[
+            "value"
+        ]
+        == "B"
+    )
+    labels = {"reply": "Effusion, no nodule.", "options": ["Nodule", "Effusion"]}
+    assert json.loads(medtasks("parse", "robust_labels", stdin=lines(labels)).out)["value"] == [0, 1]
+    needs = "the rule 'robust_yes_no_maybe' needs 'options', in their order, such as"
+    fails(["parse", "robust_yes_no_maybe"], needs, stdin=lines({"reply": "Yes"}))
+    fails(
+        ["parse", "robust_vqa"],
+        "the rule 'robust_vqa' compares with a target; add 'answer'",
+        stdin=lines({"reply": "Yes"}),
+    )
+    fails(["parse", "untied"], "reads no replies", stdin=lines({"reply": "Yes"}))
+
+
 def test_standard_input_that_cannot_be_read(fails):
     place = "standard input line 2"
     ran = fails(["parse", "robust_choice"], place, "'reply' is missing", stdin=lines({"reply": "B"}, "{}"))

@@ -51,8 +51,8 @@ from medtasks.tasks.task_variants import THINKING
 _OURS = "medtasks_"  # adapters of this package, which keep a journal
 _NOTHING = (None, "", "unknown@unknown")  # the last is what an installed harness records of itself
 _NOT_COMPARED = (
-    "It is not compared with '{0}' on the same images: the run has no replies to both that no judge reads and that share "
-    "an image (run both together; 'medtasks data verify' checks the images)."
+    "It is not compared with '{0}' on the same images: the run has no replies to both that no judge reads and that "
+    "share an image (run both together; 'medtasks data verify' checks the images)."
 )
 _ENDED = ("finished", "finished with failures")
 _CONFIG = {

@@ -141,9 +141,7 @@ def _values_of(
     return mean_values(repeats[0].task, repeats[0].documents, replies, metrics).values if any(replies) else {}
 
 
-def _values_of_images(
-    repeats: Sequence[TaskReading], metrics: Sequence[AnyMetric]
-) -> Mapping[tuple[str, str], Values]:
+def _values_of_images(repeats: Sequence[TaskReading], metrics: Sequence[AnyMetric]) -> Mapping[tuple[str, str], Values]:
     """Return the mean value of each image's samples, by row and metric."""
     images = images_by_id(repeats[0].documents)
     by_image: dict[tuple[str, str], Values] = {}

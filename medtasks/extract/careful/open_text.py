@@ -117,7 +117,8 @@ def open_reply(reply: str | None) -> tuple[str | None, Reason]:
     stated = [
         clause
         for clause in clauses(text, languages)
-        if not (is_unsure(clause, languages) or _SELF.match(clause) or _ADVICE.search(clause)) and re.search(r"\w", clause)
+        if not (is_unsure(clause, languages) or _SELF.match(clause) or _ADVICE.search(clause))
+        and re.search(r"\w", clause)
     ]
     return ("; ".join(stated), Reason.OK) if stated else (None, Reason.REFUSED)
 

@@ -266,8 +266,10 @@ def _is_item(text: str, statement: Statement) -> bool:
     """Return whether a statement begins with one option that something sets off."""
     first = statement.groups[0]
     lead = text[statement.start : first.start]
-    return len(first.options) == 1 and not re.search(r"[^\W\d_]{2}", lead) and bool(
-        _ITEM.match(text, first.end, statement.end)
+    return (
+        len(first.options) == 1
+        and not re.search(r"[^\W\d_]{2}", lead)
+        and bool(_ITEM.match(text, first.end, statement.end))
     )
 
 

@@ -181,7 +181,9 @@ class ClassChoices:
                 labels, _ = numbers_at(near, after)
                 return positions | {self.grade(label) for label in labels} if labels else set()
             if len(numbers) == 1 and not self.grades:
-                names = {mention.what for mention in self.mentions(near) if mention.start == after and mention.what >= 0}
+                names = {
+                    mention.what for mention in self.mentions(near) if mention.start == after and mention.what >= 0
+                }
                 if names:
                     return positions | names
             return positions if not leading or _NUMBER_ENDS.match(near, end) else set()
@@ -445,7 +447,9 @@ def _whole(text: str, classes: ClassChoices) -> set[int]:
     mentions = classes.mentions(text)
     if len(mentions) == 1 and not re.search(r"\w", text[: mentions[0].start] + text[mentions[0].end :]):
         return {mentions[0].what} - {_absence(index) for index in range(len(classes.options))}
-    begun = {index for index, option in enumerate(classes.options) if plain and option.casefold().startswith(f"{plain} ")}
+    begun = {
+        index for index, option in enumerate(classes.options) if plain and option.casefold().startswith(f"{plain} ")
+    }
     stems = _stems(text)  # the beginning of one name, as "basal cell"
     begun |= {index for index, name in enumerate(classes.full) if len(stems) > 1 and name[: len(stems)] == stems}
     return begun if not mentions and len(begun) == 1 and plain not in _CLASSES else set()

@@ -106,7 +106,7 @@ _ALL_NORMAL = re.compile(
 )
 
 
-@extractor("robust_labels", AnswerKind.LABELS, "findings, read with care", spaced_words, version=2)
+@extractor("robust_labels", AnswerKind.LABELS, "findings, read with care", spaced_words, version=3)
 def robust_labels(reply: str, sample: Sample) -> Answer:
     """Read the labels of an image; "No Finding" is present if the reply calls it normal and affirms no other label."""
     return _read(reply, tuple(sample.options))
@@ -170,7 +170,7 @@ _BRACKETED = re.compile(r"[(\[]([A-Za-z])[)\]]")
 _SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 
 
-@extractor("listed_options", AnswerKind.LABELS, "letters, else option texts, that are listed", own_words, version=2)
+@extractor("listed_options", AnswerKind.LABELS, "letters, else option texts, that are listed", own_words, version=3)
 def listed_options(text: str, sample: Sample) -> Answer:
     """Read the options that a reply lists: 1 or 0 per option, at least one of them 1."""
     letters = [letter(index) for index in range(len(sample.options))]

@@ -14,7 +14,6 @@ nothing. Of words of one kind only the stems are compared, of languages without 
 """
 
 import itertools
-import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
@@ -56,7 +55,9 @@ _UNSURE = re.compile(r"\W*(?:i(?: a|')m )?(?:not (?:really |quite )?(?:sure|cert
 _IT_IS = r"(?:it|there|this|that|they) (?:is|are|does|do|has|have)"
 _CERTAINLY = "(?:definitely|certainly|absolutely|of course|sure)"
 _SHORT = {
-    "yes": re.compile(rf"(?:(?:it's|that's|this is) )?(?:true|present)|(?:(?:yes|{_CERTAINLY}) )?{_IT_IS}|{_CERTAINLY}"),
+    "yes": re.compile(
+        rf"(?:(?:it's|that's|this is) )?(?:true|present)|(?:(?:yes|{_CERTAINLY}) )?{_IT_IS}|{_CERTAINLY}"
+    ),
     "no": re.compile(
         rf"(?:(?:it's|that's|this is) )?(?:false|absent|none|not (?:present|seen|visible))|there (?:is|are) none|"
         rf"(?:no )?{_IT_IS}(?: not|n't)|(?:\w+ly )?not(?: that i can see| seen)?"
@@ -74,10 +75,12 @@ _IMAGE = re.compile(
 )
 # Clauses about images in general, or about what is not said.
 _NO_STATEMENT = re.compile(
-    r"(?i)\b(?:would|may|might|could|perhaps|maybe|typically|usually|generally|sometimes|some cases|used (?:to|for)|whether|if|"
-    r"not (?:\w+ly )?(?:mention|state|specif|describ|provid)\w*|(?:difficult|hard) to)\b"
+    r"(?i)\b(?:would|may|might|could|perhaps|maybe|typically|usually|generally|sometimes|some cases|used (?:to|for)|"
+    r"whether|if|not (?:\w+ly )?(?:mention|state|specif|describ|provid)\w*|(?:difficult|hard) to)\b"
 )
-_TELLS_NOTHING = "plain common article present absent not not_after uncertain likely yes no maybe and or but except refusal"
+_TELLS_NOTHING = (
+    "plain common article present absent not not_after uncertain likely yes no maybe and or but except refusal"
+)
 _WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
 _HANGUL = re.compile("[\uac00-\ud7af]")
 _SENTENCE_ENDS = re.compile(rf"{SENTENCES.pattern}|(?<=[\u0e00-\ud7af])\.\s*")
@@ -120,7 +123,9 @@ def _any_of(*patterns: str) -> re.Pattern[str]:
 @cache
 def _second() -> re.Pattern[str]:
     joint, verdicts = pattern_of("and or").pattern, pattern_of("yes no maybe").pattern
-    return re.compile(rf"(?i)\W*(?:[,/|(]|{joint}|&|\s)\W*(?:also\s+)?({verdicts}|not\b)(?=\W*$|\s*[.,;:!?/|)\n]|\s+(?:{joint}))")
+    return re.compile(
+        rf"(?i)\W*(?:[,/|(]|{joint}|&|\s)\W*(?:also\s+)?({verdicts}|not\b)(?=\W*$|\s*[.,;:!?/|)\n]|\s+(?:{joint}))"
+    )
 
 
 def plain_verdict(text: str) -> str | None:
@@ -292,7 +297,8 @@ def _is_same(name: str, word: str, *, denied: bool) -> bool:
     shorter, longer = sorted((name, word), key=len)
     if _WITHOUT_BLANKS.search(name):
         return len(shorter) > 1 and shorter in longer
-    common = len(os.path.commonprefix((name, word)))
+    same = (first == second for first, second in zip(name, word, strict=False))
+    common = sum(1 for _ in itertools.takewhile(bool, same))
     if _HANGUL.search(name):
         return common > 1 and common >= len(shorter) - 1
     if denied and len(shorter) > 4 and name.endswith(word) and len(longer) > len(shorter) + 3:
@@ -388,7 +394,7 @@ _OPENED = re.compile(r"[\"')\]]*\s*(?:$|[.,;:!?(\n]|[-–—]\s|(?:because|since
 _JOINT = re.compile(rf"(?i)[\"')]*\s*(?:,|/|\bor\b|\band\b)\s*(?:or\s+)?(?:an?\s+)?(?={_ANY}\W*(?:$|[.,;\n]))")
 
 
-@extractor("robust_nli", AnswerKind.CHOICE, "relation of two sentences, read with care", own_words, version=2)
+@extractor("robust_nli", AnswerKind.CHOICE, "relation of two sentences, read with care", own_words, version=3)
 def robust_nli(reply: str, sample: Sample) -> Answer:
     """Read the logical relation of two sentences (MedNLI); options are words in the order of the letters."""
     following = _NEXT.search(reply, 1)

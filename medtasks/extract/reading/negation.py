@@ -181,7 +181,10 @@ def _signals(clause: str, languages: tuple[str, ...]) -> dict[re.Pattern[str], t
         for signs, span in _signals_by_role(clause, others):
             for sign in signs:
                 spans[sign].append(span)
-    return {sign: (sorted(start for start, _ in of_sign), sorted(end for _, end in of_sign)) for sign, of_sign in spans.items()}
+    return {
+        sign: (sorted(start for start, _ in of_sign), sorted(end for _, end in of_sign))
+        for sign, of_sign in spans.items()
+    }
 
 
 def _signals_by_role(
@@ -248,8 +251,6 @@ def stances(
     return by_stance
 
 
-def stances_of(
-    pattern: re.Pattern[str], parts: Iterable[str], languages: tuple[str, ...] = ENGLISH
-) -> set[Stance]:
+def stances_of(pattern: re.Pattern[str], parts: Iterable[str], languages: tuple[str, ...] = ENGLISH) -> set[Stance]:
     """Return the stances of clauses on the matches of a pattern."""
     return {stance(clause, *match.span(), languages) for clause in parts for match in pattern.finditer(clause)}

@@ -15,7 +15,7 @@ from medtasks.audit.report.task_tables import gains_table
 from medtasks.audit.scoring import PAIR_METRICS, rule_scores, score_replies, with_interval
 from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
-from medtasks.data.schema import OPEN_QUESTION, REPORT
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT
 from medtasks.errors import RepliesError, UnknownName
 from medtasks.families.counts import SAMPLE_COUNTS
 from medtasks.families.family import Reply, Row
@@ -24,7 +24,7 @@ from medtasks.metrics.pairs import TOTAL
 from medtasks.runs.run import read_run
 from medtasks.stats.intervals import interval
 from medtasks.stats.paired import holm
-from medtasks.tasks.documents import task_documents
+from medtasks.tasks.documents import task_documents, task_problems
 from medtasks.tasks.task_files import task_file, task_files
 
 from ...tables import each_row
@@ -383,6 +383,38 @@ def test_gains_over_the_variants_of_the_same_run(tmp_path):
     assert any(note.startswith(solved) for note in summary_table(report).notes)
     assert tasks["mediconfusion_blind"].items[0].images == ()
     assert tasks["mediconfusion_swapped"].items[0].images != tasks["mediconfusion"].items[0].images
+
+
+def test_gains_over_a_task_on_the_same_images(tmp_path, monkeypatch):
+    """Means of images are compared, however many questions each language asks about one."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    english = [{"question": "?", "options": ["a", "b"], "answer": "A", "image_id": f"i{row // 2}"} for row in range(16)]
+    chinese = [{"question": "?", "options": ["a", "b"], "answer": "A", "image_id": f"i{row}"} for row in range(8)]
+    rules = {"robust": "robust_choice"}
+    publish_own("in_english", CHOICE, english)
+    write_task("in_english", "choice", rules, same_as="in_chinese")
+    publish_own("in_chinese", CHOICE, chinese)
+    write_task("in_chinese", "choice", rules)
+    replies = {
+        "in_english": texts({f"d{row}": "A" if row < 12 else "B" for row in range(16)}),
+        "in_chinese": texts({f"d{row}": "A" if row < 4 else "B" for row in range(8)}),
+    }
+    report, _ = collected(tmp_path, **replies).tasks
+    (gain,) = report.gains
+    assert (gain.variant, gain.task, gain.samples) == ("same images", "in_chinese", 8)
+    assert (gain.score, gain.variant_score, gain.difference) == (0.75, 0.5, 0.25)
+    assert list(task_problems(task_file("in_english"))) == []
+    alone = only(collected(tmp_path / "alone", in_english=replies["in_english"]))
+    assert any("not compared with 'in_chinese' on the same images" in sentence for sentence in alone.missing)
+    publish_own("elsewhere", CHOICE, [{**row, "image_id": f"x{row['image_id']}"} for row in chinese])
+    write_task("elsewhere", "choice", rules)
+    for other, why in (
+        ("elsewhere", "'elsewhere' asks about none of its images"),
+        ("in_chines", "did you mean 'in_chinese'"),
+    ):
+        write_task("in_english", "choice", rules, same_as=other)
+        (problem,) = task_problems(task_file("in_english"))
+        assert why in problem
 
 
 def test_gains_over_stress_variants(multimedeval_home, tmp_path, monkeypatch):
