@@ -118,8 +118,7 @@ def _paired(
                 test=(result, paired),
             )
             if not result.first and metric in zero_if_blind and variant.task.variant in WITHOUT_IMAGE:
-                untested = dict.fromkeys(("low", "high", "p"), math.nan)
-                gain = replace(gain, **untested, variant_score=0.0, test=None, by_construction=True)
+                gain = replace(gain, low=math.nan, high=math.nan, p=math.nan, test=None, by_construction=True)
             gains.append(gain)
     return gains
 

@@ -373,7 +373,7 @@ def robust_class(reply: str | None, sample: Sample) -> Answer:
 
 def _declines(text: str, languages: tuple[str, ...]) -> bool:
     others = tuple(language for language in languages if language != "en")
-    return REFUSAL.search(text) is not None or (others and pattern_of("refusal none", others).search(text) is not None)
+    return bool(REFUSAL.search(text) or (others and pattern_of("refusal none", others).search(text)))
 
 
 def _called(text: str, classes: ClassChoices, languages: tuple[str, ...]) -> set[int]:
