@@ -95,7 +95,9 @@ def _alternatives(entries: Iterable[str]) -> str:
         begins_inside = entry.startswith("*") or re.match(rf"{_WITHOUT_BLANKS}|\W", first)
         groups[not begins_inside, first].append(_ending(entry))
     of_words = [f"{first}(?:{'|'.join(endings)})" for (bounded, first), endings in groups.items() if bounded]
-    inside = [f"{re.escape(first)}(?:{'|'.join(endings)})" for (bounded, first), endings in groups.items() if not bounded]
+    inside = [
+        f"{re.escape(first)}(?:{'|'.join(endings)})" for (bounded, first), endings in groups.items() if not bounded
+    ]
     bounded = [rf"(?<!{_WORD_CHARACTER})(?:{'|'.join(of_words)})"] if of_words else []
     return "|".join([*bounded, *inside]) or r"(?!)"
 
@@ -133,7 +135,11 @@ def _roles_of(words: str, roles: str, languages: tuple[str, ...]) -> frozenset[s
             if entry in by_entry:
                 return by_entry[entry]
     return frozenset[str]().union(
-        *(of_entry for entry, of_entry in by_entry.items() if _GAP.search(entry) and words.startswith(_GAP.split(entry)[0]))
+        *(
+            of_entry
+            for entry, of_entry in by_entry.items()
+            if _GAP.search(entry) and words.startswith(_GAP.split(entry)[0])
+        )
     )
 
 

@@ -100,13 +100,17 @@ def numeral(word: str) -> str:
 
 @lru_cache(maxsize=1)
 def _short_words() -> frozenset[str]:
-    return frozenset(folded(word) for role in ("common", "article", "and", "or", "not", "is") for word in words_of(role))
+    return frozenset(
+        folded(word) for role in ("common", "article", "and", "or", "not", "is") for word in words_of(role)
+    )
 
 
 def is_content(word: str) -> bool:
     """Return whether a word tells something: no sign, and no short or frequent word."""
-    return word not in _SIGNS and (word in _numerals() or not word.isascii() or len(word) > 2 or word[0].isdigit()) and (
-        word not in _short_words() or word in _numerals()
+    return (
+        word not in _SIGNS
+        and (word in _numerals() or not word.isascii() or len(word) > 2 or word[0].isdigit())
+        and (word not in _short_words() or word in _numerals())
     )
 
 
@@ -172,7 +176,12 @@ def option_set(options: tuple[str, ...]) -> OptionSet:
     plain = tuple(unicodedata.normalize("NFKC", without_html(text)).strip() for text in (bare or options))
     names = [letter(index) for index in range(len(options))]
     texts = tuple("" if text.upper().strip(" .") in names else text for text in plain)  # a letter names its option
-    return OptionSet(plain, texts, numbered, tuple(tuple(without_article([token.word for token in tokens_of(folded(text))])) for text in texts))
+    return OptionSet(
+        plain,
+        texts,
+        numbered,
+        tuple(tuple(without_article([token.word for token in tokens_of(folded(text))])) for text in texts),
+    )
 
 
 @lru_cache(maxsize=1)
@@ -287,7 +296,9 @@ def label_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) ->
         else:
             is_label = kind == "glued" or not _goes_on(text[match.end() : match.end() + _LINE], own, kind == "first")
         if is_label:
-            mentions.append(Mention(frozenset({index}), match.start() if kind == "capital" else start, match.end(), True, False))
+            mentions.append(
+                Mention(frozenset({index}), match.start() if kind == "capital" else start, match.end(), True, False)
+            )
     return mentions
 
 
@@ -358,3 +369,17 @@ def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -
                 continue
         mentions.append(mention)
     return mentions
+
+
+def whole_option(text: str, options: OptionSet) -> int | None:
+    """Return the option that is all of a text: by its letter, by its text, or by both."""
+    stripped = text.strip(" \t\n.,:;!()[]<>\"'*`")
+    if stripped.upper() in options.letters:
+        return options.letters[stripped.upper()]
+    label, separator, rest = stripped.partition(stripped[1:2] if stripped[1:2] in tuple(".:)") else "\n")
+    index = options.letters.get(label.upper())
+    if separator and index is not None and options.written[index].casefold() == rest.strip().casefold():
+        return index
+    words = [token.word for token in tokens_of(folded(text))]
+    matching = [index for index, own in enumerate(options.words) if own and list(own) == words]
+    return matching[0] if len(matching) == 1 else None

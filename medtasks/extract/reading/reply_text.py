@@ -197,7 +197,6 @@ spaced_words = partial(own_words, split_names=True)
 
 def json_field(text: str, name: str) -> str | None:
     """Return a JSON field's value as text, None without the field; of cut or malformed JSON the last mention counts."""
-
     mentions = list(re.finditer(rf"""(["'])(?:{name})\1\s*:\s*""", text))
     if not mentions:
         return None
