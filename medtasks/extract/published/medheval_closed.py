@@ -92,7 +92,7 @@ def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     return Answer.ok(value, **facts)
 
 
-@extractor("medheval_strict", AnswerKind.CLOSED, "MedHEval, closed questions, read with care", version=3)
+@extractor("medheval_strict", AnswerKind.CLOSED, "MedHEval, closed questions, read with care", version=4)
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply with care, and compare it with ``answer``; a yes/no question's text explains statements."""
     if sample.document["kind"] != BINARY:

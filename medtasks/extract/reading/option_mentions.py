@@ -144,7 +144,7 @@ class OptionSet:
                 for called in (words, without_article(words)):
                     if called and not (len(called) == 1 and called[0].upper() in self.letters):
                         names.setdefault(" ".join(called), set()).add(index)
-        unique = [(name, *indices) for name, indices in names.items() if len(indices) == 1]
+        unique = [(name, min(indices)) for name, indices in names.items() if len(indices) == 1]
         return sorted(unique, key=lambda pair: -len(pair[0]))
 
     @cached_property

@@ -266,7 +266,7 @@ def _is_forward(signal: Signal, border: int | None) -> bool:
 
 
 def _from_last_break(signals: Sequence[Signal]) -> list[Signal]:
-    """Return the signals before the first mention of a statement that are about it: not "rather than", after a "but"."""
+    """Return the signals before a first mention that are about it: after a "but", and no comparison."""
     breaks = [place for place, signal in enumerate(signals) if signal.roles & {"but", "because"}]
     return [signal for signal in signals[breaks[-1] if breaks else 0 :] if "than" not in signal.roles]
 
