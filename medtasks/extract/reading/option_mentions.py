@@ -141,9 +141,13 @@ class OptionSet:
         for index, text in enumerate(self.texts):
             for form in (text, *_aliases(text)):
                 words = [token.word for token in tokens_of(folded(form))]
-                for called in (words, without_article(words)):
-                    if called and not (len(called) == 1 and called[0].upper() in self.letters):
-                        names.setdefault(" ".join(called), set()).add(index)
+                called = [words] if form == text else [words, without_article(words)]
+                for sequence in called:
+                    if sequence and not (len(sequence) == 1 and sequence[0].upper() in self.letters):
+                        names.setdefault(" ".join(sequence), set()).add(index)
+        for index, words in enumerate(map(list, self.words)):
+            if words and " ".join(words) not in names and not (len(words) == 1 and words[0].upper() in self.letters):
+                names[" ".join(words)] = {index}
         unique = [(name, min(indices)) for name, indices in names.items() if len(indices) == 1]
         return sorted(unique, key=lambda pair: -len(pair[0]))
 
@@ -172,7 +176,7 @@ class OptionSet:
 def option_set(options: tuple[str, ...]) -> OptionSet:
     """Return options prepared for comparison; marks of their own ("A.", "2)") are left out."""
     bare = without_marks(options)
-    numbered = bare is not None and options[0].lstrip("([ ")[:1].isdigit()
+    numbered = bool(bare) and options[0].lstrip("([ ")[:1].isdigit()
     plain = tuple(unicodedata.normalize("NFKC", without_html(text)).strip() for text in (bare or options))
     names = [letter(index) for index in range(len(options))]
     texts = tuple("" if text.upper().strip(" .") in names else text for text in plain)  # a letter names its option
@@ -233,7 +237,7 @@ def _has_other_sign(tokens: Sequence[Token], first: int, last: int, options: Opt
 
 def _is_within(text: str, name: str, token: Token) -> bool:
     """Return whether a word such as "no" is part of a sentence, and no answer: "shows no fracture", "no doubt"."""
-    if name not in _bare_words():
+    if " " in name or name not in _bare_words():
         return False
     return token.start > 0 and re.match(r" [^\W\d_]", text[token.end : token.end + 2]) is not None
 

@@ -5,16 +5,16 @@ The kinds of evidence, and what a walk is, are explained in :mod:`medtasks.extra
 
 import enum
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from medtasks.extract.reading.languages import Signal, signals_in
+from medtasks.extract.reading.languages import Signal, pattern_of, signals_in
 from medtasks.extract.reading.option_mentions import Mention, OptionSet, option_mentions
 
 _ROLES = (
     "answer final choose correct wrong likely not not_after because and or but than than_after before correction aside "
-    "reasoning"
+    "reasoning yes"
 )
 _CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 _STATEMENT_END = re.compile(
@@ -86,7 +86,7 @@ def option_statements(text: str, options: OptionSet, languages: tuple[str, ...])
     mentions = option_mentions(text, options, languages)
     if not mentions:
         return None
-    signals = signals_in(text.lower(), _ROLES, languages)
+    signals = _outside_mentions(signals_in(text.lower(), _ROLES, languages), mentions)
     statements = _statements(text, mentions, signals)
     first, last = _walk(text, statements, len(options))
     outside = [*statements[:first], *statements[last:]]
@@ -95,6 +95,13 @@ def option_statements(text: str, options: OptionSet, languages: tuple[str, ...])
     walk = statements[first:last]
     after_walk = [finding for finding in findings if walk and finding.start > walk[-1].start and finding.evidence]
     return OptionStatements(findings, walk, after_walk, _union(mention.options for mention in mentions))
+
+
+def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) -> list[Signal]:
+    """Return the signals that are no part of an option's text."""
+    starts = [mention.start for mention in mentions]
+    ends = [0, *(mention.end for mention in mentions)]
+    return [signal for signal in signals if ends[bisect_right(starts, signal.start)] <= signal.start]
 
 
 def decided(findings: Sequence[Finding]) -> frozenset[int] | None:
@@ -202,7 +209,7 @@ def _walk(text: str, statements: Sequence[Statement], count: int) -> tuple[int, 
 def _is_item(text: str, statement: Statement) -> bool:
     """Return whether a statement begins with one option that something sets off."""
     first = statement.groups[0]
-    lead = text[statement.start : first.start]
+    lead = pattern_of("option").sub("", text[statement.start : first.start])
     return (
         len(first.options) == 1
         and not re.search(r"[^\W\d_]{2}", lead)
@@ -333,7 +340,9 @@ def praised(walk: Sequence[Statement], text: str) -> frozenset[int] | None:
         if _is_item(text, statement):
             option = min(statement.groups[0].options)
         roles.setdefault(option, set()).update(*(signal.roles for signal in statement.signals))
-    right = {option for option, of in roles.items() if "correct" in of and not of & {"wrong", "not", "not_after"}}
+    right = {
+        option for option, of in roles.items() if of & {"correct", "yes"} and not of & {"wrong", "not", "not_after"}
+    }
     return frozenset(right) or None
 
 
