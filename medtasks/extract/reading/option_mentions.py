@@ -348,6 +348,7 @@ def _is_word(text: str, start: int, end: int, own: tuple[str, ...], languages: t
     before = text[max(start - _LINE, 0) : start].rstrip(" ")
     follows = before.endswith((":", "=")) or any(match.end() == len(before) for match in around.finditer(before))
     after_letter = _VERBS if text[start:end] in _SHORT_WORDS else _AFTER_LETTER
+    follows = follows and text[start:end].lower() not in words_of("article", languages)
     return not follows and pattern_of(after_letter, languages).match(text, end + 1) is None
 
 

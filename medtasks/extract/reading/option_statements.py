@@ -209,7 +209,8 @@ def _walk(text: str, statements: Sequence[Statement], count: int) -> tuple[int, 
 def _is_item(text: str, statement: Statement) -> bool:
     """Return whether a statement begins with one option that something sets off."""
     first = statement.groups[0]
-    lead = pattern_of("option").sub("", text[statement.start : first.start])
+    lead = text[statement.start : first.start]
+    lead = lead if ":" in lead else pattern_of("option").sub("", lead)
     return (
         len(first.options) == 1
         and not re.search(r"[^\W\d_]{2}", lead)
