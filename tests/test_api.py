@@ -53,7 +53,8 @@ def test_replies_are_parsed_without_a_task():
     assert read.value.tolist() == ["B", None, "A"]
     assert read.reason.tolist() == ["ok", "empty", "ok"]
     texts = {"question": ["Liegt ein Erguss vor?", "¿Se observa derrame?"], "answer": "nein"}
-    assert medtasks.parse("robust_vqa", ["Kein Erguss.", "Se observa derrame."], **texts).value.tolist() == ["no", "yes"]
+    statements = medtasks.parse("robust_vqa", ["Kein Erguss.", "Se observa derrame."], **texts)
+    assert statements.value.tolist() == ["no", "yes"]
     assert medtasks.parse("robust_choice", []).empty
     with pytest.raises(RepliesError, match=r"there are 2 replies and 1 of 'options'; give one for each"):
         medtasks.parse("robust_choice", ["A", "B"], options=[["liver", "spleen"]])

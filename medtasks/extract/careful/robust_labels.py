@@ -1,4 +1,4 @@
-"""Findings in a chest image, and options that a reply lists, read with care.
+"""Findings in a chest image, read with care.
 
 A label is present (1) if the reply affirms it at least once, in its own words or those of radiologists ("enlarged
 heart" is cardiomegaly), else absent (0): not named, negated ("no effusion or pneumothorax", "is not seen", "ruled out",
@@ -12,11 +12,10 @@ the chest. Otherwise it is a refusal, or no match. "No findings" next to an affi
 import re
 from functools import lru_cache
 
-from medtasks.data.samples import Sample, letter
+from medtasks.data.samples import Sample
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.negation import Stance, clauses, stance
-from medtasks.extract.reading.option_names import equal_option, options_named
-from medtasks.extract.reading.reply_text import REFUSAL, UNABLE, own_words, spaced_words
+from medtasks.extract.reading.reply_text import UNABLE, spaced_words
 
 _HEART = r"(?:heart|cardiac)(?:\s+(?:size|silhouette|shadow|contour))?"
 _LARGE = r"(?:enlarged|enlargement|increased|large|prominent|widened|dilated)"
@@ -147,55 +146,3 @@ def _read(text: str, options: tuple[str, ...]) -> Answer:
         return Answer.invalid(Reason.NO_MATCH)
     empty = normal and not affirmed
     return Answer.ok(tuple(int(empty if none else label in affirmed) for label, none in enumerate(is_none)))
-
-
-# ---- options that a reply lists, for questions with several right ones ----
-#
-# GMAI-MMBench asks for letters separated by commas and does not publish its rule, so this is our own: the whole reply,
-# or its declared answer, is a list of letters ("Answer: A,C"); else lines that begin with a letter, unless they repeat
-# every option; named or bracketed letters ("options A and D", "(A), (D)"); or texts of options. A refusal lists none.
-
-_LETTER = r"[\"'(\[]*(?<![A-Za-z])[A-Za-z](?![A-Za-z'])[\"')\].:]*"
-_BETWEEN = r"\s*+(?:,?\s*+(?:and|&)\s++|[,;/+]\s*+|(?<=\s))"
-_LIST = rf"{_LETTER}(?:{_BETWEEN}{_LETTER})*"
-_WHOLE = re.compile(rf"\s*(?:(?:options?|answers?|choices?)\s*:?\s*)?({_LIST})\s*\.?\s*", re.IGNORECASE)
-_TOGETHER = re.compile(r"\s*([A-Z]{2,})\s*\.?\s*")
-_DECLARED = re.compile(
-    r"(?i)\b(?:answers?|options?|choices?|letters?)\s*(?:\([^)]{0,99}\)\s*)?(?:is|are|would be|:|=)+\s*(?:options?\s+)?"
-    rf"({_LIST})(?=\s*(?:$|[.\n,;]))"
-)
-_LINE = re.compile(r"^\s*+[-*•]?\s*+[\"'(\[]*([A-Za-z])[)\].:]+(?=\s|$)", re.MULTILINE)
-_NAMED = re.compile(rf"\b(?:options?|choices?|letters?)\s+({_LIST})", re.IGNORECASE)
-_BRACKETED = re.compile(r"[(\[]([A-Za-z])[)\]]")
-_SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
-
-
-@extractor("listed_options", AnswerKind.LABELS, "letters, else option texts, that are listed", own_words, version=3)
-def listed_options(text: str, sample: Sample) -> Answer:
-    """Read the options that a reply lists: 1 or 0 per option, at least one of them 1."""
-    letters = [letter(index) for index in range(len(sample.options))]
-    lines = {mark.upper() for mark in _LINE.findall(text)}
-    repeated = lines == set(letters)
-    together, whole = _TOGETHER.fullmatch(text), _WHOLE.fullmatch(text)
-    listed = set(together[1]) if together else _letters(whole[1]) if whole else set()
-    listed = listed or _letters(*_DECLARED.findall(text)[-1:]) or (set() if repeated else lines)
-    if not listed:
-        if repeated:
-            text = "\n".join(line for line in text.splitlines() if not _LINE.match(line))
-        if REFUSAL.search(text):
-            return Answer.invalid(Reason.REFUSED)
-        listed = _letters(" ".join([*_NAMED.findall(text), *_BRACKETED.findall(text)])) & set(letters)
-    if not listed:
-        parts = re.split(r"[,;\n]|\band\b", text)
-        equal = {index for part in parts if (index := equal_option(part, sample.options)) is not None}
-        listed = {letter(index) for index in equal | options_named(text, sample.options)}
-    if listed.isdisjoint(letters):
-        return Answer.invalid(Reason.NO_MATCH)
-    if not listed <= set(letters):
-        return Answer.invalid(Reason.AMBIGUOUS)
-    return Answer.ok(tuple(int(name in listed) for name in letters))
-
-
-def _letters(listed: str = "") -> set[str]:
-    plain = re.sub(r"\b(?:and|options?)\b", " ", listed, flags=re.IGNORECASE)
-    return {name.upper() for name in _SINGLE.findall(plain)}

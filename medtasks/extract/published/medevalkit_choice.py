@@ -232,7 +232,7 @@ def mmmu_answer(reply: str, sample: Sample, *, candidates: Callable[[str], Itera
     return _option_or_draw(parsed_option(text, sample.options), reply, sample)
 
 
-@extractor("robust_mmmu", AnswerKind.CHOICE, "options read with care, open answers as MMMU's authors", version=3)
+@extractor("robust_mmmu", AnswerKind.CHOICE, "options read with care, open answers as MMMU's authors", version=4)
 def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
     """Read an option as :func:`~.robust_choice.robust_choice`, an open answer from the model's own words."""
     if not is_open(sample):

@@ -141,10 +141,14 @@ class OptionSet:
         for index, text in enumerate(self.texts):
             for form in (text, *_aliases(text)):
                 words = [token.word for token in tokens_of(folded(form))]
-                for called in (words, without_article(words)):
-                    if called and not (len(called) == 1 and called[0].upper() in self.letters):
-                        names.setdefault(" ".join(called), set()).add(index)
-        unique = [(name, *indices) for name, indices in names.items() if len(indices) == 1]
+                called = [words] if form == text else [words, without_article(words)]
+                for sequence in called:
+                    if sequence and not (len(sequence) == 1 and sequence[0].upper() in self.letters):
+                        names.setdefault(" ".join(sequence), set()).add(index)
+        for index, words in enumerate(map(list, self.words)):
+            if words and " ".join(words) not in names and not (len(words) == 1 and words[0].upper() in self.letters):
+                names[" ".join(words)] = {index}
+        unique = [(name, min(indices)) for name, indices in names.items() if len(indices) == 1]
         return sorted(unique, key=lambda pair: -len(pair[0]))
 
     @cached_property
@@ -172,7 +176,7 @@ class OptionSet:
 def option_set(options: tuple[str, ...]) -> OptionSet:
     """Return options prepared for comparison; marks of their own ("A.", "2)") are left out."""
     bare = without_marks(options)
-    numbered = bare is not None and options[0].lstrip("([ ")[:1].isdigit()
+    numbered = bool(bare) and options[0].lstrip("([ ")[:1].isdigit()
     plain = tuple(unicodedata.normalize("NFKC", without_html(text)).strip() for text in (bare or options))
     names = [letter(index) for index in range(len(options))]
     texts = tuple("" if text.upper().strip(" .") in names else text for text in plain)  # a letter names its option
@@ -233,7 +237,7 @@ def _has_other_sign(tokens: Sequence[Token], first: int, last: int, options: Opt
 
 def _is_within(text: str, name: str, token: Token) -> bool:
     """Return whether a word such as "no" is part of a sentence, and no answer: "shows no fracture", "no doubt"."""
-    if name not in _bare_words():
+    if " " in name or name not in _bare_words():
         return False
     return token.start > 0 and re.match(r" [^\W\d_]", text[token.end : token.end + 2]) is not None
 
@@ -344,6 +348,7 @@ def _is_word(text: str, start: int, end: int, own: tuple[str, ...], languages: t
     before = text[max(start - _LINE, 0) : start].rstrip(" ")
     follows = before.endswith((":", "=")) or any(match.end() == len(before) for match in around.finditer(before))
     after_letter = _VERBS if text[start:end] in _SHORT_WORDS else _AFTER_LETTER
+    follows = follows and text[start:end].lower() not in words_of("article", languages)
     return not follows and pattern_of(after_letter, languages).match(text, end + 1) is None
 
 
@@ -369,3 +374,17 @@ def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -
                 continue
         mentions.append(mention)
     return mentions
+
+
+def whole_option(text: str, options: OptionSet) -> int | None:
+    """Return the option that is all of a text: by its letter, by its text, or by both."""
+    stripped = text.strip(" \t\n.,:;!()[]<>\"'*`")
+    if stripped.upper() in options.letters:
+        return options.letters[stripped.upper()]
+    label, separator, rest = stripped.partition(stripped[1:2] if stripped[1:2] in tuple(".:)") else "\n")
+    index = options.letters.get(label.upper())
+    if separator and index is not None and options.written[index].casefold() == rest.strip().casefold():
+        return index
+    words = [token.word for token in tokens_of(folded(text))]
+    matching = [index for index, own in enumerate(options.words) if own and list(own) == words]
+    return matching[0] if len(matching) == 1 else None

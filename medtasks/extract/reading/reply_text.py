@@ -162,8 +162,8 @@ def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
         if called:
             return next((value for value in reversed(called) if value.strip()), "")
     answers = []
-    for key, value in fields if is_answer is not None else ():
-        answers += [text for text in (key if value == "true" else value,) if is_answer(text)]
+    for key, value in fields:
+        answers += [text for text in (key if value == "true" else value,) if is_answer is not None and is_answer(text)]
     if answers:
         return "\n".join(dict.fromkeys(answers))
     prose = _ANNOUNCES.sub("", text[: text.find("{")].strip("`\n ").removesuffix("json").strip("`\n "))
