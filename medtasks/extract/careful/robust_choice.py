@@ -73,6 +73,8 @@ def _read(text: str, options: OptionSet, sample: Sample, languages: tuple[str, .
     statements = option_statements(text, options, languages)
     if statements is None:
         return unnamed_option(text, options, sample, languages)
+    if _chooses_none(text[statements.end :], languages):
+        return Reason.REFUSED
     chosen = decided(statements.findings)
     if chosen is None and statements.walk:
         chosen = praised(statements.walk, text)
@@ -90,7 +92,7 @@ def _named(text: str, statements: OptionStatements, options: OptionSet, language
     named = statements.affirmed
     for role, others in (("none", statements.denied), ("all", named)):
         rest = quantity_option(role, options, (role,)) if len(others) == len(options) - 1 else None
-        if rest is not None and rest not in others:
+        if rest is not None and rest not in others | statements.denied:
             return rest
     if (named or statements.walk) and is_cut(text, statements.findings):
         return Reason.TRUNCATED
@@ -100,13 +102,23 @@ def _named(text: str, statements: OptionStatements, options: OptionSet, language
     return _single(named) if named or is_denied else Reason.AMBIGUOUS
 
 
+def _chooses_none(rest: str, languages: tuple[str, ...]) -> bool:
+    """Return whether the last line of a text without options is "none of the above", as an answer."""
+    line = rest.rpartition("\n")[2].partition("(")[0]
+    none = pattern_of("none", languages).search(line)
+    framed = pattern_of("answer final", languages).sub("", line[: none.start()]) if none else line
+    return none is not None and not re.search(r"\w", framed + line[none.end() :])
+
+
 def _without_invented(text: str, options: OptionSet, question: str, languages: tuple[str, ...]) -> str:
     """Return a reply up to an invented question, which names none of the options and is not the sample's question."""
     for match in _heading(languages).finditer(text):
         rest = text[match.end() : match.end() + 600]
-        words = f" {' '.join(token.word for token in tokens_of(folded(rest)))} "
-        repeated = sum(bool(own) and f" {' '.join(own)} " in words for own in options.words)
-        if repeated < 2 and not (question and question[:30] in rest):
+        words = [token.word for token in tokens_of(folded(rest))]
+        repeated = sum(bool(own) and f" {' '.join(own)} " in f" {' '.join(words)} " for own in options.words)
+        asked = {token.word for token in tokens_of(folded(question))}
+        is_asked = 2 * len(asked.intersection(words)) > len(asked) if asked else match.start() == 0
+        if repeated < 2 and not is_asked:
             return text[: match.start()].strip()
     return text
 

@@ -8,7 +8,7 @@ about a yes/no question. Replies with a denial are read for yes or no alone.
 import re
 
 from medtasks.data.samples import Sample
-from medtasks.extract.careful.yes_no import yes_no
+from medtasks.extract.careful.yes_no import verdicts, yes_no
 from medtasks.extract.extractor_registry import Reason
 from medtasks.extract.reading.languages import pattern_of, words_of
 from medtasks.extract.reading.option_mentions import OptionSet, folded, is_content, numeral, same_word, tokens_of
@@ -23,41 +23,53 @@ _LOOK_ALIKE = frozenset("весор")  # Cyrillic letters that are other Latin o
 
 def unnamed_option(text: str, options: OptionSet, sample: Sample, languages: tuple[str, ...]) -> int | Reason:
     """Return the index of the option that a reply without any mention means, or why there is none."""
-    words = [token.word for token in tokens_of(folded(_ENCLOSING.sub("", text)))]
-    is_short = len(words) <= _FEW_WORDS
-    position = _position(text, words, options, languages) if is_short else None
-    if position is None and is_short:
-        position = quantity_option(text, options)
-    if position is not None:
-        return position
-    if pattern_of("refusal", languages).search(text) or (is_short and pattern_of("none", languages).search(text)):
+    text = _ENCLOSING.sub("", text)
+    words = tokens_of(folded(text))
+    if len(words) <= _FEW_WORDS:
+        position = _position(text, options, languages)
+        if position is None:
+            position = quantity_option(text, options)
+        if position is not None:
+            return position
+        if pattern_of("none all", languages).search(text):
+            return Reason.REFUSED
+    if pattern_of("refusal", languages).search(text):
         return Reason.REFUSED
     said = _yes_or_no(text, options, sample)
     if said is not None:
         return said
-    if pattern_of("not wrong not_after", languages).search(text) or len(words) > _MOST_WORDS:
-        return Reason.NO_MATCH
-    return _by_words(text, options, languages)
+    return _by_words(text, options, languages) if len(words) <= _MOST_WORDS else Reason.NO_MATCH
 
 
-def _position(text: str, words: list[str], options: OptionSet, languages: tuple[str, ...]) -> int | None:
+def _position(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | None:
     """Return the option at the position that is all a short reply says, apart from words for an answer."""
     if all(own and all(word[0].isdigit() for word in own) for own in options.words):
         return None
-    rest = pattern_of("answer option correct choose final article", languages).sub(" ", text)
-    left = [numeral(token.word) for token in tokens_of(folded(_ENCLOSING.sub("", rest)))]
+    rest = _without_frame(text, languages)
+    left = [numeral(token.word) for token in tokens_of(folded(rest)) if rest[token.start] != "İ"]
     if len(left) == 1 and left[0].isdigit():
-        return int(left[0]) - 1 if 0 < int(left[0]) <= len(options) else None
-    is_about_options = pattern_of("option", languages).search(text) is not None
+        position = int(left[0]) - 1
+        return position if 0 <= position < len(options) else None
     for language in languages:
-        lists = ("letters", *(("first",) if is_about_options else ()))
-        for place, entry in ((p, e) for role in lists for p, e in enumerate(words_of(role, (language,)))):
-            stem = folded(entry.strip("*"))
-            is_letter = left == [stem] and stem not in _LOOK_ALIKE
-            is_ordinal = len(stem) > 1 and re.search(rf"(?<![^\W\u3040-\u9fff]){re.escape(stem)}", folded(text))
-            if place < len(options) and (is_letter or is_ordinal):
-                return place
+        letters = [folded(entry) for entry in words_of("letters", (language,))]
+        if len(left) == 1 and left[0] in letters and left[0] not in _LOOK_ALIKE:
+            return _among(letters.index(left[0]), options)
+        if not pattern_of("option", languages).search(text):
+            continue
+        for place, entry in enumerate(words_of("first", (language,))):
+            stem = re.escape(folded(entry.strip("*")))
+            if re.search(rf"(?<![^\W\u3040-\u9fff]){stem}", folded(text)):
+                return _among(place, options)
     return None
+
+
+def _among(place: int, options: OptionSet) -> int | None:
+    return place if place < len(options) else None
+
+
+def _without_frame(text: str, languages: tuple[str, ...]) -> str:
+    """Return a text without the words around an answer."""
+    return pattern_of("answer option correct choose final article", languages).sub(" ", text)
 
 
 def quantity_option(text: str, options: OptionSet, roles: tuple[str, ...] = ("none", "all")) -> int | None:
@@ -70,31 +82,40 @@ def quantity_option(text: str, options: OptionSet, roles: tuple[str, ...] = ("no
 
 
 def _yes_or_no(text: str, options: OptionSet, sample: Sample) -> int | None:
-    """Return the option that a statement chooses of options with a yes and a no."""
-    plain = [folded(option) for option in options.texts]
-    of_yes = [index for index, option in enumerate(plain) if option in {folded(word) for word in words_of("yes")}]
-    of_no = [index for index, option in enumerate(plain) if option in {folded(word) for word in words_of("no")}]
-    if len(of_yes) != 1 or len(of_no) != 1:
+    """Return the option that a statement chooses of options of which one says yes and one no."""
+    of_verdict: dict[str, int] = {}
+    for index, option in enumerate(options.texts):
+        for verdict in verdicts(option):
+            if verdict in of_verdict:
+                return None
+            of_verdict[verdict] = index
+    if not {"yes", "no"} <= of_verdict.keys():
         return None
-    return {"yes": of_yes[0], "no": of_no[0]}.get(str(yes_no(text, sample.question).value))
+    return of_verdict.get(str(yes_no(text, sample.question).value))
 
 
 def _by_words(text: str, options: OptionSet, languages: tuple[str, ...]) -> int | Reason:
-    """Return the option whose words all occur, or begin with all of a reply, or of which most own words occur."""
-    rest = pattern_of("answer option correct choose final article is", languages).sub(" ", _PRONOUN.sub(" ", text))
+    """Return the option whose words all occur, or that alone begins with all of a reply, or by words of its own."""
+    rest = _without_frame(_PRONOUN.sub(" ", text), languages)
     words = [numeral(token.word) for token in tokens_of(folded(rest))]
     plain = set(words)
     of_options = [[numeral(word) for word in own] for own in options.words]
-    whole = [index for index, own in enumerate(of_options) if own and plain.issuperset(own)]
-    if len(whole) == 1:
-        return whole[0]
     begun = [index for index, own in enumerate(of_options) if words and own[: len(words)] == words]
     if begun:
-        return begun[0] if len(begun) == 1 else Reason.AMBIGUOUS
+        is_clear = len(begun) == 1 and sum(plain.issubset(own) for own in of_options) == 1
+        return begun[0] if is_clear else Reason.AMBIGUOUS
+    if pattern_of("not wrong not_after", languages).search(text):
+        return Reason.NO_MATCH
+    whole = [index for index, own in enumerate(of_options) if own and plain.issuperset(own)]
+    return whole[0] if len(whole) == 1 else _by_parts(plain, of_options, options)
+
+
+def _by_parts(words: set[str], of_options: list[list[str]], options: OptionSet) -> int | Reason:
+    """Return the option of which most words that no other option has occur, among few others."""
     having = []
     for index, parts in enumerate(options.parts):
-        occurring = sum(_occurs(part, plain) for part in parts)
-        foreign = sum(not _occurs(word, {*of_options[index]}) for word in plain if is_content(word))
+        occurring = sum(_occurs(part, words) for part in parts)
+        foreign = sum(not _occurs(word, {*of_options[index]}) for word in words if is_content(word))
         is_enough = 2 * occurring > len(parts) or (2 * occurring == len(parts) and foreign < _FOREIGN) or not foreign
         if occurring and (is_enough or occurring > 1):
             having.append(index)

@@ -341,7 +341,7 @@ def _is_word(text: str, start: int, end: int, own: tuple[str, ...], languages: t
         return False
     if re.match(r"\.\s?[a-z]{3}", after) or (text[start:end] == "I" and re.match(r",? [a-z]", after)):
         return True
-    is_followed = re.match(r" [^\W_]", after) and (text[start:end] in _SHORT_WORDS or after[1].islower())
+    is_followed = re.match(r" (?![A-Z]\W*$)[^\W_]", after) and (text[start:end] in _SHORT_WORDS or after[1].islower())
     if not is_followed or not words_of("is", languages):
         return False
     around = pattern_of(_BEFORE_LETTER, languages)
@@ -373,7 +373,22 @@ def option_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -
                 mentions[-1] = Mention(options_named, last.start, mention.end, True, True)
                 continue
         mentions.append(mention)
-    return mentions
+    return [_with_text(text, mention, options) if mention.is_label else mention for mention in mentions]
+
+
+def _with_text(text: str, mention: Mention, options: OptionSet) -> Mention:
+    """Extend a label over the text of its option, of which some words are left out or written otherwise."""
+    own = options.words[min(mention.options)]
+    if mention.has_text or len(own) < 2:
+        return mention
+    gap = _LABEL_GAP.match(text, mention.end)
+    start = gap.end() if gap and "\n" not in gap[0] else mention.end
+    near = text[start : start + len(" ".join(own)) + _LINE].partition("\n")[0]
+    tokens = tokens_of(folded(near))[: len(own) + 2]
+    own_tokens = [token for token in tokens if any(same_word(token.word, word) for word in own)]
+    if 2 * len(own_tokens) <= len(own):
+        return mention
+    return mention._replace(end=start + own_tokens[-1].end, has_text=True)
 
 
 def whole_option(text: str, options: OptionSet) -> int | None:

@@ -18,7 +18,7 @@ _ROLES = (
 )
 _CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 _STATEMENT_END = re.compile(
-    r"(?m)\s*\n\s*|[。！？；;]+\s*|(?:\.{2,}|…)\s*|(?<![\s(\[*][A-Za-z0-9])(?<![.\s]\w)(?<!^\w)[.!?]+[\"')\]]*\s+(?![(\[])|"
+    r"(?m)\s*\n\s*|[。！？；;]+\s*|(?:\.{2,}|…)\s*|(?<![\s(\[*][A-Za-z0-9])(?<![.\s]\w)(?<!^\w)[.!?]+[\"')\]]*\s+(?![(\[](?!\w[)\]]\s*\w))|"
     rf"(?<=[^\W\d_][\s(][A-Z])[.!?]\s+(?![a-z])|(?<={_CJK})[.!?]+|[.!?](?={_CJK})"
 )
 _SEPARATOR = re.compile(r"[,:()|،]|\s[–—-]\s")
@@ -26,7 +26,7 @@ _ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement beg
 _OPENS = re.compile(r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n")  # after a label at the beginning of a reply
 _NEAR = 25  # characters
 _FEW = 6  # words
-_MOST_ITEMS = 200  # of a walk
+_OPENING = 3  # characters
 _DECLARING = frozenset({"answer", "choose", "correct", "likely", "final"})
 _DENYING = frozenset({"not", "than", "before", "wrong"})
 
@@ -37,7 +37,8 @@ class Evidence(enum.IntEnum):
     DENIED = 0
     NAMED = 1
     DECLARED = 2
-    FINAL = 3
+    ANSWERED = 3
+    FINAL = 4
 
 
 class Finding(NamedTuple):
@@ -47,6 +48,7 @@ class Finding(NamedTuple):
     evidence: Evidence
     start: int
     is_line: bool  # a line of its own, with at most a few words and a colon before
+    is_label: bool
 
 
 class Statement(NamedTuple):
@@ -69,11 +71,14 @@ class OptionStatements(NamedTuple):
     walk: list[Statement]
     after_walk: list[Finding]  # those of the findings that come after it
     named: frozenset[int]  # options with a mention of any kind
+    end: int  # of the last statement
 
     @property
     def affirmed(self) -> frozenset[int]:
-        """Options that the findings name without denying them, those after a walk if there are any."""
-        return _union(finding.options for finding in self.after_walk or self.findings if finding.evidence)
+        """Options that the findings name without denying them: those after a walk, by label, if there are any."""
+        affirmed = [finding for finding in self.after_walk or self.findings if finding.evidence]
+        labelled = [finding for finding in affirmed if finding.is_label]
+        return _union(finding.options for finding in labelled or affirmed)
 
     @property
     def denied(self) -> frozenset[int]:
@@ -88,13 +93,14 @@ def option_statements(text: str, options: OptionSet, languages: tuple[str, ...])
         return None
     signals = _outside_mentions(signals_in(text.lower(), _ROLES, languages), mentions)
     statements = _statements(text, mentions, signals)
-    first, last = _walk(text, statements, len(options))
-    outside = [*statements[:first], *statements[last:]]
+    walks = _walks(text, statements, len(options))
+    walk = [statement for first, last in walks for statement in statements[first:last]]
+    outside = [statement for statement in statements if statement not in walk]
     findings = [finding for statement in outside for finding in _findings(text, statement, options)]
     findings = _closed(_after_correction(findings, signals), statements)
-    walk = statements[first:last]
     after_walk = [finding for finding in findings if walk and finding.start > walk[-1].start and finding.evidence]
-    return OptionStatements(findings, walk, after_walk, _union(mention.options for mention in mentions))
+    named = _union(mention.options for mention in mentions)
+    return OptionStatements(findings, walk, after_walk, named, statements[-1].end)
 
 
 def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) -> list[Signal]:
@@ -105,12 +111,18 @@ def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) ->
 
 
 def decided(findings: Sequence[Finding]) -> frozenset[int] | None:
-    """Return the options of the last final statement, else of all declared ones; None without either."""
-    final = [finding for finding in findings if finding.evidence is Evidence.FINAL]
-    if final:
-        return final[-1].options
-    declared = [finding.options for finding in findings if finding.evidence is Evidence.DECLARED]
-    return frozenset[int]().union(*declared) if declared else None
+    """Return the options of the strongest evidence; None without any declaration.
+
+    A final statement makes the last answer count; others count together with what is declared after them.
+    """
+    answers = [finding for finding in findings if finding.evidence >= Evidence.ANSWERED]
+    if any(finding.evidence is Evidence.FINAL for finding in answers):
+        return answers[-1].options
+    last = answers[-1].start if answers else 0
+    declared = [finding for finding in findings if finding.evidence is Evidence.DECLARED]
+    if answers:
+        declared = [finding for finding in declared if finding.start > last and not finding.is_line]
+    return _union(finding.options for finding in answers + declared) or None
 
 
 def _closed(findings: list[Finding], statements: Sequence[Statement]) -> list[Finding]:
@@ -142,9 +154,10 @@ def _statements(text: str, mentions: Sequence[Mention], signals: Sequence[Signal
         groups: list[Mention] = []
         while place < len(mentions) and mentions[place].start < end:
             mention = mentions[place]
-            if groups and _is_joint(text, groups[-1].end, mention.start, joiners):
-                last = groups.pop()
-                mention = Mention(last.options | mention.options, last.start, mention.end, False, False)
+            last = groups[-1] if groups else None
+            if last and last.is_label == mention.is_label and _is_joint(text, last.end, mention.start, joiners):
+                mention = Mention(last.options | mention.options, last.start, mention.end, last.is_label, False)
+                groups.pop()
             groups.append(mention)
             place += 1
         first = heard
@@ -186,24 +199,33 @@ def _is_joint(text: str, start: int, end: int, joiners: dict[int, int]) -> bool:
     return True
 
 
-def _walk(text: str, statements: Sequence[Statement], count: int) -> tuple[int, int]:
-    """Return the places of the first statement of a walk through options, and after its last; twice the end of none."""
-    nowhere = (len(statements), len(statements))
-    items = [place for place, statement in enumerate(statements) if _is_item(text, statement)][:_MOST_ITEMS]
-    order = [min(statements[place].groups[0].options) for place in items]
-    if len(order) > 1 and _is_answer_first(text, [statements[place] for place in items], order):
-        items, order = items[1:], order[1:]
-    while len(order) > 2 and order[-1] in order[:-1]:
-        items, order = items[:-1], order[:-1]
-    if len(set(order)) < 2 or (len(order) == 2 and order[0] > order[1]):
-        return nowhere
-    if all(is_bare(text, statements[place]) for place in items) and len(set(order)) < min(count, 3):
-        return nowhere
-    last = items[-1]
-    line_end = text.find("\n", statements[last].groups[0].start)
-    while last + 1 < len(statements) and (line_end < 0 or statements[last + 1].end <= line_end):
-        last += 1
-    return items[0], last + 1
+def _walks(text: str, statements: Sequence[Statement], count: int) -> list[tuple[int, int]]:
+    """Return the places of the first statement of each walk through options, and after its last."""
+    items = [place for place, statement in enumerate(statements) if _is_item(text, statement)]
+    if len(items) > 1 and _is_answer_first(text, [statements[place] for place in items]):
+        items = items[1:]
+    runs: list[dict[int, int]] = [{}]  # place by option
+    for place in items:
+        option = min(statements[place].groups[0].options)
+        if option in runs[-1]:
+            runs.append({})
+        runs[-1][option] = place
+    walks = []
+    for run in runs:
+        if _is_walk(text, [statements[place] for place in run.values()], list(run), count):
+            first, *_, last = run.values()
+            line_end = text.find("\n", statements[last].groups[0].start)
+            while last + 1 < len(statements) and (line_end < 0 or statements[last + 1].end <= line_end):
+                last += 1
+            walks.append((first, last + 1))
+    return walks
+
+
+def _is_walk(text: str, items: Sequence[Statement], order: Sequence[int], count: int) -> bool:
+    """Return whether items are a walk: not one alone, nor two in reverse, nor two of more that nothing is said of."""
+    if len(order) < 2 or (len(order) == 2 and order[0] > order[1]):
+        return False
+    return len(order) >= min(count, 3) or not all(is_bare(text, item) for item in items)
 
 
 def _is_item(text: str, statement: Statement) -> bool:
@@ -223,12 +245,16 @@ def is_bare(text: str, statement: Statement) -> bool:
     return not re.search(r"\w", text[statement.groups[0].end : statement.end])
 
 
-def _is_answer_first(text: str, items: Sequence[Statement], order: Sequence[int]) -> bool:
+def _is_answer_first(text: str, items: Sequence[Statement]) -> bool:
     """Return whether the first item is an answer, which the walk follows."""
-    rest = list(order[1:])
+    first, second, *others = (min(item.groups[0].options) for item in items)
+    if items[0].groups[0].start <= _OPENING and items[0].groups[0].is_label and not items[1].groups[0].is_label:
+        return True
+    rest = [second, *others]
     is_ordered = rest == sorted(set(rest)) and len(rest) > 1
-    bare = [is_bare(text, item) for item in items]
-    return order[0] in rest or (is_ordered and order[0] > rest[0]) or (bare[0] and len(bare) > 2 and not any(bare[1:]))
+    if (second <= first and is_ordered) or (first in rest and first + second != 1):
+        return True
+    return is_bare(text, items[0]) and len(others) > 0 and not any(is_bare(text, item) for item in items[1:])
 
 
 # ---- evidence ----
@@ -255,7 +281,7 @@ def _findings(text: str, statement: Statement, options: OptionSet) -> list[Findi
         if len(group.options) < max(len(options), 2):
             evidence = _evidence(text, statement, group, before, _to_first_break(after))
             is_line = len(groups) == 1 and _is_line(text, statement, group)
-            findings.append(Finding(group.options, evidence, group.start, is_line))
+            findings.append(Finding(group.options, evidence, group.start, is_line, group.is_label))
     return findings
 
 
@@ -296,24 +322,35 @@ def _evidence(
 ) -> Evidence:
     clause_end = _SEPARATOR.search(text, group.end, statement.end)
     in_clause = [signal for signal in after if clause_end is None or signal.start <= clause_end.start()]
-    near = {role for signal in in_clause for role in signal.roles}
+    near = {role for signal in in_clause for role in signal.roles if _reaches(role, signal.start - group.end)}
     if _denies(text, before) or near & {"not", "not_after", "than_after"} or _dismisses(after):
         return Evidence.DENIED
-    roles = {role for signal in before for role in signal.roles if _reaches(role, group.start - signal.end)}
+    roles = {role for signal in before for role in signal.roles}
+    close = {role for signal in before for role in signal.roles if group.start - signal.end <= _NEAR}
+    if "reasoning" in roles:
+        return Evidence.NAMED
+    if "final" in close or ("final" in roles and roles & {"answer", "correct"}):
+        return Evidence.FINAL
     rest = text[group.end : statement.end]
     lead = text[statement.start : group.start]
     is_all = not re.search(r"[^\W_]", lead + rest)
+    opens = group.start <= _OPENING and group.is_label and _OPENS.match(text, group.end) and not _is_offer(statement)
+    if "answer" in close or (is_all and group.is_label and not group.has_text):
+        return Evidence.ANSWERED
     follows_colon = lead.rstrip(" \"'([<").endswith((":", "=", "→")) and not re.search(r"\w{2}", rest)
-    opens = group.start <= 3 and group.is_label and _OPENS.match(text, group.end)
-    is_declared = roles & _DECLARING or near & _DECLARING or is_all or follows_colon or opens
-    if not is_declared or "reasoning" in roles:
-        return Evidence.NAMED
-    return Evidence.FINAL if "final" in roles else Evidence.DECLARED
+    is_declared = (roles - {"choose"} | close | near) & _DECLARING or is_all or follows_colon or opens
+    return Evidence.DECLARED if is_declared else Evidence.NAMED
+
+
+def _is_offer(statement: Statement) -> bool:
+    """Return whether a statement offers another option by label: "A. Aspirin or B. Heparin"."""
+    ends = {signal.end for signal in statement.signals if signal.roles & {"and", "or"}}
+    return any(group.is_label and not ends.isdisjoint(range(group.start - 2, group.start + 1)) for group in statement.groups)
 
 
 def _reaches(role: str, distance: int) -> bool:
     """Return whether a role is about a mention: "it is B", but not "it is a large mass of the liver"."""
-    return role != "choose" or distance <= _NEAR
+    return role not in ("choose", "final") or distance <= _NEAR
 
 
 def _denies(text: str, before: Sequence[Signal]) -> bool:
