@@ -104,7 +104,7 @@ def _named(text: str, statements: OptionStatements, options: OptionSet, language
 
 def _chooses_none(rest: str, languages: tuple[str, ...]) -> bool:
     """Return whether the last line of a text without options is "none of the above", as an answer."""
-    line = rest.rpartition("\n")[2].partition("(")[0]
+    line = re.split(r"\n|[.!?]\s", rest.rstrip(" ."))[-1].partition("(")[0]
     none = pattern_of("none", languages).search(line)
     framed = pattern_of("answer final", languages).sub("", line[: none.start()]) if none else line
     return none is not None and not re.search(r"\w", framed + line[none.end() :])

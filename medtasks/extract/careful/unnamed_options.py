@@ -46,7 +46,7 @@ def _position(text: str, options: OptionSet, languages: tuple[str, ...]) -> int 
     if all(own and all(word[0].isdigit() for word in own) for own in options.words):
         return None
     rest = _without_frame(text, languages)
-    left = [numeral(token.word) for token in tokens_of(folded(rest)) if rest[token.start] != "İ"]
+    left = [numeral(token.word) for token in tokens_of(folded(rest))]
     if len(left) == 1 and left[0].isdigit():
         position = int(left[0]) - 1
         return position if 0 <= position < len(options) else None

@@ -32,6 +32,7 @@ _ACCENTS = {
     for code in (*range(0xC0, 0x250), *range(0x386, 0x3CF), *range(0x400, 0x460))
     if unicodedata.normalize("NFD", chr(code))[1:2] and chr(code) not in "йЙ"
 }
+_DOTTED_I = re.compile(r"İ(?=\w)")  # alone it is no numeral
 _HANGUL = re.compile("[\uac00-\ud7af]")
 _FEW_WORDS = 5
 _ENDING = 2  # letters that may be written onto a longer word: plural, case
@@ -59,8 +60,11 @@ def folded(text: str) -> str:
     """Return a text in lower case without accents, of the same length."""
     if text.isascii():
         return text.lower()
+    text = _DOTTED_I.sub("i", text)
     lower = text.lower()
-    return (lower if len(lower) == len(text) else "".join(mark.lower()[:1] for mark in text)).translate(_ACCENTS)
+    if len(lower) != len(text):
+        lower = "".join(mark.lower() if len(mark.lower()) == 1 else mark for mark in text)
+    return lower.translate(_ACCENTS)
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -269,7 +273,7 @@ _ASIDE_GAP = re.compile(r"[\"']?\s*")  # "text (B)"
 
 @lru_cache(maxsize=64)
 def _label_pattern(count: int) -> re.Pattern[str]:
-    letters = "|".join(letter(index) for index in reversed(range(count)))
+    letters = "|".join(letter(index) for index in reversed(range(count))) or "(?!)"
     small = letters.lower()
     return re.compile(
         rf"(?<!{_JOINED})(?<!['’°.-])(?<![\w)][(\[])(?P<open>[(\[<\"']{{0,3}})(?P<capital>{letters})(?P<close>[)\]>\"']{{0,3}})"

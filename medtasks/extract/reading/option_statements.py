@@ -64,6 +64,12 @@ def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
     return frozenset[int]().union(*sets)
 
 
+def _union_of(findings: Sequence[Finding]) -> frozenset[int]:
+    """Return the options that findings name by label, else by text."""
+    labelled = [finding for finding in findings if finding.is_label]
+    return _union(finding.options for finding in labelled or findings)
+
+
 class OptionStatements(NamedTuple):
     """What a reply says on options, outside a walk through them and in it."""
 
@@ -76,9 +82,7 @@ class OptionStatements(NamedTuple):
     @property
     def affirmed(self) -> frozenset[int]:
         """Options that the findings name without denying them: those after a walk, by label, if there are any."""
-        affirmed = [finding for finding in self.after_walk or self.findings if finding.evidence]
-        labelled = [finding for finding in affirmed if finding.is_label]
-        return _union(finding.options for finding in labelled or affirmed)
+        return _union_of([finding for finding in self.after_walk or self.findings if finding.evidence])
 
     @property
     def denied(self) -> frozenset[int]:
@@ -122,7 +126,7 @@ def decided(findings: Sequence[Finding]) -> frozenset[int] | None:
     declared = [finding for finding in findings if finding.evidence is Evidence.DECLARED]
     if answers:
         declared = [finding for finding in declared if finding.start > last and not finding.is_line]
-    return _union(finding.options for finding in answers + declared) or None
+    return _union_of(answers + declared) or None
 
 
 def _closed(findings: list[Finding], statements: Sequence[Statement]) -> list[Finding]:
@@ -345,7 +349,9 @@ def _evidence(
 def _is_offer(statement: Statement) -> bool:
     """Return whether a statement offers another option by label: "A. Aspirin or B. Heparin"."""
     ends = {signal.end for signal in statement.signals if signal.roles & {"and", "or"}}
-    return any(group.is_label and not ends.isdisjoint(range(group.start - 2, group.start + 1)) for group in statement.groups)
+    return any(
+        group.is_label and not ends.isdisjoint(range(group.start - 2, group.start + 1)) for group in statement.groups
+    )
 
 
 def _reaches(role: str, distance: int) -> bool:

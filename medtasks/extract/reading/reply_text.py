@@ -30,7 +30,9 @@ _INLINE = re.compile(r"</?[a-z_]+[1-6]?(?:\s+[\w-]+=[^<>]*)?\s*/?>|</[A-Z]+>")
 _MARKUP = re.compile(
     r"(?i)(?<!\w)[*#`_]+|[*`_]+(?!\w)|```\w*|\\(?:boxed|fbox|text|textbf|mathrm|mathbf|left|right|quad)\b|\\(?=[()\[\]])|[{}$]"
 )
-_GLUED = re.compile(r"(?<=[a-z]{3})(?=[A-Z](?:[a-z]{2}|[.) ]))|(?<=[^\w][A-Z])(?=[A-Z][a-z]{3})")  # as base models write
+_GLUED = re.compile(
+    r"(?<=[a-z]{3})(?=[A-Z](?:[a-z]{2}|[.) ]))|(?<=[^\w][A-Z])(?=[A-Z][a-z]{3})"
+)  # as base models write
 _QUOTES = str.maketrans(
     dict.fromkeys("“”„«»「」", '"') | dict.fromkeys("‘’", "'") | {"【": "[", "】": "]", "。": ".", "、": ","}
 )
@@ -166,7 +168,7 @@ def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
         answers += [text for text in (key if value == "true" else value,) if is_answer is not None and is_answer(text)]
     if answers:
         return "\n".join(dict.fromkeys(answers))
-    if all(value.isdigit() for _, value in fields):  # positions, from 0 or from 1
+    if is_answer and all(value.isdigit() for _, value in fields):  # positions, from 0 or from 1
         return " ".join(key for key, _ in fields)
     prose = _ANNOUNCES.sub("", text[: text.find("{")].strip("`\n ").removesuffix("json").strip("`\n "))
     return prose if "{" in text and "}" not in text and prose else text
