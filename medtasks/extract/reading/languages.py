@@ -15,7 +15,7 @@ from medtasks.home import packaged_facts
 _ANY = "und"  # block of marks that belong to no language
 _WORD_CHARACTER = r"[\w\u0300-\u036f\u0900-\u0dff]"  # to Python, vowel signs of Indian scripts end a word
 _WITHOUT_BLANKS = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
-_LATIN_WORD = re.compile(r"[^\W\d_]{2,}|\b[^\W\d_A-Z]\b")  # a single capital is the letter of an option
+_LETTERS = re.compile(r"[^\W\d_]+")
 _GAP = re.compile(r" \.\.\. |\* ")
 _KANA = re.compile("[\u3040-\u30ff]")
 _SCRIPTS = (
@@ -166,9 +166,10 @@ def languages_of(text: str, named: Collection[str] = ()) -> tuple[str, ...]:
         text: Any text; of one in Latin letters without a known word all languages with these letters are returned.
         named: Languages that the task names. Replies in others, apart from English, are not expected.
     """
-    by_word, scores = _languages_by_word(), Counter[str]()
-    for word in {word.lower() for word in _LATIN_WORD.findall(text)}:
-        scores.update(by_word.get(word, ()))
+    by_word = _languages_by_word()
+    # a single capital is the letter of an option
+    written = {word.lower() for word in set(_LETTERS.findall(text)) if len(word) > 1 or word.islower()}
+    scores = Counter(language for word in written & by_word.keys() for language in by_word[word])
     most = max(scores.values(), default=0)
     present = {language for language, score in scores.items() if 2 * score > most}
     if not text.isascii():

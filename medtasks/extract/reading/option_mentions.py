@@ -156,6 +156,11 @@ class OptionSet:
         return sorted(unique, key=lambda pair: -len(pair[0]))
 
     @cached_property
+    def longest(self) -> int:
+        """Length of the longest text."""
+        return max(map(len, self.written), default=0)
+
+    @cached_property
     def letters(self) -> dict[str, int]:
         """Option by its letter."""
         return {letter(index): index for index in range(len(self))}
@@ -397,6 +402,8 @@ def _with_text(text: str, mention: Mention, options: OptionSet) -> Mention:
 
 def whole_option(text: str, options: OptionSet) -> int | None:
     """Return the option that is all of a text: by its letter, by its text, or by both."""
+    if len(text) > options.longest + _LINE:
+        return None
     stripped = text.strip(" \t\n.,:;!()[]<>\"'*`")
     if stripped.upper() in options.letters:
         return options.letters[stripped.upper()]

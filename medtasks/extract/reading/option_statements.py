@@ -17,9 +17,11 @@ _ROLES = (
     "reasoning yes"
 )
 _CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
+# A line, or a sentence: not the full stop after a label ("B. text"), but one after "is B." before a capital.
 _STATEMENT_END = re.compile(
-    r"(?m)\s*\n\s*|[。！？；;]+\s*|(?:\.{2,}|…)\s*|(?<![\s(\[*][A-Za-z0-9])(?<![.\s]\w)(?<!^\w)[.!?]+[\"')\]]*\s+(?![(\[](?!\w[)\]]\s*\w))|"
-    rf"(?<=[^\W\d_][\s(][A-Z])[.!?]\s+(?![a-z])|(?<={_CJK})[.!?]+|[.!?](?={_CJK})"
+    rf"(?m)[\n.!?。！？；;…](?:(?<=[\n。！？；;…])|(?<=\.\.)|(?<={_CJK}[.!?])|(?={_CJK})|"
+    r"(?<![\s(\[*][A-Za-z0-9][.!?])(?<![.\s]\w[.!?])(?<!^\w[.!?])(?=[.!?\"')\]]*\s+(?![(\[](?!\w[)\]]\s*\w)))|"
+    r"(?<=[^\W\d_][\s(][A-Z][.!?])(?=\s+(?![a-z])))"
 )
 _SEPARATOR = re.compile(r"[,:()|،]|\s[–—-]\s")
 _ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement begins with
@@ -182,7 +184,7 @@ def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
         while place < len(mentions) and mentions[place].end <= end:
             place += 1
         is_within = place < len(mentions) and mentions[place].start < end
-        is_in_bracket = text.rfind("(", start, end) > text.rfind(")", start, end) and match[0].strip()
+        is_in_bracket = text.rfind("(", start, end) > text.rfind(")", start, end) and match[0] != "\n"
         if not is_within and not is_in_bracket:
             ends.append(end)
             start = end

@@ -30,13 +30,13 @@ _INLINE = re.compile(r"</?[a-z_]+[1-6]?(?:\s+[\w-]+=[^<>]*)?\s*/?>|</[A-Z]+>")
 _MARKUP = re.compile(
     r"(?i)(?<!\w)[*#`_]+|[*`_]+(?!\w)|```\w*|\\(?:boxed|fbox|text|textbf|mathrm|mathbf|left|right|quad)\b|\\(?=[()\[\]])|[{}$]"
 )
-_GLUED = re.compile(
-    r"(?<=[a-z]{3})(?=[A-Z](?:[a-z]{2}|[.) ]))|(?<=[^\w][A-Z])(?=[A-Z][a-z]{3})"
-)  # as base models write
+# A capital that base models write onto a word: "BumetanideB. Amiloride", "AExplanation".
+_GLUED = re.compile(r"[A-Z](?:(?<=[a-z]{3}[A-Z])(?=[a-z]{2}|[.) ])|(?<=\W[A-Z]{2})(?=[a-z]{3}))")
 _QUOTES = str.maketrans(
     dict.fromkeys("“”„«»「」", '"') | dict.fromkeys("‘’", "'") | {"【": "[", "】": "]", "。": ".", "、": ","}
 )
 _UNDERSCORE = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
+_MARKS = re.compile(r"\W{4}")
 _RUN = re.compile(r"(\W)\1\1\1+")
 # A longer run of marks and blanks loses its middle: patterns take time for each pair of them, and so does NFKC for
 # combining marks, of which two are letters to Python.
@@ -113,8 +113,10 @@ def own_words(
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
     text = _wrapped_answer(text)
-    text = _GLUED.sub("\n", _MARKUP.sub("", without_html(text)))
-    text = _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", text)).strip()  # broken models write thousands of quotes or blanks
+    text = _GLUED.sub(r"\n\g<0>", _MARKUP.sub("", without_html(text)))
+    if _MARKS.search(text):  # broken models write thousands of quotes or blanks
+        text = _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", text))
+    text = text.strip()
     # A reply that begins with a question repeats its prompt's; only a later question is invented.
     invented = _NEXT_TURN.search(text, 1) if cut_questions else None
     return (text[: invented.start()].strip() if invented else text) or Reason.EMPTY
