@@ -7,11 +7,9 @@ word such as "vitamin" makes a name of it; a small letter only in brackets, or w
 
 import re
 import unicodedata
-from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate
 from typing import NamedTuple
 
 from medtasks.data.option_texts import without_marks
@@ -19,11 +17,16 @@ from medtasks.data.samples import letter
 from medtasks.extract.reading.languages import all_languages, pattern_of, words_of
 from medtasks.extract.reading.reply_text import without_html
 
-_SIGNS = "<>≤≥=≠↑↓+-"
+_COMPARING = "<>≤≥=≠↑↓"
+_SIGNS = f"{_COMPARING}+-"
 _TOKEN = re.compile(
     r"\d+(?:[.,:]\d+)*|(?<!\d)[.,]\d+|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|"
     r"(?:(?![\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff])[^\W\d_][\u0300-\u036f\u0900-\u0dff]*)+|"
     r"[<>≤≥=≠↑↓]|(?<=\w)[+-](?![\w+-])|(?<![\w.])[+-](?=\d)"
+)
+# Two characters of one word or number.
+_JOINT = re.compile(
+    r"(?:[^\W\d_\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[\u0300-\u036f\u0900-\u0dff])[^\W\d_]|\d\d|(?<=\d)[.,:]\d"
 )
 _ZEROS = re.compile(r"(?<=\.\d)0$|\.0$")
 _BRACKET = re.compile(r"\(([^()]+)\)")
@@ -34,7 +37,9 @@ _ACCENTS = {
 }
 _DOTTED_I = re.compile(r"İ(?=\w)")  # alone it is no numeral
 _HANGUL = re.compile("[\uac00-\ud7af]")
+_ALPHABET = 26
 _FEW_WORDS = 5
+_LONG = 4  # letters of a word
 _ENDING = 2  # letters that may be written onto a longer word: plural, case
 
 
@@ -70,6 +75,11 @@ def folded(text: str) -> str:
 def tokens_of(text: str) -> list[Token]:
     """Return the words, numbers and signs of a :func:`folded` text."""
     return [Token(_plain(match[0]), *match.span()) for match in _TOKEN.finditer(text)]
+
+
+def words_in(text: str) -> tuple[str, ...]:
+    """Return the words, numbers and signs of any text."""
+    return tuple(token.word for token in tokens_of(folded(text)))
 
 
 def _plain(word: str) -> str:
@@ -139,21 +149,18 @@ class OptionSet:
         return len(self.texts)
 
     @cached_property
-    def names(self) -> list[tuple[str, int]]:
-        """Word sequences that name an option, with blanks around, the longest first."""
-        names: dict[str, set[int]] = {}
+    def names(self) -> list[tuple[tuple[str, ...], int]]:
+        """Words that name an option, the longest first: its text, with and without what is in brackets or an article."""
+        names: dict[tuple[str, ...], set[int]] = {}
         for index, text in enumerate(self.texts):
-            for form in (text, *_aliases(text)):
-                words = [token.word for token in tokens_of(folded(form))]
-                called = [words] if form == text else [words, without_article(words)]
-                for sequence in called:
-                    if sequence and not (len(sequence) == 1 and sequence[0].upper() in self.letters):
-                        names.setdefault(" ".join(sequence), set()).add(index)
-        for index, words in enumerate(map(list, self.words)):
-            if words and " ".join(words) not in names and not (len(words) == 1 and words[0].upper() in self.letters):
-                names[" ".join(words)] = {index}
-        unique = [(name, min(indices)) for name, indices in names.items() if len(indices) == 1]
-        return sorted(unique, key=lambda pair: -len(pair[0]))
+            forms = [words_in(text), self.words[index]]
+            for alias in _aliases(text):
+                forms += [words_in(alias), without_article(words_in(alias))]
+            for form in forms:
+                if form and not (len(form) == 1 and form[0].upper() in self.letters):
+                    names.setdefault(form, set()).add(index)
+        unique = [(words, min(indices)) for words, indices in names.items() if len(indices) == 1]
+        return sorted(unique, key=lambda name: -len(" ".join(name[0])))
 
     @cached_property
     def longest(self) -> int:
@@ -189,12 +196,7 @@ def option_set(options: tuple[str, ...]) -> OptionSet:
     plain = tuple(unicodedata.normalize("NFKC", without_html(text)).strip() for text in (bare or options))
     names = [letter(index) for index in range(len(options))]
     texts = tuple("" if text.upper().strip(" .") in names else text for text in plain)  # a letter names its option
-    return OptionSet(
-        plain,
-        texts,
-        numbered,
-        tuple(tuple(without_article([token.word for token in tokens_of(folded(text))])) for text in texts),
-    )
+    return OptionSet(plain, texts, numbered, tuple(without_article(words_in(text)) for text in texts))
 
 
 @lru_cache(maxsize=1)
@@ -202,74 +204,92 @@ def _articles() -> frozenset[str]:
     return frozenset(folded(word) for word in words_of("article") if word.isalpha())
 
 
-def without_article(words: list[str]) -> list[str]:
+def without_article(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return words without an article before them."""
     return words[1:] if len(words) > 1 and words[0] in _articles() else words
 
 
 def text_mentions(text: str, options: OptionSet) -> list[Mention]:
     """Return mentions of options by their text, in order, without those inside a longer one."""
-    tokens = tokens_of(folded(text))
-    joined = f" {' '.join(token.word for token in tokens)} "
-    starts: list[int] = []
-    places: list[tuple[int, int, int, str]] = []
-    for name, index in options.names:
-        place = joined.find(f" {name}")
-        while place >= 0:
-            end = place + 1 + len(name)
-            if _ends(joined, end, name):
-                places.append((place, -end, index, name))
-            place = joined.find(f" {name}", end)
+    lower = folded(text)
+    spans: list[tuple[int, int, int]] = []
+    for words, index in options.names:
+        if all(word in lower for word in words if word.isalpha()):
+            spans += [(start, -end, index) for start, end in _occurrences(lower, words)]
     mentions: list[Mention] = []
-    last_end = -1
-    for place, minus_end, index, name in sorted(places):
-        if place < last_end - 1:  # inside a longer one
+    last_end = 0
+    for start, minus_end, index in sorted(spans):
+        end = -minus_end
+        if start < last_end:  # inside a longer one
             continue
-        last_end = -minus_end
-        starts = starts or [0, *accumulate(len(token.word) + 1 for token in tokens)]
-        first = bisect_right(starts, place) - 1
-        last = bisect_right(starts, last_end - 2) - 1
-        if not _has_other_sign(tokens, first, last, options) and not _is_within(text, name, tokens[first]):
-            end = tokens[last].start + len(name.rpartition(" ")[2])
-            mentions.append(Mention(frozenset({index}), tokens[first].start, end, False, True))
+        last_end = end
+        if not (options.has_signs and _has_other_sign(lower, start, end)) and not _is_within(lower, start, end):
+            mentions.append(Mention(frozenset({index}), start, end, False, True))
     return mentions
 
 
-def _has_other_sign(tokens: Sequence[Token], first: int, last: int, options: OptionSet) -> bool:
+def _occurrences(lower: str, words: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """Yield start and end of words that follow one another in a folded text, without patterns: they take compiling."""
+    first = words[0].partition(".")[0]
+    start = lower.find(first)
+    while start >= 0:
+        end = _end_of(lower, start, words)
+        if end is not None:
+            yield start, end
+        start = lower.find(first, start + 1)
+
+
+def _end_of(lower: str, start: int, words: tuple[str, ...]) -> int | None:
+    """Return where words end that begin at a place; None if others stand there."""
+    if start and _JOINT.match(lower, start - 1):
+        return None
+    end = start
+    for word in words[:-1]:
+        token = _TOKEN.search(lower, end)
+        if token is None or _plain(token[0]) != word:
+            return None
+        end = token.end()
+    token = _TOKEN.search(lower, end)
+    if token is None or not _is_form(words[-1], _plain(token[0])):
+        return None
+    return token.end() if token[0][-1].isdigit() else token.start() + len(words[-1])
+
+
+def _is_form(word: str, written: str) -> bool:
+    """Return whether a word is written with an ending of its language at most."""
+    if written == word:
+        return True
+    ending = written.removeprefix(word)
+    if len(ending) == len(written):
+        return False
+    if _HANGUL.match(word[-1]):
+        return ending.startswith(words_of("particle", ("ko",)))
+    return len(ending) <= _ENDING and len(word) > _LONG and ending.isalpha()
+
+
+def _has_other_sign(text: str, start: int, end: int) -> bool:
     """Return whether a sign next to a mention makes another option of it: "> 5 mm" is not "5 mm"."""
-    if not options.has_signs:
-        return False
-    before = tokens[first - 1].word in _SIGNS if first else False
-    after = tokens[last + 1].word in "+-" if last + 1 < len(tokens) else False
-    return (before and tokens[first].word not in _SIGNS) or after
+    is_compared = text[:start].rstrip()[-1:] in set(_COMPARING) and text[start] not in _COMPARING
+    return is_compared or re.match(r"[+-](?![\w+-])", text[end : end + 2]) is not None
 
 
-def _is_within(text: str, name: str, token: Token) -> bool:
+def _is_within(text: str, start: int, end: int) -> bool:
     """Return whether a word such as "no" is part of a sentence, and no answer: "shows no fracture", "no doubt"."""
-    if " " in name or name not in _bare_words():
-        return False
-    return token.start > 0 and re.match(r" [^\W\d_]", text[token.end : token.end + 2]) is not None
+    return start > 0 and text[start:end] in _bare_words() and re.match(r" [^\W\d_]", text[end : end + 2]) is not None
 
 
 @lru_cache(maxsize=1)
 def _bare_words() -> frozenset[str]:
-    return frozenset(folded(word) for role in ("yes", "no", "maybe", "not", "none") for word in words_of(role))
-
-
-def _ends(joined: str, end: int, name: str) -> bool:
-    """Return whether a name ends with a word, or with an ending of its language."""
-    rest = joined[end : joined.find(" ", end)]
-    if not rest:
-        return True
-    if _HANGUL.match(name[-1]):
-        return rest.startswith(words_of("particle", ("ko",)))
-    return len(rest) <= _ENDING and len(name.rpartition(" ")[2]) > 4 and rest.isalpha()
+    words = (folded(word) for role in ("yes", "no", "maybe", "not", "none") for word in words_of(role))
+    return frozenset(word for word in words if " " not in word)
 
 
 _VERBS = "is and or but because than final not not_after"
 _AFTER_LETTER = f"{_VERBS} correct wrong choose likely"
 _BEFORE_LETTER = f"{_AFTER_LETTER} answer option"
 _JOINED = r"[^\W\u0e00-\u0eff\u1100-\u11ff\u3040-\ud7ff]"  # letters, but for scripts in which Latin letters stand alone
+_OPENED = re.compile(rf"(?<!{_JOINED})(?<!['’°.-])(?<![\w)][(\[])[(\[<\"']*\Z")
+_CLOSED = re.compile(rf"[)\]>\"']{{0,3}}(?!{_JOINED}|['’]|-\w|&\w|\.[a-zA-Z0-9](?!\w))")
 _LINE = 80  # characters around a letter that are looked at
 _SHORT_WORDS = "AIEOÉÀ"
 _LABEL_GAP = re.compile(r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")  # "B. text", "B (text)", "B | text"
@@ -277,42 +297,65 @@ _ASIDE_GAP = re.compile(r"[\"']?\s*")  # "text (B)"
 
 
 @lru_cache(maxsize=64)
-def _label_pattern(count: int) -> re.Pattern[str]:
-    letters = "|".join(letter(index) for index in reversed(range(count))) or "(?!)"
-    small = letters.lower()
+def _capital_pattern(count: int) -> re.Pattern[str]:
+    if count > _ALPHABET:
+        letters = "|".join(letter(index) for index in reversed(range(count)))
+        return re.compile(rf"(?<!{_JOINED})(?:{letters})(?!{_JOINED})")
+    return re.compile(rf"[A-{letter(count - 1)}](?!{_JOINED})(?<!{_JOINED}.)")
+
+
+@lru_cache(maxsize=64)
+def _small_pattern(count: int) -> re.Pattern[str]:
+    """Return a pattern of small letters in brackets, at the beginning or the end of a line, or glued to a number."""
+    last = letter(min(count, _ALPHABET) - 1)
+    small = f"[a-{last.lower()}]"
     return re.compile(
-        rf"(?<!{_JOINED})(?<!['’°.-])(?<![\w)][(\[])(?P<open>[(\[<\"']{{0,3}})(?P<capital>{letters})(?P<close>[)\]>\"']{{0,3}})"
-        rf"(?!{_JOINED}|['’]|-\w|&\w|\.[a-zA-Z0-9](?!\w))|"
-        rf"(?<![\w)])[(\[](?P<bracketed>{small})[)\]]|"
-        rf"^\W{{0,8}}(?P<first>{small})(?=[):]|\.(?!\w)|\s*\(|\W*$)|"
-        rf"(?<=[\s\"'])(?P<last>{small})(?=[\"').!]*[ \t]*$|[:)]\s)|"
-        rf"^\d{{1,3}}(?P<glued>{letters})(?=[.)]\s)",
+        rf"[(\[](?<![\w)].)(?P<bracketed>{small})[)\]]|"
+        rf"\n\W{{0,8}}(?P<first>{small})(?=[):]|\.(?!\w)|\s*\(|\W*$)|"
+        rf"[\s\"'](?P<last>{small})(?=[\").!]*[ \t]*$|[:)]\s)|"
+        rf"\n\d{{1,3}}(?P<glued>[A-{last}])(?=[.)]\s)",
         re.MULTILINE,
     )
 
 
 def label_mentions(text: str, options: OptionSet, languages: tuple[str, ...]) -> list[Mention]:
     """Return mentions of options by their label, without letters that are part of a name."""
-    mentions = []
-    names = _Names(text, languages)
-    for match in _label_pattern(len(options)).finditer(text):
-        kind = next(kind for kind in ("capital", "bracketed", "first", "last", "glued") if match[kind])
-        start, end = match.span(kind)
-        index = options.letters[match[kind].upper()]
-        own = options.words[index][:1]
-        if kind == "capital":
-            is_bare = not (match["open"] or match["close"])
-            is_label = not is_bare or not (names.include(start, end) or _is_word(text, start, end, own, languages))
-        elif kind == "last":
+    if not len(options):
+        return []
+    spans = []
+    for match in _capital_pattern(len(options)).finditer(text):
+        start, end = match.span()
+        opened = _OPENED.search(text, max(start - 3, 0), start)
+        closed = _CLOSED.match(text, end)
+        if opened is None or closed is None:
+            continue
+        own = options.words[options.letters[match[0]]][:1]
+        is_bare = not (opened[0] or closed[0])
+        if not is_bare or not (_is_named(text, start, end, languages) or _is_word(text, start, end, own, languages)):
+            spans.append((opened.start(), closed.end(), match[0]))
+    for match in _small_pattern(len(options)).finditer(f"\n{text}"):
+        kind = match.lastgroup or ""
+        start = match.start(kind) - 1
+        if kind == "last":
             line = text[max(text.rfind("\n", 0, start) + 1, start - _LINE) : start]
             is_label = pattern_of("answer option", languages).search(line) is not None
         else:
-            is_label = kind == "glued" or not _goes_on(text[match.end() : match.end() + _LINE], own, kind == "first")
+            own = options.words[options.letters[match[kind].upper()]][:1]
+            after = text[match.end() - 1 : match.end() - 1 + _LINE]
+            is_label = kind == "glued" or not _goes_on(after, own, kind == "first")
         if is_label:
-            mentions.append(
-                Mention(frozenset({index}), match.start() if kind == "capital" else start, match.end(), True, False)
-            )
-    return mentions
+            spans.append((start, match.end() - 1, match[kind].upper()))
+    return [Mention(frozenset({options.letters[name]}), start, end, True, False) for start, end, name in sorted(spans)]
+
+
+def _is_named(text: str, start: int, end: int, languages: tuple[str, ...]) -> bool:
+    """Return whether a word next to a letter makes a name of it, as in "hepatitis B" and "B型"."""
+    named = pattern_of("named", languages)
+    near = start - 1 if text[start - 1 : start] == " " else start
+    if any(match.end() >= near for match in named.finditer(text, max(start - _LINE, 0), start)):
+        return True
+    after = named.match(text, end)
+    return after is not None and not after[0].isascii()
 
 
 def _goes_on(after: str, own: tuple[str, ...], is_first: bool) -> bool:
@@ -320,25 +363,6 @@ def _goes_on(after: str, own: tuple[str, ...], is_first: bool) -> bool:
     match = re.match(r"\.\s*(?=\w)" if is_first else r"\s+(?=[a-z])", after)
     rest = folded(after[match.end() :]) if match else ""
     return match is not None and not (own and rest.startswith(own[0])) and not pattern_of("and or because").match(rest)
-
-
-class _Names:
-    """Words of a text that form names with the letter next to them, as in "hepatitis B" and "B型"."""
-
-    def __init__(self, text: str, languages: tuple[str, ...]) -> None:
-        self._text = text
-        self._languages = languages
-
-    @cached_property
-    def _spans(self) -> tuple[dict[int, int], set[int]]:
-        matches = list(pattern_of("named", self._languages).finditer(self._text))
-        return {match.end(): match.start() for match in matches}, {m.start() for m in matches if not m[0].isascii()}
-
-    def include(self, start: int, end: int) -> bool:
-        """Return whether a word ends right before a letter, or follows it without a blank."""
-        ends, starts = self._spans
-        before = start - 1 if self._text[start - 1 : start] == " " else start
-        return before in ends or start in ends or end in starts
 
 
 def _is_word(text: str, start: int, end: int, own: tuple[str, ...], languages: tuple[str, ...]) -> bool:
@@ -411,6 +435,6 @@ def whole_option(text: str, options: OptionSet) -> int | None:
     index = options.letters.get(label.upper())
     if separator and index is not None and options.written[index].casefold() == rest.strip().casefold():
         return index
-    words = [token.word for token in tokens_of(folded(text))]
-    matching = [index for index, own in enumerate(options.words) if own and list(own) == words]
+    words = words_in(text)
+    matching = [index for index, own in enumerate(options.words) if own and own == words]
     return matching[0] if len(matching) == 1 else None
