@@ -310,10 +310,10 @@ def _small_pattern(count: int) -> re.Pattern[str]:
     last = letter(min(count, _ALPHABET) - 1)
     small = f"[a-{last.lower()}]"
     return re.compile(
-        rf"[(\[](?<![\w)].)(?P<bracketed>{small})[)\]]|"
-        rf"\n\W{{0,8}}(?P<first>{small})(?=[):]|\.(?!\w)|\s*\(|\W*$)|"
-        rf"[\s\"'](?P<last>{small})(?=[\").!]*[ \t]*$|[:)]\s)|"
-        rf"\n\d{{1,3}}(?P<glued>[A-{last}])(?=[.)]\s)",
+        rf"[\s\"'(\[](?:(?<=[(\[])(?<![\w)].)(?P<bracketed>{small})[)\]]|"
+        rf"(?<=\n)\W{{0,8}}(?P<first>{small})(?=[):]|\.(?!\w)|\s*\(|\W*$)|"
+        rf"(?<=[\s\"'])(?P<last>{small})(?=[\").!]*[ \t]*$|[:)]\s)|"
+        rf"(?<=\n)\d{{1,3}}(?P<glued>[A-{last}])(?=[.)]\s))",
         re.MULTILINE,
     )
 

@@ -28,7 +28,9 @@ _TAG = re.compile(r"<\s*(?P<closes>/?)\s*(?P<name>[^\W\d][\w -]{0,30}?)\s*(?::?\
 _BLOCK = re.compile(r"(?i)</?(?:br|p|li|ul|ol|div|td|th|tr|table|h[1-6])\b[^<>]*>")
 _INLINE = re.compile(r"</?[a-z_]+[1-6]?(?:\s+[\w-]+=[^<>]*)?\s*/?>|</[A-Z]+>")
 _MARKUP = re.compile(
-    r"(?i)(?<!\w)[*#`_]+|[*`_]+(?!\w)|```\w*|\\(?:boxed|fbox|text|textbf|mathrm|mathbf|left|right|quad)\b|\\(?=[()\[\]])|[{}$]"
+    r"[*#`_\\{}$](?:(?<=[{}$])|(?<=\\)(?:boxed|fbox|text|textbf|mathrm|mathbf|left|right|quad)\b|(?<=\\)(?=[()\[\]])|"
+    r"(?<=`)``\w*|(?<!\w[*#`_])(?<=[*#`_])[*#`_]*|(?<=[*`_])[*`_]*(?!\w))",
+    re.IGNORECASE,
 )
 # A capital that base models write onto a word: "BumetanideB. Amiloride", "AExplanation".
 _GLUED = re.compile(r"[A-Z](?:(?<=[a-z]{3}[A-Z])(?=[a-z]{2}|[.) ])|(?<=\W[A-Z]{2})(?=[a-z]{3}))")
