@@ -9,15 +9,16 @@ Prints one line per setting, a table for RESULTS.md, and exits with 1 where a li
 - the score of a judge corrected by people's labels, and its sensitivity and specificity: at least 92 %;
 - the intervals of 25,000 samples and of 176 pairs together: at most 1 s.
 
-    python benchmarks/intervals.py DYADIC_JSONL [RUNS_PER_SETTING]
+    python benchmarks/intervals.py DYADIC_JSONL [RUNS_PER_SETTING [PART ...]]
 
 DYADIC_JSONL holds lines with ``pairs`` of image ids; the first has MediConfusion's (golden/statistics/dyadic.jsonl).
+Each part of :data:`PARTS` yields its settings; by default all parts run.
 """
 
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -70,6 +71,11 @@ def holds(truth: float, values: Floats, found: MeanError) -> bool:
     return low <= truth <= high
 
 
+def share(runs: int, trial: Callable[[], bool]) -> float:
+    """Return the share of runs in which a trial succeeds."""
+    return float(np.mean([trial() for _ in range(runs)]))
+
+
 def pairs_covered(graph: Graph, runs: int) -> Iterator[Found]:
     """Yield the coverage of set accuracy, a share of all pairs, and of confusion, one of pairs with valid replies."""
     random = np.random.default_rng(1)
@@ -86,7 +92,7 @@ def pairs_covered(graph: Graph, runs: int) -> Iterator[Found]:
                 yield f"{name} {share:.0%}, latent {latent}", float(np.mean(held)), 0.93, 0.98
 
 
-def clusters_covered(runs: int) -> Iterator[Found]:
+def clusters_covered(_: Graph, runs: int) -> Iterator[Found]:
     """Yield the coverage of clustered shares, with log-normal sizes and beta-binomial outcomes."""
     random = np.random.default_rng(2)
     for number, size in CLUSTERS:
@@ -131,7 +137,7 @@ def tests_rejecting(graph: Graph, runs: int) -> Iterator[Found]:
                 yield name, float(np.mean(shown)), 0.0, 0.06
 
 
-def judges_covered(runs: int) -> Iterator[Found]:
+def judges_covered(_: Graph, runs: int) -> Iterator[Found]:
     """Yield the coverage of corrected scores and of a judge's sensitivity and specificity.
 
     As many replies of each verdict are labelled; right replies are beta-binomial in clusters, correlation 0.2.
@@ -170,20 +176,22 @@ def seconds(graph: Graph) -> float:
     return time.perf_counter() - began
 
 
-def main(path: str, runs: int = 1000) -> int:
-    """Simulate everything and print it; return the exit status."""
+PARTS: dict[str, Callable[[Graph, int], Iterator[Found]]] = {
+    "pairs": pairs_covered,
+    "clusters": clusters_covered,
+    "tests": tests_rejecting,
+    "judges": judges_covered,
+}
+
+
+def main(path: str, runs: int = 1000, *names: str) -> int:
+    """Simulate some parts, by default all, and print them; return the exit status."""
     with Path(path).open(encoding="utf-8") as lines:
         case: dict[str, Any] = json.loads(next(lines))
     graph, broken = Graph(case["pairs"]), 0
-    parts = {
-        "pairs that share images": pairs_covered(graph, runs),
-        "clustered shares": clusters_covered(runs),
-        "tests on shared images": tests_rejecting(graph, runs),
-        "judges with people's labels": judges_covered(runs),
-    }
-    for name, part in parts.items():
+    for name in names or PARTS:
         rates = []
-        for setting, rate, least, most in part:
+        for setting, rate, least, most in PARTS[name](graph, runs):
             wrong = not least - CHANCE <= rate <= most + CHANCE
             broken += wrong
             rates.append(rate)
@@ -195,4 +203,4 @@ def main(path: str, runs: int = 1000) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))
+    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:3]), *sys.argv[3:]))
