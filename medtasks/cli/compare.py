@@ -217,26 +217,28 @@ def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
         yield f"{what}: {test.metric} ({test.rule}) differs by {difference}, 90 % interval {interval}"
 
 
-def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list[str]:
+def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list[str]:
     """Summarise each pair of runs in one sentence: the main metric under the first rule."""
     main = next((test.metric for test in task.comparisons if test.main), "")
     firsts: dict[tuple[str, str], Comparison] = {}
     for test in task.comparisons:
         if test.metric == main:
             firsts.setdefault((test.first, test.second), test)
-    titles = {label: model_title(model).partition(" (")[0] for label, model in models.items()}
+    titles = {label: model_title(model).partition(" (")[0] for label, model in comparisons.models.items()}
     names = {label: f"{label} ({title})" if title else label for label, title in titles.items()}
     sentences = []
     for test in firsts.values():
         result = test.result
         on = f"{name} ({wording.counted(result.samples, 'pair' if test.metric == 'set_accuracy' else 'sample')})"
         first, second = (wording.number(mean, test.share) for mean in (result.first, result.second))
-        verdict = f"{test.second} is {'higher' if result.difference > 0 else 'lower'}"
+        verdict = result.lacking(comparisons.tests) or "not shown to differ"
+        if test.holm < ALPHA:
+            verdict = f"{test.second} is {'higher' if result.difference > 0 else 'lower'}"
         sentences.append(
             f"On {on}, {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
             f"under {test.rule}: difference {wording.signed(result.difference, test.share)}, 95 % interval "
             f"{difference_interval(result.low, result.high, test.share)}, p = {p_value(result.p)} "
-            f"(Holm {p_value(test.holm)}): {verdict if test.holm < ALPHA else 'not shown to differ'}."
+            f"(Holm {p_value(test.holm)}): {verdict}."
         )
     return sentences
 
@@ -256,7 +258,7 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
             return ()
     elif comparisons.task is None:
         out.print(f"\n[bold]{name}[/]")
-    for sentence in _sentences(name, task, comparisons.models):
+    for sentence in _sentences(name, task, comparisons):
         say(sentence)
     for label, origins in task.origins.items():
         if str(origins):
@@ -389,7 +391,7 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
                 tested = {**as_json(test.equivalence), "shown": is_equivalent(test)}
                 tasks[name]["scores"].append({**numbers, "main": test.main, "equivalence": tested})
         if not is_parity:
-            tasks[name] |= {"summary": _sentences(name, task, comparisons.models), **facts}
+            tasks[name] |= {"summary": _sentences(name, task, comparisons), **facts}
             tasks[name]["documents"] = []
             for (first, second), overlap in task.overlaps.items():
                 tasks[name]["documents"].append({"first": first, "second": second, **as_json(overlap)})

@@ -49,6 +49,15 @@ class PairedResult:
     p: float  # two-sided, of that test
     mcnemar: float | None
     detectable: float  # smallest true difference found with about 80 % power at the level of :func:`corrected`
+    evidence: int | None  # units, or under McNemar's test samples on which the models differ; None for dyads
+
+    def lacking(self, tests: int) -> str:
+        """Explain why no difference could be shown if as many ``tests`` are corrected together; empty if one could."""
+        if self.evidence is None or mcnemar(0, self.evidence) <= ALPHA / tests:
+            return ""
+        what = "differing sample" if self.test == MCNEMAR else "independent unit"
+        plural = "" if self.evidence == 1 else "s"
+        return f"{self.evidence} {what}{plural} cannot show any difference at this level"
 
 
 def compare_paired(first: Sequence[float], second: Sequence[float], units: Sequence[Hashable]) -> PairedResult:
@@ -69,6 +78,7 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
     number, samples = len(set(units)), len(differences)
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
     gained, lost = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    evidence = number
     if in_dyads:
         # Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's
         # graph: at most 6 % (``benchmarks/intervals.py``).
@@ -86,12 +96,13 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
     elif right_or_wrong and number == samples:
         low, high = agresti_min_interval(lost, gained, samples)
         test, p = MCNEMAR, mcnemar(lost, gained)
+        evidence = lost + gained
     else:
         low, high = sign_flip_interval(differences, units)
         test, p = SIGN_FLIP, sign_flip_test(differences, units)
     if all(0 <= value <= 1 for value in (*first, *second)):
         low, high = max(low, -1.0), min(high, 1.0)
-    return PairedResult(
+    result = PairedResult(
         samples=samples,
         units=number,
         first=math.fsum(first) / samples,
@@ -102,8 +113,10 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
         test=test,
         p=p,
         mcnemar=mcnemar(lost, gained) if right_or_wrong else None,
-        detectable=_detectable(test, differences, units, ALPHA),
+        detectable=math.nan,
+        evidence=None if in_dyads else evidence,
     )
+    return replace(result, detectable=_detectable(result, differences, units, 1))
 
 
 def corrected(tests: Sequence[tuple[PairedResult, PairedValues]]) -> list[tuple[PairedResult, float]]:
@@ -119,7 +132,7 @@ def corrected(tests: Sequence[tuple[PairedResult, PairedValues]]) -> list[tuple[
         units, p, draws = separate_units(units), result.p, draws_for(len(tests))
         if result.test == SIGN_FLIP and draws > DRAWS and p <= ALPHA:
             p = sign_flip_test(differences, units, draws)
-        detectable = _detectable(result.test, differences, units, ALPHA / len(tests))
+        detectable = _detectable(result, differences, units, len(tests))
         results.append(replace(result, p=p, detectable=detectable))
     return list(zip(results, holm([result.p for result in results]), strict=True))
 
@@ -129,15 +142,18 @@ def draws_for(tests: int) -> int:
     return max(DRAWS, math.ceil(_EXTREME * tests / ALPHA))
 
 
-def _detectable(test: str, differences: Sequence[float], units: Sequence[Hashable], level: float) -> float:
-    """Return the smallest difference found with 80 % power at a two-sided level.
+def _detectable(result: PairedResult, differences: Sequence[float], units: Sequence[Hashable], tests: int) -> float:
+    """Return the smallest difference found with 80 % power if as many ``tests`` are corrected; NaN if none can be.
 
     Of McNemar's test: Connor (1987), Biometrics 43, ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2`` with the observed
     discordance ``s``, solved for ``d``; NaN if that would be above ``s``. It is for the asymptotic test: the exact one
     has 2 to 4 points less power. Of others: Bloom (1995), Evaluation Review 19, ``(t_a + t_b) se`` with the standard
     error of the observed differences; NaN for one unit and for equal differences, which show nothing of their spread.
     """
-    if test != MCNEMAR:
+    if result.lacking(tests):
+        return math.nan
+    level = ALPHA / tests
+    if result.test != MCNEMAR:
         error = mean_error(differences, units)
         if not error.error > _NO_SPREAD * max(map(abs, differences)):
             return math.nan

@@ -130,6 +130,36 @@ def test_detectable_difference_of_mcnemar_has_the_power(discordance, samples):
     assert 0.72 < rejected < 0.86  # the exact test is a little weaker than the formula's
 
 
+@each_row("units, tests, sentence", [
+    (4, 1, "4 independent units cannot show any difference at this level"),  # p is at least 2 / 2**4 = 0.125
+    (5, 1, "5 independent units cannot show any difference at this level"),
+    (6, 1, ""),
+    (6, 2, "6 independent units cannot show any difference at this level"),  # 0.03125 > 0.025
+    (10, 25, ""),  # 0.00195 < 0.002
+    (10, 30, "10 independent units cannot show any difference at this level"),
+])  # fmt: skip
+def test_units_that_cannot_reject_have_no_detectable_difference(units, tests, sentence):
+    clusters = [number // 5 for number in range(5 * units)]
+    values = [0.0] * len(clusters), [float(number % 3 > 0) for number in range(len(clusters))], clusters
+    result = corrected([(compare_paired(*values), values)] * tests)[0][0]
+    assert (result.test, result.lacking(tests)) == (SIGN_FLIP, sentence)
+    assert math.isnan(result.detectable) == bool(sentence)
+
+
+@each_row("differing, tests, sentence", [
+    (5, 1, "5 differing samples cannot show any difference at this level"),
+    (6, 1, ""),
+    (6, 2, "6 differing samples cannot show any difference at this level"),
+    (1, 1, "1 differing sample cannot show any difference at this level"),
+])  # fmt: skip
+def test_mcnemar_cannot_reject_if_models_hardly_differ(differing, tests, sentence):
+    values = [0.0] * 6, [1.0] * differing + [0.0] * (6 - differing), range(6)
+    result = corrected([(compare_paired(*values), values)] * tests)[0][0]
+    assert (result.test, result.lacking(tests)) == (MCNEMAR, sentence)
+    assert (mcnemar(0, differing) > 0.05 / tests) == bool(sentence)
+    assert not sentence or math.isnan(result.detectable)
+
+
 def test_identical_runs():
     right = compare_paired([0.0, 1.0] * 50, [0.0, 1.0] * 50, range(100))
     assert (right.difference, right.p, right.mcnemar, right.test) == (0, 1, 1, MCNEMAR)

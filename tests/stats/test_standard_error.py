@@ -88,6 +88,20 @@ def test_dyads_that_share_nothing_are_independent_units():
     assert separate_units(["x", "y"]) == ["x", "y"]
 
 
+def test_shares_between_0_and_1_may_be_worth_more_samples_than_there_are():
+    """Twenty shares of .4 and .6: p (1 - p) is 0.25, and the variance of the mean 0.01 / 19."""
+    graded = clustered_error([0.4, 0.6] * 10, range(20))
+    assert graded.effective == pytest.approx(0.25 * 19 / 0.01)
+    ends = interval(0.5, graded.error, graded.degrees, share=True, effective=graded.effective)
+    student = scipy.stats.t.interval(0.95, 19, 0.5, math.sqrt(0.01 / 19))
+    assert ends == pytest.approx(student, abs=0.0003)  # Wilson's interval of so many samples is symmetric
+    # Six patients, whose shares all differ from 0 and 1, show how they vary; one of six that is not right does not.
+    patients = [number // 2 for number in range(12)]
+    assert clustered_error([0.4, 0.6, 0.5, 0.5, 0.6, 0.4, 0.3, 0.5, 0.7, 0.5, 0.6, 0.6], patients).effective > 30
+    assert clustered_error([1.0] * 11 + [0.9], patients).effective == 6
+    assert clustered_error([0.0, 1.0] * 6, patients).effective == 6, "0 and 1 as before"
+
+
 def test_edges():
     assert mean_standard_error([1.0, 2.0, 4.0, 4.0]) == pytest.approx(0.75)
     for values in ([], [1.0]):

@@ -169,7 +169,7 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
         skipped = names_by((f"{metric} ({rule})", why) for (rule, metric), why in result.skipped.items())
         notes[other] += [f"{name}: {metrics} {why}." for why, metrics in skipped.items()]
         for test in result.comparisons:
-            numbers = {key: value for key, value in asdict(test.result).items() if key != "mcnemar"}
+            numbers = {key: value for key, value in asdict(test.result).items() if key not in ("mcnemar", "evidence")}
             score = ComparedScore(name, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **numbers)
             scores[other].append(score)
     return tuple(
