@@ -22,6 +22,8 @@ LEVEL = 0.95
 FEW_CLUSTERS = 10
 """Effective clusters, degrees of freedom plus one, below which tables note that an interval rests on few of them."""
 _NO_SPREAD = 1e-9  # relative to the score: a standard error of nothing but rounding
+_LARGEST_LOGARITHM = 20.0  # of a ratio of shares
+_HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,56 @@ def difference_of_shares(shares: tuple[float, float], sizes: tuple[float, float]
     from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy.stats takes seconds to import
 
     return float(2 * stdtr(degrees, -statistic))
+
+
+def ratio_of_shares(
+    shares: tuple[float, float], sizes: tuple[float, float], degrees: float | None
+) -> tuple[float, float]:
+    """Return the ends of the 95 % interval of the first of two shares of different samples over the second.
+
+    Koopman (1984), Biometrics 40: all ratios that the score test does not reject. Unlike that of the logarithm it is
+    defined if a share is 0 or 1. The lower end is 0 for a ratio of 0, the upper one infinite for a second share of 0.
+
+    Args:
+        shares: Not both are 0.
+        sizes: Effective sample sizes.
+        degrees: Degrees of freedom of Student's t; the quantile is the normal one if None.
+
+    Example:
+        >>> low, high = ratio_of_shares((36 / 40, 16 / 80), (40, 80), None)
+        >>> round(low, 2), round(high, 2)
+        (2.94, 7.15)
+    """
+    if not all(map(math.isfinite, sizes)):
+        return math.nan, math.nan
+    (first, second), (first_size, second_size) = shares, sizes
+    total = first_size + second_size
+
+    def statistic(logarithm: float) -> float:
+        """Return the score of a ratio, standardised at the likeliest shares that have it."""
+        ratio = math.exp(logarithm)
+        linear = ratio * (first_size + second * second_size) + first * first_size + second_size
+        called = first * first_size + second * second_size
+        of_second = (linear - math.sqrt(max(0.0, linear**2 - 4 * ratio * total * called))) / (2 * ratio * total)
+        likeliest = ratio * of_second, of_second
+        rest = [max(1 - share, _NO_SPREAD) for share in likeliest]
+        # Both parts have the same score; that of the larger share may be 0 / 0.
+        if ratio < 1:
+            score = first_size * (first - likeliest[0]) / rest[0]
+        else:
+            score = second_size * (likeliest[1] - second) / rest[1]
+        variance = rest[0] / (first_size * likeliest[0]) + rest[1] / (second_size * likeliest[1])
+        return score * math.sqrt(variance)
+
+    def end(target: float) -> float:
+        low, high = -_LARGEST_LOGARITHM, _LARGEST_LOGARITHM
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if statistic(middle) > target else (low, middle)
+        return math.exp(low)
+
+    quantile = t_quantile((1 + LEVEL) / 2, degrees)
+    return end(quantile) if first else 0.0, end(-quantile) if second else math.inf
 
 
 def independent_difference(first: EstimatedValue, second: EstimatedValue) -> EstimatedValue:

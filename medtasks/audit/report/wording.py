@@ -166,7 +166,9 @@ def scored(score: Score | None) -> str:
 
 
 def estimate(value: float, low: float, high: float, share: bool) -> str:
-    """Return a value with its interval, if it has one."""
+    """Return a value with its interval, if it has one; of an infinite ratio ``∞ [12.297 to ∞]``."""
+    if value == math.inf:
+        return f"∞ [{number(low, share)} to ∞]"
     text, ends = number(value, share), interval(low, high, share).replace("%", "")
     return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
 
