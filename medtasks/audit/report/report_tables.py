@@ -111,7 +111,10 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
     warnings = tuple(f"{task.name}: {text}" for task in compared for text in wording.warnings(task))
     caption = f"{other.name} compared with this run, {report.title}."
     holm = "p, Holm: corrected for all tests against other runs."
-    smallest = "the smallest true difference found with 80 % power at the level that the correction leaves; undefined where so few units could show none."
+    smallest = (
+        "the smallest true difference found with 80 % power at the level that the correction leaves; n/a also where so "
+        "few units or differing samples could show none."
+    )
     notes = (INTERVALS, holm, f"Detectable: {smallest}", *other.notes)
     return Table(label("comparison", str(position)), caption, "lllrrrrlrrlr", headings, rows, warnings, notes)
 
