@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
-from medtasks.stats.intervals import EstimatedValue, interval
+from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, t_quantile
 from medtasks.stats.standard_error import clustered_error
 
 _Ends = tuple[float, float]
@@ -44,6 +44,7 @@ CURVE_POINTS = 200  # most points of a coverage curve; of more, those nearest to
 _ROUNDING = 12  # digits; further ones of equal probabilities may depend on the order of a sum
 _SUM_TOLERANCE = 1e-6
 _NO_SPREAD = 1e-12
+_HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -300,7 +301,7 @@ def roc_area(scores: Sequence[float], positive: Sequence[float], clusters: Seque
     ties count one half. It is NaN without positives or negatives, its error with fewer than two clusters of either.
 
     The error is that of DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, for clusters that of Obuchowski
-    (1997), Biometrics 53. The interval is Wilson's, with Satterthwaite's degrees of freedom for the two groups.
+    (1997), Biometrics 53. The interval is :func:`_area_ends`, with Satterthwaite's degrees of freedom for both groups.
     """
     order = sorted(range(len(scores)), key=lambda index: (scores[index], positive[index]))
     weights = np.array([positive[index] for index in order], dtype=np.float64)
@@ -330,4 +331,34 @@ def roc_area(scores: Sequence[float], positive: Sequence[float], clusters: Seque
         return EstimatedValue(area, 0.0, *interval(area, 0.0, min(groups) - 1, share=True, effective=min(groups)))
     parts = (variance**2 / (size - 1) for variance, size in zip(variances, groups, strict=True))
     degrees = sum(variances) ** 2 / sum(parts)
-    return EstimatedValue(area, error, *interval(area, error, degrees, share=True))
+    return EstimatedValue(area, error, *_area_ends(area, error, totals, degrees))
+
+
+def _area_ends(area: float, error: float, totals: tuple[float, float], degrees: float) -> _Ends:
+    """Return the ends of the interval of an area under the ROC curve.
+
+    They are the areas from which the observed one is as far as Student's quantile of their own errors. The error of
+    Hanley and McNeil (1982), Radiology 143, is scaled to the observed one (Newcombe, 2006, Statistics in Medicine 25,
+    part 2, method 5), so that it grows away from 1. Near 1 the observed error rests on few samples in the wrong order
+    and is too small in most runs: if it is less than Hanley's and McNeil's, the variance is the mean of both.
+    """
+
+    def variance(true: float) -> float:
+        positives = (totals[0] - 1) * (true / (2 - true) - true**2)
+        negatives = (totals[1] - 1) * (2 * true**2 / (1 + true) - true**2)
+        return (true * (1 - true) + positives + negatives) / (totals[0] * totals[1])
+
+    scale = error**2 / variance(area)
+    largest = t_quantile(LEVEL / 2 + 0.5, degrees) ** 2 * max(scale, (1 + scale) / 2)
+
+    def end(outside: float) -> float:
+        inside = area
+        for _ in range(_HALVINGS):
+            middle = (inside + outside) / 2
+            if (middle - area) ** 2 <= largest * variance(middle):
+                inside = middle
+            else:
+                outside = middle
+        return inside
+
+    return end(0.0), end(1.0)
