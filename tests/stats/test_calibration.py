@@ -249,10 +249,10 @@ def hanley_mcneil(area, positives, negatives):
 
 def test_ends_of_an_area_are_those_from_which_it_is_as_far_as_students_quantile():
     assert math.sqrt(hanley_mcneil(0.9, 50, 50)) == pytest.approx(0.0321, abs=5e-5)
-    for shift, larger in ((0.3, True), (2.5, False)):
+    for shift, spread, larger in ((0.3, 2, True), (2.5, 1, False)):
         chance = np.random.default_rng(3)
         positive = np.repeat([1.0, 0.0], [20, 60])
-        scores = chance.normal(size=80) * np.where(positive, 2, 1) + shift * positive
+        scores = chance.normal(size=80) * np.where(positive, spread, 1) + shift * positive
         found = roc_area(scores.tolist(), positive.tolist(), range(80))
         scale = found.error**2 / hanley_mcneil(found.value, 20, 60)
         assert (scale > 1) == larger
