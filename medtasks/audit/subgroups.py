@@ -11,7 +11,7 @@ A column of many numbers, such as age, is grouped by quarters of the samples.
 import bisect
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,17 +22,18 @@ from medtasks.data.selecting import values
 from medtasks.errors import RepliesError, listed, near_match
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
-from medtasks.metrics.metric import Declaration, Estimate, Metric, Role, Score
+from medtasks.metrics.metric import Declaration, Estimate, Metric, Role, Score, clustered
 from medtasks.metrics.pairs import PairedAnswer, answers_by_pair, complete_pairs
 from medtasks.stats.intervals import (
     LEVEL,
     EstimatedValue,
     difference_of_shares,
-    independent_difference,
+    difference_of_values,
     interval,
     without_noise,
 )
 from medtasks.stats.paired import exceeding, holm
+from medtasks.stats.standard_error import covariance
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
@@ -59,6 +60,7 @@ class _Part:
     metric: Declaration
     estimate: Estimate
     weight: float  # samples with a value
+    deviations: Mapping[frozenset[Hashable], float]  # from the mean, over the weight, by patient, image or dyad
 
     @property
     def size(self) -> float:
@@ -168,9 +170,13 @@ def by_group(task: TaskFile, documents: Sequence[Document], scores: Sequence[Sco
         return Subgroups()
 
     def parts(members: Sequence[Score]) -> list[_Part]:
-        return [_Part(metric, metric.estimate(members), len(metric.values(members))) for metric in metrics]
+        return [
+            _Part(metric, metric.estimate(members), len(metric.values(members)), metric.deviations(members))
+            for metric in metrics
+        ]
 
-    answered = [(document, score) for document, score in zip(documents, scores, strict=True) if not is_failed(score)]
+    joined = clustered(scores)  # patients of different groups that share an image, too
+    answered = [(document, score) for document, score in zip(documents, joined, strict=True) if not is_failed(score)]
     by_column: dict[str, tuple[Group, ...]] = {}
     totals = parts([score for _, score in answered])
     for column in task.breakdown:
@@ -227,7 +233,10 @@ def _pair_parts(answers: Sequence[PairedAnswer], name: str | None) -> list[_Part
     )
     by_pair = answers_by_pair(here)
     right = mean_over_answers("individual_accuracy", lambda answer: answer.correct, units=lambda _: by_pair)
-    return [_Part(solved, solved.estimate(()), sum(images_of.values())), _Part(right, right.estimate(()), len(here))]
+    return [
+        _Part(solved, solved.estimate(()), sum(images_of.values()), solved.deviations(())),
+        _Part(right, right.estimate(()), len(here), right.deviations(())),
+    ]
 
 
 def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part]) -> tuple[Group, ...]:
@@ -292,13 +301,28 @@ def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue
         others = Estimate(
             value, total.estimate.error * math.sqrt(total.weight / weight), degrees=total.estimate.degrees
         )
-    scores = (with_interval(part.metric, estimate, level=level) for estimate in (part.estimate, others))
-    ends = (EstimatedValue(score.value, score.error, score.low, score.high) for score in scores)
-    gap = independent_difference(*ends)
+    correlation = _correlation(part, total)
+    scores = [with_interval(part.metric, estimate, level=level) for estimate in (part.estimate, others)]
+    group, rest = (EstimatedValue(score.value, score.error, score.low, score.high) for score in scores)
+    gap = difference_of_values(group, rest, correlation)
     if is_share:
-        return gap, difference_of_shares((part.estimate.value, value), (part.size, size), degrees)
+        return gap, difference_of_shares((part.estimate.value, value), (part.size, size), degrees, correlation)
     error = gap.error if gap.error > 0 else math.nan
     return gap, min(1.0, 2 * exceeding(abs(gap.value) / error, degrees or math.inf))
+
+
+def _correlation(part: _Part, total: _Part) -> float:
+    """Return the correlation of the means of a group and of all other samples, which may share patients or images."""
+    share = part.weight / total.weight
+    others = {
+        unit: (deviation - share * part.deviations.get(unit, 0.0)) / (1 - share)
+        for unit, deviation in total.deviations.items()
+    }
+    variances = covariance(part.deviations, part.deviations), covariance(others, others)
+    if not min(variances) > 0:
+        return 0.0
+    correlation = covariance(part.deviations, others) / math.sqrt(variances[0] * variances[1])
+    return min(max(correlation, -1.0), 1.0)
 
 
 def _column_tests(

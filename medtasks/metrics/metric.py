@@ -6,7 +6,7 @@ value of all scores together. Nothing here depends on the order of the scores.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -115,8 +115,8 @@ class Metric(Declaration, Generic[U]):
         """Return the units that have a value, with it."""
         return [(unit, value) for unit in self.units(self.selection(scores)) if (value := self.of(unit)) is not None]
 
-    def estimate(self, scores: Scores) -> Estimate:
-        """Return value and standard error."""
+    def _valued(self, scores: Scores) -> tuple[list[float], list[float], list[tuple[Hashable, ...]]]:
+        """Return values, weights and clusters of the units with a value and a weight, shape (units,) each."""
         units = self.units(clustered(self.selection(scores)))
         weights = [1.0] * len(units) if self.weights is None else self.weights(units)
         valued = [
@@ -124,17 +124,34 @@ class Metric(Declaration, Generic[U]):
             for unit, weight in zip(units, weights, strict=True)
             if (value := self.of(unit)) is not None and weight
         ]
+        clusters = [_without_gaps([key(unit) for *_, unit in valued]) for key in self.clusters]
         values, by = [value for value, *_ in valued], [weight for _, weight, _ in valued]
-        total = math.fsum(by)
-        value = math.fsum(value * weight for value, weight, _ in valued) / total if total else math.nan
+        return values, by, list(zip(*clusters, strict=True))
+
+    def estimate(self, scores: Scores) -> Estimate:
+        """Return value and standard error."""
+        values, weights, clusters = self._valued(scores)
+        total = math.fsum(weights)
+        value = math.nan
+        if total:
+            value = math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / total
         if not self.has_error:
             return Estimate(value)
-        clusters = [_without_gaps([key(unit) for *_, unit in valued]) for key in self.clusters]
-        if len(clusters) > 1:
-            error = dyadic_error(values, list(zip(*clusters, strict=True)), by)
+        if len(self.clusters) > 1:
+            error = dyadic_error(values, [(first, second) for first, second in clusters], weights)
         else:
-            error = clustered_error(values, clusters[0], by)
+            error = clustered_error(values, [cluster for (cluster,) in clusters], weights)
         return Estimate(value, error.error, error.clusters, error.degrees, error.effective)
+
+    def deviations(self, scores: Scores) -> dict[frozenset[Hashable], float]:
+        """Return the sums of deviations from the mean, over the sum of weights, by cluster or dyad."""
+        values, weights, clusters = self._valued(scores)
+        center = self.estimate(scores).value
+        total = math.fsum(weights)
+        by_unit: dict[frozenset[Hashable], list[float]] = defaultdict(list)
+        for value, weight, members in zip(values, weights, clusters, strict=True):
+            by_unit[frozenset(members)].append(weight * (value - center) / total)
+        return {unit: math.fsum(parts) for unit, parts in by_unit.items()}
 
 
 def _without_gaps(clusters: Sequence[Hashable]) -> list[Hashable]:

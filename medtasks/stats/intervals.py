@@ -85,16 +85,20 @@ def interval(
     return max(0.0, min(value, middle - half)), min(1.0, max(value, middle + half))
 
 
-def difference_of_shares(shares: tuple[float, float], sizes: tuple[float, float], degrees: float | None) -> float:
+def difference_of_shares(
+    shares: tuple[float, float], sizes: tuple[float, float], degrees: float | None, correlation: float = 0.0
+) -> float:
     """Return the two-sided p-value of the difference of two shares of different samples; NaN if undefined.
 
     The score test with the error of equal shares, of which Wilson's interval is the one-sample form (Newcombe, 1998,
-    Statistics in Medicine 17), for effective sample sizes and with Student's t.
+    Statistics in Medicine 17), for effective sample sizes and with Student's t. Shares of samples that have patients or
+    images in common have a ``correlation``.
     """
     if not all(map(math.isfinite, (*shares, *sizes))) or min(sizes) <= 0 or (degrees is not None and not degrees > 0):
         return math.nan
     pooled = (shares[0] * sizes[0] + shares[1] * sizes[1]) / sum(sizes)
-    error = math.sqrt(pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[1]))
+    spread = 1 / sizes[0] + 1 / sizes[1] - 2 * correlation / math.sqrt(sizes[0] * sizes[1])
+    error = math.sqrt(max(0.0, pooled * (1 - pooled) * spread))
     if error <= _NO_SPREAD:
         return 1.0
     statistic = abs(shares[0] - shares[1]) / error
@@ -155,16 +159,21 @@ def ratio_of_shares(
     return end(quantile) if first else 0.0, end(-quantile) if second else math.inf
 
 
-def independent_difference(first: EstimatedValue, second: EstimatedValue) -> EstimatedValue:
+def difference_of_values(first: EstimatedValue, second: EstimatedValue, correlation: float = 0.0) -> EstimatedValue:
     """Return the first minus the second of two values of different samples, with the interval that follows from theirs.
 
     Its ends are as far from the difference as those of both intervals together (Newcombe, 1998, Statistics in Medicine
-    17, method 10, for Wilson's; Zou and Donner, 2008, Statistics in Medicine 27, for any).
+    17, method 10, for Wilson's; Zou and Donner, 2008, Statistics in Medicine 27, for any, also with a ``correlation``
+    of the values, where samples of both share patients or images).
     """
+
+    def together(one: float, other: float) -> float:
+        return math.sqrt(max(0.0, one**2 + other**2 - 2 * correlation * one * other))
+
     value = first.value - second.value
-    below = math.hypot(first.value - first.low, second.high - second.value)
-    above = math.hypot(first.high - first.value, second.value - second.low)
-    return EstimatedValue(value, math.hypot(first.error, second.error), value - below, value + above)
+    below = together(first.value - first.low, second.high - second.value)
+    above = together(first.high - first.value, second.value - second.low)
+    return EstimatedValue(value, together(first.error, second.error), value - below, value + above)
 
 
 def t_quantile(probability: float, degrees: float | None) -> float:

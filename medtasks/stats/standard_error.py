@@ -12,7 +12,7 @@ Journal of Business and Economic Statistics 37.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -136,6 +136,21 @@ def dyadic_error(
     variance, degrees, spread = max(dyadic, independent), trace**2 / squares, mean * (1 - mean)
     effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else degrees + 1
     return MeanError(math.sqrt(variance), degrees, effective, number)
+
+
+def covariance(first: Mapping[frozenset[Hashable], float], second: Mapping[frozenset[Hashable], float]) -> float:
+    """Return the covariance of two means of samples that may belong to the same clusters or dyads.
+
+    Arguments are sums of deviations from the mean, over the sum of weights, by cluster or dyad, as sets of members.
+    """
+    by_member: dict[Hashable, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    for place, sums in enumerate((first, second)):
+        for unit, deviation in sums.items():
+            for member in unit:
+                by_member[member][place].append(deviation)
+    shared = math.fsum(math.fsum(of_first) * math.fsum(of_second) for of_first, of_second in by_member.values())
+    # Units are counted under each of their members.
+    return shared - math.fsum((len(unit) - 1) * deviation * second.get(unit, 0.0) for unit, deviation in first.items())
 
 
 def sharing(dyads: Sequence[frozenset[Hashable]]) -> list[int]:

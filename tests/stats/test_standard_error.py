@@ -17,6 +17,7 @@ from medtasks.stats.standard_error import (
     Dyad,
     clustered_error,
     connected_components,
+    covariance,
     dyadic_error,
     joined_clusters,
     mean_error,
@@ -113,6 +114,24 @@ def test_edges():
     assert clustered_error([1.0] * 4, "aabb").error == mean_standard_error([1.0] * 4) == 0
     with pytest.raises(ValueError, match="2 for 3"):
         clustered_error([0.0, 1.0, 1.0], ["a", "b"])
+
+
+@each_row(
+    "units",
+    [
+        [{"p1"}, {"p2"}, {"p3"}, {"p4"}],
+        [{"a", "b"}, {"b", "c"}, {"d"}, {"a", "e"}],
+        [{"a", "b"}, {"c", "d"}, {"a", "c"}, {"b", "d"}],
+    ],
+)
+def test_covariance_sums_products_of_units_that_share_a_member(units):
+    units = [frozenset(unit) for unit in units]
+    first, second = [0.5, -0.25, 0.125, 1.0], [2.0, 0.5, -1.0, 4.0]
+    expected = sum(
+        a * b for u, a in zip(units, first, strict=True) for v, b in zip(units, second, strict=True) if u & v
+    )
+    found = covariance(dict(zip(units, first, strict=True)), dict(zip(units, second, strict=True)))
+    assert found == pytest.approx(expected)
 
 
 def test_samples_that_share_something_are_joined():
