@@ -6,6 +6,10 @@ Prints one line per setting, a table for RESULTS.md, and exits with 1 where a li
 - clustered shares over numbers, sizes and alikeness of clusters: at least 91 %;
 - paired tests of equal models, and equivalence tests of models that differ by the margin, on shared images: at most 6 %
   of runs reject, of which half a point is chance;
+- graded shares and means of repeats, also of few patients: at least 93 %;
+- means over classes of which one has 1 %, and AUROCs near 1: at least 93 % (of the classes that occur);
+- LR- and NPV, where runs of 100 % sensitivity are frequent: at least 93 %, of fewer than 10 positives 91 %;
+- groups of equal samples within patients: at most 6 % of runs reject;
 - the score of a judge corrected by people's labels, and its sensitivity and specificity: at least 92 %;
 - the intervals of 25,000 samples and of 176 pairs together: at most 1 s.
 
@@ -19,13 +23,21 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from medtasks.audit.subgroups import by_group
+from medtasks.metrics.class_scores import count_classes, multiclass_metrics, unseen_classes
+from medtasks.metrics.clinical import Decision, at_prevalence, class_numbers
+from medtasks.metrics.metric import Metric, Role
+from medtasks.stats.bootstrap import posterior_ends
+from medtasks.stats.calibration import roc_area
 from medtasks.stats.equivalence import equivalence
 from medtasks.stats.intervals import interval
 from medtasks.stats.judged_share import judged_share
@@ -43,6 +55,18 @@ JUDGES = (  # share of right replies, sensitivity, specificity, replies, labels,
     *((0.5, 0.95, 0.95, 2000, 200, 1), (0.3, 0.95, 0.9, 2000, 200, 1), (0.7, 0.9, 0.8, 2000, 200, 1)),
     *((0.2, 0.95, 0.85, 2000, 200, 1), (0.5, 0.99, 0.99, 2000, 200, 1), (0.5, 0.9, 0.9, 352, 100, 1)),
     *((0.5, 0.9, 0.9, 2000, 200, 4), (0.5, 0.9, 0.9, 2000, 200, 20)),
+)
+ALIKE = 0.1  # concentration of patients' shares is its inverse
+GRADED = (  # patients, samples each, mean, and concentration of the values of a patient
+    *((200, 1, 0.5, 20), (60, 1, 0.9, 2), (30, 5, 0.6, 2)),
+    *((4, 30, 0.5, 20), (6, 30, 0.5, 4), (7, 20, 0.8, 4)),  # few patients
+)
+GROUPS = (  # patients, samples each, part in a group, mean and spread of the patients' logits
+    *((40, 5, 0.25, 0.4, 1.0), (40, 5, 0.5, 2.2, 1.0), (60, 3, 0.25, 1.4, 0.5)),
+)
+RATIOS = (  # positives, negatives, sensitivity, specificity, samples per patient
+    *((5, 195, 0.95, 0.95, 1), (5, 195, 0.6, 0.95, 1), (10, 190, 0.95, 0.9, 1), (20, 180, 0.97, 0.95, 1)),
+    *((40, 60, 0.95, 0.8, 1), (30, 90, 0.97, 0.9, 3)),
 )
 VARIATION = (0.0, 1.3, 2.9)  # coefficient of variation of cluster sizes
 
@@ -165,6 +189,130 @@ def judges_covered(_: Graph, runs: int) -> Iterator[Found]:
             yield f"{name}: {how}, clusters of {size}", float(np.mean(inside)), 0.92, 1.0
 
 
+def graded_mean_held(
+    random: np.random.Generator, patients: int, size: int, mean: float, concentration: float, repeats: int
+) -> bool:
+    """Return whether the interval of a mean of shares, or of repeats with these chances, holds the truth."""
+    skills = random.beta(mean / ALIKE, (1 - mean) / ALIKE, patients)
+    chances = np.clip(np.repeat(skills, size), 1e-6, 1 - 1e-6)
+    values = random.beta(chances * concentration, (1 - chances) * concentration)
+    if repeats:
+        values = random.binomial(repeats, values) / repeats
+    return holds(mean, values, clustered_error(values.tolist(), np.repeat(np.arange(patients), size).tolist()))
+
+
+def graded_covered(_: Graph, runs: int) -> Iterator[Found]:
+    """Yield the coverage of means of values between 0 and 1, and of repeats, by patients of equal size."""
+    random = np.random.default_rng(6)
+    for setting in GRADED:
+        patients, size, mean, concentration = setting
+        for name, repeats in (("graded shares", 0), ("mean of 5 repeats", 5)):
+            rate = share(runs, partial(graded_mean_held, random, *setting, repeats))
+            yield f"{name} of {mean}, {patients} patients of {size}, concentration {concentration}", rate, 0.93, 1.0
+
+
+def classes_covered(_: Graph, runs: int) -> Iterator[Found]:
+    """Yield the coverage of means over five classes, one of 1 %, in the population of the classes that occur."""
+    random = np.random.default_rng(7)
+    shares, recalls = np.array([0.7, 0.15, 0.1, 0.04, 0.01]), np.array([0.9, 0.7, 0.6, 0.5, 0.4])
+    joint = shares[:, np.newaxis] * (1 - recalls)[:, np.newaxis] / 4 * np.ones((5, 5))
+    np.fill_diagonal(joint, shares * recalls)
+    f1 = 2 * np.diag(joint) / (joint.sum(axis=0) + joint.sum(axis=1))
+    areas = (recalls + 1 - (joint.sum(axis=0) - np.diag(joint)) / (1 - shares)) / 2
+    for number, size in ((100, 1), (300, 1), (1000, 1), (300, 3)):
+        clusters = np.repeat(np.arange(number // size), size).tolist()
+        covered: dict[str, list[bool]] = {"macro_f1": [], "balanced_accuracy": [], "present_class_auroc": []}
+        for _ in range(runs):
+            targets = random.choice(5, number, p=shares)
+            shared = np.repeat(random.random(number // size), size)
+            luck = np.where(random.random(number) < 0.5, shared, random.random(number))
+            wrong = (targets + random.integers(1, 5, number)) % 5
+            values = np.where(luck < recalls[targets], targets, wrong)
+            cells = count_classes(targets.tolist(), values.tolist(), 5)
+            unseen = unseen_classes(targets.tolist(), values.tolist(), 5)
+            ends = posterior_ends(cells, clusters, multiclass_metrics, *unseen)
+            present, used = np.unique(targets), np.unique([*targets, *values])
+            truths = {
+                "macro_f1": f1[used],
+                "balanced_accuracy": recalls[present],
+                "present_class_auroc": areas[present],
+            }
+            point = multiclass_metrics(cells.sum(axis=0))
+            for name, truth in truths.items():
+                low, high = ends[name]
+                covered[name].append(min(low, float(point[name])) <= truth.mean() <= max(high, float(point[name])))
+        for name, held in covered.items():
+            yield f"{name}, {number} samples, {size} per patient", float(np.mean(held)), 0.93, 1.0
+
+
+def area_held(random: np.random.Generator, positives: int, negatives: int, truth: float, spread: int) -> bool:
+    """Return whether the interval of an AUROC of normal scores holds the truth."""
+    distance = NormalDist().inv_cdf(truth) * float(np.hypot(spread, 1))
+    scores = [*random.normal(distance, spread, positives), *random.normal(size=negatives)]
+    area = roc_area(scores, [1.0] * positives + [0.0] * negatives, range(len(scores)))
+    return area.low <= truth <= area.high
+
+
+def areas_covered(_: Graph, runs: int) -> Iterator[Found]:
+    """Yield the coverage of AUROCs of normal scores, whose spread is that of negatives or twice as large."""
+    random = np.random.default_rng(8)
+    for positives, negatives in ((20, 100), (30, 170), (50, 50)):
+        for truth in (0.8, 0.97, 0.99):
+            for spread in (1, 2):
+                rate = share(runs, partial(area_held, random, positives, negatives, truth, spread))
+                yield f"AUROC {truth}, {positives} and {negatives}, spread {spread}", rate, 0.93, 1.0
+
+
+def ratio_held(
+    random: np.random.Generator, positives: int, negatives: int, sensitivity: float, specificity: float, size: int
+) -> bool:
+    """Return whether the intervals of LR- and of NPV at 5 % hold the truth, which they do together."""
+    decisions = []
+    for present, number, rate in ((True, positives, sensitivity), (False, negatives, specificity)):
+        chance = np.full(number, rate)
+        if size > 1:
+            chance = np.repeat(random.beta(rate / ALIKE, (1 - rate) / ALIKE, number // size), size)
+        for place, is_right in enumerate(random.random(number) < chance):
+            decisions.append(Decision((present, place // size), present, bool(is_right) == present))
+    numbers = at_prevalence(class_numbers("Yes", decisions), 0.05).numbers
+    truth = (1 - sensitivity) / specificity
+    after = 1 / (1 + truth * 0.05 / 0.95)
+    held = numbers["lr_negative"].low <= truth <= numbers["lr_negative"].high
+    assert held == (numbers["npv_adjusted"].low <= after <= numbers["npv_adjusted"].high)
+    return held
+
+
+def ratios_covered(_: Graph, runs: int) -> Iterator[Found]:
+    """Yield the coverage of LR- and NPV where many runs miss no sample."""
+    random = np.random.default_rng(9)
+    for setting in RATIOS:
+        positives, negatives, sensitivity, specificity, size = setting
+        name = f"LR- and NPV, {positives} and {negatives}, {size} per patient, {sensitivity:.0%} and {specificity:.0%}"
+        yield name, share(runs, partial(ratio_held, random, *setting)), 0.93 if positives >= 10 else 0.91, 1.0
+
+
+def groups_rejecting(graph: Graph, runs: int) -> Iterator[Found]:
+    """Yield how often equal groups within patients are called different."""
+    random = np.random.default_rng(10)
+    accuracy = Metric("accuracy", role=Role.MAIN, of=lambda score: score["value"])
+    family = SimpleNamespace(compared_only=(), compared_in_groups=())
+    task: Any = SimpleNamespace(metrics=[accuracy], breakdown=("site",), family=family)
+    for patients, size, part, edge, spread in GROUPS:
+        rejected = []
+        for _ in range(runs):
+            skill = np.repeat(random.normal(edge, spread, patients), size)
+            right = random.random(len(skill)) < 1 / (1 + np.exp(-skill))
+            documents = [{"site": "ab"[int(is_b)]} for is_b in random.random(len(skill)) < part]
+            scores = [
+                {"cluster_id": f"patient {place // size}", "value": float(value), "reason": "ok"}
+                for place, value in enumerate(right)
+            ]
+            tests = by_group(task, documents, scores).tests["site"]
+            rejected.append(any(test.p_holm < ALPHA for test in tests))
+        name = f"equal groups, {patients} patients of {size}, part {part}, logit {edge}"
+        yield name, float(np.mean(rejected)), 0.0, 0.06
+
+
 def seconds(graph: Graph) -> float:
     """Return what the intervals of 25,000 samples of 4,000 patients and of all pairs take."""
     random = np.random.default_rng(4)
@@ -181,6 +329,11 @@ PARTS: dict[str, Callable[[Graph, int], Iterator[Found]]] = {
     "clusters": clusters_covered,
     "tests": tests_rejecting,
     "judges": judges_covered,
+    "graded": graded_covered,
+    "classes": classes_covered,
+    "areas": areas_covered,
+    "ratios": ratios_covered,
+    "groups": groups_rejecting,
 }
 
 
