@@ -49,7 +49,8 @@ class PairedResult:
     p: float  # two-sided, of that test
     mcnemar: float | None
     detectable: float  # smallest true difference found with about 80 % power at the level of :func:`corrected`
-    evidence: int | None  # units, or under McNemar's test samples on which the models differ; None for dyads
+    # Units, or under McNemar's test samples on which the models differ; None for dyads.
+    evidence: int | None = None
 
     def lacking(self, tests: int) -> str:
         """Explain why no difference could be shown if as many ``tests`` are corrected together; empty if one could."""
