@@ -7,14 +7,14 @@ value of all scores together. Nothing here depends on the order of the scores.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
-from medtasks.stats.standard_error import clustered_error, dyadic_error, joined_clusters
+from medtasks.stats.standard_error import clustered_error, connected_components, dyadic_error, joined_clusters
 
 Score = dict[str, Any]
 Scores = Sequence[Score]
@@ -40,6 +40,7 @@ class Scale(Enum):
     RAW = auto()  # anything else
 
 
+_UNITS = {"patient": "patient", "image": "image", "doc": "sample", "unit": "question"}  # by prefix of a cluster's id
 STDERR = "_stderr"  # ending of the standard error's name in the harness's results
 
 
@@ -53,6 +54,8 @@ class Estimate:
     degrees: float | None = None  # of freedom, for the interval; None if unknown
     effective: float | None = None  # number of independent answers, for the interval; None if unknown
     ends: tuple[float, float] | None = None  # of an interval that does not follow from the error
+    unit: str = "cluster"  # noun for a cluster
+    components: int | None = None  # groups of dyads that share members, directly or through others; None without dyads
 
 
 @dataclass(frozen=True)
@@ -130,11 +133,25 @@ class Metric(Declaration, Generic[U]):
         if not self.has_error:
             return Estimate(value)
         clusters = [_without_gaps([key(unit) for *_, unit in valued]) for key in self.clusters]
-        if len(clusters) > 1:
-            error = dyadic_error(values, list(zip(*clusters, strict=True)), by)
-        else:
+        if len(clusters) == 1:
             error = clustered_error(values, clusters[0], by)
-        return Estimate(value, error.error, error.clusters, error.degrees, error.effective)
+            unit = unit_of(clusters[0])
+            return Estimate(value, error.error, error.clusters, error.degrees, error.effective, unit=unit)
+        dyads = list(zip(*clusters, strict=True))
+        error = dyadic_error(values, dyads, by)
+        estimate = Estimate(value, error.error, error.clusters, error.degrees, error.effective, unit="pair")
+        return replace(estimate, components=len({*connected_components(dyads)}))
+
+
+def unit_of(clusters: Iterable[Hashable]) -> str:
+    """Return the noun for clusters with these ids, such as ``patient``.
+
+    Example:
+        >>> unit_of(["patient-0a1b", "patient-77c0"])
+        'patient'
+    """
+    prefixes = {str(cluster).partition("-")[0] for cluster in clusters}
+    return _UNITS.get(prefixes.pop(), "cluster") if len(prefixes) == 1 else "cluster"
 
 
 def _without_gaps(clusters: Sequence[Hashable]) -> list[Hashable]:
@@ -212,10 +229,11 @@ class CorpusMetric(Declaration):
         clusters = _without_gaps([score.get("cluster_id") for score in clustered(chosen)])
         if estimate.clusters is not None:  # of a panel in which some scores have no value
             effective = None if estimate.error > 0 else float(estimate.clusters)
-            return replace(estimate, effective=effective)
+            return replace(estimate, effective=effective, unit=unit_of(clusters))
         sizes = clustered_error([0.0] * len(clusters), clusters)
         effective = None if estimate.error > 0 else float(sizes.clusters)
-        return Estimate(estimate.value, estimate.error, sizes.clusters, sizes.degrees, effective, estimate.ends)
+        numbers = (estimate.value, estimate.error, sizes.clusters, sizes.degrees, effective, estimate.ends)
+        return Estimate(*numbers, unit=unit_of(clusters))
 
 
 AnyMetric = Metric[Any] | CorpusMetric

@@ -39,6 +39,8 @@ class Score:
     has_error: bool = field(default=True, compare=False)  # whether the metric has a standard error at all; not in JSON
     by_construction: bool = False  # whether the value follows from the task alone; then it has no error and no interval
     clusters: int | None = field(default=None, compare=False)  # of the error; None without one, or if only recorded
+    unit: str = field(default="cluster", compare=False)  # see Estimate
+    components: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class ColumnTest:
     """Test of a main metric by the groups of a column."""
 
     overall: Score  # of all answered samples
-    worst: str  # compared group with the worst score
+    different: str  # group with the smallest p-value if this test rejects after correction, else empty
     p: float  # that no group differs: the smallest of the groups' corrected ones
     p_holm: float = math.nan  # corrected for all columns and main metrics of the task
 
@@ -394,7 +396,7 @@ class RunReport:
 
 
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
-    Score: ("has_error",),
+    Score: ("has_error", "unit", "components"),
     Gain: ("test",),
     RuleScores: ("settings", "categories", "wrong", "few_clusters", "remarks", "also"),
     TaskReport: ("pictures", "decoding", "metrics"),

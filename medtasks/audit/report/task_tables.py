@@ -8,8 +8,8 @@ from medtasks.audit.report.contents import RepeatedTask, TaskReport
 from medtasks.audit.report.group_tables import class_tables, group_tables
 from medtasks.audit.report.wording import (
     BY_CONSTRUCTION,
-    INTERVALS,
     VARIANTS,
+    bracket_note,
     count,
     counted,
     decided,
@@ -63,7 +63,7 @@ def scores_table(task: TaskReport) -> Table:
         name = Cell(metric, code=True, remark=f"{described} {_DIRECTIONS[better]}".strip())
         remarks = []
         for rule, score in zip(distinct, scores, strict=True):
-            error = points(score.error, score.share) if score else NOT_DEFINED
+            error = points(score.error, score.share) if score and score.error > 0 else NOT_DEFINED
             why = rule.failures.get(metric, "")
             remarks.append(why or (f"standard error {error}" if error != NOT_DEFINED else ""))
             constructed |= {metric} if score and score.by_construction else set()
@@ -76,7 +76,7 @@ def scores_table(task: TaskReport) -> Table:
     remarks_of_metrics = dict.fromkeys(remark for rule in task.rules for remark in rule.remarks)
     headings = cells("Metric", *(name_cell(rule.title) for rule in distinct), *["no scores"] * (not distinct))
     rows.insert(0, cells("questions", *[questions(task)] * width))
-    notes = (INTERVALS, *zeros, *rules, *failures, *remarks_of_metrics)
+    notes = (*bracket_note(rows), *zeros, *rules, *failures, *remarks_of_metrics)
     return Table(label(task.name, "scores"), "Scores.", "l" + "r" * width, headings, rows, notes=notes)
 
 
@@ -107,7 +107,7 @@ def baselines_table(task: TaskReport) -> Table:
     columns = "llr" + "r" * len(task.baselines)
     headings = cells("Metric", "Rule", "This run", *(baseline.name for baseline in task.baselines))
     described = (f"{baseline.name}: {baseline.describes}" for baseline in task.baselines if baseline.describes)
-    notes = (INTERVALS, *tests, *described)
+    notes = (*bracket_note(rows), *tests, *described)
     return Table(label(task.name, "baselines"), "Baselines that see no image.", columns, headings, rows, notes=notes)
 
 
@@ -124,15 +124,25 @@ def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
         gained = difference(gain.difference, gain.low, gain.high, share)
         numbers = (number(gain.score, share), reduced, gained, p_value(gain.p), p_value(gain.p_holm))
         rows.append(cells(*[gain.variant] * (not thinking), *names, *numbers))
-    corrected = "p, Holm: corrected for all gains of the report; rules that read the same answers are one test."
+    corrected = (
+        "p, Holm: corrected for all gains of the report, unlike p and the intervals; rules that read the same answers "
+        "are one test."
+    )
     if thinking:
         headings = cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm")
         base = task.thinking.base if task.thinking else ""
         caption = f"Thinking against the direct form ({base}), on the same questions."
-        return Table(label(task.name, "thinking"), caption, "llrrrrrr", headings, rows, notes=(INTERVALS, corrected))
+        return Table(
+            label(task.name, "thinking"), caption, "llrrrrrr", headings, rows, notes=(*bracket_note(rows), corrected)
+        )
     variants = {gain.variant for gain in gains}
     zero = [BY_CONSTRUCTION] if any(gain.by_construction for gain in gains) else []
-    notes = (INTERVALS, corrected, *zero, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants))
+    notes = (
+        *bracket_note(rows),
+        corrected,
+        *zero,
+        *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants),
+    )
     headings = cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm")
     caption = "Score minus that of a variant on the same questions."
     return Table(label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=notes)
@@ -158,7 +168,7 @@ def lengths_table(task: TaskReport) -> Table:
         sentences.append(f"{lengths}.")
     caption = f"{thinking.bins[0].score.metric} by length of the reply." if thinking.bins else ""
     headings = cells(f"Length, {thinking.unit}", "Questions", "Score")
-    return Table(label(task.name, "lengths"), caption, "lrr", headings, rows, notes=(INTERVALS, *sentences))
+    return Table(label(task.name, "lengths"), caption, "lrr", headings, rows, notes=(*bracket_note(rows), *sentences))
 
 
 def repeats_table(repeated: RepeatedTask) -> Table:
@@ -183,7 +193,10 @@ def repeats_table(repeated: RepeatedTask) -> Table:
         for row in repeated.rows
     )
     headings = cells("Rule", "Metric", "Mean of repeats", "Spread", "Lowest", "Highest", "Majority")
-    caption, notes = f"{repeated.repeats} repeats with other seeds.", (INTERVALS, method, *repeated.notes, *counts)
+    caption, notes = (
+        f"{repeated.repeats} repeats with other seeds.",
+        (*bracket_note(rows), method, *repeated.notes, *counts),
+    )
     return Table(label(repeated.task, "repeats"), caption, "llrrrrr", headings, rows, notes=notes)
 
 
@@ -259,7 +272,7 @@ def calibration_table(task: TaskReport) -> Table:
         if calibration.left_out
     )
     headings = cells("Rule", "Questions", "Accuracy", "Confidence", "ECE", "Debiased ECE", "Brier", "AUROC", "AURC")
-    caption, notes = "Calibration of the likelihoods.", (INTERVALS, *methods, *left_out)
+    caption, notes = "Calibration of the likelihoods.", (*bracket_note(rows), *methods, *left_out)
     return Table(label(task.name, "calibration"), caption, "lrrrrrrrr", headings, rows, notes=notes)
 
 
@@ -281,4 +294,4 @@ def class_table(name: str, classes: Sequence[ClassArea]) -> Table:
     ]
     caption = "AUROC of each class against all others, from the likelihoods."
     headings = cells("Class", "Questions", "Likelihood AUROC")
-    return Table(label(name, "classes"), caption, "lrr", headings, rows, notes=(INTERVALS,))
+    return Table(label(name, "classes"), caption, "lrr", headings, rows, notes=bracket_note(rows))

@@ -177,10 +177,39 @@ def score_cell(score: Score | None, remark: str = "", mark: float = math.nan) ->
     return Cell(scored(score), remark=remark, bar=bar)
 
 
-def with_error(value: float, error: float, share: bool) -> str:
-    """Return a score with its standard error if it has one, such as ``31.3% ± 8.3%``."""
+def with_error(value: float, error: float, share: bool, low: float = math.nan, high: float = math.nan) -> str:
+    """Return a score with its standard error if it has one, such as ``31.3% ± 8.3%``.
+
+    An error of 0, with all answers right or all wrong, says nothing of the uncertainty: then the interval is shown.
+    """
     text, spread = number(value, share), number(error, share)
-    return text if NOT_DEFINED in (text, spread) else f"{text} ± {spread}"
+    if NOT_DEFINED in (text, spread):
+        return text
+    return f"{text} ± {spread}" if re.search("[1-9]", spread) else estimate(value, low, high, share)
+
+
+def clusters_in_words(score: Score) -> str:
+    """Describe the clusters of a score's error; empty if they are unknown or the samples themselves."""
+    if not score.clusters or score.unit == "sample":
+        return ""
+    if score.components in (None, score.clusters):
+        return counted(score.clusters, f"independent {score.unit}")
+    apart = counted(score.components or 0, "separate component")
+    return f"{counted(score.clusters, score.unit)} that share images; {apart}"
+
+
+def without_interval(scores: Mapping[str, Score | None]) -> dict[str, str]:
+    """Return a sentence on groups of a single cluster, which have no interval, by group; ``scores`` are by group."""
+    units = {name: score.unit for name, score in scores.items() if score and score.clusters == 1}
+    sentences = {
+        unit: f"Of 1 {unit} each, without an interval: {names}." for unit, names in names_by(units.items()).items()
+    }
+    return {name: sentences[unit] for name, unit in units.items()}
+
+
+def bracket_note(rows: Iterable[Sequence[Cell]]) -> tuple[str, ...]:
+    """Return the note on brackets for a table that has any."""
+    return (INTERVALS,) if any("[" in cell.text for row in rows for cell in row) else ()
 
 
 def difference(value: float, low: float, high: float, share: bool) -> str:
@@ -200,10 +229,11 @@ def warnings(task: TaskReport) -> tuple[str, ...]:
 
 
 def questions(task: TaskReport) -> str:
-    """Return the numbers of answered and of all questions."""
+    """Return the numbers of answered and of all questions; failed replies are no answers."""
+    answered = task.answered - task.lost.failed if task.lost else task.answered
     if task.documents:
-        return f"{count(task.answered)} of {count(task.documents)}"
-    return count(task.answered) if task.answered else "unknown"
+        return f"{count(answered)} of {count(task.documents)}"
+    return count(answered) if task.answered else "unknown"
 
 
 def _rounded(value: Decimal, digits: int) -> str:
