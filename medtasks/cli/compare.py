@@ -20,6 +20,7 @@ from medtasks.audit.verdicts import NonInferiority, TaskVerdict, Verdict, is_equ
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, RepliesError, near_match
+from medtasks.metrics.metric import unit_of
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
 from medtasks.stats.equivalence import MARGIN
@@ -180,7 +181,7 @@ def _print_methods(tests: Sequence[Comparison], number: int) -> None:
         out.print(f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error.")
     if tests:
         out.print(
-            f"p, Holm: corrected for all {number} tests of this call.\n"
+            f"p, Holm: corrected for all {number} tests of this call, unlike p and the intervals.\n"
             f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%} / "
             f"{number}, that of Holm's first step, given how often these runs differ."
         )
@@ -217,14 +218,15 @@ def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
         yield f"{what}: {test.metric} ({test.rule}) differs by {difference}, 90 % interval {interval}"
 
 
-def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list[str]:
+def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list[str]:
     """Summarise each pair of runs in one sentence: the main metric under the first rule."""
     main = next((test.metric for test in task.comparisons if test.main), "")
     firsts: dict[tuple[str, str], Comparison] = {}
     for test in task.comparisons:
         if test.metric == main:
             firsts.setdefault((test.first, test.second), test)
-    titles = {label: model_title(model).partition(" (")[0] for label, model in models.items()}
+    titles = {label: model_title(model).partition(" (")[0] for label, model in comparisons.models.items()}
+    interval = "95 % interval" if comparisons.tests == 1 else "95 % interval (not corrected)"
     names = {label: f"{label} ({title})" if title else label for label, title in titles.items()}
     sentences = []
     for test in firsts.values():
@@ -232,13 +234,25 @@ def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list
         on = f"{name} ({wording.counted(result.samples, 'pair' if test.metric == 'set_accuracy' else 'sample')})"
         first, second = (wording.number(mean, test.share) for mean in (result.first, result.second))
         verdict = f"{test.second} is {'higher' if result.difference > 0 else 'lower'}"
-        sentences.append(
+        scores = (
             f"On {on}, {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
-            f"under {test.rule}: difference {wording.signed(result.difference, test.share)}, 95 % interval "
-            f"{difference_interval(result.low, result.high, test.share)}, p = {p_value(result.p)} "
-            f"(Holm {p_value(test.holm)}): {verdict if test.holm < ALPHA else 'not shown to differ'}."
+            f"under {test.rule}: difference {wording.signed(result.difference, test.share)}"
+        )
+        if not result.is_testable:
+            sentences.append(f"{scores}; {_untestable(test)}.")
+            continue
+        sentences.append(
+            f"{scores}, {interval} {difference_interval(result.low, result.high, test.share)}, "
+            f"p = {p_value(result.p)} (Holm {p_value(test.holm)}): "
+            f"{verdict if test.holm < ALPHA else 'not shown to differ'}."
         )
     return sentences
+
+
+def _untestable(test: Comparison) -> str:
+    """Say that a test has too few independent units to reject anything."""
+    units = wording.counted(test.result.units, unit_of(test.values[2]))
+    return f"{units}: nothing can be tested"
 
 
 def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Sequence[Comparison]:
@@ -256,7 +270,7 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
             return ()
     elif comparisons.task is None:
         out.print(f"\n[bold]{name}[/]")
-    for sentence in _sentences(name, task, comparisons.models):
+    for sentence in _sentences(name, task, comparisons):
         say(sentence)
     for label, origins in task.origins.items():
         if str(origins):
@@ -288,7 +302,7 @@ def _compared_samples(runs: tuple[str, str], overlap: Overlap) -> str:
 def _print_tests(runs: tuple[str, str], tests: Sequence[Comparison]) -> None:
     """Print the tests of two runs, a table per metric."""
     first, second = runs
-    names = ["samples (independent units)", first, second, f"{second} - {first}", "95 % interval", "test", "p"]
+    names = ["samples (clusters or pairs)", first, second, f"{second} - {first}", "95 % interval", "test", "p"]
     names += ["p, Holm", "detectable difference", "90 % interval", "p, equivalence"]
     distinct = [test for test in tests if not test.same_as]
     for metric in dict.fromkeys(test.metric for test in distinct):
@@ -389,7 +403,7 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
                 tested = {**as_json(test.equivalence), "shown": is_equivalent(test)}
                 tasks[name]["scores"].append({**numbers, "main": test.main, "equivalence": tested})
         if not is_parity:
-            tasks[name] |= {"summary": _sentences(name, task, comparisons.models), **facts}
+            tasks[name] |= {"summary": _sentences(name, task, comparisons), **facts}
             tasks[name]["documents"] = []
             for (first, second), overlap in task.overlaps.items():
                 tasks[name]["documents"].append({"first": first, "second": second, **as_json(overlap)})

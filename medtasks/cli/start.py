@@ -206,7 +206,8 @@ def plan(
     say(f"First model: {number(assumed.score)} ({assumed.score_source}).")
     say(f"Samples on which the two models differ: {number(discordance)} ({assumed.discordance_source}).")
     say(f"Design effect: {assumed.design:.2f} ({assumed.design_source}).")
-    say(f"Level: {result.level:.3g}, two-sided{of_tests}; power: {number(result.power)}.")
+    one_sided = "" if result.margin is None else f" (non-inferiority: {result.level / 2:.3g}, one-sided)"
+    say(f"Level: {result.level:.3g}, two-sided{one_sided}{of_tests}; power: {number(result.power)}.")
     if result.difference is not None and result.reached is not None:
         say(
             f"To show a difference of {number(result.difference)}: {needed}. "

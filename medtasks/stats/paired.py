@@ -50,6 +50,11 @@ class PairedResult:
     mcnemar: float | None
     detectable: float  # smallest true difference found with about 80 % power at the level of :func:`corrected`
 
+    @property
+    def is_testable(self) -> bool:
+        """Whether some outcome of the test rejects: six units or more, or dyads that do not all share members."""
+        return not math.isnan(self.low) if self.test == DYADIC else 2 / 2**self.units <= ALPHA
+
 
 def compare_paired(first: Sequence[float], second: Sequence[float], units: Sequence[Hashable]) -> PairedResult:
     """Compare two models on the same samples.
@@ -84,7 +89,7 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
             low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size)
             p = 0.5**error.degrees if mean else 1.0
     elif right_or_wrong and number == samples:
-        low, high = agresti_min_interval(lost, gained, samples)
+        low, high = agresti_min_interval(lost, gained, samples) if samples > 1 else (math.nan, math.nan)
         test, p = MCNEMAR, mcnemar(lost, gained)
     else:
         low, high = sign_flip_interval(differences, units)
