@@ -20,14 +20,13 @@ from pathlib import Path
 
 from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
-from medtasks.audit.report.task_reading import TaskReading, read_task, recorded_values
-from medtasks.audit.run_values import values_by_question
+from medtasks.audit.report.task_reading import TaskReading, questions_of, read_task, recorded_values
 from medtasks.audit.scoring import rule_scores
 from medtasks.errors import MedTasksError, listed
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
 from medtasks.home import written_whole
-from medtasks.metrics.metric import Declaration, Metric, clustered, mean, undeclared
+from medtasks.metrics.metric import Declaration, mean, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.result_files import repeat_folders
 from medtasks.runs.run import RepeatedRun, read_repeats, read_run
@@ -157,24 +156,9 @@ def _score(
     spread = statistics.stdev(ordered) if defined and len(ordered) > 1 else math.nan
     share = metric.is_share(*ordered)
     whole = RepeatedScore(metric.name, tuple(ordered), average, spread, voted, share)
-    if not (defined and isinstance(metric, Metric) and metric.has_error and readings):
+    questions = questions_of(readings, row, metric) if defined else {}
+    if not questions:
         return whole
-
-    # Values of each question in the repeats in which it has one.
-    repeats = []
-    for reading in readings:
-        if row not in reading.computed:
-            return whole
-        answered = [(key, score) for key, score in reading.computed[row].samples.items() if not is_failed(score)]
-        scores = [score for _, score in answered]
-        clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
-        samples = [(doc_id, cluster) for (doc_id, _), cluster in zip(answered, clusters, strict=True)]
-        of_repeat = reading.task.family.sample_values(metric, scores, samples)
-        estimate = metric.estimate(scores).value
-        if not of_repeat or not math.isclose(mean([value for _, value in of_repeat.values()]), estimate, abs_tol=1e-12):
-            return whole
-        repeats.append(of_repeat)
-    questions = values_by_question(repeats)
 
     # The error of the mean over questions, and the variance between and within them.
     means = [mean(answers) for _, answers in questions.values()]

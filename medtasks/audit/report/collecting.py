@@ -1,6 +1,7 @@
 """Collecting the contents of a report from a run, or from recorded replies."""
 
 import contextlib
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,19 +21,20 @@ from medtasks.audit.report.task_reading import (
     given_replies,
     grouping_notes,
     image_files,
+    questions_of,
     read_task,
     recorded_settings,
     recorded_values,
     rule_reports,
 )
 from medtasks.audit.report.wording import moment
-from medtasks.audit.subgroups import grouped_by
+from medtasks.audit.subgroups import grouped_by, with_interval
 from medtasks.data.dataset_manifest import described_images
 from medtasks.data.images.decoding import Decoding
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.variants import NOTA, NOTA_CONTROL, ROTATED, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.metrics.metric import Declaration
+from medtasks.metrics.metric import Declaration, Estimate, mean
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.redaction import HIDDEN, redacted, without_home
@@ -42,6 +44,7 @@ from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import NO_RESULTS, Run, TaskRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.stats.calibration import Calibration
+from medtasks.stats.standard_error import mean_error
 from medtasks.tasks.documents import access_of_task, image_settings, private_datasets, task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option, scored_task, task_config, task_file, task_files
@@ -104,6 +107,8 @@ def collect_run(
             for name in ("documents", "answered"):  # 0, for unknown, if they differ
                 numbers = {getattr(member, name) for member in members}
                 changes[name] = numbers.pop() if len(numbers) == 1 else 0
+            readings = [by_name[name].reading for name in part.members if name in by_name]
+            changes["rules"] = _with_errors(part.report, list(filter(None, readings)))
         elif part.reading is not None and (task := part.reading.task).variant in THINKING:
             base = by_name.get(str(task.base))
             over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
@@ -192,18 +197,45 @@ def section(
         entries = (task_files().get(name) for name in task.members)
         first = next((entry for entry in entries if entry and not entry.only_harness), None)
         ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
+        aggregates = task_config(recorded.name).get("aggregate_metric_list") or ()
+        is_best = any("best_" in str(aggregate.get("aggregation")) for aggregate in aggregates)
+        caution = f"; each score is the best of {len(members)}, chosen on the test set" if is_best else ""
         report = TaskReport(
             name=recorded.name,
             describes=task.description,
-            data_in_words="data of its members",
+            data_in_words=f"data of its members{caution}",
             rules=tuple(replace(rule, rule="", describes="", failures={}) for rule in ordered),
             metrics=_declared(first) if first else {},
-            missing=(f"It is a group: its scores summarise {', '.join(members)}.",),
+            missing=(f"It is a group: its scores summarise {', '.join(members)}{caution}.",),
         )
         return Section(report, members=members)
     reading = next((repeat for repeat in repeats.values() if repeat.recorded is recorded), None)
     part = reading_section(reading or read_task(recorded, task, by))
     return replace(part, readings=list(repeats.values())) if repeats else part
+
+
+def _with_errors(group: TaskReport, readings: Sequence[TaskReading]) -> tuple[RuleScores, ...]:
+    """Add errors to a group's scores that are means over its members, which ask the same questions.
+
+    As over repeats, values are averaged per question first.
+    """
+    declared = {metric.name: metric for metric in readings[0].task.metrics} if readings else {}
+    rules = []
+    for rule in group.rules:
+        scores = []
+        for score in rule.scores:
+            questions = {}
+            if score.metric in declared:
+                questions = questions_of(readings, rule.name, declared[score.metric])
+            means = [mean(values) for _, values in questions.values()]
+            changed = score
+            if means and math.isclose(mean(means), score.value, abs_tol=1e-9):
+                error = mean_error(means, [cluster for cluster, _ in questions.values()])
+                numbers = (score.value, error.error, error.clusters, error.degrees, error.effective)
+                changed = with_interval(declared[score.metric], Estimate(*numbers))
+            scores.append(changed)
+        rules.append(replace(rule, scores=tuple(scores)))
+    return tuple(rules)
 
 
 def reading_section(reading: TaskReading) -> Section:
