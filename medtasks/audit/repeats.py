@@ -20,7 +20,7 @@ from pathlib import Path
 
 from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
-from medtasks.audit.report.task_reading import TaskReading, questions_of, read_task, recorded_values
+from medtasks.audit.report.task_reading import TaskReading, estimate_by_question, read_task, recorded_values
 from medtasks.audit.scoring import rule_scores
 from medtasks.errors import MedTasksError, listed
 from medtasks.families.counts import COUNTS, is_failed
@@ -31,7 +31,7 @@ from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.result_files import repeat_folders
 from medtasks.runs.run import RepeatedRun, read_repeats, read_run
 from medtasks.stats.intervals import interval
-from medtasks.stats.standard_error import mean_error, mean_standard_error
+from medtasks.stats.standard_error import mean_standard_error
 from medtasks.tasks.task_files import task_file
 
 
@@ -156,23 +156,20 @@ def _score(
     spread = statistics.stdev(ordered) if defined and len(ordered) > 1 else math.nan
     share = metric.is_share(*ordered)
     whole = RepeatedScore(metric.name, tuple(ordered), average, spread, voted, share)
-    questions = questions_of(readings, row, metric) if defined else {}
+    estimate, questions = estimate_by_question(readings if defined else (), row, metric)
     if not questions:
         return whole
-
-    # The error of the mean over questions, and the variance between and within them.
-    means = [mean(answers) for _, answers in questions.values()]
-    mean_with_error = mean_error(means, [cluster for cluster, _ in questions.values()])
-    low, high = interval(average, mean_with_error.error, mean_with_error.degrees, share, mean_with_error.effective)
+    low, high = interval(average, estimate.error, estimate.degrees, share, estimate.effective)
+    means = [mean(answers) for answers in questions]
     variances = [
         math.fsum((value - center) ** 2 for value in answers) / (len(answers) - 1)
-        for center, (_, answers) in zip(means, questions.values(), strict=True)
+        for center, answers in zip(means, questions, strict=True)
         if len(answers) > 1
     ]
     within = mean(variances)
-    replies = mean([1 / len(answers) for _, answers in questions.values()]) * within
+    replies = mean([1 / len(answers) for answers in questions]) * within
     between = max(0.0, mean_standard_error(sorted(means)) ** 2 * len(means) - replies)
-    return replace(whole, error=mean_with_error.error, low=low, high=high, between=between, within=within)
+    return replace(whole, error=estimate.error, low=low, high=high, between=between, within=within)
 
 
 def _majority_scores(

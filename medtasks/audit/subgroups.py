@@ -61,7 +61,7 @@ class _Part:
     metric: Declaration
     estimate: Estimate
     weight: float  # samples with a value
-    units: int  # the same, but a pair is one
+    pairs: int = 0  # of which each is one unit; 0 if samples are the units
 
     @property
     def size(self) -> float:
@@ -77,8 +77,9 @@ class _Part:
         degrees = self.estimate.degrees
         if degrees is None or math.isnan(degrees):
             return 0.0
-        together = max(1.0, self.units / (degrees + 1))
-        return without_noise(self.units / (1 + WORKING_CORRELATION * (together - 1)))
+        units = self.pairs or self.weight
+        together = max(1.0, units / (degrees + 1))
+        return without_noise(units / (1 + WORKING_CORRELATION * (together - 1)))
 
 
 def grouped_by(task: TaskFile, documents: Sequence[Document], by: Sequence[str]) -> TaskFile:
@@ -184,11 +185,7 @@ def by_group(task: TaskFile, documents: Sequence[Document], scores: Sequence[Sco
         return Subgroups()
 
     def parts(members: Sequence[Score]) -> list[_Part]:
-        made = []
-        for metric in metrics:
-            number = len(metric.values(members))
-            made.append(_Part(metric, metric.estimate(members), number, number))
-        return made
+        return [_Part(metric, metric.estimate(members), len(metric.values(members))) for metric in metrics]
 
     answered = [(document, score) for document, score in zip(documents, scores, strict=True) if not is_failed(score)]
     by_column: dict[str, tuple[Group, ...]] = {}

@@ -23,6 +23,7 @@ from medtasks.errors import MedTasksError, RepliesError, near_match
 from medtasks.metrics.metric import unit_of
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
+from medtasks.runs.run_manifest import PrimaryOutcome
 from medtasks.stats.equivalence import MARGIN
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 from medtasks.tasks.task_files import task_files, variant_of
@@ -61,6 +62,7 @@ class ComparedRuns:
     verdicts: Mapping[str, TaskVerdict]  # by task; none without a margin
     verdict: Verdict | None  # on all tasks
     tests: int  # that are corrected together
+    primary: PrimaryOutcome | None  # that all runs state; of no task if they differ
 
 
 def compare(
@@ -135,7 +137,11 @@ def _compared(
     verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
     verdict = max((of_task.verdict for of_task in verdicts.values()), key=list(Verdict).index, default=None)
     tests = sum(not test.same_as for of_task in tasks.values() for test in of_task.comparisons)
-    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, tests)
+    manifests = [source.repeats[0].run.manifests if source.path.is_dir() else () for source in sources.values()]
+    primaries = [of_run[-1].stated_primary if of_run else None for of_run in manifests]
+    differ = any(primary != primaries[0] for primary in primaries)
+    primary = PrimaryOutcome(task="", metric="") if differ else primaries[0]
+    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, tests, primary)
 
 
 def _write_and_print(
@@ -220,7 +226,12 @@ def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
 
 def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list[str]:
     """Summarise each pair of runs in one sentence: the main metric under the first rule."""
-    main = next((test.metric for test in task.comparisons if test.main), "")
+    metrics = [test.metric for test in task.comparisons if test.main] or [""]
+    main, lead = metrics[0], ""
+    if primary := comparisons.primary:
+        if primary.task == name and any(test.metric == primary.metric for test in task.comparisons):
+            main = primary.metric
+        lead = f"{primary.kind(name, main).capitalize()} outcome: "
     firsts: dict[tuple[str, str], Comparison] = {}
     for test in task.comparisons:
         if test.metric == main:
@@ -235,11 +246,12 @@ def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list
         first, second = (wording.number(mean, test.share) for mean in (result.first, result.second))
         verdict = f"{test.second} is {'higher' if result.difference > 0 else 'lower'}"
         scores = (
-            f"On {on}, {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
+            f"{lead}On {on}, {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
             f"under {test.rule}: difference {wording.signed(result.difference, test.share)}"
         )
         if not result.is_testable:
-            sentences.append(f"{scores}; {_untestable(test)}.")
+            units = wording.counted(result.units, unit_of(test.values[2]))
+            sentences.append(f"{scores}; {units}: nothing can be tested.")
             continue
         sentences.append(
             f"{scores}, {interval} {difference_interval(result.low, result.high, test.share)}, "
@@ -247,12 +259,6 @@ def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list
             f"{verdict if test.holm < ALPHA else 'not shown to differ'}."
         )
     return sentences
-
-
-def _untestable(test: Comparison) -> str:
-    """Say that a test has too few independent units to reject anything."""
-    units = wording.counted(test.result.units, unit_of(test.values[2]))
-    return f"{units}: nothing can be tested"
 
 
 def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Sequence[Comparison]:

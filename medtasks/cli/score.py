@@ -18,7 +18,7 @@ from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_label
 from medtasks.audit.report.contents import RuleScores, Score, TaskReport, as_json
 from medtasks.audit.report.group_tables import class_tables, group_tables
 from medtasks.audit.report.task_tables import class_table
-from medtasks.audit.report.wording import bracket_note, estimate, names_by, number, with_error, without_interval
+from medtasks.audit.report.wording import estimate, names_by, number, with_error, without_interval
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.subgroups import grouped_by
 from medtasks.audit.tables import Table, number_table
@@ -106,11 +106,10 @@ def score(
         say(f"Replies: {file}")
     if origins := str(read_origins(*files)):
         say(f"{origins}.")
-    failed = sum(reply.failed for reply in recorded.values())
-    title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
-    if failed:
-        asked = str(len(recorded)) if len(recorded) == len(documents) else f"{len(recorded)} of {len(documents)}"
-        title = f"{task}: {asked} asked, {len(recorded) - failed} answered"
+    answered = sum(not reply.failed for reply in recorded.values())
+    title = f"{task}: {answered} of {len(documents)} questions answered"
+    if answered < len(recorded):
+        title = f"{task}: {len(recorded)} asked, {answered} answered"
     further = [*class_tables(task, rules.values()), *([class_table(task, classes)] if classes else [])]
     tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
     _print_scores(tables, rules, data, len(recorded), len(documents), limit)
@@ -175,7 +174,7 @@ def _tables(
             rows.append((name, *map(_error_cell, scores)))
     for reason in sorted(set().union(*(rule.reasons for rule in rules.values()))):
         rows.append((f"replies: {reason}", *(str(rule.reasons.get(reason, 0)) for rule in rules.values())))
-    yield _with_bracket_note(number_table(title, ("score ± standard error", *rules), rows))
+    yield number_table(title, ("score ± standard error", *rules), rows)
     if paired:
         for name, rule in rules.items():
             columns = ("category", "images", "set", "individual", "confusion", "invalid")
@@ -196,9 +195,8 @@ def _tables(
             scores = [by_group[group.name] for by_group in by_rule]
             rows.append((group.name, str(group.questions), *map(_error_cell, scores)))
         caption = f"accuracy by {column.replace('_', ' ')} ± standard error"
-        table = _with_bracket_note(number_table(caption, (column, "questions", *scored), rows))
-        single = dict.fromkeys(without_interval(by_rule[0]).values())
-        yield replace(table, notes=(*table.notes, *single))
+        table = number_table(caption, (column, "questions", *scored), rows)
+        yield replace(table, notes=(*table.notes, *without_interval(by_rule[0])))
     kinds = [count_kinds(rule.wrong) for rule in scored.values()]
     names = dict.fromkeys(kind for counts in kinds for kind in counts)
     if names:
@@ -219,10 +217,6 @@ def _tables(
 
 def _error_cell(score: Score) -> str:
     return with_error(score.value, score.error, score.share, score.low, score.high)
-
-
-def _with_bracket_note(table: Table) -> Table:
-    return replace(table, notes=bracket_note(table.rows))
 
 
 @judge_app.command()

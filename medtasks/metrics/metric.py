@@ -133,14 +133,15 @@ class Metric(Declaration, Generic[U]):
         if not self.has_error:
             return Estimate(value)
         clusters = [_without_gaps([key(unit) for *_, unit in valued]) for key in self.clusters]
-        if len(clusters) == 1:
+        unit, components = unit_of(clusters[0]), None
+        if len(clusters) > 1:
+            dyads = list(zip(*clusters, strict=True))
+            error = dyadic_error(values, dyads, by)
+            unit, components = "pair", len({*connected_components(dyads)})
+        else:
             error = clustered_error(values, clusters[0], by)
-            unit = unit_of(clusters[0])
-            return Estimate(value, error.error, error.clusters, error.degrees, error.effective, unit=unit)
-        dyads = list(zip(*clusters, strict=True))
-        error = dyadic_error(values, dyads, by)
-        estimate = Estimate(value, error.error, error.clusters, error.degrees, error.effective, unit="pair")
-        return replace(estimate, components=len({*connected_components(dyads)}))
+        numbers = (error.error, error.clusters, error.degrees, error.effective)
+        return Estimate(value, *numbers, unit=unit, components=components)
 
 
 def unit_of(clusters: Iterable[Hashable]) -> str:

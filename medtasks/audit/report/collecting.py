@@ -18,10 +18,10 @@ from medtasks.audit.report.task_reading import (
     NOT_COMPUTED,
     TaskReading,
     audit_items,
+    estimate_by_question,
     given_replies,
     grouping_notes,
     image_files,
-    questions_of,
     read_task,
     recorded_settings,
     recorded_values,
@@ -34,7 +34,7 @@ from medtasks.data.images.decoding import Decoding
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.variants import NOTA, NOTA_CONTROL, ROTATED, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.metrics.metric import Declaration, Estimate, mean
+from medtasks.metrics.metric import Declaration
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.redaction import HIDDEN, redacted, without_home
@@ -44,7 +44,6 @@ from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import NO_RESULTS, Run, TaskRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.stats.calibration import Calibration
-from medtasks.stats.standard_error import mean_error
 from medtasks.tasks.documents import access_of_task, image_settings, private_datasets, task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option, scored_task, task_config, task_file, task_files
@@ -107,8 +106,8 @@ def collect_run(
             for name in ("documents", "answered"):  # 0, for unknown, if they differ
                 numbers = {getattr(member, name) for member in members}
                 changes[name] = numbers.pop() if len(numbers) == 1 else 0
-            readings = [by_name[name].reading for name in part.members if name in by_name]
-            changes["rules"] = _with_errors(part.report, list(filter(None, readings)))
+            of_members = (by_name[name].reading for name in part.members if name in by_name)
+            changes["rules"] = _with_errors(part.report, list(filter(None, of_members)))
         elif part.reading is not None and (task := part.reading.task).variant in THINKING:
             base = by_name.get(str(task.base))
             over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
@@ -130,6 +129,7 @@ def collect_run(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         run_at=run.made,
         facts=facts(run),
+        primary=run.manifests[-1].stated_primary if run.manifests else None,
         tasks=corrected_gains(reports),
         missing=missing_tasks(run),
         notes=(*run_notes(run), *ungrouped, *(note for part in sections for note in part.notes)),
@@ -197,9 +197,9 @@ def section(
         entries = (task_files().get(name) for name in task.members)
         first = next((entry for entry in entries if entry and not entry.only_harness), None)
         ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
-        aggregates = task_config(recorded.name).get("aggregate_metric_list") or ()
-        is_best = any("best_" in str(aggregate.get("aggregation")) for aggregate in aggregates)
-        caution = f"; each score is the best of {len(members)}, chosen on the test set" if is_best else ""
+        caution = ""
+        if "groups.best_" in str(task_config(recorded.name).get("aggregate_metric_list")):
+            caution = f"; each score is the best of {len(members)}, chosen on the test set"
         report = TaskReport(
             name=recorded.name,
             describes=task.description,
@@ -215,24 +215,17 @@ def section(
 
 
 def _with_errors(group: TaskReport, readings: Sequence[TaskReading]) -> tuple[RuleScores, ...]:
-    """Add errors to a group's scores that are means over its members, which ask the same questions.
-
-    As over repeats, values are averaged per question first.
-    """
+    """Add errors to a group's scores that are means over its members, which ask the same questions."""
     declared = {metric.name: metric for metric in readings[0].task.metrics} if readings else {}
     rules = []
     for rule in group.rules:
         scores = []
         for score in rule.scores:
-            questions = {}
-            if score.metric in declared:
-                questions = questions_of(readings, rule.name, declared[score.metric])
-            means = [mean(values) for _, values in questions.values()]
             changed = score
-            if means and math.isclose(mean(means), score.value, abs_tol=1e-9):
-                error = mean_error(means, [cluster for cluster, _ in questions.values()])
-                numbers = (score.value, error.error, error.clusters, error.degrees, error.effective)
-                changed = with_interval(declared[score.metric], Estimate(*numbers))
+            if metric := declared.get(score.metric):
+                estimate, _ = estimate_by_question(readings, rule.name, metric)
+                if math.isclose(estimate.value, score.value, abs_tol=1e-9):
+                    changed = with_interval(metric, estimate)
             scores.append(changed)
         rules.append(replace(rule, scores=tuple(scores)))
     return tuple(rules)
@@ -373,6 +366,7 @@ def facts(run: Run) -> dict[str, str]:
             "fingerprints of the data": ", ".join(f"{name} {value or 'not known'}" for name, value in known.items()),
             "versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version),
             "commit of medtasks": manifest.commit,
+            "primary outcome": manifest.stated_primary,
             "seeds": ", ".join(f"{name} {seed}" for name, seed in manifest.seeds.model_dump().items()),
             "system": machine.system,
             "processor": f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
@@ -433,6 +427,9 @@ def run_notes(run: Run) -> tuple[str, ...]:
     if not run.manifests:
         return (*run.notes, *notes)
     last = run.manifests[-1]
+    if last.primary:
+        stated = f"Primary outcome, stated before the run: {last.primary}. All others are exploratory."
+        notes.append(stated if last.stated_primary else "There is no primary outcome: replies are older copies.")
     notes += [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
     if last.shard is not None:
         notes.append(

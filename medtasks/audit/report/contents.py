@@ -19,6 +19,7 @@ from medtasks.families.family import ReadAnswer
 from medtasks.metrics.clinical import ClassNumbers
 from medtasks.metrics.metric import Declaration
 from medtasks.metrics.pairs import PairCounts
+from medtasks.runs.run_manifest import PrimaryOutcome
 from medtasks.runs.sample_counts import SampleCounts, counts_of
 from medtasks.stats.calibration import Calibration
 from medtasks.stats.intervals import EstimatedValue
@@ -393,6 +394,7 @@ class RunReport:
     missing: Mapping[str, str]  # why a task of the call is not in tasks, by name
     notes: tuple[str, ...] = ()  # one sentence each
     comparisons: tuple[RunComparison, ...] = ()  # with other runs
+    primary: PrimaryOutcome | None = None  # that was stated before the run
 
 
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from medtasks.audit.report.contents import ColumnTest, RuleScores, TaskReport
 from medtasks.audit.report.wording import (
-    bracket_note,
+    INTERVALS,
     count,
     counted,
     difference,
@@ -71,7 +71,7 @@ def class_tables(name: str, rules: Iterable[RuleScores]) -> Iterator[Table]:
         )
         undefined = (f"Not defined: {names}, because {cause}." for cause, names in why.items())
         at = [_AT.format(prevalence=prevalence)] if prevalence else []
-        caption, notes = f"Clinical numbers by class, {rule.title}.", (*bracket_note(rows), _CALLS, *at, *undefined)
+        caption, notes = f"Clinical numbers by class, {rule.title}.", (INTERVALS, _CALLS, *at, *undefined)
         columns_of_table = "l" + "r" * len(columns)
         yield Table(label(name, "clinical", rule.name), caption, columns_of_table, headings, rows, notes=notes)
 
@@ -105,9 +105,9 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
         missing = max(rule.counts.scored for rule in rules) - sum(task.group_sizes[column].values())
         if missing > 0:  # groups of a sample may be several
             notes.append(f"In no group, without {column}: at least {counted(missing, 'sample')}.")
-        single = without_interval({name: rules[0].group_score(column, name, metric) for name in small})
-        notes += dict.fromkeys(single.values())
-        if own := ", ".join(name for name in small if name not in single):
+        scores = {name: rules[0].group_score(column, name, metric) for name in small}
+        notes += without_interval(scores)
+        if own := ", ".join(name for name, score in scores.items() if score and score.clusters != 1):
             notes.append(f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {own}.")
         caption, columns = f"{metric} by {column}.", "lr" + "rr" * len(rules)
         by_rule = (cell for rule in rules for cell in (name_cell(rule.title), f"{rule.title}: gap to all others"))

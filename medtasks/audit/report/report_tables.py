@@ -7,7 +7,7 @@ from medtasks.audit.report import wording
 from medtasks.audit.report.contents import RunComparison, RunReport
 from medtasks.audit.report.sentences import image_gain, quotable_sentences
 from medtasks.audit.report.task_tables import task_tables
-from medtasks.audit.report.wording import bracket_note, label, score_cell
+from medtasks.audit.report.wording import INTERVALS, label, score_cell
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.stats.paired import ALPHA
 
@@ -76,7 +76,7 @@ def summary_table(report: RunReport) -> Table:
         "construction."
     )
     headings = cells("Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions")
-    caption, notes = f"Main scores: {report.title}.", (*bracket_note(rows), explained, *pairs)
+    caption, notes = f"Main scores: {report.title}.", (INTERVALS, explained, *pairs)
     warnings = tuple(f"{task.name}: {text}" for task in report.tasks for text in wording.warnings(task))
     return Table(label("summary"), caption, "lllrrrrr", headings, rows, warnings, notes)
 
@@ -100,6 +100,8 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
         test = (difference, score.test, wording.p_value(score.p), wording.p_value(score.p_holm))
         higher = "the other run is higher" if score.difference > 0 else "this run is higher"
         verdict = "no test" if math.isnan(score.p_holm) else higher if score.p_holm < ALPHA else "no difference shown"
+        if report.primary:
+            verdict = f"{report.primary.kind(score.task, score.metric)}: {verdict}"
         samples = f"{wording.count(score.samples)} ({wording.count(score.units)})"
         rows.append(cells(*names, samples, *values, *test, verdict, wording.points(score.detectable, share)))
     headings = cells(
@@ -112,7 +114,7 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
     caption = f"{other.name} compared with this run, {report.title}."
     holm = "p, Holm: corrected for all tests against other runs, unlike p and the intervals."
     smallest = "the smallest true difference found with 80 % power at the level that the correction leaves."
-    notes = (*bracket_note(rows), holm, f"Detectable: {smallest}", *other.notes)
+    notes = (INTERVALS, holm, f"Detectable: {smallest}", *other.notes)
     return Table(label("comparison", str(position)), caption, "lllrrrrlrrlr", headings, rows, warnings, notes)
 
 

@@ -1,6 +1,7 @@
 """Sentences to quote from a report: result, comparison and reliability of a task."""
 
 import math
+from dataclasses import replace
 
 from medtasks.audit.report.contents import Gain, RuleScores, RunReport, TaskReport
 from medtasks.audit.report.group_tables import finding
@@ -41,8 +42,14 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
         rules = {rule.name: rule for rule in task.rules if rule.scores}
         if rules:
             rule = rules.get("robust") or rules.get("strict") or next(iter(rules.values()))
-            texts = (_result(task, rule, report.title), _comparison(task, rule), _reliability(task, rule, made))
-            sentences[task.name] = texts
+            lead = ""
+            if primary := report.primary:
+                stated = rule.estimates.get(primary.metric)
+                if stated and task.name == primary.task:
+                    rule = replace(rule, scores=(stated, *rule.scores))
+                lead = f"{primary.kind(task.name, rule.scores[0].metric).capitalize()} outcome: "
+            result = lead + _result(task, rule, report.title)
+            sentences[task.name] = (result, _comparison(task, rule), _reliability(task, rule, made))
     return sentences
 
 
@@ -74,7 +81,10 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
         data = f"data '{task.dataset}', fingerprint {task.fingerprint or 'not recorded'}"
     caution = "".join(f" {warning}." for warning in warnings(task))
     if math.isnan(main.value):
-        return f"On {task.name}, {model} has no score: {_why_no_score(rule)} ({data}).{caution}"
+        why = rule.failures.get(main.metric, "the reason is not recorded").rstrip(".")
+        if counts.lost and not counts.scored:
+            why = f"all {counts.failed} replies failed" if not counts.unjudged else str(counts)
+        return f"On {task.name}, {model} has no score: {why} ({data}).{caution}"
     number_of_samples = counts.scored or task.answered
     samples = counted(number_of_samples, "sample") if number_of_samples else "an unknown number of samples"
     if clusters := clusters_in_words(main):
@@ -85,15 +95,6 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     others = [(other.name, other.estimates.get(main.metric)) for other in task.rules if other is not rule]
     others_too = "".join(f"; under {name} it is {scored(score)}" for name, score in others if score)
     return f"On {task.name}, {reached}, for {samples} ({data}){others_too}.{caution}"
-
-
-def _why_no_score(rule: RuleScores) -> str:
-    counts = rule.counts
-    if counts.scored or not counts.lost:
-        return rule.failures.get(rule.scores[0].metric, "the reason is not recorded").rstrip(".")
-    if counts.unjudged:
-        return str(counts)
-    return f"all {counts.failed} replies failed" if counts.failed > 1 else "the only reply failed"
 
 
 def _comparison(task: TaskReport, rule: RuleScores) -> str:
@@ -146,25 +147,21 @@ def _groups(rule: RuleScores) -> str:
     metric, share = test.overall.metric, test.overall.share
     scores = [rule.group_score(column, group.name, metric) for group in rule.groups[column] if group.compared]
     values = [score.value for score in scores if score]
-    low, high = number(min(values), share), number(max(values), share)
-    between = f"is {low}" if low == high else f"lies between {low} and {high}"
+    between = f"lies between {number(min(values), share)} and {number(max(values), share)}"
     columns = f", corrected over {len(tests)} columns" if len(tests) > 1 else ""
     return f"by {column}, {metric} {between}; {finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
 
 
 def _variants(task: TaskReport, rule: RuleScores) -> str:
-    """Return the hardest variant of those that the corrected tests show to be harder; empty if none is tested."""
+    """Return the hardest variant of those that the corrected tests show to be harder; empty if there is none."""
     main = rule.scores[0]
     sign = -1 if main.higher_is_better is False else 1
     stress = {*VARIANTS} - {*_CONTROLS}
     tested = [gain for gain in task.gains if gain.rule == rule.name and gain.metric == main.metric]
     tested = [gain for gain in tested if gain.variant in stress and not math.isnan(gain.p_holm)]
-    if not tested:
-        return ""
     harder = [gain for gain in tested if gain.p_holm < ALPHA and sign * gain.difference > 0]
     if not harder:
-        least = min(gain.p_holm for gain in tested)
-        return f"no variant was shown to be harder (smallest corrected {p_statement(least)})"
+        return ""
     loss = max(harder, key=lambda gain: sign * gain.difference)
     change = difference(
         -loss.difference, -loss.high, -loss.low, task.is_share(loss.metric, loss.score, loss.variant_score)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from medtasks.prompts.images import image_path
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
+from medtasks.stats.standard_error import mean_error
 from medtasks.tasks.documents import access_of_task, image_settings, is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option
@@ -254,19 +255,20 @@ def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> Task
     return reading
 
 
-def questions_of(
+def estimate_by_question(
     readings: Sequence[TaskReading], row: str, metric: Declaration
-) -> dict[str, tuple[Hashable, list[float]]]:
-    """Return cluster and values of each question, or pair, in the readings in which it has one.
+) -> tuple[Estimate, Sequence[Sequence[float]]]:
+    """Estimate a mean over several readings, averaged per question or pair first, and return the values of each.
 
-    The result is empty without readings, and for a metric that is not the mean of these values.
+    There are none, and the estimate is NaN, without readings and for a metric that is not the mean of these values.
     """
-    if not (isinstance(metric, Metric) and metric.has_error):
-        return {}
+    undefined = Estimate(math.nan), ()
+    if not (isinstance(metric, Metric) and metric.has_error and readings):
+        return undefined
     by_reading = []
     for reading in readings:
         if row not in reading.computed:
-            return {}
+            return undefined
         answered = [(key, score) for key, score in reading.computed[row].samples.items() if not is_failed(score)]
         scores = [score for _, score in answered]
         clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
@@ -274,9 +276,13 @@ def questions_of(
         values = reading.task.family.sample_values(metric, scores, samples)
         estimate = metric.estimate(scores).value
         if not values or not math.isclose(mean([value for _, value in values.values()]), estimate, abs_tol=1e-12):
-            return {}
+            return undefined
         by_reading.append(values)
-    return values_by_question(by_reading)
+    questions = values_by_question(by_reading).values()
+    means = [mean(values) for _, values in questions]
+    error = mean_error(means, [cluster for cluster, _ in questions])
+    numbers = (error.error, error.clusters, error.degrees, error.effective)
+    return Estimate(mean(means), *numbers), [values for _, values in questions]
 
 
 def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[str]:

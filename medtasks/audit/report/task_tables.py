@@ -8,8 +8,8 @@ from medtasks.audit.report.contents import RepeatedTask, TaskReport
 from medtasks.audit.report.group_tables import class_tables, group_tables
 from medtasks.audit.report.wording import (
     BY_CONSTRUCTION,
+    INTERVALS,
     VARIANTS,
-    bracket_note,
     count,
     counted,
     decided,
@@ -76,7 +76,7 @@ def scores_table(task: TaskReport) -> Table:
     remarks_of_metrics = dict.fromkeys(remark for rule in task.rules for remark in rule.remarks)
     headings = cells("Metric", *(name_cell(rule.title) for rule in distinct), *["no scores"] * (not distinct))
     rows.insert(0, cells("questions", *[questions(task)] * width))
-    notes = (*bracket_note(rows), *zeros, *rules, *failures, *remarks_of_metrics)
+    notes = (INTERVALS, *zeros, *rules, *failures, *remarks_of_metrics)
     return Table(label(task.name, "scores"), "Scores.", "l" + "r" * width, headings, rows, notes=notes)
 
 
@@ -107,7 +107,7 @@ def baselines_table(task: TaskReport) -> Table:
     columns = "llr" + "r" * len(task.baselines)
     headings = cells("Metric", "Rule", "This run", *(baseline.name for baseline in task.baselines))
     described = (f"{baseline.name}: {baseline.describes}" for baseline in task.baselines if baseline.describes)
-    notes = (*bracket_note(rows), *tests, *described)
+    notes = (INTERVALS, *tests, *described)
     return Table(label(task.name, "baselines"), "Baselines that see no image.", columns, headings, rows, notes=notes)
 
 
@@ -132,13 +132,11 @@ def gains_table(task: TaskReport, *, thinking: bool = False) -> Table:
         headings = cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm")
         base = task.thinking.base if task.thinking else ""
         caption = f"Thinking against the direct form ({base}), on the same questions."
-        return Table(
-            label(task.name, "thinking"), caption, "llrrrrrr", headings, rows, notes=(*bracket_note(rows), corrected)
-        )
+        return Table(label(task.name, "thinking"), caption, "llrrrrrr", headings, rows, notes=(INTERVALS, corrected))
     variants = {gain.variant for gain in gains}
     zero = [BY_CONSTRUCTION] if any(gain.by_construction for gain in gains) else []
     notes = (
-        *bracket_note(rows),
+        INTERVALS,
         corrected,
         *zero,
         *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants),
@@ -168,7 +166,7 @@ def lengths_table(task: TaskReport) -> Table:
         sentences.append(f"{lengths}.")
     caption = f"{thinking.bins[0].score.metric} by length of the reply." if thinking.bins else ""
     headings = cells(f"Length, {thinking.unit}", "Questions", "Score")
-    return Table(label(task.name, "lengths"), caption, "lrr", headings, rows, notes=(*bracket_note(rows), *sentences))
+    return Table(label(task.name, "lengths"), caption, "lrr", headings, rows, notes=(INTERVALS, *sentences))
 
 
 def repeats_table(repeated: RepeatedTask) -> Table:
@@ -195,7 +193,7 @@ def repeats_table(repeated: RepeatedTask) -> Table:
     headings = cells("Rule", "Metric", "Mean of repeats", "Spread", "Lowest", "Highest", "Majority")
     caption, notes = (
         f"{repeated.repeats} repeats with other seeds.",
-        (*bracket_note(rows), method, *repeated.notes, *counts),
+        (INTERVALS, method, *repeated.notes, *counts),
     )
     return Table(label(repeated.task, "repeats"), caption, "llrrrrr", headings, rows, notes=notes)
 
@@ -272,7 +270,7 @@ def calibration_table(task: TaskReport) -> Table:
         if calibration.left_out
     )
     headings = cells("Rule", "Questions", "Accuracy", "Confidence", "ECE", "Debiased ECE", "Brier", "AUROC", "AURC")
-    caption, notes = "Calibration of the likelihoods.", (*bracket_note(rows), *methods, *left_out)
+    caption, notes = "Calibration of the likelihoods.", (INTERVALS, *methods, *left_out)
     return Table(label(task.name, "calibration"), caption, "lrrrrrrrr", headings, rows, notes=notes)
 
 
@@ -294,4 +292,4 @@ def class_table(name: str, classes: Sequence[ClassArea]) -> Table:
     ]
     caption = "AUROC of each class against all others, from the likelihoods."
     headings = cells("Class", "Questions", "Likelihood AUROC")
-    return Table(label(name, "classes"), caption, "lrr", headings, rows, notes=bracket_note(rows))
+    return Table(label(name, "classes"), caption, "lrr", headings, rows, notes=(INTERVALS,))

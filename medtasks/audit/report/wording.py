@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from medtasks.audit.error_classes import ErrorClass
 from medtasks.audit.report.contents import PairOutcomes, Score, TaskReport
+from medtasks.audit.tables import INTERVALS as INTERVALS
 from medtasks.audit.tables import NOT_DEFINED, Cell
 from medtasks.data.dataset_lookup import COUNT_UNKNOWN, INCOMPLETE, SAMPLE, data_warning
 from medtasks.extract.extractor_registry import Reason
 
-INTERVALS = "Brackets hold 95 % intervals."
 BY_CONSTRUCTION = (
     "0 by construction: without the image both questions of a pair are one prompt, which a deterministic model answers "
     "alike. It has no interval, and what is above it shows that answers depend on the image, not that they are right."
@@ -198,18 +198,10 @@ def clusters_in_words(score: Score) -> str:
     return f"{counted(score.clusters, score.unit)} that share images; {apart}"
 
 
-def without_interval(scores: Mapping[str, Score | None]) -> dict[str, str]:
-    """Return a sentence on groups of a single cluster, which have no interval, by group; ``scores`` are by group."""
-    units = {name: score.unit for name, score in scores.items() if score and score.clusters == 1}
-    sentences = {
-        unit: f"Of 1 {unit} each, without an interval: {names}." for unit, names in names_by(units.items()).items()
-    }
-    return {name: sentences[unit] for name, unit in units.items()}
-
-
-def bracket_note(rows: Iterable[Sequence[Cell]]) -> tuple[str, ...]:
-    """Return the note on brackets for a table that has any."""
-    return (INTERVALS,) if any("[" in cell.text for row in rows for cell in row) else ()
+def without_interval(scores: Mapping[str, Score | None]) -> list[str]:
+    """Return a sentence on groups of a single cluster, which have no interval, by its noun; ``scores`` are by group."""
+    single = ((name, score.unit) for name, score in scores.items() if score and score.clusters == 1)
+    return [f"Of 1 {unit} each, without an interval: {names}." for unit, names in names_by(single).items()]
 
 
 def difference(value: float, low: float, high: float, share: bool) -> str:
