@@ -50,8 +50,8 @@ class Export:
         scores = []
         for rule, score in [(rule, rule.estimates.get(name)) for rule in report.rules for name in main]:
             if score is not None and not math.isnan(score.value):
-                words = clusters_in_words(score)
-                clusters = f" from {words}" if words else ""
+                words = clusters_in_words(score) if score.components else counted(score.clusters or 0, "cluster")
+                clusters = f" in {words}" if score.clusters else ""
                 invalid = rule.estimates.get("invalid_rate")
                 unusable = f"{rule.counts.lost} lost, {number(invalid.value) if invalid else 'uncounted'} invalid"
                 size = f"{counted(rule.counts.scored, 'sample')}{clusters}, {unusable}"
@@ -173,7 +173,7 @@ def _eee_result(export: Export, rule: RuleScores, score: Score, note: str) -> di
     lower = score.higher_is_better is False
     spread: dict[str, Any] = {"num_samples": rule.counts.scored}
     if not math.isnan(score.error):
-        method = f"clustered over {score.clusters} {score.unit}s" if score.clusters else "as recorded"
+        method = f"clustered over {score.clusters} clusters" if score.clusters else "as recorded"
         spread["standard_error"] = {"value": score.error, "method": method}
     if math.isfinite(score.low) and math.isfinite(score.high):
         spread["confidence_interval"] = {"lower": score.low, "upper": score.high, "confidence_level": 0.95}

@@ -1,5 +1,6 @@
 """``medtasks compare`` and ``parity``: whether one model is better than another on the same samples, or as good."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -137,8 +138,7 @@ def _compared(
     verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
     verdict = max((of_task.verdict for of_task in verdicts.values()), key=list(Verdict).index, default=None)
     tests = sum(not test.same_as for of_task in tasks.values() for test in of_task.comparisons)
-    manifests = [source.repeats[0].run.manifests if source.path.is_dir() else () for source in sources.values()]
-    primaries = [of_run[-1].stated_primary if of_run else None for of_run in manifests]
+    primaries = [source.repeats[0].run.primary if source.path.is_dir() else None for source in sources.values()]
     differ = any(primary != primaries[0] for primary in primaries)
     primary = PrimaryOutcome(task="", metric="") if differ else primaries[0]
     return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, tests, primary)
@@ -231,7 +231,7 @@ def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list
     if primary := comparisons.primary:
         if primary.task == name and any(test.metric == primary.metric for test in task.comparisons):
             main = primary.metric
-        lead = f"{primary.kind(name, main).capitalize()} outcome: "
+        lead = primary.lead(name, main)
     firsts: dict[tuple[str, str], Comparison] = {}
     for test in task.comparisons:
         if test.metric == main:
@@ -249,13 +249,16 @@ def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list
             f"{lead}On {on}, {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
             f"under {test.rule}: difference {wording.signed(result.difference, test.share)}"
         )
+        if not math.isnan(result.low):
+            scores += f", {interval} {difference_interval(result.low, result.high, test.share)}"
         if not result.is_testable:
             units = wording.counted(result.units, unit_of(test.values[2]))
             sentences.append(f"{scores}; {units}: nothing can be tested.")
             continue
+        if math.isnan(result.low):
+            scores += ", no interval as all differences are equal"
         sentences.append(
-            f"{scores}, {interval} {difference_interval(result.low, result.high, test.share)}, "
-            f"p = {p_value(result.p)} (Holm {p_value(test.holm)}): "
+            f"{scores}, p = {p_value(result.p)} (Holm {p_value(test.holm)}): "
             f"{verdict if test.holm < ALPHA else 'not shown to differ'}."
         )
     return sentences

@@ -14,7 +14,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
-from medtasks.stats.standard_error import clustered_error, connected_components, dyadic_error, joined_clusters
+from medtasks.stats.standard_error import Dyad, clustered_error, connected_components, dyadic_error, joined_clusters
 
 Score = dict[str, Any]
 Scores = Sequence[Score]
@@ -40,7 +40,13 @@ class Scale(Enum):
     RAW = auto()  # anything else
 
 
-_UNITS = {"patient": "patient", "image": "image", "doc": "sample", "unit": "question"}  # by prefix of a cluster's id
+_UNITS = {
+    "patient": "patient",
+    "image": "image",
+    "doc": "sample",
+    "unit": "question",
+    "pair": "pair",
+}  # by prefix of a cluster's id
 STDERR = "_stderr"  # ending of the standard error's name in the harness's results
 
 
@@ -151,7 +157,7 @@ def unit_of(clusters: Iterable[Hashable]) -> str:
         >>> unit_of(["patient-0a1b", "patient-77c0"])
         'patient'
     """
-    prefixes = {str(cluster).partition("-")[0] for cluster in clusters}
+    prefixes = {"pair" if isinstance(cluster, Dyad) else str(cluster).partition("-")[0] for cluster in clusters}
     return _UNITS.get(prefixes.pop(), "cluster") if len(prefixes) == 1 else "cluster"
 
 

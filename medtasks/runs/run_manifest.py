@@ -172,13 +172,13 @@ class PrimaryOutcome(_Record):
     margin: float | None = None  # of non-inferiority
     planned: Mapping[str, float] = {}  # answers of ``medtasks plan``, such as the number of samples needed
 
-    def kind(self, task: str, metric: str) -> str:
-        """Return ``primary`` or ``exploratory``."""
-        return "primary" if (task, metric) == (self.task, self.metric) else "exploratory"
+    def lead(self, task: str, metric: str) -> str:
+        """Return the words before a result that say whether it is primary or exploratory."""
+        return "Primary outcome: " if (task, metric) == (self.task, self.metric) else "Exploratory outcome: "
 
     def __str__(self) -> str:
         facts = {"margin": self.margin, **self.planned}
-        texts = [f"{name.replace('_', ' ')} {value:g}" for name, value in facts.items() if value is not None]
+        texts = [f"{name.replace('_', ' ')} {value:.10g}" for name, value in facts.items() if value is not None]
         return ", ".join([f"{self.metric} of {self.task}", *texts])
 
 

@@ -129,7 +129,7 @@ def collect_run(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         run_at=run.made,
         facts=facts(run),
-        primary=run.manifests[-1].stated_primary if run.manifests else None,
+        primary=run.primary,
         tasks=corrected_gains(reports),
         missing=missing_tasks(run),
         notes=(*run_notes(run), *ungrouped, *(note for part in sections for note in part.notes)),
@@ -366,7 +366,7 @@ def facts(run: Run) -> dict[str, str]:
             "fingerprints of the data": ", ".join(f"{name} {value or 'not known'}" for name, value in known.items()),
             "versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version),
             "commit of medtasks": manifest.commit,
-            "primary outcome": manifest.stated_primary,
+            "primary outcome": run.primary,
             "seeds": ", ".join(f"{name} {seed}" for name, seed in manifest.seeds.model_dump().items()),
             "system": machine.system,
             "processor": f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
@@ -429,7 +429,7 @@ def run_notes(run: Run) -> tuple[str, ...]:
     last = run.manifests[-1]
     if last.primary:
         stated = f"Primary outcome, stated before the run: {last.primary}. All others are exploratory."
-        notes.append(stated if last.stated_primary else "There is no primary outcome: replies are older copies.")
+        notes.append(stated if run.primary else "There is no primary outcome: replies are older copies.")
     notes += [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
     if last.shard is not None:
         notes.append(

@@ -101,7 +101,7 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
         higher = "the other run is higher" if score.difference > 0 else "this run is higher"
         verdict = "no test" if math.isnan(score.p_holm) else higher if score.p_holm < ALPHA else "no difference shown"
         if report.primary:
-            verdict = f"{report.primary.kind(score.task, score.metric)}: {verdict}"
+            verdict = report.primary.lead(score.task, score.metric) + verdict
         samples = f"{wording.count(score.samples)} ({wording.count(score.units)})"
         rows.append(cells(*names, samples, *values, *test, verdict, wording.points(score.detectable, share)))
     headings = cells(

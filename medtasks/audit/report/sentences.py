@@ -47,7 +47,7 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
                 stated = rule.estimates.get(primary.metric)
                 if stated and task.name == primary.task:
                     rule = replace(rule, scores=(stated, *rule.scores))
-                lead = f"{primary.kind(task.name, rule.scores[0].metric).capitalize()} outcome: "
+                lead = primary.lead(task.name, rule.scores[0].metric)
             result = lead + _result(task, rule, report.title)
             sentences[task.name] = (result, _comparison(task, rule), _reliability(task, rule, made))
     return sentences
@@ -89,9 +89,8 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     samples = counted(number_of_samples, "sample") if number_of_samples else "an unknown number of samples"
     if clusters := clusters_in_words(main):
         samples = f"{samples} from {clusters}"
-    text = scored(main)
-    brackets = " (95 % interval in brackets)" if "[" in text else ""
-    reached = f"{model} reaches {main.metric} {text} under rule {rule.name}{brackets}"
+    brackets = "" if math.isnan(main.low) else " (95 % interval in brackets)"
+    reached = f"{model} reaches {main.metric} {scored(main)} under rule {rule.name}{brackets}"
     others = [(other.name, other.estimates.get(main.metric)) for other in task.rules if other is not rule]
     others_too = "".join(f"; under {name} it is {scored(score)}" for name, score in others if score)
     return f"On {task.name}, {reached}, for {samples} ({data}){others_too}.{caution}"
@@ -157,9 +156,8 @@ def _variants(task: TaskReport, rule: RuleScores) -> str:
     main = rule.scores[0]
     sign = -1 if main.higher_is_better is False else 1
     stress = {*VARIANTS} - {*_CONTROLS}
-    tested = [gain for gain in task.gains if gain.rule == rule.name and gain.metric == main.metric]
-    tested = [gain for gain in tested if gain.variant in stress and not math.isnan(gain.p_holm)]
-    harder = [gain for gain in tested if gain.p_holm < ALPHA and sign * gain.difference > 0]
+    gains = [gain for gain in task.gains if (gain.rule, gain.metric) == (rule.name, main.metric)]
+    harder = [gain for gain in gains if gain.variant in stress and gain.p_holm < ALPHA and sign * gain.difference > 0]
     if not harder:
         return ""
     loss = max(harder, key=lambda gain: sign * gain.difference)
