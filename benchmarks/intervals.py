@@ -6,6 +6,7 @@ Prints one line per setting, a table for RESULTS.md, and exits with 1 where a li
 - clustered shares over numbers, sizes and alikeness of clusters: at least 91 %;
 - paired tests of equal models, and equivalence tests of models that differ by the margin, on shared images: at most 6 %
   of runs reject, of which half a point is chance;
+- reports of equal groups and equal variants: at most 5 % name a group or a variant;
 - the score of a judge corrected by people's labels, and its sensitivity and specificity: at least 92 %;
 - the intervals of 25,000 samples and of 176 pairs together: at most 1 s.
 
@@ -20,11 +21,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import NormalDist
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from medtasks.audit.report.contents import Gain, RuleScores, TaskReport
+from medtasks.audit.report.differences import corrected_gains
+from medtasks.audit.report.sentences import variant_finding
+from medtasks.audit.subgroups import by_group, with_interval
+from medtasks.metrics.metric import Estimate, Metric, Role
 from medtasks.stats.equivalence import equivalence
 from medtasks.stats.intervals import interval
 from medtasks.stats.judged_share import judged_share
@@ -159,6 +166,45 @@ def judges_covered(runs: int) -> Iterator[Found]:
             yield f"{name}: {how}, clusters of {size}", float(np.mean(inside)), 0.92, 1.0
 
 
+def reports_naming(runs: int) -> Iterator[Found]:
+    """Yield how often a report names a group, or a variant as harder, although none differs.
+
+    200 samples of 80 patients in three columns of 2 to 5 groups, and three variants with two metrics each.
+    """
+    random = np.random.default_rng(6)
+    columns = {"sex": 2, "site": 3, "age": 5}
+    metric = Metric("accuracy", role=Role.MAIN, of=lambda score: score["value"])
+    family = SimpleNamespace(compared_only=(), compared_in_groups=())
+    task: Any = SimpleNamespace(metrics=[metric], breakdown=tuple(columns), family=family)
+    rule = RuleScores("robust", "", "", (with_interval(metric, Estimate(0.6)),))
+    named: dict[str, list[bool]] = {"group": [], "variant": []}
+    for _ in range(runs):
+        patients = random.integers(0, 80, 200)
+        skill = random.beta(3, 2, 80)
+        groups = {name: random.integers(0, number, 80) for name, number in columns.items()}
+        documents = [{name: str(of_patient[patient]) for name, of_patient in groups.items()} for patient in patients]
+        right = (random.random(200) < skill[patients]).astype(float)
+        scores: list[dict[str, Any]] = [
+            {"cluster_id": f"patient-{patient}", "value": value, "reason": "ok"}
+            for patient, value in zip(patients, right.tolist(), strict=True)
+        ]
+        tests = by_group(task, documents, scores).tests
+        named["group"].append(any(test.different for of_column in tests.values() for test in of_column))
+        gains = []
+        for variant in ("abstain", "nota", "degraded"):
+            for name in ("accuracy", "other"):
+                other = (random.random(200) < skill[patients]).astype(float)
+                paired = (other.tolist(), right.tolist(), patients.tolist())
+                result = compare_paired(*paired)
+                numbers = (result.second, result.first, result.difference, result.low, result.high, result.p)
+                gains.append(Gain(variant, variant, "robust", name, *numbers, samples=200, test=(result, paired)))
+        (report,) = corrected_gains([TaskReport("task", "", rules=(rule,), gains=tuple(gains))])
+        named["variant"].append("hardest variant" in variant_finding(report, rule))
+    either = [group or variant for group, variant in zip(*named.values(), strict=True)]
+    for name, happened in {**named, "group or variant": either}.items():
+        yield f"null reports that name a {name}", float(np.mean(happened)), 0.0, 0.05
+
+
 def seconds(graph: Graph) -> float:
     """Return what the intervals of 25,000 samples of 4,000 patients and of all pairs take."""
     random = np.random.default_rng(4)
@@ -180,6 +226,7 @@ def main(path: str, runs: int = 1000) -> int:
         "clustered shares": clusters_covered(runs),
         "tests on shared images": tests_rejecting(graph, runs),
         "judges with people's labels": judges_covered(runs),
+        "null reports": reports_naming(min(runs, 300)),
     }
     for name, part in parts.items():
         rates = []

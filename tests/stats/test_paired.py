@@ -310,6 +310,20 @@ def test_mcnemar_power_against_enumeration(difference, discordance, level):
     assert mcnemar_power(100, 0.3, 0.2, 0.05) == 0.0  # models cannot differ so much
 
 
+@each_row(
+    "units, is_testable",
+    [(["a"] * 20, False), ([f"{n % 4}" for n in range(20)], False), ([f"{n % 6}" for n in range(20)], True)],
+)
+def test_too_few_units_cannot_be_tested(units, is_testable):
+    result = compare_paired([0.0] * 20, [1.0, 0.0] * 10, units)
+    assert result.is_testable == is_testable
+
+
+def test_one_sample_has_no_interval():
+    result = compare_paired([0.0], [1.0], ["a"])
+    assert (math.isnan(result.low), math.isnan(result.high), result.is_testable) == (True, True, False)
+
+
 def test_non_inferiority_against_a_simulation():
     chance = np.random.default_rng(3)
     shown = []

@@ -129,7 +129,7 @@ def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
     if total := counts.scored + counts.lost:
         lost = f"{counts.lost} of {counted(total, 'sample')} are in no score"
         parts = [f"{lost}; replies without a valid answer: {number(invalid.value) if invalid else 'not counted'}"]
-    findings = [text for text in (_groups(rule), _variants(task, rule)) if text]
+    findings = [text for text in (_groups(rule), variant_finding(task, rule)) if text]
     if not findings:
         decoding = task.settings.get("decoding", "")
         findings = [made] if made else []
@@ -151,7 +151,7 @@ def _groups(rule: RuleScores) -> str:
     return f"by {column}, {metric} {between}; {finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
 
 
-def _variants(task: TaskReport, rule: RuleScores) -> str:
+def variant_finding(task: TaskReport, rule: RuleScores) -> str:
     """Return the hardest variant of those that the corrected tests show to be harder; empty if there is none."""
     main = rule.scores[0]
     sign = -1 if main.higher_is_better is False else 1
