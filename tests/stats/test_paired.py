@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, multinomial
 
+from medtasks.audit.planning import Assumptions, plan
 from medtasks.stats.equivalence import (
     SCORE_TEST,
     STUDENT,
@@ -353,3 +354,8 @@ def test_design_effect_against_the_covariance_matrix():
     assert design_effect(units, 0.3) == pytest.approx(sum(covariance) / len(units))
     assert design_effect(["p"] * 5, 0.3) == pytest.approx(2.2)
     assert design_effect(range(5)) == 1
+
+
+def test_non_inferiority_is_planned_one_sided_at_half_the_level():
+    assumed = Assumptions("accuracy", 100, 100, 0.6, "", None, "", 1.0, "")
+    assert plan(assumed, None, 0.1, 0.8).needed_for_margin == 377

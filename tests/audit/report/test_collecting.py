@@ -295,6 +295,25 @@ def test_tasks_of_others_and_groups(tmp_path):
     assert (tasks["mediconfusion_all"].documents, tasks["mediconfusion_all"].answered) == (32, 32)
 
 
+def test_a_mean_of_settings_has_the_error_of_its_questions_averages(tmp_path):
+    replies = {name: made_up("mediconfusion", seed) for seed, name in enumerate(("mediconfusion", "mediconfusion_blank"))}
+    results = write_run(tmp_path, replies)
+    content = json.loads(results.read_text())
+    content["group_subtasks"]["mediconfusion_all"] = list(replies)
+    members = collect_run(read_run(tmp_path)).tasks
+    values = [by_metric(task.rules[0])["individual_accuracy"] for task in members]
+    errors, shown = [task.rules[0].estimates["individual_accuracy"].error for task in members], []
+    for value in (sum(values) / 2, max(values)):
+        content["results"]["mediconfusion_all"] = {"alias": "all", "individual_accuracy,reference": value}
+        results.write_text(json.dumps(content))
+        group = next(task for task in collect_run(read_run(tmp_path)).tasks if task.name == "mediconfusion_all")
+        shown.append(group.rules[0].estimates["individual_accuracy"])
+    mean, best = shown
+    assert min(errors) / 2 < mean.error < max(errors)
+    assert mean.low < mean.value < mean.high
+    assert math.isnan(best.error)
+
+
 def test_sentences_on_tasks_of_others_and_groups_claim_no_data_and_advise_no_variant_that_does_not_exist(tmp_path):
     results = write_run(tmp_path / "run", {"mediconfusion": made_up("mediconfusion")})
     content = json.loads(results.read_text())
