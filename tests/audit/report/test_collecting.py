@@ -296,7 +296,8 @@ def test_tasks_of_others_and_groups(tmp_path):
 
 
 def test_a_mean_of_settings_has_the_error_of_its_questions_averages(tmp_path):
-    replies = {name: made_up("mediconfusion", seed) for seed, name in enumerate(("mediconfusion", "mediconfusion_blank"))}
+    names = ("mediconfusion", "mediconfusion_blank")
+    replies = {name: made_up("mediconfusion", seed) for seed, name in enumerate(names)}
     results = write_run(tmp_path, replies)
     content = json.loads(results.read_text())
     content["group_subtasks"]["mediconfusion_all"] = list(replies)
