@@ -10,6 +10,7 @@ Prints one line per setting, a table for RESULTS.md, and exits with 1 where a li
 - means over classes of which one has 1 %, and AUROCs near 1: at least 93 % (of the classes that occur);
 - LR- and NPV, where runs of 100 % sensitivity are frequent: at least 93 %, of fewer than 10 positives 91 %;
 - groups of equal samples within patients: at most 6 % of runs reject;
+- reports of equal groups and equal variants: at most 5 % name a group or a variant;
 - the score of a judge corrected by people's labels, and its sensitivity and specificity: at least 92 %;
 - the intervals of 25,000 samples and of 176 pairs together: at most 1 s.
 
@@ -32,10 +33,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.audit.subgroups import by_group
+from medtasks.audit.report.contents import Gain, RuleScores, TaskReport
+from medtasks.audit.report.differences import corrected_gains
+from medtasks.audit.report.sentences import variant_finding
+from medtasks.audit.subgroups import by_group, with_interval
 from medtasks.metrics.class_scores import count_classes, multiclass_metrics, unseen_classes
 from medtasks.metrics.clinical import Decision, at_prevalence, class_numbers
-from medtasks.metrics.metric import Metric, Role
+from medtasks.metrics.metric import Estimate, Metric, Role
 from medtasks.stats.bootstrap import posterior_ends
 from medtasks.stats.calibration import roc_area
 from medtasks.stats.equivalence import equivalence
@@ -313,6 +317,45 @@ def groups_rejecting(graph: Graph, runs: int) -> Iterator[Found]:
         yield name, float(np.mean(rejected)), 0.0, 0.06
 
 
+def reports_naming(_: Graph, runs: int) -> Iterator[Found]:
+    """Yield how often a report names a group, or a variant as harder, although none differs.
+
+    200 samples of 80 patients in three columns of 2 to 5 groups, and three variants with two metrics each.
+    """
+    random = np.random.default_rng(11)
+    columns = {"sex": 2, "site": 3, "age": 5}
+    metric = Metric("accuracy", role=Role.MAIN, of=lambda score: score["value"])
+    family = SimpleNamespace(compared_only=(), compared_in_groups=())
+    task: Any = SimpleNamespace(metrics=[metric], breakdown=tuple(columns), family=family)
+    rule = RuleScores("robust", "", "", (with_interval(metric, Estimate(0.6)),))
+    named: dict[str, list[bool]] = {"group": [], "variant": []}
+    for _ in range(runs):
+        patients = random.integers(0, 80, 200)
+        skill = random.beta(3, 2, 80)
+        groups = {name: random.integers(0, number, 80) for name, number in columns.items()}
+        documents = [{name: str(of_patient[patient]) for name, of_patient in groups.items()} for patient in patients]
+        right = (random.random(200) < skill[patients]).astype(float)
+        scores: list[dict[str, Any]] = [
+            {"cluster_id": f"patient-{patient}", "value": value, "reason": "ok"}
+            for patient, value in zip(patients, right.tolist(), strict=True)
+        ]
+        tests = by_group(task, documents, scores).tests
+        named["group"].append(any(test.different for of_column in tests.values() for test in of_column))
+        gains = []
+        for variant in ("abstain", "nota", "degraded"):
+            for name in ("accuracy", "other"):
+                other = (random.random(200) < skill[patients]).astype(float)
+                paired = (other.tolist(), right.tolist(), patients.tolist())
+                result = compare_paired(*paired)
+                numbers = (result.second, result.first, result.difference, result.low, result.high, result.p)
+                gains.append(Gain(variant, variant, "robust", name, *numbers, samples=200, test=(result, paired)))
+        (report,) = corrected_gains([TaskReport("task", "", rules=(rule,), gains=tuple(gains))])
+        named["variant"].append("hardest variant" in variant_finding(report, rule))
+    either = [group or variant for group, variant in zip(*named.values(), strict=True)]
+    for name, happened in {**named, "group or variant": either}.items():
+        yield f"null reports that name a {name}", float(np.mean(happened)), 0.0, 0.05
+
+
 def seconds(graph: Graph) -> float:
     """Return what the intervals of 25,000 samples of 4,000 patients and of all pairs take."""
     random = np.random.default_rng(4)
@@ -334,6 +377,7 @@ PARTS: dict[str, Callable[[Graph, int], Iterator[Found]]] = {
     "areas": areas_covered,
     "ratios": ratios_covered,
     "groups": groups_rejecting,
+    "reports": reports_naming,
 }
 
 

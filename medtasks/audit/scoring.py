@@ -22,6 +22,7 @@ from medtasks.metrics.clinical import ClassNumbers, Decision, class_numbers
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
+    Estimate,
     PanelResult,
     Role,
     Score,
@@ -165,17 +166,7 @@ def rule_scores(
     stopped = any(score.get("stops") for score in scores)
     why = next(score_warnings(task, columns, scores), "") if stopped else ""
     undefined = {score.metric: why for score in table if why and math.isnan(score.value)}
-    # Intervals of main metrics that rest on few effective clusters: degrees of freedom plus one.
-    # Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99.
-    compared = [metric for metric in metrics if metric.is_compared]
-    main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
-    sizes = {name: (estimates[name].degrees, estimates[name].clusters or math.inf) for name in main}
-    clusters = {name: min(degrees + 1, most) for name, (degrees, most) in sizes.items() if degrees is not None}
-    few = {name: number for name, number in clusters.items() if without_noise(number) < FEW_CLUSTERS}
-    sentences: tuple[str, ...] = ()
-    if few:
-        worth = f"{min(few.values()):.1f} patients, images or pairs of equal size"
-        sentences = (f"Few clusters: the samples are worth {worth}, so that intervals of {', '.join(few)} are rough.",)
+    sentences = tuple(_few_clusters(metrics, estimates))
     remarks = tuple(filter(None, (metric.remark(metric.selection(scores)) for metric in metrics if metric.remark)))
     whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=sentences, remarks=remarks)
     if not task.family.paired:
@@ -207,6 +198,32 @@ def rule_scores(
     )
     groups = by_category(task, columns, scores, list(dict.fromkeys((CATEGORIES, *task.breakdown))))
     return replace(whole, groups=groups.groups, column_tests=groups.tests, pairs=outcomes, categories=counts)
+
+
+def _few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> Iterator[str]:
+    """Yield a sentence on the main metrics without an interval, or with one that rests on few effective clusters.
+
+    These are degrees of freedom plus one. Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and
+    Statistics 99.
+    """
+    compared = [metric for metric in metrics if metric.is_compared]
+    main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
+    few: dict[str, list[str]] = {}
+    for name in main:
+        estimate = estimates[name]
+        if not estimate.clusters or estimate.degrees is None:
+            continue
+        worth = min(without_noise(estimate.degrees + 1), estimate.clusters)
+        sentence = f"Only about {worth:.2g} independent {estimate.unit}s: intervals are rough"
+        if estimate.clusters == 1:
+            sentence = f"Only 1 {estimate.unit}: there is no interval"
+        elif math.isnan(worth):
+            sentence = f"All {estimate.clusters} {estimate.unit}s share images: there is no interval"
+        elif worth >= FEW_CLUSTERS:
+            continue
+        few.setdefault(sentence, []).append(name)
+    for sentence, names in few.items():
+        yield f"{sentence} ({', '.join(names)})."
 
 
 def numbers_by_class(task: TaskFile, columns: Documents, scores: Scores) -> tuple[ClassNumbers, ...]:

@@ -13,6 +13,7 @@ from typing import Literal
 from rich.table import Table as RichTable
 from rich.text import Text
 
+INTERVALS = "Brackets hold 95 % intervals."  # a note that only tables with brackets keep
 NOT_DEFINED = "n/a"  # text of a number that is not defined
 _ROWS = 40  # of a table in LaTeX; more do not fit on a page
 _LATEX_HEAD = (
@@ -70,6 +71,10 @@ class Table:
     notes: tuple[str, ...] = ()  # sentences below the table; a cell's marks count from 1
     split: int = 0  # how many of the first rows a line separates from the others; 0 for no line
 
+    def __post_init__(self) -> None:
+        if not any("[" in cell.text for row in self.rows for cell in row):
+            object.__setattr__(self, "notes", tuple(note for note in self.notes if note != INTERVALS))
+
     @property
     def marked(self) -> bool:
         """Whether cells refer to notes by their numbers."""
@@ -90,8 +95,8 @@ def number_table(
     caption: str, headings: Sequence[str | Cell], rows: Iterable[Sequence[str | Cell]], split: int = 0
 ) -> Table:
     """Return a table with a column of names and columns of numbers."""
-    rows_of_cells = [cells(*row) for row in rows]
-    return Table("", caption, "l" + "r" * (len(headings) - 1), cells(*headings), rows_of_cells, split=split)
+    rows_of_cells, columns = [cells(*row) for row in rows], "l" + "r" * (len(headings) - 1)
+    return Table("", caption, columns, cells(*headings), rows_of_cells, notes=(INTERVALS,), split=split)
 
 
 def terminal(table: Table) -> RichTable:

@@ -1,5 +1,6 @@
 """``medtasks compare`` and ``parity``: whether one model is better than another on the same samples, or as good."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -20,8 +21,10 @@ from medtasks.audit.verdicts import NonInferiority, TaskVerdict, Verdict, is_equ
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, RepliesError, near_match
+from medtasks.metrics.metric import unit_of
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
+from medtasks.runs.run_manifest import PrimaryOutcome
 from medtasks.stats.equivalence import MARGIN
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 from medtasks.tasks.task_files import task_files, variant_of
@@ -60,6 +63,7 @@ class ComparedRuns:
     verdicts: Mapping[str, TaskVerdict]  # by task; none without a margin
     verdict: Verdict | None  # on all tasks
     tests: int  # that are corrected together
+    primary: PrimaryOutcome | None  # that all runs state; of no task if they differ
 
 
 def compare(
@@ -134,7 +138,10 @@ def _compared(
     verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
     verdict = max((of_task.verdict for of_task in verdicts.values()), key=list(Verdict).index, default=None)
     tests = sum(not test.same_as for of_task in tasks.values() for test in of_task.comparisons)
-    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, tests)
+    primaries = [source.repeats[0].run.primary if source.path.is_dir() else None for source in sources.values()]
+    differ = any(primary != primaries[0] for primary in primaries)
+    primary = PrimaryOutcome(task="", metric="") if differ else primaries[0]
+    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, tests, primary)
 
 
 def _write_and_print(
@@ -180,7 +187,7 @@ def _print_methods(tests: Sequence[Comparison], number: int) -> None:
         out.print(f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error.")
     if tests:
         out.print(
-            f"p, Holm: corrected for all {number} tests of this call.\n"
+            f"p, Holm: corrected for all {number} tests of this call, unlike p and the intervals.\n"
             f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%} / "
             f"{number}, that of Holm's first step, given how often these runs differ."
         )
@@ -218,29 +225,42 @@ def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
 
 
 def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list[str]:
-    """Summarise each pair of runs in one sentence: the main metric under the first rule."""
-    main = next((test.metric for test in task.comparisons if test.main), "")
+    """Summarise each pair of runs in one sentence: the primary, else the main metric under the first rule."""
+    metrics = [test.metric for test in task.comparisons if test.main] or [""]
+    main, lead = metrics[0], ""
+    if primary := comparisons.primary:
+        if primary.task == name and any(test.metric == primary.metric for test in task.comparisons):
+            main = primary.metric
+        lead = primary.lead(name, main)
     firsts: dict[tuple[str, str], Comparison] = {}
     for test in task.comparisons:
         if test.metric == main:
             firsts.setdefault((test.first, test.second), test)
+    return [f"{lead}On {name} {_sentence(test, comparisons)}." for test in firsts.values()]
+
+
+def _sentence(test: Comparison, comparisons: ComparedRuns) -> str:
+    """Return the scores of two runs, their difference and its test, or why nothing could be tested."""
+    result = test.result
     titles = {label: model_title(model).partition(" (")[0] for label, model in comparisons.models.items()}
     names = {label: f"{label} ({title})" if title else label for label, title in titles.items()}
-    sentences = []
-    for test in firsts.values():
-        result = test.result
-        on = f"{name} ({wording.counted(result.samples, 'pair' if test.metric == 'set_accuracy' else 'sample')})"
-        first, second = (wording.number(mean, test.share) for mean in (result.first, result.second))
-        verdict = result.lacking(comparisons.tests) or "not shown to differ"
-        if test.holm < ALPHA:
-            verdict = f"{test.second} is {'higher' if result.difference > 0 else 'lower'}"
-        sentences.append(
-            f"On {on}, {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
-            f"under {test.rule}: difference {wording.signed(result.difference, test.share)}, 95 % interval "
-            f"{difference_interval(result.low, result.high, test.share)}, p = {p_value(result.p)} "
-            f"(Holm {p_value(test.holm)}): {verdict}."
-        )
-    return sentences
+    samples = wording.counted(result.samples, "pair" if test.metric == "set_accuracy" else "sample")
+    first, second = (wording.number(mean, test.share) for mean in (result.first, result.second))
+    scores = (
+        f"({samples}), {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
+        f"under {test.rule}: difference {wording.signed(result.difference, test.share)}"
+    )
+    if not math.isnan(result.low):
+        name = "95 % interval" if comparisons.tests == 1 else "95 % interval (not corrected)"
+        scores += f", {name} {difference_interval(result.low, result.high, test.share)}"
+    if lacking := result.lacking(comparisons.tests, unit_of(test.values[2])):
+        return f"{scores}; {lacking}"
+    if math.isnan(result.low):
+        scores += ", no interval as all differences are equal"
+    verdict = "not shown to differ"
+    if test.holm < ALPHA:
+        verdict = f"{test.second} is {'higher' if result.difference > 0 else 'lower'}"
+    return f"{scores}, p = {p_value(result.p)} (Holm {p_value(test.holm)}): {verdict}"
 
 
 def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Sequence[Comparison]:
@@ -290,7 +310,7 @@ def _compared_samples(runs: tuple[str, str], overlap: Overlap) -> str:
 def _print_tests(runs: tuple[str, str], tests: Sequence[Comparison]) -> None:
     """Print the tests of two runs, a table per metric."""
     first, second = runs
-    names = ["samples (independent units)", first, second, f"{second} - {first}", "95 % interval", "test", "p"]
+    names = ["samples (clusters or pairs)", first, second, f"{second} - {first}", "95 % interval", "test", "p"]
     names += ["p, Holm", "detectable difference", "90 % interval", "p, equivalence"]
     distinct = [test for test in tests if not test.same_as]
     for metric in dict.fromkeys(test.metric for test in distinct):

@@ -4,7 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,10 +15,10 @@ from medtasks import __version__
 from medtasks.audit.doctor.metric_models import fetch_command
 from medtasks.audit.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
 from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
-from medtasks.audit.report.contents import RuleScores, TaskReport, as_json
+from medtasks.audit.report.contents import RuleScores, Score, TaskReport, as_json
 from medtasks.audit.report.group_tables import class_tables, group_tables
 from medtasks.audit.report.task_tables import class_table
-from medtasks.audit.report.wording import estimate, names_by, number, with_error
+from medtasks.audit.report.wording import estimate, names_by, number, with_error, without_interval
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.subgroups import grouped_by
 from medtasks.audit.tables import Table, number_table
@@ -106,7 +106,10 @@ def score(
         say(f"Replies: {file}")
     if origins := str(read_origins(*files)):
         say(f"{origins}.")
-    title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
+    answered = sum(not reply.failed for reply in recorded.values())
+    title = f"{task}: {answered} of {len(documents)} questions answered"
+    if answered < len(recorded):
+        title = f"{task}: {len(recorded)} asked, {answered} answered"
     further = [*class_tables(task, rules.values()), *([class_table(task, classes)] if classes else [])]
     tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
     _print_scores(tables, rules, data, len(recorded), len(documents), limit)
@@ -168,7 +171,7 @@ def _tables(
     for name in next(iter(rules.values())).estimates:
         if not paired or name in PAIR_METRICS:
             scores = [rule.estimates[name] for rule in rules.values()]
-            rows.append((name, *(with_error(score.value, score.error, score.share) for score in scores)))
+            rows.append((name, *map(_error_cell, scores)))
     for reason in sorted(set().union(*(rule.reasons for rule in rules.values()))):
         rows.append((f"replies: {reason}", *(str(rule.reasons.get(reason, 0)) for rule in rules.values())))
     yield number_table(title, ("score ± standard error", *rules), rows)
@@ -190,10 +193,10 @@ def _tables(
         rows = []
         for group in groups:
             scores = [by_group[group.name] for by_group in by_rule]
-            errors = (with_error(score.value, score.error, score.share) for score in scores)
-            rows.append((group.name, str(group.questions), *errors))
+            rows.append((group.name, str(group.questions), *map(_error_cell, scores)))
         caption = f"accuracy by {column.replace('_', ' ')} ± standard error"
-        yield number_table(caption, (column, "questions", *scored), rows)
+        table = number_table(caption, (column, "questions", *scored), rows)
+        yield replace(table, notes=(*table.notes, *without_interval(by_rule[0])))
     kinds = [count_kinds(rule.wrong) for rule in scored.values()]
     names = dict.fromkeys(kind for counts in kinds for kind in counts)
     if names:
@@ -210,6 +213,10 @@ def _tables(
             values = [getattr(check.judge, name) for check in checked.values()]
             rows.append((name, *(estimate(value.value, value.low, value.high, name != "kappa") for value in values)))
         yield number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
+
+
+def _error_cell(score: Score) -> str:
+    return with_error(score.value, score.error, score.share, score.low, score.high)
 
 
 @judge_app.command()

@@ -13,6 +13,7 @@ from medtasks.errors import MedTasksError
 from medtasks.families.counts import answered
 from medtasks.metrics.metric import CorpusMetric, Estimate, Panel, PanelResult, Role, Scale, Score, Scores, mean
 from medtasks.metrics.model_settings import DEVICE_VARIABLE, ModelSettings
+from medtasks.metrics.ngram_metrics import WITHOUT_WORDS
 from medtasks.metrics.report_metrics import ReportScores, metric_info, report_metric
 from medtasks.stats.standard_error import clustered_error
 
@@ -33,12 +34,7 @@ def text_metrics(
     keys = tuple(keys)
     names = tuple(dict.fromkeys(metric_info(key).name for key in keys))
     panel = Panel(text_row(reply), partial(compare_texts, names), lambda row: (row[0], row[1].text, row[2].text))
-    judged = [key for key in keys if metric_info(key).asks_judge]
-
-    def named_judge(scores: Scores) -> str:
-        settings = panel.of(answered(scores)).settings.get(metric_info(judged[0]).name, {})
-        return f"Judge of {metric_info(judged[0]).name}: {settings['judge']}." if "judge" in settings else ""
-
+    firsts = {metric_info(key).name: key for key in reversed(keys)}
     return tuple(
         CorpusMetric(
             key,
@@ -46,7 +42,7 @@ def text_metrics(
             answered,
             has_error=key not in without_error and info.scale is not Scale.COUNT,
             role=Role.ASIDE if info.scale is Scale.COUNT else Role.PART,
-            remark=named_judge if key in judged[:1] else None,
+            remark=partial(_remark, panel, info.name) if firsts[info.name] == key else None,
             panel=panel,
             text_field=reply,
             scale=info.scale,
@@ -54,6 +50,14 @@ def text_metrics(
         )
         for key, info in ((key, metric_info(key)) for key in keys)
     )
+
+
+def _remark(panel: Panel[TextRow], name: str, scores: Scores) -> str:
+    """Name the judge of a metric, or the number of texts in which it finds no words."""
+    settings = panel.of(answered(scores)).settings.get(name, {})
+    if "judge" in settings:
+        return f"Judge of {name}: {settings['judge']}."
+    return f"{name}: {settings[WITHOUT_WORDS]}." if WITHOUT_WORDS in settings else ""
 
 
 def text_row(reply: str) -> Callable[[Mapping[str, Any]], TextRow]:

@@ -7,14 +7,14 @@ value of all scores together. Nothing here depends on the order of the scores.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
-from medtasks.stats.standard_error import clustered_error, dyadic_error, joined_clusters
+from medtasks.stats.standard_error import Dyad, clustered_error, connected_components, dyadic_error, joined_clusters
 
 Score = dict[str, Any]
 Scores = Sequence[Score]
@@ -40,6 +40,13 @@ class Scale(Enum):
     RAW = auto()  # anything else
 
 
+_UNITS = {
+    "patient": "patient",
+    "image": "image",
+    "doc": "sample",
+    "unit": "question",
+    "pair": "pair",
+}  # by prefix of a cluster's id
 STDERR = "_stderr"  # ending of the standard error's name in the harness's results
 
 
@@ -53,6 +60,8 @@ class Estimate:
     degrees: float | None = None  # of freedom, for the interval; None if unknown
     effective: float | None = None  # number of independent answers, for the interval; None if unknown
     ends: tuple[float, float] | None = None  # of an interval that does not follow from the error
+    unit: str = "cluster"  # noun for a cluster
+    components: int | None = None  # groups of dyads that share members, directly or through others; None without dyads
 
 
 @dataclass(frozen=True)
@@ -137,11 +146,15 @@ class Metric(Declaration, Generic[U]):
             value = math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / total
         if not self.has_error:
             return Estimate(value)
+        unit, components = unit_of(first for first, *_ in clusters), None
         if len(self.clusters) > 1:
-            error = dyadic_error(values, [(first, second) for first, second in clusters], weights)
+            dyads = [(first, second) for first, second in clusters]
+            error = dyadic_error(values, dyads, weights)
+            unit, components = "pair", len({*connected_components(dyads)})
         else:
             error = clustered_error(values, [cluster for (cluster,) in clusters], weights)
-        return Estimate(value, error.error, error.clusters, error.degrees, error.effective)
+        numbers = (error.error, error.clusters, error.degrees, error.effective)
+        return Estimate(value, *numbers, unit=unit, components=components)
 
     def deviations(self, scores: Scores) -> dict[frozenset[Hashable], float]:
         """Return the sums of deviations from the mean, over the sum of weights, by cluster or dyad."""
@@ -152,6 +165,17 @@ class Metric(Declaration, Generic[U]):
         for value, weight, members in zip(values, weights, clusters, strict=True):
             by_unit[frozenset(members)].append(weight * (value - center) / total)
         return {unit: math.fsum(parts) for unit, parts in by_unit.items()}
+
+
+def unit_of(clusters: Iterable[Hashable]) -> str:
+    """Return the noun for clusters with these ids, such as ``patient``.
+
+    Example:
+        >>> unit_of(["patient-0a1b", "patient-77c0"])
+        'patient'
+    """
+    prefixes = {"pair" if isinstance(cluster, Dyad) else str(cluster).partition("-")[0] for cluster in clusters}
+    return _UNITS.get(prefixes.pop(), "cluster") if len(prefixes) == 1 else "cluster"
 
 
 def _without_gaps(clusters: Sequence[Hashable]) -> list[Hashable]:
@@ -229,10 +253,11 @@ class CorpusMetric(Declaration):
         clusters = _without_gaps([score.get("cluster_id") for score in clustered(chosen)])
         if estimate.clusters is not None:  # of a panel in which some scores have no value
             effective = None if estimate.error > 0 else float(estimate.clusters)
-            return replace(estimate, effective=effective)
+            return replace(estimate, effective=effective, unit=unit_of(clusters))
         sizes = clustered_error([0.0] * len(clusters), clusters)
         effective = None if estimate.error > 0 else float(sizes.clusters)
-        return Estimate(estimate.value, estimate.error, sizes.clusters, sizes.degrees, effective, estimate.ends)
+        numbers = (estimate.value, estimate.error, sizes.clusters, sizes.degrees, effective, estimate.ends)
+        return Estimate(*numbers, unit=unit_of(clusters))
 
 
 AnyMetric = Metric[Any] | CorpusMetric

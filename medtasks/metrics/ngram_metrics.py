@@ -41,6 +41,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ORDERS = (1, 2, 4)
 CLOSED = ("yes", "no")  # targets of closed questions, in lower case with single blanks and no punctuation
 OPEN_RECALL = 0.75  # least share of the target's tokens in a right reply to an open question
+WITHOUT_WORDS = "texts without words"
+_ROUGE_WORD = re.compile("[a-z0-9]")
 _ROUGE_TYPES = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}  # of rouge-score, by the ending of our keys
 
 
@@ -267,6 +269,9 @@ def rouge(
         for ending, kind in _ROUGE_TYPES.items()
     }
     settings = {"words": "runs of a-z0-9 in lower case", "stemmer": "Porter" if stemmed else "none", "value": "F1"}
+    texts = [text for text in (*references, *hypotheses) if text.strip()]
+    if without := sum(not _ROUGE_WORD.search(text.lower()) for text in texts):
+        settings[WITHOUT_WORDS] = f"{without} of {len(texts)} texts have no word of a-z0-9, so that they score 0"
     return mean_scores(samples, settings)
 
 

@@ -17,7 +17,7 @@ from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
 from medtasks.runs import result_files
 from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, what_is_asked
 from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
-from medtasks.runs.run_manifest import RunManifest, read_manifests
+from medtasks.runs.run_manifest import PrimaryOutcome, RunManifest, read_manifests
 from medtasks.tasks.task_files import tasks_of
 from medtasks.tasks.task_index import mapping_in
 
@@ -116,6 +116,11 @@ class Run:
     results: tuple[ResultsFile, ...] = ()  # oldest first
     manifests: tuple[RunManifest, ...] = ()  # oldest first, without calls of which no results count
     notes: tuple[str, ...] = ()  # damaged and superseded files, one sentence each
+
+    @property
+    def primary(self) -> PrimaryOutcome | None:
+        """Primary outcome that the newest call states."""
+        return self.manifests[-1].stated_primary if self.manifests else None
 
     @property
     def made(self) -> str:

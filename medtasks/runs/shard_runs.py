@@ -59,7 +59,7 @@ class ShardRun:
         """Settings, data, versions and model by name, which must be the same in all shards."""
         manifest, model = self.manifest, self.manifest.model
         options = what_is_asked(HarnessOptions(manifest.options))
-        facts: dict[str, Any] = {"--tasks": ",".join(manifest.asked)}
+        facts: dict[str, Any] = {"--tasks": ",".join(manifest.asked), "--primary": manifest.primary or ""}
         locations = ("include_path", "config", "output_path")  # options that name files, not what is asked
         facts |= {f"--{name}": value for name, value in options.items() if name not in locations}
         facts |= {"name of the weights": model.weights, "fingerprint of the model": model.fingerprint or model.unknown}

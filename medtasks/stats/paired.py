@@ -49,16 +49,22 @@ class PairedResult:
     p: float  # two-sided, of that test
     mcnemar: float | None
     detectable: float  # smallest true difference found with about 80 % power at the level of :func:`corrected`
-    # Units, or under McNemar's test samples on which the models differ; None for dyads.
+    # Units, or under McNemar's test samples on which the models differ; None where Student's t needs no number.
     evidence: int | None = None
 
-    def lacking(self, tests: int) -> str:
+    def lacking(self, tests: int, unit: str = "independent unit") -> str:
         """Explain why no difference could be shown if as many ``tests`` are corrected together; empty if one could."""
         if self.evidence is None or mcnemar(0, self.evidence) <= ALPHA / tests:
             return ""
-        what = "differing sample" if self.test == MCNEMAR else "independent unit"
+        what = {MCNEMAR: "differing sample", DYADIC: "separate group of pairs"}.get(self.test, unit)
         plural = "" if self.evidence == 1 else "s"
         return f"{self.evidence} {what}{plural} cannot show any difference at this level"
+
+    @property
+    def is_testable(self) -> bool:
+        """Whether the design could show a difference, whatever the replies: McNemar's test could count all samples."""
+        evidence = self.samples if self.test == MCNEMAR else self.evidence
+        return not replace(self, evidence=evidence).lacking(1)
 
 
 def compare_paired(first: Sequence[float], second: Sequence[float], units: Sequence[Hashable]) -> PairedResult:
@@ -79,7 +85,7 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
     number, samples = len(set(units)), len(differences)
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
     gained, lost = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    evidence = number
+    evidence: int | None = number
     if in_dyads:
         # Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's
         # graph: at most 6 % (``benchmarks/intervals.py``).
@@ -94,8 +100,9 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
             size = error.degrees + 1
             low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size)
             p = 0.5**error.degrees if mean else 1.0
+        evidence = 1 if math.isnan(low) else None
     elif right_or_wrong and number == samples:
-        low, high = agresti_min_interval(lost, gained, samples)
+        low, high = agresti_min_interval(lost, gained, samples) if samples > 1 else (math.nan, math.nan)
         test, p = MCNEMAR, mcnemar(lost, gained)
         evidence = lost + gained
     else:
@@ -115,7 +122,7 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
         p=p,
         mcnemar=mcnemar(lost, gained) if right_or_wrong else None,
         detectable=math.nan,
-        evidence=None if in_dyads else evidence,
+        evidence=evidence,
     )
     return replace(result, detectable=_detectable(result, differences, units, 1))
 

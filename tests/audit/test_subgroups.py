@@ -71,8 +71,10 @@ def test_equal_groups_are_seldom_called_different_and_a_planted_gap_is_found():
     either = [min(result.tests[column][0].p_holm for column in TASK.breakdown) < 0.05 for result in equal]
     assert sum(either) <= most
     planted = [drawn(chance, worse=0.3) for _ in range(20)]
-    assert all(result.tests["site"][0].worst == "b" for result in planted)
-    assert sum(result.tests["site"][0].p_holm < 0.05 for result in planted) >= 19
+    named = [result.tests["site"][0].different for result in planted]
+    assert ({*named} <= {"b", ""}, named.count("b") >= 19) == (True, True)
+    of_equal = [test.different for result in equal for column in TASK.breakdown for test in result.tests[column]]
+    assert sum(map(bool, of_equal)) <= most
     gaps = [group.gaps[0].value for result in planted for group in result.groups["site"] if group.name == "b"]
     assert np.mean(gaps) == pytest.approx(-0.3, abs=0.03)
 
@@ -138,6 +140,34 @@ def test_small_groups_are_listed_and_neither_they_nor_their_only_others_are_comp
     first, second = EstimatedValue(0.8, 0, 0.6920, 0.8770), EstimatedValue(0.6, 0, 0.4904, 0.7004)
     difference = difference_of_values(first, second)
     assert (difference.low, difference.high) == pytest.approx((0.0524, 0.3339), abs=2e-3)
+
+
+def test_what_is_compared_follows_from_the_design_and_not_from_the_replies():
+    def parts(right):
+        documents = [{"site": "ab"[patient > 9]} for patient in range(40) for _ in range(6)]
+        chance = np.random.default_rng(1)
+        scores = [
+            {"cluster_id": f"{n // 6}", "value": float(right(n // 6, chance)), "reason": "ok"} for n in range(240)
+        ]
+        return by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores).groups["site"]
+
+    alike, mixed, equal = (
+        parts(lambda patient, chance: patient % 2),
+        parts(lambda patient, chance: chance.random() < 0.5),
+        parts(lambda patient, chance: True),
+    )
+    for groups in (alike, mixed, equal):  # six of each of ten patients are worth 30
+        assert [group.compared for group in groups] == [True, True]
+
+
+def test_two_equal_groups_have_symmetric_intervals():
+    documents = [{"site": "ab"[n % 2]} for n in range(60)]
+    scores = [{"cluster_id": f"{n}", "value": 1.0, "reason": "ok"} for n in range(60)]
+    first, second = by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores).groups[
+        "site"
+    ]
+    assert -first.gaps[0].low == pytest.approx(first.gaps[0].high)
+    assert [second.gaps[0].low, second.gaps[0].high] == [-first.gaps[0].high, -first.gaps[0].low]
 
 
 HALVES = [f"{n}.5" for n in range(39, -1, -1)]  # texts of a table, in any order: 9.5 is less than 10.5

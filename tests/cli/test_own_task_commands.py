@@ -88,6 +88,7 @@ def test_compare_and_report(medtasks, folder, replies, tmp_path):
     runs = [replies(ANSWERS, "a.jsonl"), replies(["A"] * 4, "b.jsonl")]
     ran = medtasks("compare", "sides", *runs, "--include-path", folder)
     assert (ran.code, ran.out.count("50.0 pts, 95 %")) == (0, 1), ran.out
+    assert "; 4 images cannot show any difference at this level." in ran.out
     page = tmp_path / "page.html"
     found = medtasks("report", runs[1], "--task", "sides", "--include_path", folder, "--html", page)
     assert found.code == 0, found.err
@@ -409,7 +410,7 @@ def test_groups_and_clinical_numbers_of_yes_no_questions(medtasks, fails, folder
     assert [cell.partition(" ")[0] for cell in table["Yes"][:4]] == ["50.0%", "100.0%", "100.0%", "80.0%"]
     groups = rows_of(scored.out, "accuracy by sex")
     assert (groups["F"][0], groups["F"][2].partition(" [")[0]) == ("60", "−33.3 pts")
-    assert "Worst group: F." in scored.out
+    assert ": F differs from all others by −33.3 pts [" in scored.out
     assert '"ppv_adjusted"' in (tmp_path / "scores.json").read_text()
     page = tmp_path / "page.html"
     assert medtasks("report", given, "--task", "sides", *options, "--html", page).code == 0
@@ -419,9 +420,15 @@ def test_groups_and_clinical_numbers_of_yes_no_questions(medtasks, fails, folder
     (folder / "sides.jsonl").write_text("\n".join(written[:2]))
     two = replies(["yes", "no"], "two.jsonl")
     assert medtasks("report", two, "--task", "sides", *options[:2], "--html", page).code == 0
-    assert "the samples are worth 2.0 patients" in page.read_text()
+    assert "Only about 2 independent images: intervals are rough (accuracy)." in page.read_text()
     shown = medtasks("score", "sides", two, *options).out
-    assert "not compared, with 95 % intervals of their own: F, M." in shown
+    assert "Of 1 image each, without an interval: F, M." in shown
+    failed = [{"doc_id": row, "resps": ["[[medtasks:adapter_failed]] x"]} for row in range(2)]
+    (tmp_path / "failed.jsonl").write_text("\n".join(map(json.dumps, failed)))
+    assert "sides: 2 asked, 0 answered" in medtasks("score", "sides", tmp_path / "failed.jsonl", *options).out
+    (folder / "sides.jsonl").write_text(written[0])
+    single = medtasks("compare", "sides", *[replies([word], f"{word}.jsonl") for word in ("yes", "no")], *options[:2])
+    assert "difference −100.0 pts; 1 image cannot show any difference at this level." in single.out
     assert "compared groups together" not in shown
     unknown = [line.replace('"sex": "F"', '"sex": null') for line in written[:5]]
     (folder / "sides.jsonl").write_text("\n".join([*unknown, *written[5:]]))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, multinomial
 
+from medtasks.audit.planning import Assumptions, plan
 from medtasks.stats.equivalence import (
     SCORE_TEST,
     STUDENT,
@@ -340,6 +341,20 @@ def test_mcnemar_power_against_enumeration(difference, discordance, level):
     assert mcnemar_power(100, 0.3, 0.2, 0.05) == 0.0  # models cannot differ so much
 
 
+@each_row(
+    "units, is_testable",
+    [(["a"] * 20, False), ([f"{n % 4}" for n in range(20)], False), ([f"{n % 6}" for n in range(20)], True)],
+)
+def test_too_few_units_cannot_be_tested(units, is_testable):
+    result = compare_paired([0.0] * 20, [1.0, 0.0] * 10, units)
+    assert result.is_testable == is_testable
+
+
+def test_one_sample_has_no_interval():
+    result = compare_paired([0.0], [1.0], ["a"])
+    assert (math.isnan(result.low), math.isnan(result.high), result.is_testable) == (True, True, False)
+
+
 def test_non_inferiority_against_a_simulation():
     chance = np.random.default_rng(3)
     shown = []
@@ -369,3 +384,8 @@ def test_design_effect_against_the_covariance_matrix():
     assert design_effect(units, 0.3) == pytest.approx(sum(covariance) / len(units))
     assert design_effect(["p"] * 5, 0.3) == pytest.approx(2.2)
     assert design_effect(range(5)) == 1
+
+
+def test_non_inferiority_is_planned_one_sided_at_half_the_level():
+    assumed = Assumptions("accuracy", 100, 100, 0.6, "", None, "", 1.0, "")
+    assert plan(assumed, None, 0.1, 0.8).needed_for_margin == 377

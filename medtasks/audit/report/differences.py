@@ -115,8 +115,9 @@ def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReadin
                 scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
                 gains.append(Gain(*of, *scores, samples=result.samples, same_as=same, by_construction=True))
                 continue
-            scores = (result.second, result.first, result.difference, result.low, result.high, result.p)
-            gains.append(Gain(*of, *scores, samples=result.samples, same_as=same, test=(result, paired)))
+            p, test = (result.p, (result, paired)) if result.is_testable else (math.nan, None)
+            scores = (result.second, result.first, result.difference, result.low, result.high, p)
+            gains.append(Gain(*of, *scores, samples=result.samples, same_as=same, test=test))
     return gains
 
 
@@ -170,7 +171,8 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
         notes[other] += [f"{name}: {metrics} {why}." for why, metrics in skipped.items()]
         for test in result.comparisons:
             numbers = {key: value for key, value in asdict(test.result).items() if key not in ("mcnemar", "evidence")}
-            score = ComparedScore(name, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **numbers)
+            holm = test.holm if test.result.is_testable else math.nan
+            score = ComparedScore(name, test.rule, test.metric, p_holm=holm, same_as=test.same_as, **numbers)
             scores[other].append(score)
     return tuple(
         RunComparison(model_of(other) or other.path.name, str(other.path), tuple(scores[other]), tuple(notes[other]))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlencode
 
-from medtasks.audit.report.contents import RuleScores, TaskReport
+from medtasks.audit.report.contents import ColumnTest, RuleScores, TaskReport
 from medtasks.audit.report.wording import (
     INTERVALS,
     count,
@@ -18,6 +18,7 @@ from medtasks.audit.report.wording import (
     p_value,
     score_cell,
     scored,
+    without_interval,
 )
 from medtasks.audit.tables import Cell, Table, cells, name_cell
 from medtasks.metrics.clinical import ClassNumbers
@@ -104,9 +105,10 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
         missing = max(rule.counts.scored for rule in rules) - sum(task.group_sizes[column].values())
         if missing > 0:  # groups of a sample may be several
             notes.append(f"In no group, without {column}: at least {counted(missing, 'sample')}.")
-        if small:
-            names = ", ".join(small)
-            notes.append(f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {names}.")
+        scores = {name: rules[0].group_score(column, name, metric) for name in small}
+        notes += without_interval(scores)
+        if own := ", ".join(name for name, score in scores.items() if score and score.clusters != 1):
+            notes.append(f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {own}.")
         caption, columns = f"{metric} by {column}.", "lr" + "rr" * len(rules)
         by_rule = (cell for rule in rules for cell in (name_cell(rule.title), f"{rule.title}: gap to all others"))
         headings = cells(column, "Questions", *by_rule)
@@ -124,13 +126,21 @@ def _gap_cell(rule: RuleScores, column: str, name: str, metric: str) -> Cell:
     return Cell("")
 
 
+def finding(rule: RuleScores, column: str, test: ColumnTest) -> str:
+    """Say which group differs from all others, and by how much, if the test says so."""
+    if not test.different:
+        return "no group was shown to differ"
+    gap = _gap_cell(rule, column, test.different, test.overall.metric)
+    return f"{test.different} differs from all others by {gap.text}"
+
+
 def _column_notes(rule: RuleScores, column: str, metric: str) -> Iterator[str]:
-    """Yield the score of all samples, whether groups differ at all, and which is worst."""
+    """Yield the score of all samples, whether groups differ at all, and which one does."""
     number_of_tests = sum(map(len, rule.column_tests.values()))
     for test in rule.column_tests.get(column, ()):
         if test.overall.metric == metric:
             corrected = f", corrected for {number_of_tests} such tests {p_value(test.p_holm)}" * (number_of_tests > 1)
             yield (
                 f"All questions, {rule.title}: {scored(test.overall)}. Any difference between groups, {rule.title}: "
-                f"{p_statement(test.p)}{corrected}. Worst group: {test.worst}."
+                f"{p_statement(test.p)}{corrected}: {finding(rule, column, test)}."
             )

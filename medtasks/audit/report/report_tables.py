@@ -100,6 +100,8 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
         test = (difference, score.test, wording.p_value(score.p), wording.p_value(score.p_holm))
         higher = "the other run is higher" if score.difference > 0 else "this run is higher"
         verdict = "no test" if math.isnan(score.p_holm) else higher if score.p_holm < ALPHA else "no difference shown"
+        if report.primary:
+            verdict = report.primary.lead(score.task, score.metric) + verdict
         samples = f"{wording.count(score.samples)} ({wording.count(score.units)})"
         rows.append(cells(*names, samples, *values, *test, verdict, wording.points(score.detectable, share)))
     headings = cells(
@@ -110,7 +112,7 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
     compared = [task for task in report.tasks if task.name in {score.task for score in other.scores}]
     warnings = tuple(f"{task.name}: {text}" for task in compared for text in wording.warnings(task))
     caption = f"{other.name} compared with this run, {report.title}."
-    holm = "p, Holm: corrected for all tests against other runs."
+    holm = "p, Holm: corrected for all tests against other runs, unlike p and the intervals."
     smallest = (
         "the smallest true difference found with 80 % power at the level that the correction leaves; n/a also where so "
         "few units or differing samples could show none."

@@ -135,10 +135,9 @@ def test_outcomes_and_areas_of_pairs(tmp_path):
     outcomes = task.rules[1].pairs
     assert (outcomes.both_right, outcomes.swapped, outcomes.same) == (len(pairs) - 7, 1, {"A": 1, "B": 2})
     assert (outcomes.one_invalid, outcomes.both_invalid, outcomes.incomplete) == (1, 1, 1)
-    few = "Few clusters: the samples are worth 9.3 patients, images or pairs of equal size, so that intervals of"
     assert task.missing == (
         "Only 31 of 32 questions were answered; the others are in no score.",
-        f"{few} set_accuracy are rough.",
+        "Only about 9.3 independent pairs: intervals are rough (set_accuracy).",
     )
     areas = {group.name: group for group in task.rules[1].groups["categories"]}
     table = score_replies(task_file("mediconfusion"), documents, texts(said))["robust"].categories
@@ -195,7 +194,7 @@ def test_a_limited_run_and_one_without_samples(tmp_path):
         assert (task.answered, task.documents, len(task.baselines)) == (7, 32, 4)
         always = next(one for one in task.baselines if one.name == "always A")
         assert always.scores["reference"]["individual_accuracy"] == asked.count("A") / len(asked)
-    assert [sentence.partition(":")[0] for sentence in logged.missing[1:]] == ["Few clusters"]
+    assert logged.missing[1].endswith("independent pairs: intervals are rough (set_accuracy).")
     assert logged.rules[0].pairs.incomplete == 1
     assert "--log_samples" in unlogged.missing[1]
     assert "baselines are those of all questions" in unlogged.missing[-1]
@@ -291,9 +290,29 @@ def test_tasks_of_others_and_groups(tmp_path):
     assert (reference.name, by_metric(reference)) == ("reference", {"set_accuracy": 0.5})
     assert list(by_metric(robust).items()) == [("set_accuracy", 0.75), ("confusion", 0.25)]
     assert (robust.rule, robust.scores[1].share, robust.scores[1].higher_is_better) == ("", True, False)
-    assert tasks["mediconfusion_all"].missing[0].endswith("mediconfusion, mediconfusion_gd.")
+    assert tasks["mediconfusion_all"].missing[0].endswith("_gd; each score is the best of 2, chosen on the test set.")
     assert tasks["mediconfusion_all"].sample_data
     assert (tasks["mediconfusion_all"].documents, tasks["mediconfusion_all"].answered) == (32, 32)
+
+
+def test_a_mean_of_settings_has_the_error_of_its_questions_averages(tmp_path):
+    names = ("mediconfusion", "mediconfusion_blank")
+    replies = {name: made_up("mediconfusion", seed) for seed, name in enumerate(names)}
+    results = write_run(tmp_path, replies)
+    content = json.loads(results.read_text())
+    content["group_subtasks"]["mediconfusion_all"] = list(replies)
+    members = collect_run(read_run(tmp_path)).tasks
+    values = [by_metric(task.rules[0])["individual_accuracy"] for task in members]
+    errors, shown = [task.rules[0].estimates["individual_accuracy"].error for task in members], []
+    for value in (sum(values) / 2, max(values)):
+        content["results"]["mediconfusion_all"] = {"alias": "all", "individual_accuracy,reference": value}
+        results.write_text(json.dumps(content))
+        group = next(task for task in collect_run(read_run(tmp_path)).tasks if task.name == "mediconfusion_all")
+        shown.append(group.rules[0].estimates["individual_accuracy"])
+    mean, best = shown
+    assert min(errors) / 2 < mean.error < max(errors)
+    assert mean.low < mean.value < mean.high
+    assert math.isnan(best.error)
 
 
 def test_sentences_on_tasks_of_others_and_groups_claim_no_data_and_advise_no_variant_that_does_not_exist(tmp_path):
@@ -315,7 +334,10 @@ def test_sentences_on_tasks_of_others_and_groups_claim_no_data_and_advise_no_var
         "model: made_up.",
     )
     assert "reaches acc 0.800 under rule none, for 90 samples (data of lmms-eval)." in sentences["pope"][0]
-    assert "for 32 samples (data of its members)" in sentences["mediconfusion_all"][0]
+    assert (
+        "(data of its members; each score is the best of 3, chosen on the test set)"
+        in sentences["mediconfusion_all"][0]
+    )
     for task in ("pope", "mediconfusion_all", "mediconfusion_ff_blind"):
         assert sentences[task][1:] == ("It is compared with nothing.", "model: made_up.")
     advice = "It is compared with nothing: mediconfusion_ff_blind in the same run would show what the image adds."
