@@ -11,11 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from medtasks.audit.paired_scores import compare_together
 from medtasks.audit.run_values import Agreement, Overlap, Values, agreement, by_repeat, chosen_metrics, mean_values
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.privacy import hidden_id
+from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
 from medtasks.families.family import Reply
+from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies, read_samples
 from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins, read_origins
@@ -130,9 +133,21 @@ def _compare_pair(
     for key, (first_values, second_values) in values.items():
         if key not in skipped and not first_values.keys() & second_values.keys():
             skipped[key] = f"has no sample with a value in both {first} and {second}"
-    values = {key: pair for key, pair in values.items() if key not in skipped}
-    tests = _tests((first, second), values, metrics, margin)
     scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
+    results: dict[tuple[str, str], PairedResult] = {}
+    samples = [Sample(document) for document in documents]
+    clusters = dict(zip((sample.doc_id for sample in samples), task.family.independent_clusters(samples), strict=True))
+    for rule, name in [key for key, why in skipped.items() if why == NO_MEAN]:
+        try:
+            result, pseudo_values = compare_together(metrics[name], scores[rule], clusters)
+        except NotComparable as why:
+            skipped[rule, name] = str(why)
+            continue
+        del skipped[rule, name]
+        results[rule, name] = result
+        values[rule, name] = pseudo_values
+    values = {key: pair for key, pair in values.items() if key not in skipped}
+    tests = _tests((first, second), values, results, metrics, margin)
     number = min(map(len, runs.values()))
     a, b = (by_repeat(repeats[:number]) for repeats in runs.values())
     agreed = agreement(a, b, number * len(documents), scores, hashed=is_private_task(task, documents))
@@ -147,15 +162,16 @@ def _valid(replies: Replies) -> dict[str, Reply]:
 def _tests(
     runs: tuple[str, str],
     values: BothValues,
+    results: Mapping[tuple[str, str], PairedResult],
     metrics: Mapping[str, AnyMetric],
     margin: float | None,
 ) -> list[Comparison]:
-    """Test every metric under every rule."""
+    """Test every metric under every rule, but for those with ``results``."""
     main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
     tests = []
     for (rule, metric), pair in values.items():
         paired = paired_values(*pair)
-        result = compare_paired(*paired)
+        result = results.get((rule, metric)) or compare_paired(*paired)
         test = Comparison(*runs, rule, metric, result, result.p, paired, same_values(values, rule, metric))
         share = metrics[metric].is_share(result.first, result.second)
         tested = None if margin is None else equivalence(*paired, margin)

@@ -31,6 +31,7 @@ from medtasks.metrics.metric import (
     Selection,
 )
 from medtasks.stats.bootstrap import mean_recall_posterior, values_with_errors
+from medtasks.stats.exchange import SummedCounts
 
 _MULTICLASS = (
     "Mean F1 over classes in the target or in a prediction.",
@@ -58,12 +59,17 @@ def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
     }
 
 
+def _class_counts(name: str, rows: Sequence[ClassRow]) -> SummedCounts:
+    _, targets, values, classes = zip(*rows, strict=True)
+    return SummedCounts(class_scores.count_classes(targets, values, max(classes)), class_scores.multiclass_metrics)
+
+
 def _class_panel(rows: Sequence[ClassRow]) -> PanelResult:
     if not rows:
         return PanelResult()
-    clusters, targets, values, classes = zip(*rows, strict=True)
-    cells = class_scores.count_classes(targets, values, max(classes))
-    estimates = estimates_of(values_with_errors(cells, clusters, class_scores.multiclass_metrics))
+    clusters, targets, values, _ = zip(*rows, strict=True)
+    counts = _class_counts("", rows)
+    estimates = estimates_of(values_with_errors(counts.cells, clusters, counts.scores))
     value = estimates["balanced_accuracy"].value
     right = [float(target == read) for target, read in zip(targets, values, strict=True)]
     error, low, high = mean_recall_posterior(right, targets, clusters)
@@ -72,16 +78,24 @@ def _class_panel(rows: Sequence[ClassRow]) -> PanelResult:
     )
 
 
+def _label_counts(_: str, rows: Sequence[LabelRow]) -> SummedCounts:
+    targets = [list(target) for _, target, _ in rows]
+    values = [None if value is None else list(value) for *_, value in rows]
+    return SummedCounts(class_scores.count_labels(targets, values, len(targets[0])), class_scores.multilabel_metrics)
+
+
 def _label_panel(rows: Sequence[LabelRow]) -> PanelResult:
     if not rows:
         return PanelResult()
-    targets = [list(target) for _, target, _ in rows]
-    values = [None if value is None else list(value) for *_, value in rows]
-    cells, clusters = class_scores.count_labels(targets, values, len(targets[0])), [cluster for cluster, *_ in rows]
-    return PanelResult(estimates_of(values_with_errors(cells, clusters, class_scores.multilabel_metrics)))
+    counts = _label_counts("", rows)
+    return PanelResult(estimates_of(values_with_errors(counts.cells, [cluster for cluster, *_ in rows], counts.scores)))
 
 
-_CLASSES = Panel(lambda score: (score["cluster_id"], score["target"], score["value"], score["classes"]), _class_panel)
+_CLASSES = Panel(
+    lambda score: (score["cluster_id"], score["target"], score["value"], score["classes"]),
+    _class_panel,
+    counts=_class_counts,
+)
 _LABELS = Panel(
     lambda score: (
         score["cluster_id"],
@@ -89,6 +103,7 @@ _LABELS = Panel(
         None if score["value"] is None else bytes(score["value"]),
     ),
     _label_panel,
+    counts=_label_counts,
 )
 
 FEW_IMAGES = 10  # of a class, below which values and intervals of means over classes depend on single images

@@ -46,6 +46,7 @@ from medtasks.metrics.metric import (
 )
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.stats.bootstrap import values_with_errors
+from medtasks.stats.exchange import SummedCounts
 
 _MULTIMEDEVAL_KEYS = (
     *("bleu_1", "bleu_4", "rouge_1", "rouge_l", "meteor", "idf_bertscore_f1", "chexbert_similarity"),
@@ -59,8 +60,7 @@ _REPORT_KEYS = (
 
 
 def _report_metrics(keys: Sequence[str]) -> tuple[AnyMetric, ...]:
-    of_corpus = {key for key in keys if key.startswith("chexbert_") and key.endswith("_f1")}
-    return (*text_metrics(keys, without_error=of_corpus), INVALID_RATE, *SAMPLE_COUNTS)
+    return (*text_metrics(keys), INVALID_RATE, *SAMPLE_COUNTS)
 
 
 class Reports(TaskFamily):
@@ -239,13 +239,13 @@ class KnowledgeQuestions(JudgedText):
 def _chair(aspect: str) -> tuple[AnyMetric, ...]:
     selection = _with_verdict("components")
 
+    def counts_of(_: str, rows: Sequence[tuple[str, tuple[int, ...]]]) -> SummedCounts:
+        cells = np.asarray([counts for _, counts in rows], dtype=np.int64)
+        return SummedCounts(cells, lambda sums: {f"chair_judge_{aspect}": component_ratio(sums)})
+
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
-        values = values_with_errors(
-            np.asarray([counts for _, counts in rows], dtype=np.int64),
-            [cluster for cluster, _ in rows],
-            lambda cells: {f"chair_judge_{aspect}": component_ratio(cells)},
-        )
-        return PanelResult(estimates_of(values))
+        counts = counts_of("", rows)
+        return PanelResult(estimates_of(values_with_errors(counts.cells, [row[0] for row in rows], counts.scores)))
 
     def ratio(score: Score) -> float | None:
         right, wrong = score["components"][aspect]
@@ -256,7 +256,9 @@ def _chair(aspect: str) -> tuple[AnyMetric, ...]:
             f"chair_judge_{aspect}",
             False,
             selection,
-            panel=Panel(lambda score: (score["cluster_id"], tuple(score["components"][aspect])), compute),
+            panel=Panel(
+                lambda score: (score["cluster_id"], tuple(score["components"][aspect])), compute, counts=counts_of
+            ),
             of=ratio,
             description=f"Share of mentions of {aspect} that the judge counts as wrong.",
         ),

@@ -198,7 +198,7 @@ def sign_flip_test(
     totals = _units(differences, clusters)[:, 0]
     sizes = np.sort(np.abs(totals[totals != 0]))
     limit = abs(math.fsum(totals)) - _TIE * float(sizes.sum())
-    choices = _choices(len(sizes), draws, seed)
+    choices = unit_choices(len(sizes), draws, seed)
     extreme = np.concatenate([np.abs(2 * (positive @ sizes) - sizes.sum()) >= limit for positive in choices])
     return float(np.mean(extreme))
 
@@ -217,7 +217,7 @@ def sign_flip_interval(
     """
     units = _units(differences, clusters)
     lower, upper = [], []
-    for chosen in _choices(len(units), draws, seed):
+    for chosen in unit_choices(len(units), draws, seed):
         sums = chosen @ units
         parts = (sums, units.sum(axis=0) - sums)
         means = np.stack([np.where(part[:, 1], part[:, 0] / np.maximum(part[:, 1], 1), np.nan) for part in parts])
@@ -238,7 +238,7 @@ def _units(differences: Sequence[float], clusters: Sequence[Hashable]) -> NDArra
     return np.asarray([(math.fsum(values), len(values)) for values in members.values()])
 
 
-def _choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float64]]:
+def unit_choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float64]]:
     """Yield blocks of choices of units, shape (block, units); drawn ones start with the choice of all."""
     if 2**units <= draws:
         yield (np.arange(2**units)[:, np.newaxis] >> np.arange(units) & 1).astype(np.float64)
