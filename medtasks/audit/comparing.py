@@ -6,11 +6,12 @@ With a margin, scores are also tested for equivalence, and runs that were asked 
 import itertools
 import json
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from medtasks.audit.class_values import AUROC, metric_of_class
 from medtasks.audit.paired_scores import compare_together
 from medtasks.audit.run_values import Agreement, Overlap, Values, agreement, by_repeat, chosen_metrics, mean_values
 from medtasks.audit.scoring import Documents, Replies
@@ -128,7 +129,7 @@ def _compare_pair(
     if unknown := [rule for rule in rules if rule not in before.rules]:
         raise unknown_name("rule", unknown[0], before.rules)
     versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
-    values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in versions}
+    values = {key: (of_run, after.values.get(key, {})) for key, of_run in before.values.items() if key[0] in versions}
     skipped = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
     for key, (first_values, second_values) in values.items():
         if key not in skipped and not first_values.keys() & second_values.keys():
@@ -147,6 +148,9 @@ def _compare_pair(
         results[rule, name] = result
         values[rule, name] = pseudo_values
     values = {key: pair for key, pair in values.items() if key not in skipped}
+    for (rule, name), pair in values.items():
+        if metric_of_class(name) == AUROC:
+            results[rule, name] = _compare_areas(name, pair, samples)
     tests = _tests((first, second), values, results, metrics, margin)
     number = min(map(len, runs.values()))
     a, b = (by_repeat(repeats[:number]) for repeats in runs.values())
@@ -167,15 +171,16 @@ def _tests(
     margin: float | None,
 ) -> list[Comparison]:
     """Test every metric under every rule, but for those with ``results``."""
-    main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
+    declared = {name: metrics.get(name) or metrics[metric_of_class(name)] for _, name in values}
+    main = {name for name, metric in declared.items() if metric.role is Role.MAIN} or declared.keys()
     tests = []
     for (rule, metric), pair in values.items():
         paired = paired_values(*pair)
         result = results.get((rule, metric)) or compare_paired(*paired)
         test = Comparison(*runs, rule, metric, result, result.p, paired, same_values(values, rule, metric))
-        share = metrics[metric].is_share(result.first, result.second)
+        share = declared[metric].is_share(result.first, result.second)
         tested = None if margin is None else equivalence(*paired, margin)
-        better = metrics[metric].higher_is_better
+        better = declared[metric].higher_is_better
         tests.append(replace(test, share=share, main=metric in main, higher_is_better=better, equivalence=tested))
     return tests
 
@@ -192,6 +197,16 @@ def paired_values(first: Values, second: Values) -> PairedValues:
     shared = sorted(first.keys() & second.keys())
     first_values, second_values = ([values[sample][1] for sample in shared] for values in (first, second))
     return first_values, second_values, [first[sample][0] for sample in shared]
+
+
+def _compare_areas(name: str, runs: tuple[Values, Values], samples: Sequence[Sample]) -> PairedResult:
+    """Compare the AUROC of the class in a name such as ``auroc (Edema)``."""
+    groups: dict[bool, set[Hashable]] = {True: set(), False: set()}
+    for sample in samples:
+        if sample.doc_id in runs[0] and sample.doc_id in runs[1]:
+            is_positive = name == f"{AUROC} ({sample.options[sample.target or 0]})"
+            groups[is_positive].add(runs[0][sample.doc_id][0])
+    return compare_paired(*paired_values(*runs), smaller=min(map(len, groups.values())))
 
 
 def compare_task(

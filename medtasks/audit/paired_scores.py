@@ -6,7 +6,7 @@ import numpy as np
 
 from medtasks.audit.run_values import REPEAT, Scores, Values
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Score
+from medtasks.metrics.metric import AnyMetric, CorpusMetric
 from medtasks.stats.exchange import compare_counts
 from medtasks.stats.paired import PairedResult
 
@@ -18,7 +18,7 @@ def compare_together(
 
     Args:
         metric: The metric.
-        runs: Scores of both runs, with all repeats.
+        runs: Scores of both runs.
         clusters: The cluster of each sample.
 
     Returns:
@@ -27,35 +27,26 @@ def compare_together(
     Raises:
         NotComparable: The metric does not follow from sums of counts, or has no value.
     """
-    selected = {(run, *key): score for run in (0, 1) for key, score in _selected(metric, runs[run]).items()}
-    samples = [{sample for number, sample, _ in selected if number == run} for run in (0, 1)]
-    repeats = {max((repeat for number, _, repeat in selected if number == run), default=0) for run in (0, 1)}
-    places = {sample: place for place, sample in enumerate(sorted(samples[0] & samples[1]))}
-    if len(repeats) > 1 or not places:
-        raise NotComparable("takes as many repeats of both runs, and a sample with a value in both")
-    counts = metric.counts(list(selected.values())) if isinstance(metric, CorpusMetric) else None
+    first, second = (_selected(metric, scores) for scores in runs)
+    places = {sample: place for place, sample in enumerate(sorted(first.keys() & second.keys()))}
+    if not places or any(REPEAT in sample for sample in places):
+        raise NotComparable("takes one repeat of each run, with a sample that has a value in both")
+    counts = metric.counts([*first.values(), *second.values()]) if isinstance(metric, CorpusMetric) else None
     if counts is None:
         raise NotComparable(NO_MEAN)
     score = counts.score_of(metric.name)
-    cells = np.zeros((len(places), 2, max(repeats) + 1, counts.cells.shape[1]), dtype=np.int64)
-    for (run, sample, repeat), row in zip(selected, counts.cells, strict=True):
+    cells = np.zeros((len(places), 2, counts.cells.shape[1]), dtype=np.int64)
+    for number, (sample, row) in enumerate(zip([*first, *second], counts.cells, strict=True)):
         if sample in places:
-            cells[places[sample], run, repeat] = row
+            cells[places[sample], number >= len(first)] = row
     if np.isnan(score(cells.sum(axis=0))).any():
         raise NotComparable("has no value in one of the runs")
     result, (*values, units) = compare_counts(cells, [clusters[sample] for sample in places], score)
-    first, second = ({str(unit): (unit, value) for unit, value in zip(units, of_run, strict=True)} for of_run in values)
-    return result, (first, second)
+    before, after = ({str(unit): (unit, value) for unit, value in zip(units, of_run, strict=True)} for of_run in values)
+    return result, (before, after)
 
 
-def _selected(metric: AnyMetric, scores: Scores) -> dict[tuple[str, int], Score]:
-    """Return the scores that count in each repeat, by sample and number of the repeat from 0."""
-    repeats: dict[int, dict[int, tuple[str, Score]]] = {}
-    for key, score in scores.items():
-        sample, _, number = key.partition(REPEAT)
-        repeats.setdefault(int(number or 1) - 1, {})[id(score)] = (sample, score)
-    selected = {}
-    for repeat, by_identity in repeats.items():
-        for score in metric.selection([score for _, score in by_identity.values()]):
-            selected[by_identity[id(score)][0], repeat] = score
-    return selected
+def _selected(metric: AnyMetric, scores: Scores) -> Scores:
+    """Return the scores that count."""
+    ids = {id(score): sample for sample, score in scores.items()}
+    return {ids[id(score)]: score for score in metric.selection(list(scores.values()))}

@@ -217,8 +217,7 @@ def numbers_by_class(task: TaskFile, columns: Documents, scores: Scores) -> tupl
     if any(score.get("stops") for score in scores):
         return ()
     decided = [(score, decisions) for score in clustered(scores) if (decisions := task.family.decisions(score))]
-    options = {tuple(document.get("options") or ()) for document in columns}
-    names = {letter(n): text for n, text in enumerate(options.pop())} if len(options) == 1 else {}
+    names = class_names(columns)
     read = {id(score) for score in judged([score for score, _ in decided])}
     by_class: dict[str, list[Decision]] = {}
     for place, (score, decisions) in enumerate(decided):
@@ -226,6 +225,12 @@ def numbers_by_class(task: TaskFile, columns: Documents, scores: Scores) -> tupl
         for name, (present, called) in decisions.items():
             by_class.setdefault(name, []).append(Decision(cluster, present, called, failed))
     return tuple(class_numbers(names.get(name, name), of_class) for name, of_class in by_class.items())
+
+
+def class_names(documents: Documents) -> dict[str, str]:
+    """Return the texts of options by letter if all documents have the same ones."""
+    options = {tuple(document.get("options") or ()) for document in documents}
+    return {letter(n): text for n, text in enumerate(options.pop())} if len(options) == 1 else {}
 
 
 def count_reasons(scores: Iterable[Score]) -> dict[str, int]:

@@ -22,7 +22,7 @@ from medtasks.cli.output import out, print_state_of_data, say, say_columns, show
 from medtasks.errors import MedTasksError, RepliesError, near_match
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
-from medtasks.stats.equivalence import MARGIN
+from medtasks.stats.equivalence import MARGIN, NON_INFERIORITY
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 from medtasks.tasks.task_files import task_files, variant_of
 
@@ -59,6 +59,7 @@ class ComparedRuns:
     margin: float | None
     verdicts: Mapping[str, TaskVerdict]  # by task; none without a margin
     verdict: Verdict | None  # on all tasks
+    is_one_sided: bool  # whether the verdict asked for is that of non-inferiority
     tests: int  # that are corrected together
 
 
@@ -71,6 +72,10 @@ def compare(
         float | None,
         Option("--equivalence", "--margin", metavar="MARGIN", help=f"Also test for equivalence: {_MARGIN}"),
     ] = None,
+    non_inferiority: Annotated[
+        float | None,
+        Option(metavar="MARGIN", help="Test whether the second run is worse than the first by less than the margin."),
+    ] = None,
     require: _Require = None,
     model: _Model = None,
     json_file: JsonFile = None,
@@ -80,10 +85,15 @@ def compare(
 
     Without TASK, all our tasks that two runs have in common are compared and corrected for as one family of tests.
     --equivalence gives a verdict on two runs, as 'medtasks parity' does; so does --require, with a margin of 0.01.
+    --non-inferiority takes a margin, too, and gives the verdict of --require not-worse.
     """
+    if equivalence is not None and non_inferiority is not None:
+        raise MedTasksError("give one margin, with --equivalence or --non-inferiority; both verdicts take the same")
     look_into(context, include_path, [Path(name) for name in names])
-    margin = MARGIN if equivalence is None and require is not None else equivalence
-    comparisons = _compared(names, metric or (), rule or (), model or (), margin)
+    margin = equivalence if non_inferiority is None else non_inferiority
+    margin = MARGIN if margin is None and require is not None else margin
+    is_one_sided = non_inferiority is not None or require == "not-worse"
+    comparisons = _compared(names, metric or (), rule or (), model or (), margin, is_one_sided=is_one_sided)
     _write_and_print(comparisons, _as_dict(comparisons, is_parity=False), json_file, require)
 
 
@@ -103,12 +113,18 @@ def parity(
     answers of every task of both, a paired test and an equivalence test of the scores, and a verdict.
     """
     look_into(context, include_path, [Path(name) for name in names])
-    comparisons = _compared(names, metric or (), (), model or (), margin)
+    comparisons = _compared(names, metric or (), (), model or (), margin, is_one_sided=require == "not-worse")
     _write_and_print(comparisons, _as_dict(comparisons, is_parity=True), json_file, require)
 
 
 def _compared(
-    names: Sequence[str], metrics: Sequence[str], rules: Sequence[str], models: Sequence[str], margin: float | None
+    names: Sequence[str],
+    metrics: Sequence[str],
+    rules: Sequence[str],
+    models: Sequence[str],
+    margin: float | None,
+    *,
+    is_one_sided: bool,
 ) -> ComparedRuns:
     """Compare the runs on a command line; ``models`` are none, one for all runs, or one each."""
     if margin is not None and not 0 < margin < 1:
@@ -134,7 +150,7 @@ def _compared(
     verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
     verdict = max((of_task.verdict for of_task in verdicts.values()), key=list(Verdict).index, default=None)
     tests = sum(not test.same_as for of_task in tasks.values() for test in of_task.comparisons)
-    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, tests)
+    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, is_one_sided, tests)
 
 
 def _write_and_print(
@@ -162,6 +178,10 @@ def _write_and_print(
                 f"Different: the paired test rejects (p, Holm), and the interval does not lie within."
             )
         say(f"\nVerdict on the scores: {comparisons.verdict}")
+    if comparisons.is_one_sided:
+        unmet = ", and ".join(_regressions(comparisons))
+        outcome = f"not shown: {unmet}" if unmet else "shown: in every main score B loses less than the margin to A"
+        say(f"Non-inferiority (one-sided tests at {NON_INFERIORITY:.1%}) {outcome}.")
     print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
     if required is not None:
         _check_required(comparisons, required)
@@ -190,8 +210,6 @@ def _check_required(comparisons: ComparedRuns, required: Required) -> None:
     """Raise MedTasksError unless the verdict is the required one or better, and all tasks were compared."""
     if required == "not-worse":
         unmet = list(_regressions(comparisons))
-        if not unmet:
-            say(f"Not worse: in every main score B loses less than the margin to A (one-sided tests at {ALPHA:.0%}).")
     else:
         unmet = [] if comparisons.verdict in _FULFILLED[required] else [f"the verdict is '{comparisons.verdict}'"]
     if comparisons.not_compared:
@@ -213,8 +231,8 @@ def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
             yield f"{what}: {(of_task.explanation or of_task.lacking).rstrip('.')}"
             continue
         difference = wording.signed(test.result.difference, test.share)
-        interval = difference_interval(test.equivalence.low, test.equivalence.high, test.share)
-        yield f"{what}: {test.metric} ({test.rule}) differs by {difference}, 90 % interval {interval}"
+        interval = difference_interval(*test.equivalence.ends, test.share)
+        yield f"{what}: {test.metric} ({test.rule}) differs by {difference}, 95 % interval {interval}"
 
 
 def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list[str]:
@@ -289,7 +307,7 @@ def _print_tests(runs: tuple[str, str], tests: Sequence[Comparison]) -> None:
     """Print the tests of two runs, a table per metric."""
     first, second = runs
     names = ["samples (independent units)", first, second, f"{second} - {first}", "95 % interval", "test", "p"]
-    names += ["p, Holm", "detectable difference", "90 % interval", "p, equivalence"]
+    names += ["p, Holm", "detectable difference", "90 % interval", "p, equivalence", "95 % interval, non-inferiority"]
     distinct = [test for test in tests if not test.same_as]
     for metric in dict.fromkeys(test.metric for test in distinct):
         of_metric = [test for test in distinct if test.metric == metric]
@@ -317,6 +335,7 @@ def _cells(test: Comparison) -> list[str]:
     ]
     if (tested := test.equivalence) is not None:
         cells += [difference_interval(tested.low, tested.high, share), p_value(tested.p)]
+        cells.append(difference_interval(*tested.ends, share))
     return cells
 
 

@@ -39,9 +39,9 @@ def compare_counts(
     """Compare two models under a score of summed counts.
 
     Args:
-        counts: Counts of each sample and model, shape (samples, 2, repeats, cells), at least one sample.
+        counts: Counts of each sample and model, shape (samples, 2, cells), at least one sample.
         units: The independent unit of each sample, shape (samples,).
-        score: Maps sums of shape (..., cells) to scores of shape (...); a model's score is the mean over its repeats.
+        score: Maps sums of shape (..., cells) to scores of shape (...).
 
     Returns:
         The result, and the jackknife's pseudo-values of each unit, whose means are the scores and whose differences
@@ -52,20 +52,17 @@ def compare_counts(
     np.add.at(sums, members, counts)
     totals = sums.sum(axis=0)
 
-    def means(of_models: Integers) -> Floats:
-        return np.asarray(score(of_models).mean(axis=-1))
-
     def differences(of_models: Integers) -> Floats:
-        return np.asarray(np.diff(means(of_models))[..., 0])
+        return np.asarray(np.diff(score(of_models))[..., 0])
 
-    without = means(totals - sums)
-    without = np.where(np.isnan(without), means(totals), without)
-    pseudo = means(totals) + (len(names) - 1) * (without.mean(axis=0) - without)
+    without = score(totals - sums)
+    without = np.where(np.isnan(without), score(totals), without)
+    pseudo = score(totals) + (len(names) - 1) * (without.mean(axis=0) - without)
     values = pseudo[:, 0].tolist(), pseudo[:, 1].tolist(), names.tolist()
     result = compare_paired(*values)
 
     changes = sums[:, ::-1] - sums
-    changes = changes[changes.any(axis=(1, 2, 3))]
+    changes = changes[changes.any(axis=(1, 2))]
     smaller = []
     for chosen in unit_choices(len(changes), DRAWS, SEED):
         exchanged = totals + np.tensordot(chosen, changes, 1).astype(np.int64)

@@ -16,6 +16,7 @@ POWER = 0.80
 MCNEMAR = "exact McNemar"
 SIGN_FLIP = "sign flip of units"
 DYADIC = "dyadic t"
+DELONG = "paired DeLong t"
 
 DRAWS = 10_000
 SEED = 20261121  # of the random signs: the same runs give the same digits; written into every comparison
@@ -51,14 +52,18 @@ class PairedResult:
     detectable: float  # smallest true difference found with about 80 % power at the level of :func:`corrected`
 
 
-def compare_paired(first: Sequence[float], second: Sequence[float], units: Sequence[Hashable]) -> PairedResult:
+def compare_paired(
+    first: Sequence[float], second: Sequence[float], units: Sequence[Hashable], smaller: int | None = None
+) -> PairedResult:
     """Compare two models on the same samples.
 
     With values of 0 and 1 only and one sample per unit: McNemar's test, the interval of Agresti and Min, and the
     detectable difference of Connor. Otherwise: a sign-flip test over units, the interval of values it does not reject,
     and the detectable difference from the clustered standard error. For dyads that share members: Student's t with the
     dyadic error and its degrees of freedom (a sign flip of components of connected pairs would be valid, too, but finds
-    5 of 100 differences less). The result does not depend on the order of the samples.
+    5 of 100 differences less). With values of :func:`~medtasks.stats.calibration.area_values`, of which ``smaller`` is
+    the number of units in the smaller group of positives or negatives: Student's t with one degree of freedom less.
+    The result does not depend on the order of the samples.
 
     Values are finite; ``units`` are the independent unit of each sample, such as its patient, or its
     :class:`~medtasks.stats.standard_error.Dyad`. All have shape (n,), at least one sample.
@@ -69,11 +74,14 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
     number, samples = len(set(units)), len(differences)
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
     gained, lost = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    if in_dyads:
+    if in_dyads or smaller is not None:
         # Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's
         # graph: at most 6 % (``benchmarks/intervals.py``).
         error, mean = mean_error(differences, units), math.fsum(differences) / samples
-        test, low, high, p = DYADIC, math.nan, math.nan, 1.0  # if each dyad shares a member with each other one
+        if smaller is not None:
+            error = replace(error, degrees=smaller - 1.0)
+        test = DYADIC if smaller is None else DELONG
+        low, high, p = math.nan, math.nan, 1.0  # if each dyad shares a member with each other one
         if error.error > _NO_SPREAD * max(map(abs, differences)):
             half = t_quantile(1 - ALPHA / 2, error.degrees) * error.error
             low, high = mean - half, mean + half
