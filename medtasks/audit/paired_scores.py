@@ -1,25 +1,22 @@
 """Comparing two runs where a metric is no mean over samples."""
 
-from collections.abc import Hashable, Mapping
+import math
 
 import numpy as np
 
 from medtasks.audit.run_values import REPEAT, Scores, Values
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
-from medtasks.metrics.metric import AnyMetric, CorpusMetric
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, clustered
 from medtasks.stats.exchange import compare_counts
 from medtasks.stats.paired import PairedResult
 
 
-def compare_together(
-    metric: AnyMetric, runs: tuple[Scores, Scores], clusters: Mapping[str, Hashable]
-) -> tuple[PairedResult, tuple[Values, Values]]:
+def compare_together(metric: AnyMetric, runs: tuple[Scores, Scores]) -> tuple[PairedResult, tuple[Values, Values]]:
     """Compare two runs under a metric of all samples together.
 
     Args:
         metric: The metric.
         runs: Scores of both runs.
-        clusters: The cluster of each sample.
 
     Returns:
         The result, and pseudo-values of each cluster in both runs.
@@ -29,19 +26,19 @@ def compare_together(
     """
     first, second = (_selected(metric, scores) for scores in runs)
     places = {sample: place for place, sample in enumerate(sorted(first.keys() & second.keys()))}
-    if not places or any(REPEAT in sample for sample in places):
+    if not places or any(REPEAT in sample for sample in [*first, *second]):
         raise NotComparable("takes one repeat of each run, with a sample that has a value in both")
     counts = metric.counts([*first.values(), *second.values()]) if isinstance(metric, CorpusMetric) else None
     if counts is None:
         raise NotComparable(NO_MEAN)
-    score = counts.score_of(metric.name)
     cells = np.zeros((len(places), 2, counts.cells.shape[1]), dtype=np.int64)
     for number, (sample, row) in enumerate(zip([*first, *second], counts.cells, strict=True)):
         if sample in places:
             cells[places[sample], number >= len(first)] = row
-    if np.isnan(score(cells.sum(axis=0))).any():
+    clusters = [score["cluster_id"] for score in clustered([first[sample] for sample in places])]
+    result, (*values, units) = compare_counts(cells, clusters, lambda sums: counts.scores(sums)[metric.name])
+    if math.isnan(result.difference):
         raise NotComparable("has no value in one of the runs")
-    result, (*values, units) = compare_counts(cells, [clusters[sample] for sample in places], score)
     before, after = ({str(unit): (unit, value) for unit, value in zip(units, of_run, strict=True)} for of_run in values)
     return result, (before, after)
 

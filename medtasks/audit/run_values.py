@@ -8,14 +8,14 @@ and are in no other number; differences are second minus first.
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os.path import commonprefix
 from typing import TypeVar
 
 import numpy as np
 
-from medtasks.audit.class_values import class_metrics, class_values, metric_of_class
-from medtasks.audit.scoring import Documents, Replies, rows_of
+from medtasks.audit.scoring import AUROC, Documents, Replies, class_metrics, rows_of
+from medtasks.audit.task_calibration import area_by_sample
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError, UnknownName, unknown_name
@@ -48,18 +48,19 @@ class RunValues:
     scores: Mapping[str, Scores]  # by name of the row and sample id, which tells the repeat, too
 
 
-def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]:
-    """Return the metrics to compare: those asked for, or all with a standard error but rates of unusable replies."""
+def chosen_metrics(task: TaskFile, names: Sequence[str] = (), documents: Documents = ()) -> list[AnyMetric]:
+    """Return the metrics to compare: those asked for, or all with a standard error but rates of unusable replies.
+
+    Sensitivity, specificity and AUROC are those of each class of ``documents``, or of one, as ``sensitivity (Edema)``.
+    """
     metrics = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
-    on_request = class_metrics(task)
-    comparable = [*(metric.name for metric in metrics), *on_request]
+    if names:
+        metrics += class_metrics(task, documents)
+    comparable = [metric.name for metric in metrics]
     wished: set[str] = set()
     for name in names:
-        if (base := on_request.get(metric_of_class(name))) is not None:
-            metrics.append(replace(base, name=name))
-            wished.add(name)
-            continue
-        parts = [key for key in keys_of(name) if key in comparable] if name in REPORT_METRICS else []
+        of_classes = [key for key in comparable if key.startswith(f"{name} (")]
+        parts = [key for key in keys_of(name) if key in comparable] if name in REPORT_METRICS else of_classes
         if not parts and name not in comparable:
             if any(metric.name == name for metric in task.metrics):
                 listed = ", ".join(comparable)
@@ -89,14 +90,10 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
     rows = rows_of(task, [document for document, _ in answered], replies)
     values: dict[tuple[str, str], Values] = {}
     skipped: dict[tuple[str, str], str] = {}
-    on_request = class_metrics(task)
     for (name, (_, scores)), metric in itertools.product(rows.items(), metrics):
         key, texts = (name, metric.name), compares_texts(metric)
-        if metric_of_class(metric.name) in on_request:
-            by_class = class_values(metric.name, task, documents, replies, scores, samples)
-            values |= {(name, of_class): by_sample for of_class, by_sample in by_class.items()}
-            if not by_class:
-                values[key], skipped[key] = {}, "has no class with a value"
+        if metric.name.startswith(AUROC):
+            values[key] = area_by_sample(task, documents, replies, metric.name.removeprefix(AUROC)[:-1])
             continue
         try:
             values[key] = task.family.sample_values(metric, scores, samples)
@@ -111,7 +108,7 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
         elif (
             not values[key] and not task.family.paired
         ):  # of pairs none may be complete, reported of both runs together
-            of_all = isinstance(metric, CorpusMetric) and metric.of is None and not texts
+            of_all = isinstance(metric, CorpusMetric) and not texts
             stops = any(score.get("stops") for score in scores)
             lack = NO_MEAN if of_all else "has no value per sample"
             skipped[key] = "has no number, because the published code stops" if stops else lack
@@ -126,7 +123,7 @@ def mean_values(
     """Return each sample's mean value over the repeats in which it has one; else like :func:`run_values`."""
     all_runs = [run_values(task, documents, replies, list(metrics)) for replies in repeats]
     answered = [values for values, replies in zip(all_runs, repeats, strict=True) if replies]
-    by_question = {key: values_by_question([run.values.get(key, {}) for run in answered]) for key in answered[0].values}
+    by_question = {key: values_by_question([run.values[key] for run in answered]) for key in answered[0].values}
     values = {
         key: {question: (cluster, mean(of_question)) for question, (cluster, of_question) in questions.items()}
         for key, questions in by_question.items()

@@ -7,7 +7,7 @@ share one calibration.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from medtasks.audit.scoring import Documents, Replies
@@ -65,32 +65,30 @@ def _likelihoods(
 
 def class_areas(task: TaskFile, documents: Documents, replies: Replies) -> tuple[ClassArea, ...]:
     """Return the AUROC of each class against all others; none unless all questions have the same options."""
+    _, options, probabilities, targets, clusters = _likelihoods(task, documents, replies) or ([], [], [], [], [])
+    if len(set(options)) != 1 or len(set(targets)) < 2:
+        return ()
     areas = []
-    for name, _, shares, positive, clusters in _by_class(task, documents, replies):
-        area = roc_area(shares, positive, clusters)
+    for number, name in enumerate(options[0]):
+        positive = [float(target == number) for target in targets]
+        area = roc_area(_shares(probabilities, number), positive, clusters)
         areas.append(ClassArea(name, int(sum(positive)), Measure(area.value, area.low, area.high)))
     return tuple(areas)
 
 
-def areas_by_sample(
-    task: TaskFile, documents: Documents, replies: Replies
-) -> dict[str, dict[str, tuple[Hashable, float]]]:
-    """Return by class the cluster and value of each sample; their mean is the class's AUROC."""
-    by_class: dict[str, dict[str, tuple[Hashable, float]]] = {}
-    for name, ids, shares, positive, clusters in _by_class(task, documents, replies):
-        values = area_values(shares, positive, clusters)
-        by_class[name] = dict(zip(ids, zip(clusters, values, strict=False), strict=False))
-    return by_class
-
-
-def _by_class(
-    task: TaskFile, documents: Documents, replies: Replies
-) -> Iterator[tuple[str, list[str], list[float], list[float], list[str]]]:
-    """Yield each class with ids, probabilities, targets and clusters of the samples."""
+def area_by_sample(
+    task: TaskFile, documents: Documents, replies: Replies, of_class: str
+) -> dict[str, tuple[Hashable, float]]:
+    """Return the cluster and value of each sample; their mean is the AUROC of a class of all questions."""
     ids, options, probabilities, targets, clusters = _likelihoods(task, documents, replies) or ([], [], [], [], [])
-    if len(set(options)) != 1 or len(set(targets)) < 2:
-        return
-    for number, name in enumerate(options[0]):
-        # Equal probabilities may differ after 12 digits, by the order of a sum.
-        shares = [round(of_sample[number], 12) for of_sample in probabilities]
-        yield name, ids, shares, [float(target == number) for target in targets], clusters
+    if not options:
+        return {}
+    number = options[0].index(of_class)
+    positive = [float(target == number) for target in targets]
+    values = area_values(_shares(probabilities, number), positive, clusters)
+    return dict(zip(ids, zip(clusters, values, strict=False), strict=False))
+
+
+def _shares(probabilities: Sequence[Sequence[float]], number: int) -> list[float]:
+    """Return the probabilities of a class; equal ones may differ after 12 digits, by the order of a sum."""
+    return [round(of_sample[number], 12) for of_sample in probabilities]

@@ -59,7 +59,6 @@ class ComparedRuns:
     margin: float | None
     verdicts: Mapping[str, TaskVerdict]  # by task; none without a margin
     verdict: Verdict | None  # on all tasks
-    is_one_sided: bool  # whether the verdict asked for is that of non-inferiority
     tests: int  # that are corrected together
 
 
@@ -75,6 +74,9 @@ def compare(
     non_inferiority: Annotated[
         float | None,
         Option(metavar="MARGIN", help="Test whether the second run is worse than the first by less than the margin."),
+    ] = None,
+    labels: Annotated[
+        list[Path] | None, Option(help="Labels of 'medtasks judge sample' for each RUN in order: corrects verdicts.")
     ] = None,
     require: _Require = None,
     model: _Model = None,
@@ -92,9 +94,9 @@ def compare(
     look_into(context, include_path, [Path(name) for name in names])
     margin = equivalence if non_inferiority is None else non_inferiority
     margin = MARGIN if margin is None and require is not None else margin
-    is_one_sided = non_inferiority is not None or require == "not-worse"
-    comparisons = _compared(names, metric or (), rule or (), model or (), margin, is_one_sided=is_one_sided)
-    _write_and_print(comparisons, _as_dict(comparisons, is_parity=False), json_file, require)
+    comparisons = _compared(names, metric or (), rule or (), model or (), margin, labels or ())
+    content = _as_dict(comparisons, is_parity=False)
+    _write_and_print(comparisons, content, json_file, require, is_one_sided=non_inferiority is not None)
 
 
 def parity(
@@ -113,7 +115,7 @@ def parity(
     answers of every task of both, a paired test and an equivalence test of the scores, and a verdict.
     """
     look_into(context, include_path, [Path(name) for name in names])
-    comparisons = _compared(names, metric or (), (), model or (), margin, is_one_sided=require == "not-worse")
+    comparisons = _compared(names, metric or (), (), model or (), margin)
     _write_and_print(comparisons, _as_dict(comparisons, is_parity=True), json_file, require)
 
 
@@ -123,8 +125,7 @@ def _compared(
     rules: Sequence[str],
     models: Sequence[str],
     margin: float | None,
-    *,
-    is_one_sided: bool,
+    labels: Sequence[Path] = (),
 ) -> ComparedRuns:
     """Compare the runs on a command line; ``models`` are none, one for all runs, or one each."""
     if margin is not None and not 0 < margin < 1:
@@ -142,19 +143,28 @@ def _compared(
         raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(paths)}")
     if len(models) > 1 and len(models) != len(paths):
         raise RepliesError(f"{len(models)} models for {len(paths)} runs; give --model once, or once per run")
+    if labels and (len(labels) != len(paths) or task is None):
+        raise RepliesError(f"{len(labels)} files of labels for {len(paths)} runs; name TASK, and --labels once per run")
     model_of_run = models if len(models) > 1 else [*models, None][:1] * len(paths)
     runs = dict(zip(ascii_uppercase, paths, strict=False))
-    sources = {label: Source(path, model) for (label, path), model in zip(runs.items(), model_of_run, strict=True)}
+    files: Sequence[Path | None] = labels or [None] * len(paths)
+    settings = zip(runs.items(), model_of_run, files, strict=True)
+    sources = {label: Source(path, model, of_run) for (label, path), model, of_run in settings}
     tasks, causes = compare_all(sources, metrics, rules, margin, task)
     models_by_label = {label: model_of(source) for label, source in sources.items()}
     verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
     verdict = max((of_task.verdict for of_task in verdicts.values()), key=list(Verdict).index, default=None)
     tests = sum(not test.same_as for of_task in tasks.values() for test in of_task.comparisons)
-    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, is_one_sided, tests)
+    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, tests)
 
 
 def _write_and_print(
-    comparisons: ComparedRuns, content: Mapping[str, Any], json_file: Path | None, required: Required | None
+    comparisons: ComparedRuns,
+    content: Mapping[str, Any],
+    json_file: Path | None,
+    required: Required | None,
+    *,
+    is_one_sided: bool = False,
 ) -> None:
     """Write and print all comparisons of a command and the verdict on them, without the tests of identical runs.
 
@@ -178,7 +188,7 @@ def _write_and_print(
                 f"Different: the paired test rejects (p, Holm), and the interval does not lie within."
             )
         say(f"\nVerdict on the scores: {comparisons.verdict}")
-    if comparisons.is_one_sided:
+    if is_one_sided or required == "not-worse":
         unmet = ", and ".join(_regressions(comparisons))
         outcome = f"not shown: {unmet}" if unmet else "shown: in every main score B loses less than the margin to A"
         say(f"Non-inferiority (one-sided tests at {NON_INFERIORITY:.1%}) {outcome}.")
@@ -264,7 +274,7 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
     verdict = comparisons.verdicts.get(name)
     if verdict is not None:
         say(f"\n{name}: {verdict.verdict}")
-        for sentence in (verdict.explanation, verdict.lacking, *(f"Note: {warning}." for warning in task.warnings)):
+        for sentence in (verdict.explanation, verdict.lacking):
             if sentence:
                 say(sentence)
         if verdict.verdict is Verdict.IDENTICAL:
@@ -274,6 +284,8 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
             return ()
     elif comparisons.task is None:
         out.print(f"\n[bold]{name}[/]")
+    for warning in task.warnings:
+        say(f"Note: {warning}.")
     for sentence in _sentences(name, task, comparisons.models):
         say(sentence)
     for label, origins in task.origins.items():
@@ -379,6 +391,7 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
         facts = {
             "data": as_json(task.data),
             "rules": dict(task.rules),
+            "warnings": list(task.warnings),
             "repeats": dict(task.repeats),
             "not_compared": [
                 {"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()
@@ -394,7 +407,6 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
             agreed = as_json(verdict.agreement)
             tasks[name] = {
                 **{key: str(getattr(verdict, key)) for key in ("verdict", "explanation", "lacking", "non_inferiority")},
-                "warnings": list(task.warnings),
                 **facts,
                 "documents": agreed["overlap"],
                 "failed": agreed["failed"],

@@ -46,7 +46,6 @@ from medtasks.metrics.metric import (
 )
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.stats.bootstrap import values_with_errors
-from medtasks.stats.exchange import SummedCounts
 
 _MULTIMEDEVAL_KEYS = (
     *("bleu_1", "bleu_4", "rouge_1", "rouge_l", "meteor", "idf_bertscore_f1", "chexbert_similarity"),
@@ -239,13 +238,13 @@ class KnowledgeQuestions(JudgedText):
 def _chair(aspect: str) -> tuple[AnyMetric, ...]:
     selection = _with_verdict("components")
 
-    def counts_of(_: str, rows: Sequence[tuple[str, tuple[int, ...]]]) -> SummedCounts:
-        cells = np.asarray([counts for _, counts in rows], dtype=np.int64)
-        return SummedCounts(cells, lambda sums: {f"chair_judge_{aspect}": component_ratio(sums)})
-
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
-        counts = counts_of("", rows)
-        return PanelResult(estimates_of(values_with_errors(counts.cells, [row[0] for row in rows], counts.scores)))
+        values = values_with_errors(
+            np.asarray([counts for _, counts in rows], dtype=np.int64),
+            [cluster for cluster, _ in rows],
+            lambda cells: {f"chair_judge_{aspect}": component_ratio(cells)},
+        )
+        return PanelResult(estimates_of(values))
 
     def ratio(score: Score) -> float | None:
         right, wrong = score["components"][aspect]
@@ -256,9 +255,7 @@ def _chair(aspect: str) -> tuple[AnyMetric, ...]:
             f"chair_judge_{aspect}",
             False,
             selection,
-            panel=Panel(
-                lambda score: (score["cluster_id"], tuple(score["components"][aspect])), compute, counts=counts_of
-            ),
+            panel=Panel(lambda score: (score["cluster_id"], tuple(score["components"][aspect])), compute),
             of=ratio,
             description=f"Share of mentions of {aspect} that the judge counts as wrong.",
         ),

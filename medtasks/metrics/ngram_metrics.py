@@ -229,10 +229,11 @@ def corpus_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequenc
     # The package's own sufficient statistics: numbers of n-grams, and lengths.
     statistics = np.array(scorer._extract_corpus_statistics(hypotheses, [references]), dtype=np.int64)
 
+    def score(row: Integers) -> float:
+        return float(scorer._compute_score_from_stats(row.tolist()).score / 100)
+
     def scores(cells: Integers) -> dict[str, Floats]:
-        rows = cells.reshape(-1, cells.shape[-1]).tolist()
-        values = [scorer._compute_score_from_stats(row).score / 100 for row in rows]
-        return {"corpus_bleu": np.reshape(values, cells.shape[:-1])}
+        return {"corpus_bleu": np.apply_along_axis(score, -1, cells)}
 
     signature = {"sacrebleu": str(scorer.get_signature())}
     return ReportScores({}, {"corpus_bleu": total}, signature, SummedCounts(statistics, scores))

@@ -28,10 +28,6 @@ class SummedCounts:
     cells: Integers  # shape (samples, cells)
     scores: Callable[[Integers], Mapping[str, Floats]]  # from sums, shape (..., cells), to shape (...), by name
 
-    def score_of(self, name: str) -> Callable[[Integers], Floats]:
-        """Return the function from sums to one score."""
-        return lambda sums: self.scores(sums)[name]
-
 
 def compare_counts(
     counts: Integers, units: Sequence[Hashable], score: Callable[[Integers], Floats]
@@ -69,11 +65,12 @@ def compare_counts(
         smaller.append(np.abs(differences(exchanged)) < abs(differences(totals)) - _TIE)
     p = 1 - float(np.mean(np.concatenate(smaller)))
 
-    def named_differences(flat: Integers) -> Mapping[str, Floats]:
-        return {"difference": differences(flat.reshape(*flat.shape[:-1], *totals.shape))}
-
-    error = values_with_errors(sums.reshape(len(names), -1), values[2], named_differences)["difference_stderr"]
+    error = values_with_errors(
+        sums.reshape(len(names), -1),
+        values[2],
+        lambda flat: {"difference": differences(flat.reshape(*flat.shape[:-1], *totals.shape))},
+    )["difference_stderr"]
     degrees = clustered_error([0.0] * len(units), units).degrees
     half = t_quantile(1 - ALPHA / 2, degrees) * error if error > _TIE else math.nan
-    result = replace(result, samples=len(units), test=EXCHANGE, p=p, mcnemar=None)
-    return replace(result, low=result.difference - half, high=result.difference + half), values
+    low, high = result.difference - half, result.difference + half
+    return replace(result, samples=len(units), low=low, high=high, test=EXCHANGE, p=p, mcnemar=None), values
