@@ -90,8 +90,8 @@ def compare_runs(
 ) -> ComparedTask:
     """Compare every two runs of a task, under all rows or those with the names of ``rules``.
 
-    A run is its replies, or those of each of its repeats; failed ones are only counted. A metric that is not the mean
-    of the values of single samples, such as macro F1, is not compared. By default the task's main ``metrics`` are
+    A run is its replies, or those of each of its repeats; failed ones are only counted. A score of all
+    samples together is compared if it follows from summed counts. By default the task's main ``metrics`` are
     compared; with a ``margin`` also tested for equivalence. Verdicts of a judge are corrected by people's ``labels``
     of all runs, if there are any, by name of the run. RepliesError: two runs answered no sample in common, or
     were read by different rules.

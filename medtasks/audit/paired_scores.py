@@ -34,7 +34,7 @@ def compare_together(metric: AnyMetric, runs: tuple[Scores, Scores]) -> tuple[Pa
     cells = np.zeros((len(places), 2, counts.cells.shape[1]), dtype=np.int64)
     for number, (sample, row) in enumerate(zip([*first, *second], counts.cells, strict=True)):
         if sample in places:
-            cells[places[sample], number >= len(first)] = row
+            cells[places[sample], int(number >= len(first))] = row
     clusters = [score["cluster_id"] for score in clustered([first[sample] for sample in places])]
     result, (*values, units) = compare_counts(cells, clusters, lambda sums: counts.scores(sums)[metric.name])
     if math.isnan(result.difference):

@@ -59,11 +59,11 @@ def compare_counts(
 
     changes = sums[:, ::-1] - sums
     changes = changes[changes.any(axis=(1, 2))]
-    smaller = []
+    extreme = []
     for chosen in unit_choices(len(changes), DRAWS, SEED):
         exchanged = totals + np.tensordot(chosen, changes, 1).astype(np.int64)
-        smaller.append(np.abs(differences(exchanged)) < abs(differences(totals)) - _TIE)
-    p = 1 - float(np.mean(np.concatenate(smaller)))
+        extreme.append(~(np.abs(differences(exchanged)) < abs(differences(totals)) - _TIE))  # also undefined ones
+    p = float(np.mean(np.concatenate(extreme)))
 
     error = values_with_errors(
         sums.reshape(len(names), -1),
