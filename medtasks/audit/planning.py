@@ -13,6 +13,7 @@ from medtasks.metrics.metric import AnyMetric, Scale
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import Source, replies_to
 from medtasks.stats.equivalence import (
+    NON_INFERIORITY,
     WORKING_CORRELATION,
     design_effect,
     detectable_difference,
@@ -141,9 +142,10 @@ def plan(assumed: Assumptions, difference: float | None, margin: float | None, p
         needed = planned(lambda n: mcnemar_power(n, difference, discordance, level))
         reached = mcnemar_power(prepared, difference, discordance, level)
     if margin is not None:
+        one_sided = NON_INFERIORITY / tests
         if true > -margin:
-            needed_for_margin = planned(lambda n: non_inferiority_power(n, true, discordance, margin, level / 2))
-        reached_for_margin = non_inferiority_power(prepared, true, discordance, margin, level / 2)
+            needed_for_margin = planned(lambda n: non_inferiority_power(n, true, discordance, margin, one_sided))
+        reached_for_margin = non_inferiority_power(prepared, true, discordance, margin, one_sided)
     sign = -1 if assumed.score == 1 else 1
     detectable = detectable_difference(
         lambda size: mcnemar_power(prepared, size, assumed.discordance_of(sign * size), level),

@@ -25,7 +25,7 @@ from medtasks.metrics.metric import unit_of
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
 from medtasks.runs.run_manifest import PrimaryOutcome
-from medtasks.stats.equivalence import MARGIN
+from medtasks.stats.equivalence import MARGIN, NON_INFERIORITY
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 from medtasks.tasks.task_files import task_files, variant_of
 
@@ -75,6 +75,13 @@ def compare(
         float | None,
         Option("--equivalence", "--margin", metavar="MARGIN", help=f"Also test for equivalence: {_MARGIN}"),
     ] = None,
+    non_inferiority: Annotated[
+        float | None,
+        Option(metavar="MARGIN", help="Test whether the second run is worse than the first by less than the margin."),
+    ] = None,
+    labels: Annotated[
+        list[Path] | None, Option(help="Labels of 'medtasks judge sample' for each RUN in order: corrects verdicts.")
+    ] = None,
     require: _Require = None,
     model: _Model = None,
     json_file: JsonFile = None,
@@ -84,11 +91,16 @@ def compare(
 
     Without TASK, all our tasks that two runs have in common are compared and corrected for as one family of tests.
     --equivalence gives a verdict on two runs, as 'medtasks parity' does; so does --require, with a margin of 0.01.
+    --non-inferiority takes a margin, too, and gives the verdict of --require not-worse.
     """
+    if equivalence is not None and non_inferiority is not None:
+        raise MedTasksError("give one margin, with --equivalence or --non-inferiority; both verdicts take the same")
     look_into(context, include_path, [Path(name) for name in names])
-    margin = MARGIN if equivalence is None and require is not None else equivalence
-    comparisons = _compared(names, metric or (), rule or (), model or (), margin)
-    _write_and_print(comparisons, _as_dict(comparisons, is_parity=False), json_file, require)
+    margin = equivalence if non_inferiority is None else non_inferiority
+    margin = MARGIN if margin is None and require is not None else margin
+    comparisons = _compared(names, metric or (), rule or (), model or (), margin, labels or ())
+    content = _as_dict(comparisons, is_parity=False)
+    _write_and_print(comparisons, content, json_file, require, is_one_sided=non_inferiority is not None)
 
 
 def parity(
@@ -112,7 +124,12 @@ def parity(
 
 
 def _compared(
-    names: Sequence[str], metrics: Sequence[str], rules: Sequence[str], models: Sequence[str], margin: float | None
+    names: Sequence[str],
+    metrics: Sequence[str],
+    rules: Sequence[str],
+    models: Sequence[str],
+    margin: float | None,
+    labels: Sequence[Path] = (),
 ) -> ComparedRuns:
     """Compare the runs on a command line; ``models`` are none, one for all runs, or one each."""
     if margin is not None and not 0 < margin < 1:
@@ -130,9 +147,13 @@ def _compared(
         raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(paths)}")
     if len(models) > 1 and len(models) != len(paths):
         raise RepliesError(f"{len(models)} models for {len(paths)} runs; give --model once, or once per run")
+    if labels and (len(labels) != len(paths) or task is None):
+        raise RepliesError(f"{len(labels)} files of labels for {len(paths)} runs; name TASK, and --labels once per run")
     model_of_run = models if len(models) > 1 else [*models, None][:1] * len(paths)
     runs = dict(zip(ascii_uppercase, paths, strict=False))
-    sources = {label: Source(path, model) for (label, path), model in zip(runs.items(), model_of_run, strict=True)}
+    files: Sequence[Path | None] = labels or [None] * len(paths)
+    settings = zip(runs.items(), model_of_run, files, strict=True)
+    sources = {label: Source(path, model, of_run) for (label, path), model, of_run in settings}
     tasks, causes = compare_all(sources, metrics, rules, margin, task)
     models_by_label = {label: model_of(source) for label, source in sources.items()}
     verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
@@ -145,7 +166,12 @@ def _compared(
 
 
 def _write_and_print(
-    comparisons: ComparedRuns, content: Mapping[str, Any], json_file: Path | None, required: Required | None
+    comparisons: ComparedRuns,
+    content: Mapping[str, Any],
+    json_file: Path | None,
+    required: Required | None,
+    *,
+    is_one_sided: bool = False,
 ) -> None:
     """Write and print all comparisons of a command and the verdict on them, without the tests of identical runs.
 
@@ -169,6 +195,10 @@ def _write_and_print(
                 f"Different: the paired test rejects (p, Holm), and the interval does not lie within."
             )
         say(f"\nVerdict on the scores: {comparisons.verdict}")
+    if is_one_sided or required == "not-worse":
+        unmet = ", and ".join(_regressions(comparisons))
+        outcome = f"not shown: {unmet}" if unmet else "shown: in every main score B loses less than the margin to A"
+        say(f"Non-inferiority (one-sided tests at {NON_INFERIORITY:.1%}) {outcome}.")
     print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
     if required is not None:
         _check_required(comparisons, required)
@@ -197,8 +227,6 @@ def _check_required(comparisons: ComparedRuns, required: Required) -> None:
     """Raise MedTasksError unless the verdict is the required one or better, and all tasks were compared."""
     if required == "not-worse":
         unmet = list(_regressions(comparisons))
-        if not unmet:
-            say(f"Not worse: in every main score B loses less than the margin to A (one-sided tests at {ALPHA:.0%}).")
     else:
         unmet = [] if comparisons.verdict in _FULFILLED[required] else [f"the verdict is '{comparisons.verdict}'"]
     if comparisons.not_compared:
@@ -220,8 +248,8 @@ def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
             yield f"{what}: {(of_task.explanation or of_task.lacking).rstrip('.')}"
             continue
         difference = wording.signed(test.result.difference, test.share)
-        interval = difference_interval(test.equivalence.low, test.equivalence.high, test.share)
-        yield f"{what}: {test.metric} ({test.rule}) differs by {difference}, 90 % interval {interval}"
+        interval = difference_interval(*test.equivalence.ends, test.share)
+        yield f"{what}: {test.metric} ({test.rule}) differs by {difference}, 95 % interval {interval}"
 
 
 def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list[str]:
@@ -268,7 +296,7 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
     verdict = comparisons.verdicts.get(name)
     if verdict is not None:
         say(f"\n{name}: {verdict.verdict}")
-        for sentence in (verdict.explanation, verdict.lacking, *(f"Note: {warning}." for warning in task.warnings)):
+        for sentence in (verdict.explanation, verdict.lacking):
             if sentence:
                 say(sentence)
         if verdict.verdict is Verdict.IDENTICAL:
@@ -278,6 +306,8 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
             return ()
     elif comparisons.task is None:
         out.print(f"\n[bold]{name}[/]")
+    for warning in task.warnings:
+        say(f"Note: {warning}.")
     for sentence in _sentences(name, task, comparisons):
         say(sentence)
     for label, origins in task.origins.items():
@@ -311,7 +341,7 @@ def _print_tests(runs: tuple[str, str], tests: Sequence[Comparison]) -> None:
     """Print the tests of two runs, a table per metric."""
     first, second = runs
     names = ["samples (clusters or pairs)", first, second, f"{second} - {first}", "95 % interval", "test", "p"]
-    names += ["p, Holm", "detectable difference", "90 % interval", "p, equivalence"]
+    names += ["p, Holm", "detectable difference", "90 % interval", "p, equivalence", "95 % interval, non-inferiority"]
     distinct = [test for test in tests if not test.same_as]
     for metric in dict.fromkeys(test.metric for test in distinct):
         of_metric = [test for test in distinct if test.metric == metric]
@@ -339,6 +369,7 @@ def _cells(test: Comparison) -> list[str]:
     ]
     if (tested := test.equivalence) is not None:
         cells += [difference_interval(tested.low, tested.high, share), p_value(tested.p)]
+        cells.append(difference_interval(*tested.ends, share))
     return cells
 
 
@@ -382,6 +413,7 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
         facts = {
             "data": as_json(task.data),
             "rules": dict(task.rules),
+            "warnings": list(task.warnings),
             "repeats": dict(task.repeats),
             "not_compared": [
                 {"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()
@@ -397,7 +429,6 @@ def _as_dict(comparisons: ComparedRuns, *, is_parity: bool) -> dict[str, Any]:
             agreed = as_json(verdict.agreement)
             tasks[name] = {
                 **{key: str(getattr(verdict, key)) for key in ("verdict", "explanation", "lacking", "non_inferiority")},
-                "warnings": list(task.warnings),
                 **facts,
                 "documents": agreed["overlap"],
                 "failed": agreed["failed"],

@@ -4,7 +4,7 @@ Intervals are those of the posterior, which hold for classes with few samples (:
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -30,7 +30,8 @@ from medtasks.metrics.metric import (
     Scores,
     Selection,
 )
-from medtasks.stats.bootstrap import Floats, Integers, posterior_ends, values_with_errors
+from medtasks.stats.bootstrap import Floats, posterior_ends, values_with_errors
+from medtasks.stats.exchange import SummedCounts
 
 _MULTICLASS = (
     "Mean F1 over classes in the target or in a prediction.",
@@ -58,14 +59,20 @@ def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
     }
 
 
-def _estimates(
-    cells: Integers,
-    clusters: Sequence[str],
-    metrics: Callable[[Integers], Mapping[str, Floats]],
-    unseen: tuple[Floats, Sequence[float]],
-) -> PanelResult:
-    estimates = estimates_of(values_with_errors(cells, clusters, metrics))
-    for name, (low, high) in posterior_ends(cells, clusters, metrics, *unseen).items():
+def _class_counts(_name: str, rows: Sequence[ClassRow]) -> SummedCounts:
+    _, targets, values, classes = zip(*rows, strict=True)
+    return SummedCounts(class_scores.count_classes(targets, values, max(classes)), class_scores.multiclass_metrics)
+
+
+def _label_counts(_name: str, rows: Sequence[LabelRow]) -> SummedCounts:
+    targets = [list(target) for _, target, _ in rows]
+    values = [None if value is None else list(value) for *_, value in rows]
+    return SummedCounts(class_scores.count_labels(targets, values, len(targets[0])), class_scores.multilabel_metrics)
+
+
+def _estimates(counts: SummedCounts, clusters: Sequence[str], unseen: tuple[Floats, Sequence[float]]) -> PanelResult:
+    estimates = estimates_of(values_with_errors(counts.cells, clusters, counts.scores))
+    for name, (low, high) in posterior_ends(counts.cells, clusters, counts.scores, *unseen).items():
         value = estimates[name].value
         estimates[name] = replace(estimates[name], ends=(min(low, value), max(high, value)))
     return PanelResult(estimates)
@@ -75,21 +82,22 @@ def _class_panel(rows: Sequence[ClassRow]) -> PanelResult:
     if not rows:
         return PanelResult()
     clusters, targets, values, classes = zip(*rows, strict=True)
-    cells = class_scores.count_classes(targets, values, max(classes))
     unseen = class_scores.unseen_classes(targets, values, max(classes))
-    return _estimates(cells, clusters, class_scores.multiclass_metrics, unseen)
+    return _estimates(_class_counts("", rows), clusters, unseen)
 
 
 def _label_panel(rows: Sequence[LabelRow]) -> PanelResult:
     if not rows:
         return PanelResult()
-    targets = [list(target) for _, target, _ in rows]
-    values = [None if value is None else list(value) for *_, value in rows]
-    cells, clusters = class_scores.count_labels(targets, values, len(targets[0])), [cluster for cluster, *_ in rows]
-    return _estimates(cells, clusters, class_scores.multilabel_metrics, class_scores.unseen_labels(cells))
+    counts = _label_counts("", rows)
+    return _estimates(counts, [cluster for cluster, *_ in rows], class_scores.unseen_labels(counts.cells))
 
 
-_CLASSES = Panel(lambda score: (score["cluster_id"], score["target"], score["value"], score["classes"]), _class_panel)
+_CLASSES = Panel(
+    lambda score: (score["cluster_id"], score["target"], score["value"], score["classes"]),
+    _class_panel,
+    counts=_class_counts,
+)
 _LABELS = Panel(
     lambda score: (
         score["cluster_id"],
@@ -97,6 +105,7 @@ _LABELS = Panel(
         None if score["value"] is None else bytes(score["value"]),
     ),
     _label_panel,
+    counts=_label_counts,
 )
 
 FEW_IMAGES = 10  # of a class, below which values and intervals of means over classes depend on single images

@@ -14,6 +14,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
+from medtasks.stats.exchange import SummedCounts
 from medtasks.stats.standard_error import Dyad, clustered_error, connected_components, dyadic_error, joined_clusters
 
 Score = dict[str, Any]
@@ -205,6 +206,8 @@ class Panel(Generic[R]):
     row: Callable[[Mapping[str, Any]], R]
     compute: Callable[[Sequence[R]], PanelResult]
     order: Callable[[R], Any] = repr  # sort key of the rows, which may change the last digits of results
+    # Counts of rows, from whose sums the metric of a name follows; None for a metric that does not.
+    counts: Callable[[str, Sequence[R]], SummedCounts | None] = lambda name, rows: None
 
     def of(self, scores: Scores) -> PanelResult:
         """Return the results for some scores."""
@@ -232,6 +235,10 @@ class CorpusMetric(Declaration):
     # The value of one score, if it has one; the metric need not be their mean.
     of: Callable[[Score], float | None] | None = field(default=None, kw_only=True)
     text_field: str | None = field(default=None, kw_only=True)  # name of the text that it compares with the target's
+
+    def counts(self, scores: Scores) -> SummedCounts | None:
+        """Return the counts of selected scores, from whose sums the value follows, if it does."""
+        return None if self.panel is None else self.panel.counts(self.name, list(map(self.panel.row, scores)))
 
     def values(self, scores: Scores) -> list[tuple[Score, float]]:
         """Return the scores that have a value of their own, with it."""

@@ -32,9 +32,13 @@ from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.stats.bootstrap import Floats, Integers
+from medtasks.stats.exchange import SummedCounts
 
 TOKENISER = "sentences end after . ! ? before white space; words by NLTKWordTokenizer"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
@@ -221,9 +225,20 @@ def corpus_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequenc
     """Score BLEU-4 of the corpus by sacrebleu, divided by 100; there is no value per pair."""
     # force only suppresses a warning about a corpus where most lines end in " .".
     scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
-    total = scorer.corpus_score(hypotheses, [references]).score / 100 if references else math.nan
-    signature = {"sacrebleu": str(scorer.get_signature())} if references else {}
-    return ReportScores({}, {"corpus_bleu": total}, signature)
+    if not references:
+        return ReportScores({}, {"corpus_bleu": math.nan})
+    total = scorer.corpus_score(hypotheses, [references]).score / 100
+    # The package's own sufficient statistics: numbers of n-grams, and lengths.
+    statistics = np.array(scorer._extract_corpus_statistics(hypotheses, [references]), dtype=np.int64)
+
+    def score(row: Integers) -> float:
+        return float(scorer._compute_score_from_stats(row.tolist()).score / 100)
+
+    def scores(cells: Integers) -> dict[str, Floats]:
+        return {"corpus_bleu": np.apply_along_axis(score, -1, cells)}
+
+    signature = {"sacrebleu": str(scorer.get_signature())}
+    return ReportScores({}, {"corpus_bleu": total}, signature, SummedCounts(statistics, scores))
 
 
 def medheval_bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:

@@ -12,6 +12,7 @@ from typing import Protocol
 from medtasks.errors import unknown_name
 from medtasks.metrics.metric import Scale, mean
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.stats.exchange import SummedCounts
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class ReportScores:
     samples: Mapping[str, Sequence[float]]  # shape (pairs,), in the order of the input, empty texts included
     totals: Mapping[str, float]
     settings: Mapping[str, str] = field(default_factory=dict)  # model, dtype, stemmer, ...
+    counts: SummedCounts | None = None  # of totals that are no means
 
 
 class ReportMetric(Protocol):

@@ -296,6 +296,7 @@ class Source:
 
     path: Path  # folder of a run, a samples file, or a file or folder of recorded replies to one task
     model: str | None = None  # the model to take from a folder with runs of several
+    labels: Path | None = None  # people's labels of its replies (``medtasks judge sample``)
 
     @cached_property
     def run(self) -> Run:

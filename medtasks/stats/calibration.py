@@ -308,21 +308,12 @@ def roc_area(scores: Sequence[float], positive: Sequence[float], clusters: Seque
     totals = math.fsum(weights), math.fsum(1 - weights)
     if not all(totals):
         return EstimatedValue(math.nan)
-    _, values = np.unique([scores[index] for index in order], return_inverse=True)
-
-    def weight_below(weights: Floats) -> Floats:
-        """Return for each sample the weight of all with a smaller value, and half of those with the same."""
-        of_value = np.bincount(values, weights)
-        return np.asarray((np.cumsum(of_value) - of_value / 2)[values])
-
-    below, above = weight_below(1 - weights) / totals[1], 1 - weight_below(weights) / totals[0]
-    area = math.fsum(weights * below) / totals[0]
+    area, components = _area_components([scores[index] for index in order], weights)
     numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
     members = np.array([numbers[clusters[index]] for index in order])
     groups = [int(np.unique(members[of_class > 0]).size) for of_class in (weights, 1 - weights)]
     if min(groups) < 2:
         return EstimatedValue(area)
-    components = weights * (below - area) / totals[0], (1 - weights) * (above - area) / totals[1]
     sums = [np.bincount(members, component) for component in components]
     variances = [size / (size - 1) * math.fsum(total**2) for size, total in zip(groups, sums, strict=True)]
     shared = len(numbers) / (len(numbers) - 1) * math.fsum(sums[0] * sums[1])
@@ -362,3 +353,35 @@ def _area_ends(area: float, error: float, totals: tuple[float, float], degrees: 
         return inside
 
     return end(0.0), end(1.0)
+
+
+def _area_components(scores: Sequence[float], positive: Floats) -> tuple[float, tuple[Floats, Floats]]:
+    """Return the area under the ROC curve, and by how much each sample moves it, as a positive and as a negative."""
+    _, values = np.unique(scores, return_inverse=True)
+
+    def weight_below(weights: Floats) -> Floats:
+        """Return for each sample the weight of all with a smaller value, and half of those with the same."""
+        of_value = np.bincount(values, weights)
+        return np.asarray((np.cumsum(of_value) - of_value / 2)[values])
+
+    totals = math.fsum(positive), math.fsum(1 - positive)
+    below, above = weight_below(1 - positive) / totals[1], 1 - weight_below(positive) / totals[0]
+    area = math.fsum(positive * below) / totals[0]
+    return area, (positive * (below - area) / totals[0], (1 - positive) * (above - area) / totals[1])
+
+
+def area_values(scores: Sequence[float], positive: Sequence[float], clusters: Sequence[Hashable]) -> list[float]:
+    """Return values of single samples whose mean is the area under the ROC curve; arguments as of :func:`roc_area`.
+
+    They are the placements of DeLong, DeLong and Clarke-Pearson (1988), scaled so that the standard error of the mean
+    difference of two models is that of their areas, for clusters nearly that of Obuchowski (1997). Empty with fewer
+    than two clusters of positives or of negatives.
+    """
+    weights, number = np.array(positive, dtype=np.float64), len(set(clusters))
+    sizes = [len({cluster for cluster, share in zip(clusters, positive, strict=True) if share == of}) for of in (1, 0)]
+    if min(sizes) < 2:
+        return []
+    area, components = _area_components(scores, weights)
+    moves = [part * math.sqrt(n / (n - 1) * (number - 1) / number) for part, n in zip(components, sizes, strict=True)]
+    values: list[float] = (area + len(weights) * (moves[0] + moves[1])).tolist()
+    return values

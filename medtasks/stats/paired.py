@@ -16,6 +16,7 @@ POWER = 0.80
 MCNEMAR = "exact McNemar"
 SIGN_FLIP = "sign flip of units"
 DYADIC = "dyadic t"
+DELONG = "paired DeLong t"
 
 DRAWS = 10_000
 SEED = 20261121  # of the random signs: the same runs give the same digits; written into every comparison
@@ -67,14 +68,18 @@ class PairedResult:
         return not replace(self, evidence=evidence).lacking(1)
 
 
-def compare_paired(first: Sequence[float], second: Sequence[float], units: Sequence[Hashable]) -> PairedResult:
+def compare_paired(
+    first: Sequence[float], second: Sequence[float], units: Sequence[Hashable], smaller: int | None = None
+) -> PairedResult:
     """Compare two models on the same samples.
 
     With values of 0 and 1 only and one sample per unit: McNemar's test, the interval of Agresti and Min, and the
     detectable difference of Connor. Otherwise: a sign-flip test over units, the interval of values it does not reject,
     and the detectable difference from the clustered standard error. For dyads that share members: Student's t with the
     dyadic error and its degrees of freedom (a sign flip of components of connected pairs would be valid, too, but finds
-    5 of 100 differences less). The result does not depend on the order of the samples.
+    5 of 100 differences less). With values of :func:`~medtasks.stats.calibration.area_values`, of which ``smaller`` is
+    the number of units in the smaller group of positives or negatives: Student's t with one degree of freedom less.
+    The result does not depend on the order of the samples.
 
     Values are finite; ``units`` are the independent unit of each sample, such as its patient, or its
     :class:`~medtasks.stats.standard_error.Dyad`. All have shape (n,), at least one sample.
@@ -86,20 +91,9 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
     gained, lost = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     evidence: int | None = number
-    if in_dyads:
-        # Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's
-        # graph: at most 6 % (``benchmarks/intervals.py``).
-        error, mean = mean_error(differences, units), math.fsum(differences) / samples
-        test, low, high, p = DYADIC, math.nan, math.nan, 1.0  # if each dyad shares a member with each other one
-        if error.error > _NO_SPREAD * max(map(abs, differences)):
-            half = t_quantile(1 - ALPHA / 2, error.degrees) * error.error
-            low, high = mean - half, mean + half
-            p = min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
-        elif not math.isnan(error.error):
-            # Equal differences show nothing of their spread: they count as independent samples.
-            size = error.degrees + 1
-            low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size)
-            p = 0.5**error.degrees if mean else 1.0
+    if in_dyads or smaller is not None:
+        test = DYADIC if smaller is None else DELONG
+        low, high, p = _student_test(differences, units, None if smaller is None else smaller - 1.0)
         evidence = 1 if math.isnan(low) else None
     elif right_or_wrong and number == samples:
         low, high = agresti_min_interval(lost, gained, samples) if samples > 1 else (math.nan, math.nan)
@@ -125,6 +119,28 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
         evidence=evidence,
     )
     return replace(result, detectable=_detectable(result, differences, units, 1))
+
+
+def _student_test(
+    differences: Sequence[float], units: Sequence[Hashable], degrees: float | None
+) -> tuple[float, float, float]:
+    """Return the 95 % interval of the mean difference and its p-value; NaN and 1 if all dyads share members.
+
+    Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's graph:
+    at most 6 % (``benchmarks/intervals.py``).
+    """
+    error, mean = mean_error(differences, units), math.fsum(differences) / len(differences)
+    if degrees is not None:
+        error = replace(error, degrees=degrees)
+    if error.error > _NO_SPREAD * max(map(abs, differences)):
+        half = t_quantile(1 - ALPHA / 2, error.degrees) * error.error
+        return mean - half, mean + half, min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
+    if math.isnan(error.error):
+        return math.nan, math.nan, 1.0
+    # Equal differences show nothing of their spread: they count as independent samples.
+    size = error.degrees + 1
+    low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size)
+    return low, high, 0.5**error.degrees if mean else 1.0
 
 
 def corrected(tests: Sequence[tuple[PairedResult, PairedValues]]) -> list[tuple[PairedResult, float]]:
@@ -222,7 +238,7 @@ def sign_flip_test(
     totals = _units(differences, clusters)[:, 0]
     sizes = np.sort(np.abs(totals[totals != 0]))
     limit = abs(math.fsum(totals)) - _TIE * float(sizes.sum())
-    choices = _choices(len(sizes), draws, seed)
+    choices = unit_choices(len(sizes), draws, seed)
     extreme = np.concatenate([np.abs(2 * (positive @ sizes) - sizes.sum()) >= limit for positive in choices])
     return float(np.mean(extreme))
 
@@ -241,7 +257,7 @@ def sign_flip_interval(
     """
     units = _units(differences, clusters)
     lower, upper = [], []
-    for chosen in _choices(len(units), draws, seed):
+    for chosen in unit_choices(len(units), draws, seed):
         sums = chosen @ units
         parts = (sums, units.sum(axis=0) - sums)
         means = np.stack([np.where(part[:, 1], part[:, 0] / np.maximum(part[:, 1], 1), np.nan) for part in parts])
@@ -262,7 +278,7 @@ def _units(differences: Sequence[float], clusters: Sequence[Hashable]) -> NDArra
     return np.asarray([(math.fsum(values), len(values)) for values in members.values()])
 
 
-def _choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float64]]:
+def unit_choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float64]]:
     """Yield blocks of choices of units, shape (block, units); drawn ones start with the choice of all."""
     if 2**units <= draws:
         yield (np.arange(2**units)[:, np.newaxis] >> np.arange(units) & 1).astype(np.float64)

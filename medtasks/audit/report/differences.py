@@ -167,6 +167,7 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
                 f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
                 f"were answered in this run only, {overlap.only_second} in the other only."
             )
+        notes[other] += [f"{name}: {warning}." for warning in result.warnings]
         skipped = names_by((f"{metric} ({rule})", why) for (rule, metric), why in result.skipped.items())
         notes[other] += [f"{name}: {metrics} {why}." for why, metrics in skipped.items()]
         for test in result.comparisons:
