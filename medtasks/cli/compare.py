@@ -281,11 +281,12 @@ def _sentence(test: Comparison, comparisons: ComparedRuns) -> str:
     if not math.isnan(result.low):
         name = "95 % interval" if comparisons.tests == 1 else "95 % interval (not corrected)"
         scores += f", {name} {difference_interval(result.low, result.high, test.share)}"
-    if lacking := result.lacking(comparisons.tests, unit_of(test.values[2])):
+    lacking = result.lacking(comparisons.tests, unit_of(test.values[2]))
+    if not result.is_testable:
         return f"{scores}; {lacking}"
     if math.isnan(result.low):
         scores += ", no interval as all differences are equal"
-    verdict = "not shown to differ"
+    verdict = lacking or "not shown to differ"
     if test.holm < ALPHA:
         verdict = f"{test.second} is {'higher' if result.difference > 0 else 'lower'}"
     return f"{scores}, p = {p_value(result.p)} (Holm {p_value(test.holm)}): {verdict}"

@@ -55,17 +55,23 @@ class PairedResult:
 
     def lacking(self, tests: int, unit: str = "independent unit") -> str:
         """Explain why no difference could be shown if as many ``tests`` are corrected together; empty if one could."""
-        if self.evidence is None or mcnemar(0, self.evidence) <= ALPHA / tests:
+        level = ALPHA / tests
+        if self.evidence is None or mcnemar(0, self.evidence) <= level:
             return ""
-        what = {MCNEMAR: "differing sample", DYADIC: "separate group of pairs"}.get(self.test, unit)
-        plural = "" if self.evidence == 1 else "s"
-        return f"{self.evidence} {what}{plural} cannot show any difference at this level"
+        number, what = self.evidence, unit
+        if self.test == DYADIC:
+            what = "separate group of pairs"
+        elif self.test == MCNEMAR and mcnemar(0, self.samples) <= level:
+            what = "differing sample"
+        elif self.test == MCNEMAR:
+            number = self.samples
+        return f"{number} {what}{'' if number == 1 else 's'} cannot show any difference at this level"
 
     @property
     def is_testable(self) -> bool:
         """Whether the design could show a difference, whatever the replies: McNemar's test could count all samples."""
         evidence = self.samples if self.test == MCNEMAR else self.evidence
-        return not replace(self, evidence=evidence).lacking(1)
+        return evidence is None or mcnemar(0, evidence) <= ALPHA
 
 
 def compare_paired(

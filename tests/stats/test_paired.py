@@ -152,14 +152,16 @@ def test_units_that_cannot_reject_have_no_detectable_difference(units, tests, se
     assert math.isnan(result.detectable) == bool(sentence)
 
 
-@each_row("differing, tests, sentence", [
-    (5, 1, "5 differing samples cannot show any difference at this level"),
-    (6, 1, ""),
-    (6, 2, "6 differing samples cannot show any difference at this level"),
-    (1, 1, "1 differing sample cannot show any difference at this level"),
+@each_row("differing, samples, tests, sentence", [
+    (5, 60, 1, "5 differing samples cannot show any difference at this level"),
+    (6, 60, 1, ""),
+    (6, 60, 2, "6 differing samples cannot show any difference at this level"),
+    (1, 60, 1, "1 differing sample cannot show any difference at this level"),
+    (6, 6, 2, "6 independent units cannot show any difference at this level"),
+    (3, 4, 1, "4 independent units cannot show any difference at this level"),
 ])  # fmt: skip
-def test_mcnemar_cannot_reject_if_models_hardly_differ(differing, tests, sentence):
-    values = [0.0] * 6, [1.0] * differing + [0.0] * (6 - differing), range(6)
+def test_mcnemar_cannot_reject_if_models_hardly_differ(differing, samples, tests, sentence):
+    values = [0.0] * samples, [1.0] * differing + [0.0] * (samples - differing), range(samples)
     result = corrected([(compare_paired(*values), values)] * tests)[0][0]
     assert (result.test, result.lacking(tests)) == (MCNEMAR, sentence)
     assert (mcnemar(0, differing) > 0.05 / tests) == bool(sentence)
