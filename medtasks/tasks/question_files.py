@@ -18,11 +18,12 @@ from typing import Any
 from medtasks.data.document_store import without_progress_bars
 from medtasks.data.table_files import TABLE_KINDS, TableRow, read_table
 from medtasks.errors import MedTasksError, SourceError, near_match, warn_once
+from medtasks.home import file_state
 from medtasks.tasks.task_index import LOCAL_LOADERS, ROWS, Config, mapping_in, names_in, resolved
 
 OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
 """Arguments of a task's data that the harness does not pass on to the library."""
-_OF_LIBRARY = ("csv", "json", "parquet", "text", "pandas", "arrow")
+_OF_LIBRARY = ("csv", "json", "parquet", "text", "arrow")
 _OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_table
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")  # as a number is written; 007 and twenty digits are a name
@@ -77,11 +78,10 @@ def _loaded_anew(config: Config, path: str, kind: str, files: Files, arguments: 
 
 
 def _state_of(files: Sequence[Path]) -> str:
-    """Return a digest of files as they are now. The time of their last change (ctime) cannot be set by hand."""
+    """Return a digest of files as they are now."""
     digest = hashlib.sha256()
     for file in files:
-        state = file.stat()
-        digest.update(repr((str(file), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)).encode())
+        digest.update(repr((str(file), *file_state(file))).encode())
     return digest.hexdigest()[:16]
 
 
@@ -99,6 +99,8 @@ def _named_files(config: Config, path: str) -> tuple[str, Files | None]:
     """Return kind and files of a task's questions. The files are None if they are not on this machine."""
     names = mapping_in(config, "dataset_kwargs").get("data_files")
     task = config.get("task")
+    if path == "pandas":
+        raise MedTasksError(f"the task '{task}': pickles of pandas can run code and are not read; save them as parquet")
     if path not in LOCAL_LOADERS:
         return "csv", _single_file(config, path, has_names=bool(names))
     if "://" in str(names) or (not names and path in _OF_LIBRARY):

@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
+from medtasks.metrics.neural.text_encoders import tensor_fault
 
 M = TypeVar("M", bound=nn.Module)
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -114,6 +115,9 @@ def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> N
         if tensor.shape != parameters[name].shape:
             shapes = f"{tuple(tensor.shape)}, expected {tuple(parameters[name].shape)}"
             raise CheckpointError(f"{file}: key '{key}' has shape {shapes}; is this another model's checkpoint?")
+        fault = tensor_fault(tensor) if tensor.is_floating_point() else "holds no floating-point numbers"
+        if fault:
+            raise CheckpointError(f"{file}: key '{key}' {fault}; download the checkpoint again")
         if name in taken and not torch.equal(taken[name][1], tensor.to(dtype)):
             raise CheckpointError(f"{file}: keys '{taken[name][0]}' and '{key}' should be equal and are not")
         taken[name] = (key, tensor.to(dtype))

@@ -56,6 +56,10 @@ def differing(key, other):
     return edit
 
 
+def spoilt(key, change, *arguments):
+    return lambda state: state.update({key: change(state[key], *arguments)})
+
+
 MORE = "model.layers.2.mlp.up_proj.rank"
 DECODER = "vision_model.decoder.layers.1.mlp.fc2.bias"
 
@@ -71,6 +75,10 @@ DECODER = "vision_model.decoder.layers.1.mlp.fc2.bias"
         (RADFM, BIN, put(f"{E}box_head.weight", torch.ones(2)), rf"key '{E}box_head\.weight' is unknown"),
         (RADFM, BIN, differing(WORDS, f"{E}weight"), rf"'{WORDS}' and '{E}weight' should be eq"),
         (RADFM, BIN, only("lang_model.model.layers.1."), "num_hidden_layers 2, the weights have 1"),
+        (RADFM, BIN, spoilt(WORDS, torch.full_like, torch.nan), rf"key '{WORDS}' holds values that are not finite"),
+        (RADFM, BIN, spoilt(WORDS, torch.Tensor.to, torch.complex64), rf"key '{WORDS}' holds no floating-point"),
+        (RADFM, BIN, spoilt(WORDS, torch.Tensor.to, torch.int8), rf"key '{WORDS}' holds no floating-point"),
+        (FLAMINGO, PT, spoilt(LATE, torch.Tensor.to_sparse), rf"key '{re.escape(LATE)}' is sparse"),
         (FLAMINGO, PT, only("perceiver.latents"), r"perceiver\.latents"),
         (FLAMINGO, PT, put(GATE, torch.zeros(1)), re.escape(GATE)),
         (FLAMINGO, PT, differing(LATE, TWIN), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),

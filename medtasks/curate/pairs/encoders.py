@@ -169,20 +169,20 @@ def _transformers(folder: Path, device: Any) -> Encode:
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    from medtasks.metrics.neural.text_encoders import quiet
+    from medtasks.metrics.neural.text_encoders import LOCAL, loading_fault, quiet
     from medtasks.model_adapters.base.checkpoints import CheckpointError, refuse_missing
 
     try:
-        kind = AutoConfig.from_pretrained(folder).model_type
+        kind = AutoConfig.from_pretrained(folder, **LOCAL).model_type
         if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
             raise CheckpointError(f"{folder} is a vision-language model ({kind}); name it {_VLM}{folder}")
         with quiet():  # the missing ones are refused
-            processor = AutoImageProcessor.from_pretrained(folder)
-            model, report = AutoModel.from_pretrained(folder, output_loading_info=True)
+            processor = AutoImageProcessor.from_pretrained(folder, **LOCAL)
+            model, report = AutoModel.from_pretrained(folder, output_loading_info=True, **LOCAL)
     except MedTasksError:
         raise
     except Exception as error:  # transformers raises whatever a damaged file brings about
-        raise CheckpointError(f"{folder} cannot be loaded as an image model: {one_line(error)}") from error
+        raise CheckpointError(f"{folder} cannot be loaded as an image model: {loading_fault(error)}") from error
     refuse_missing(folder, report["missing_keys"])
     model.eval().requires_grad_(False).float().to(device)
     run = getattr(model, "get_image_features", model)

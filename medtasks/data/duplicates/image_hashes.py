@@ -37,7 +37,7 @@ from tqdm import tqdm
 from medtasks.data.images.decoding import decoded_somehow, pixels_sha256
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
-from medtasks.home import home
+from medtasks.home import file_state, home
 from medtasks.net.disk_cache import SqliteCache
 
 BITS = 256
@@ -195,8 +195,7 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
             keys: dict[Path, bytes] = {}  # that change when a file does, and do not show its path
             for path in part:
                 with contextlib.suppress(OSError):
-                    status = path.stat()
-                    state = f"{_VERSION}\0{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}"
+                    state = f"{_VERSION}\0{path.absolute()}\0{file_state(path)}"
                     keys[path] = hashlib.sha256(state.encode("utf-8", "surrogateescape")).digest()
             cached = cache.get(keys.values())
             for path, key in keys.items():

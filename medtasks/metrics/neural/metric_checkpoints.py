@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, complete_in, packed_files, weights_path
-from medtasks.metrics.neural.text_encoders import explained, present
+from medtasks.metrics.neural.text_encoders import check_weights, explained, present
 
 if TYPE_CHECKING:
     import torch
@@ -109,6 +109,7 @@ class Archive:
             state = weights and torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
             if not isinstance(state, Mapping):
                 raise KeyError(f"tensors by name in {_WEIGHTS}")
+            check_weights(state)
             labels = {Path(name).stem: text.decode("utf-8").splitlines() for name, text in contents.items()}
             entities, relations = (labels.get(f"{self.model_type}__{kind}_labels") for kind in ("ner", "relation"))
             if entities and entities[0]:
