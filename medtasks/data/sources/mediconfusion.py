@@ -20,7 +20,6 @@ from typing import Annotated, Literal, NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-import requests
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from tqdm import tqdm
 
@@ -29,7 +28,16 @@ from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.decoding import ImageStore, StoredImage, is_whole_image
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.prepare.downloads import Failure, Published, Transient, Unreachable, answer_to, download, patiently
+from medtasks.data.prepare.downloads import (
+    Failure,
+    Published,
+    SafeSession,
+    Transient,
+    Unreachable,
+    answer_to,
+    download,
+    patiently,
+)
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, PAIRED_CHOICE
@@ -243,7 +251,7 @@ class ObjectStorage:
             )
         self.base_url, self.stop = url, threading.Event()
         self._patiently = patiently(_ATTEMPTS, _BACKOFF_S, self.stop)
-        self._session = requests.Session()
+        self._session = SafeSession()
         self._session.headers["Accept-Encoding"] = "identity"  # a length and an ETag speak of the bytes as sent
 
     def get(self, key: str, query: Mapping[str, str] | None = None) -> bytes:

@@ -226,7 +226,7 @@ def own_code(tmp_path, monkeypatch):
     folder = tmp_path / "own_code"
     folder.mkdir()
     (folder / "own.py").write_text(CODE.format(marker=str(tmp_path / "attacked")))
-    auto_map = {name: "own.Own" for name in ("AutoConfig", "AutoModel", "AutoModelForTokenClassification")}
+    auto_map = dict.fromkeys(("AutoConfig", "AutoModel", "AutoModelForTokenClassification"), "own.Own")
     config = {"model_type": "own", "auto_map": auto_map | {"AutoImageProcessor": "own.Own"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "preprocessor_config.json").write_text(json.dumps(config))
