@@ -9,14 +9,12 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from medtasks.data.privacy import is_private
 from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
 from medtasks.errors import MedTasksError, listed
-from medtasks.home import dataset_holding
 from medtasks.lmms import AnyFunction, replaced, wrap_once
 from medtasks.lmms.foreign_tasks import scored_as_intended
 from medtasks.lmms.harness_process import end_after, say
@@ -25,6 +23,7 @@ from medtasks.runs.reply_origins import ASK_ANEW, COPIED, ORIGIN, ReplyOrigins, 
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
 from medtasks.tasks.own_documents import is_our_hook
+from medtasks.tasks.question_files import datasets_of_files
 from medtasks.tasks.task_files import few_shot_problems, main_metrics_first
 
 HarnessTasks = Mapping[str, Any]  # by name
@@ -131,8 +130,7 @@ def _datasets_of(tasks: HarnessTasks, ours: HarnessTasks) -> set[str]:
     """Return the names of prepared datasets that tasks ask, by which their text may be private."""
     datasets: set[str] = set()
     for name, task in tasks.items():
-        if dataset := _dataset_in_path(task):
-            datasets.add(dataset)
+        datasets |= datasets_of_files(vars(task.config))
         if name not in ours:
             continue
         documents: Any = getattr(task, "eval_docs_no_media", ())
@@ -182,11 +180,6 @@ def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
             yield from _tasks(task)
         elif getattr(task, "config", None) is not None:
             yield str(name), task
-
-
-def _dataset_in_path(task: Any) -> str | None:
-    path = getattr(task.config, "dataset_path", None)
-    return dataset_holding(Path(path)) if isinstance(path, str) else None
 
 
 @contextlib.contextmanager
@@ -322,7 +315,7 @@ def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str,
         if shard is None:
             break
         documents = task.eval_docs_no_media
-        has_clusters = _is_ours(task) or _dataset_in_path(task) is not None  # those of others are unknown
+        has_clusters = _is_ours(task) or bool(datasets_of_files(vars(task.config)))  # those of others are unknown
         chosen[name] = frozenset(shard.rows(clusters_of(documents) if has_clusters else range(len(documents))))
         task.build_all_requests = partial(build, task, task.build_all_requests, chosen[name])
     try:

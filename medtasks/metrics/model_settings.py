@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Literal, TypeVar
 
 from medtasks.data.privacy import UNKNOWN_TEXTS
 from medtasks.errors import MedTasksError, SourceError, WeightsMissing, unknown_name
-from medtasks.home import home, packaged_facts
+from medtasks.home import home, make_folder, packaged_facts
 from medtasks.net.disk_cache import SqliteCache
 
 if TYPE_CHECKING:
@@ -138,6 +138,7 @@ def fetch(name: str) -> Path:
 def _download(info: WeightsInfo, repository: str, folder: Path) -> None:
     from huggingface_hub import snapshot_download
 
+    make_folder(folder)
     try:
         snapshot_download(repository, allow_patterns=list(info.files), local_dir=folder)
     except Exception as error:  # the Hub's client raises kinds of several libraries

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from medtasks.data.named_files import MOST_TEXT, named_file, read_file
 from medtasks.data.safe_parsing import parse_json
 from medtasks.home import written_whole
 from medtasks.runs.harness_options import model_label
@@ -86,10 +87,27 @@ class ResultsFile:
             partial.write_text(json.dumps(self.content, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
+def in_place(path: Path) -> Path:
+    """Return the path of a file of a run; UnusableFile for a link out of its folder, and for no regular file."""
+    return named_file(path.parent, path.name)
+
+
+def samples_in_place(path: Path, note: Note = lambda sentence: None) -> bool:
+    """Return whether there is a samples file; a note tells of one that :func:`in_place` refuses."""
+    try:
+        in_place(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        note(f"{path} cannot be read and is left out: {error.strerror or error}.")
+        return False
+    return True
+
+
 def read_results(path: Path, note: Note) -> ResultsFile | None:
     """Read a results file; None with a note if it is damaged or not written by the harness."""
     try:
-        content: Any = parse_json(path.read_text(encoding="utf-8"))
+        content: Any = parse_json(read_file(in_place(path), MOST_TEXT).decode())
     except (OSError, ValueError) as error:
         system = (error.strerror or type(error).__name__) if isinstance(error, OSError) else ""
         note(f"{path} cannot be read and is left out: {system or 'it is cut off or damaged'}.")

@@ -5,21 +5,26 @@ that follow from others need not be written (docs/own_tasks.md has both). Images
 configuration hooks are functions, or their dotted names.
 """
 
+import contextlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import known
 from medtasks.data.document_store import is_file_name, with_image_files, without_progress_bars
-from medtasks.data.privacy import is_private
-from medtasks.data.samples import letter
+from medtasks.data.privacy import access_of, is_private
+from medtasks.data.samples import Document, Sample, letter
 from medtasks.errors import MedTasksError, one_line, several, warn_once
 from medtasks.families.family import Column
 from medtasks.families.family_registry import families, family_of
+from medtasks.home import dataset_holding, owner_only
+from medtasks.prompts.images import image_path
 from medtasks.tasks.answer_columns import is_blank, listed_options, read_column
 from medtasks.tasks.own_options import LETTERED_PROMPTS, checked_options
 from medtasks.tasks.published_names import hook_name
-from medtasks.tasks.question_files import OF_HARNESS, asked_rows, local_tables, split_of
+from medtasks.tasks.question_files import OF_HARNESS, asked_rows, datasets_of_files, local_tables, split_of
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import COLUMNS, SETTINGS, Config, mapping_in, names_in, resolved
 
@@ -63,6 +68,8 @@ def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
         needed_kinds |= required
     used = {*needed_kinds, "doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
     columns = _columns_of(table, used - {*renamed}) | renamed
+    columns |= _datasets_of_rows(config, columns, len(table))
+    renamed |= {"dataset": columns["dataset"]} if "dataset" in columns else {}
     for name, values in _answers_as_needed(config, columns, needed_kinds).items():
         columns[name] = renamed[name] = values
     check(config, columns, names, location, places)
@@ -105,6 +112,30 @@ def _warn_of_unknown_datasets(config: Config, columns: Columns) -> None:
             )
 
 
+def _datasets_of_rows(config: Config, columns: Columns, count: int) -> NewColumns:
+    """Return the column ``dataset`` with the credentialed dataset in which the file or images of a row really lie."""
+    files = [name for name in datasets_of_files(config) if access_of(name) is Access.CREDENTIALED]
+    written = list(columns.get("dataset") or [None] * count)
+    named: list[Any] = []
+    for row, name in enumerate(written):
+        shown = {column: columns[column][row] for column in _IMAGES if column in columns}
+        holding = filter(None, map(dataset_holding, _image_paths(config, {"dataset": name, **shown})))
+        private = (dataset for dataset in holding if access_of(dataset) is Access.CREDENTIALED)
+        if name is None or access_of(str(name)) is not Access.CREDENTIALED:
+            name = next(iter([*files, *private]), name)
+        named.append(name)
+    return {} if named == written else {"dataset": named}
+
+
+def _image_paths(config: Config, document: Document) -> Iterator[Path]:
+    """Yield the paths of a row's images, for the settings of each model family."""
+    settings = mapping_in(config, SETTINGS)
+    for family in (settings, *settings.values()):
+        for image in Sample(document).images:
+            with contextlib.suppress(MedTasksError, ValueError):  # of no path, as the checks say
+                yield image_path(str(image), document, family if isinstance(family, Mapping) else {})
+
+
 def _answers_as_needed(config: Config, columns: Columns, needed_kinds: Mapping[str, Column]) -> NewColumns:
     """Return the columns that are written in another form than hooks need."""
     changed: NewColumns = {}
@@ -118,6 +149,7 @@ def _answers_as_needed(config: Config, columns: Columns, needed_kinds: Mapping[s
     return changed
 
 
+@owner_only()
 def own_table(task: str, config: Config) -> Any:
     """Return the table of the ``datasets`` library that the harness asks; MedTasksError where it cannot be loaded."""
     split = split_of(config)

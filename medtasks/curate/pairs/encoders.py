@@ -39,6 +39,7 @@ from tqdm import tqdm
 
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.images.decoding import LINEAR, decoded, fault_of_kind
+from medtasks.data.named_files import read_file
 from medtasks.errors import MedTasksError, one_line
 from medtasks.home import home
 from medtasks.net.disk_cache import SqliteCache
@@ -305,7 +306,7 @@ def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tup
 
     def decode(file: Path) -> Image.Image | str:
         try:
-            return decoded(io.BytesIO(file.read_bytes()), LINEAR).pixels
+            return decoded(io.BytesIO(read_file(file)), LINEAR).pixels
         except _BROKEN as error:
             return (isinstance(error, OSError) and fault_of_kind(error)) or UNREADABLE
 
