@@ -86,17 +86,15 @@ def open_to_others(folder: Path) -> bool:
     return any(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011 for file in files)
 
 
-def make_folder(folder: Path, mode: int | None = None) -> None:
-    """Create a folder and those above it: the data folder for its owner alone, those below it as open as it is."""
+def make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Create a folder and those above it: the data folder for its owner alone, those below it no more open than it."""
     root = home()
-    if not folder.is_relative_to(root):
-        folder.mkdir(0o777 if mode is None else mode, parents=True, exist_ok=True)
-        return
-    root.mkdir(0o700, parents=True, exist_ok=True)
-    inherited = root.stat().st_mode & 0o777
+    if folder.is_relative_to(root):
+        root.mkdir(0o700, parents=True, exist_ok=True)
+        mode &= root.stat().st_mode
     for part in reversed((folder, *folder.parents)):
-        if part.is_relative_to(root):
-            part.mkdir(inherited if mode is None else mode, exist_ok=True)
+        if not part.exists():
+            part.mkdir(mode, exist_ok=True)
 
 
 @contextlib.contextmanager

@@ -38,20 +38,20 @@ def check_kind(path: Path) -> os.stat_result:
     return state
 
 
-def named_file(folder: Path, name: str | Path) -> Path:
-    """Return the path of a file that another file names, which is to be below a folder.
+def named_file(path: Path, folder: Path | None = None) -> Path:
+    """Return the path of a file that another file names, which is to be below a folder, by default its own.
 
     Raises:
         UnusableFile: It is outside of the folder, in a prepared dataset, or no regular file.
         OSError: It does not exist.
     """
-    path = folder / name
     check_kind(path)
-    root, real = (Path(os.path.realpath(place)) for place in (folder, path))
+    folder = folder or path.parent
+    root = Path(os.path.realpath(folder))
     # Files in the Hub's cache are links from a folder of snapshots to one next to it.
     hub = [parent.with_name("blobs") for parent in (root, *root.parents) if parent.name == "snapshots"]
     dataset = dataset_holding(path) or _WORK
-    if not any(map(real.is_relative_to, (root, *hub))) or not dataset.startswith(_WORK):
+    if not any(map(Path(os.path.realpath(path)).is_relative_to, (root, *hub))) or not dataset.startswith(_WORK):
         raise UnusableFile(f"it is outside of {folder} or in a prepared dataset; put a copy into the folder")
     return path
 
@@ -62,20 +62,18 @@ def read_file(path: Path, most: int = MOST_WHOLE) -> bytes:
     return path.read_bytes()
 
 
-def read_named(folder: Path, name: str | Path) -> bytes:
+def read_named(path: Path, folder: Path | None = None, most: int = MOST_WHOLE) -> bytes:
     """Return the content of a file that another file names; errors as :func:`named_file` and :func:`read_file`."""
-    return read_file(named_file(folder, name))
+    return read_file(named_file(path, folder), most)
 
 
 def read_stream(stream: IO[bytes], most: int = MOST_WHOLE) -> bytes:
     """Return the rest of a stream whose length is unknown, such as what is packed; UnusableFile for too much."""
-    pieces: list[bytes] = []
-    size = 0
+    data = bytearray()
     while piece := stream.read(_PIECE):
-        pieces.append(piece)
-        size += len(piece)
-        check_size(size, most)
-    return b"".join(pieces)
+        data += piece
+        check_size(len(data), most)
+    return bytes(data)
 
 
 def limited_lines(stream: IO[AnyStr], name: str) -> Iterator[AnyStr]:

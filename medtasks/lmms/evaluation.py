@@ -9,6 +9,7 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from functools import partial
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -18,9 +19,9 @@ from medtasks.errors import MedTasksError, listed
 from medtasks.lmms import AnyFunction, replaced, wrap_once
 from medtasks.lmms.foreign_tasks import scored_as_intended
 from medtasks.lmms.harness_process import end_after, say
-from medtasks.runs.logged_samples import SCORED_SETTINGS, SCORED_TASK, without_scoring
+from medtasks.runs.logged_samples import SCORED_SETTINGS, SCORED_TASK, faults_of_saving, without_scoring
 from medtasks.runs.reply_origins import ASK_ANEW, COPIED, ORIGIN, ReplyOrigins, SampleOrigins
-from medtasks.runs.result_files import SERVED_MODEL
+from medtasks.runs.result_files import NOTICES, SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
 from medtasks.tasks.own_documents import is_our_hook
 from medtasks.tasks.question_files import datasets_of_files
@@ -87,7 +88,10 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         _record_images(results, ours if shard is None else {})
     for part in _gathered(origins | dict.fromkeys(getattr(lm, "copied", ()), COPIED)):
         origins |= part
+    notices = [*chain(*_gathered(faults_of_saving()))]
     if results is not None:  # only the first of several processes has them
+        if notices:
+            results[NOTICES] = notices
         # A sample that the harness's response cache answers leaves the model no request.
         watched = ours if call.arguments.get("response_cache") is not None else {}
         _record_origins(results, origins, watched)

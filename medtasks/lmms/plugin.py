@@ -168,14 +168,15 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     variant = variant_of(name)
     if variant and variant[1] in NOT_OF_ALL:
         check_possible(task_file(name))
+    guard = owner_only() if is_local(config) else contextlib.nullcontext()  # of copies in the library's cache
     if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
-        with owner_only() if is_local(config) else contextlib.nullcontext():
+        with guard:
             return download(task, *args, **kwargs)
     # A user's own files, and a relative ``image_root``, are looked for next to the task's file.
     file = task_files().get(variant[0] if variant else name)
     tables = own_tables(task_config(file.name) if file else config)
     with (
-        owner_only() if is_local(config) else contextlib.nullcontext(),
+        guard,
         replaced(datasets, "load_dataset", (lambda *_, **__: tables) if tables else datasets.load_dataset),
     ):
         made = download(task, *args, **kwargs)

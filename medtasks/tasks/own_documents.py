@@ -15,7 +15,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import known
 from medtasks.data.document_store import is_file_name, with_image_files, without_progress_bars
 from medtasks.data.privacy import access_of, is_private
-from medtasks.data.samples import Document, Sample, letter
+from medtasks.data.samples import Document, letter
 from medtasks.errors import MedTasksError, one_line, several, warn_once
 from medtasks.families.family import Column
 from medtasks.families.family_registry import families, family_of
@@ -68,8 +68,9 @@ def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
         needed_kinds |= required
     used = {*needed_kinds, "doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
     columns = _columns_of(table, used - {*renamed}) | renamed
-    columns |= _datasets_of_rows(config, columns, len(table))
-    renamed |= {"dataset": columns["dataset"]} if "dataset" in columns else {}
+    of_rows = _datasets_of_rows(config, columns, len(table))
+    columns |= of_rows
+    renamed |= of_rows
     for name, values in _answers_as_needed(config, columns, needed_kinds).items():
         columns[name] = renamed[name] = values
     check(config, columns, names, location, places)
@@ -114,24 +115,22 @@ def _warn_of_unknown_datasets(config: Config, columns: Columns) -> None:
 
 def _datasets_of_rows(config: Config, columns: Columns, count: int) -> NewColumns:
     """Return the column ``dataset`` with the credentialed dataset in which the file or images of a row really lie."""
-    files = [name for name in datasets_of_files(config) if access_of(name) is Access.CREDENTIALED]
+    files = datasets_of_files(config)
     written = list(columns.get("dataset") or [None] * count)
     named: list[Any] = []
     for row, name in enumerate(written):
-        shown = {column: columns[column][row] for column in _IMAGES if column in columns}
-        holding = filter(None, map(dataset_holding, _image_paths(config, {"dataset": name, **shown})))
-        private = (dataset for dataset in holding if access_of(dataset) is Access.CREDENTIALED)
-        if name is None or access_of(str(name)) is not Access.CREDENTIALED:
-            name = next(iter([*files, *private]), name)
-        named.append(name)
+        images = _image_paths(config, {"dataset": name}, [columns[image][row] for image in _IMAGES if image in columns])
+        holding = filter(None, (name, *files, *map(dataset_holding, images)))
+        private = (dataset for dataset in holding if access_of(str(dataset)) is Access.CREDENTIALED)
+        named.append(next(private, name))
     return {} if named == written else {"dataset": named}
 
 
-def _image_paths(config: Config, document: Document) -> Iterator[Path]:
-    """Yield the paths of a row's images, for the settings of each model family."""
+def _image_paths(config: Config, document: Document, cells: Sequence[Any]) -> Iterator[Path]:
+    """Yield the paths of images, for the settings of each model family; a cell holds one, or a list of them."""
     settings = mapping_in(config, SETTINGS)
-    for family in (settings, *settings.values()):
-        for image in Sample(document).images:
+    for family, cell in itertools.product((settings, *settings.values()), cells):
+        for image in cell if isinstance(cell, list) else [cell]:
             with contextlib.suppress(MedTasksError, ValueError):  # of no path, as the checks say
                 yield image_path(str(image), document, family if isinstance(family, Mapping) else {})
 

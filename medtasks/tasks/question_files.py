@@ -8,6 +8,7 @@ files, such as parquet, by the library under a key of their state. Datasets on t
 import contextlib
 import glob
 import hashlib
+import importlib.util
 import inspect
 import itertools
 import os
@@ -40,7 +41,9 @@ def split_of(config: Config) -> str:
 def is_local(config: Config) -> bool:
     """Return whether a task's questions are on this machine, and no dataset on the Hub."""
     path = str(config.get("dataset_path"))
-    return "/" not in path or os.path.exists(path)
+    if path in LOCAL_LOADERS or os.path.exists(path):
+        return True
+    return path.isidentifier() and importlib.util.find_spec(f"datasets.packaged_modules.{path}") is not None
 
 
 def datasets_of_files(config: Config) -> set[str]:

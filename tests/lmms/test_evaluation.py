@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -253,6 +254,46 @@ def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):
         with pytest.raises(ModelRefused, match="multimedeval_mimic_cxr_report"):
             evaluate(documents=read, lm=lm)
     assert len(evaluate(documents=Dataset.from_list([{"a": 1}]), lm=lm)[1]) == 2
+
+
+@pytest.mark.parametrize("loader", ["arrow", "json", "folder", "saved"])
+def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(monkeypatch, tmp_path, loader):
+    """Tasks with hooks of their own; a row says nothing."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    folder = tmp_path / "home" / "datasets" / "multimedeval_mimic_cxr_report"
+    Dataset.from_list([{"a": 1}]).save_to_disk(folder / "test")
+    (folder / "test" / "rows.json").write_text('{"a": 1}\n')
+    (tmp_path / "linked").symlink_to(tmp_path / "home")
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "data.json").symlink_to(folder / "test" / "rows.json")
+    linked = tmp_path / "linked" / folder.relative_to(tmp_path / "home")
+    files = {"arrow": linked / "test" / "data-*.arrow", "json": tmp_path / "copy" / "data.json"}
+    named = files.get(loader)
+    configs = [{"dataset_path": str(linked / "test" if loader == "saved" else tmp_path / "copy")}]
+    if named is not None:
+        configs = [
+            {"dataset_path": loader, "dataset_kwargs": {"data_files": written}}
+            for written in (str(named), [str(named)], {"test": str(named)}, f"file://{named}", os.path.relpath(named))
+        ]
+        configs.append({"dataset_path": loader, "dataset_kwargs": {"data_dir": str(named.parent)}})
+    lm = Model()
+    lm.client = OpenAI(base_url="http://api.vendor.invalid/v1", api_key="none")
+    evaluator = guarded(lambda lm, task_dict: {})
+    for config in configs:
+        task = SimpleNamespace(config=SimpleNamespace(**config))
+        with pytest.raises(ModelRefused, match="multimedeval_mimic_cxr_report"):
+            evaluator(lm, {"theirs": task})
+    own = tmp_path / "own.json"
+    own.write_text('{"a": 1}\n')
+    config = {"dataset_path": "json", "dataset_kwargs": {"data_files": str(own)}}
+    assert evaluator(lm, {"theirs": SimpleNamespace(config=SimpleNamespace(**config))}) == {}
+
+
+def test_replies_that_could_not_be_saved_are_in_the_results(monkeypatch):
+    monkeypatch.setattr(evaluation, "faults_of_saving", lambda: ["replies cannot be saved"])
+    results = guarded(lambda lm, task_dict: {})(Model(), {"mediconfusion": task_with()})
+    assert results["medtasks_notices"] == ["replies cannot be saved"]
 
 
 @each_row(("agent", "end"), [(True, SystemExit), (False, ConnectionError)])

@@ -237,8 +237,6 @@ def _vlm(pretrained: str, device: Any) -> Encode:
 UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"
 _BYTES = 2  # of a number in float16
 _GIVE_UP = 8  # images in a row that an encoder fails on
-# Decoders of rare formats raise whatever their bugs make of a damaged file.
-_BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -307,8 +305,8 @@ def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tup
     def decode(file: Path) -> Image.Image | str:
         try:
             return decoded(io.BytesIO(read_file(file)), LINEAR).pixels
-        except _BROKEN as error:
-            return (isinstance(error, OSError) and fault_of_kind(error)) or UNREADABLE
+        except OSError as error:
+            return fault_of_kind(error) or UNREADABLE
 
     waiting: deque[list[tuple[bytes, Future[Image.Image | str]]]] = deque()
     items = list(todo.items())

@@ -60,9 +60,10 @@ AS_STORED = "8 bits as stored"
 NEARLY_FLAT = "nearly flat: values span less than 32 of 255"
 """The last conversion of an image of which a model sees next to nothing."""
 
+# Decoders of rare formats raise any of these on damaged files.
 _BROKEN = (
-    *(OSError, EOFError, SyntaxError, ValueError, RuntimeError, LookupError),
-    *(struct.error, zlib.error, Image.DecompressionBombError),
+    *(OSError, EOFError, SyntaxError, ValueError, RuntimeError, LookupError, ArithmeticError, AttributeError),
+    *(MemoryError, TypeError, struct.error, zlib.error, Image.DecompressionBombError),
 )
 _DEEP_COST = 45  # bytes of memory for each value of more than 8 bits
 _COST = 10  # for a pixel
@@ -222,7 +223,7 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
         pixels, done = _to_rgb(image, raw, source, decoding)
         try:  # the turn that puts the image upright; TIFF files have been turned by now
             turn = _TURNED.get(image.getexif().get(_ORIENTATION, 1))
-        except (*_BROKEN, TypeError):
+        except _BROKEN:
             turn = None
         if turn is not None and decoding.rule is ImageRule.REFERENCE:
             done.append("EXIF orientation ignored")
@@ -335,7 +336,7 @@ class ImageStore:
 
     def add_file(self, path: Path, name: str | None = None, root: Path | None = None) -> StoredImage:
         """Store a copy of an image file below ``root``, by default in its folder; see :meth:`add_bytes`."""
-        return self.add_bytes(read_named(root or path.parent, path), name)
+        return self.add_bytes(read_named(path, root), name)
 
     def add_pixels(self, image: Image.Image, conversion: str | None = None) -> StoredImage:
         """Store an image that comes as pixels (mode L or RGB), as PNG; ``conversion`` names how they were made."""
@@ -351,7 +352,7 @@ class ImageStore:
 
     def add_volume(self, path: Path, root: Path | None = None) -> StoredImage:
         """Link to the file of a volume below ``root``, by default in its folder; it is not copied."""
-        digests = volume_digests(named_file(root or path.parent, path))
+        digests = volume_digests(named_file(path, root))
         file = f"{FOLDER}/{digests.file[:_DIGITS]}{ENDING}"
         self.facts[file] = ImageFacts(digests.voxels, (VOLUME,))
         link = self.folder / file

@@ -99,7 +99,7 @@ def file_reader(
         def read(name: str) -> bytes:
             for folder in folders:
                 with contextlib.suppress(*_NO_FILE):
-                    return read_named(folder, name)
+                    return read_named(folder / name, folder)
             for path, archive in opened.items():
                 for prefix in below:
                     with contextlib.suppress(KeyError), unpacking(path), archive.open(prefix + name) as stream:

@@ -223,7 +223,7 @@ ReadFile = Callable[[str], bytes]
 def by_name(files: Iterable[Path]) -> AbstractContextManager[ReadFile]:
     """Return a function that reads one of these files by its name alone, within a block."""
     paths = {path.name: path for path in files}
-    return contextlib.nullcontext(lambda name: read_named(paths[name].parent, name))
+    return contextlib.nullcontext(lambda name: read_named(paths[name]))
 
 
 class UnusableRow(Exception):

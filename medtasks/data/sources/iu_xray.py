@@ -86,7 +86,7 @@ class _OpenI(TableReader):
         reports = []
         for path in self.published(source, _REPORTS, ".xml"):
             number = path.stem.lstrip("0") if path.stem.isdecimal() else ""
-            reports.append((len(number), number, path.stem, path.name, read_named(path.parent, path)))
+            reports.append((len(number), number, path.stem, path.name, read_named(path)))
         records = []
         for *_, name, data in sorted(reports):
             try:

@@ -29,7 +29,7 @@ from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.decoding import ImageStore, StoredImage, is_whole_image
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.named_files import read_named
+from medtasks.data.named_files import named_file
 from medtasks.data.prepare.downloads import Failure, Published, Transient, Unreachable, answer_to, download, patiently
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
 from medtasks.data.safe_parsing import parse_json
@@ -140,11 +140,9 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
     demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
     if demonstrations.is_dir():
         target = images.folder / DEMONSTRATIONS_FOLDER
-
-        def copy(file: str, to: str) -> None:
-            Path(to).write_bytes(read_named(demonstrations, file))
-
-        shutil.copytree(demonstrations, target, dirs_exist_ok=True, copy_function=copy)
+        for file in demonstrations.rglob("*"):
+            named_file(file, demonstrations)
+        shutil.copytree(demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
 def _stored_images(

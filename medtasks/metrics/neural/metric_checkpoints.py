@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
-from medtasks.data.named_files import MOST_TEXT, read_stream
+from medtasks.data.named_files import read_stream
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, complete_in, packed_files, weights_path
 from medtasks.metrics.neural.text_encoders import explained, present
@@ -138,9 +138,7 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
             f"'medtasks weights fetch {model_type}'"
         )
     with _reading(path, model_type):
-        content = next(
-            (read_stream(file, MOST_TEXT) for name, file in packed_files(path, _MEMBER) if name == _CONFIG), None
-        )
+        content = next((read_stream(file) for name, file in packed_files(path, _MEMBER) if name == _CONFIG), None)
         if content is None:
             raise KeyError(_CONFIG)
         config = json.loads(content)

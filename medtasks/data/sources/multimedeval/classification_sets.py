@@ -30,7 +30,7 @@ from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.decoding import ImageStore
-from medtasks.data.named_files import check_size, read_named, read_stream
+from medtasks.data.named_files import read_named, read_stream
 from medtasks.data.prepare import source_files
 from medtasks.data.prepare.downloads import Published, download, hub_download
 from medtasks.data.prepare.source_files import SourceFile, SourceRow, SourceTable
@@ -64,7 +64,6 @@ class _MedMNIST(TableReader):
         for name in (f"{split}_images", f"{split}_labels"):
             try:
                 with source_files.open_archive(path) as archive, archive.open(f"{name}.npy") as stream:
-                    check_size(archive.getinfo(f"{name}.npy").file_size)
                     arrays.append(npy.read_array(stream, allow_pickle=False))
                     if not arrays[-1].ndim:
                         raise ValueError("an array of another kind than the published one")
@@ -170,7 +169,7 @@ class _PadUfes(TableReader):
                 return read_stream(stream)
 
         for path in sorted(source.rglob(f"*{_ENDING}")):
-            where.setdefault(path.name, functools.partial(read_named, source, path))
+            where.setdefault(path.name, functools.partial(read_named, path, source))
         with contextlib.ExitStack() as opened:
             for path in sorted(source.rglob("*.zip")):
                 with source_files.unpacking(path):

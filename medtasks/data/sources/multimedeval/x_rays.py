@@ -33,7 +33,7 @@ from PIL import Image
 from medtasks.data.images.decoding import ImageStore, StoredImage
 from medtasks.data.images.dicom_images import reading_dicom
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.named_files import named_file, read_stream
+from medtasks.data.named_files import named_file
 from medtasks.data.prepare import source_files, source_recipe
 from medtasks.data.prepare.source_files import ReadValues, SourceFile, SourceRow, SourceTable
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
@@ -65,7 +65,7 @@ class _ChestXray14(TableReader):
         if not any(path for pattern in _IMAGES for path in source.glob(pattern)):
             raise source_files.not_found(source, _IMAGES[0])
         with source_files.required_file(source, [_LISTS[split]]).open() as stream:
-            names = {line.strip() for line in read_stream(stream).decode("utf-8", "replace").splitlines()}
+            names = {line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()}
         tables = ("Data_Entry_2017.csv", "Data_Entry_2017_v2020.csv")
         columns = ("Image Index", "Finding Labels", "Patient ID")
         file = source_files.required_file(source, tables, " or ".join(tables))
@@ -233,7 +233,7 @@ class _VinDrMammo(TableReader):
 
         @functools.cache
         def add(name: str) -> StoredImage:
-            return images.add_pixels(read_dicom(named_file(folder, f"{name}.dicom")), _STRETCHED)
+            return images.add_pixels(read_dicom(named_file(folder / f"{name}.dicom", folder)), _STRETCHED)
 
         findings: Counter[str] = Counter()  # of each image, from 1
         for row in rows:
