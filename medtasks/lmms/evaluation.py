@@ -88,10 +88,8 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         _record_images(results, ours if shard is None else {})
     for part in _gathered(origins | dict.fromkeys(getattr(lm, "copied", ()), COPIED)):
         origins |= part
-    notices = [*chain(*_gathered(faults_of_saving()))]
+    _record_notices(results)
     if results is not None:  # only the first of several processes has them
-        if notices:
-            results[NOTICES] = notices
         # A sample that the harness's response cache answers leaves the model no request.
         watched = ours if call.arguments.get("response_cache") is not None else {}
         _record_origins(results, origins, watched)
@@ -158,6 +156,13 @@ def _gathered(part: Any) -> list[Any]:
     parts: list[Any] = [None] * distributed.get_world_size()
     distributed.all_gather_object(parts, part)
     return parts
+
+
+def _record_notices(results: Any) -> None:
+    """Record in the results what went wrong besides, in any process."""
+    notices = [*chain(*_gathered(faults_of_saving()))]
+    if notices and results is not None:
+        results[NOTICES] = notices
 
 
 def _record_origins(results: Mapping[str, Any], origins: SampleOrigins, cached: Collection[str]) -> None:

@@ -46,6 +46,11 @@ def is_local(config: Config) -> bool:
     return path.isidentifier() and importlib.util.find_spec(f"datasets.packaged_modules.{path}") is not None
 
 
+def private_copies(config: Config) -> contextlib.AbstractContextManager[None]:
+    """Keep the library's copies of questions on this machine for their owner within the block."""
+    return owner_only() if is_local(config) else contextlib.nullcontext()
+
+
 def datasets_of_files(config: Config) -> set[str]:
     """Return the prepared datasets in which the files of a task's questions really lie, however they are named."""
     import datasets

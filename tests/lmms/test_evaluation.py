@@ -17,7 +17,7 @@ from medtasks.data.images.decoding import LINEAR
 from medtasks.errors import ModelRefused
 from medtasks.extract.failure import cut_reply, reasoned_reply
 from medtasks.hooks import choice
-from medtasks.lmms import earlier_replies, evaluation
+from medtasks.lmms import earlier_replies, evaluation, plugin
 from medtasks.lmms.evaluation import guard_evaluation
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.net.journal import RUN_VARIABLE
@@ -288,6 +288,22 @@ def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(monke
     own.write_text('{"a": 1}\n')
     config = {"dataset_path": "json", "dataset_kwargs": {"data_files": str(own)}}
     assert evaluator(lm, {"theirs": SimpleNamespace(config=SimpleNamespace(**config))}) == {}
+
+
+@each_row(("path", "is_own"), [("json", True), ("imagefolder", True), (".", True), ("lmms-lab/MMMU", False)])
+def test_copies_of_own_tables_of_tasks_with_hooks_of_others_are_their_owners(path, is_own):
+    def download(task):
+        umask = os.umask(0o022)
+        os.umask(umask)
+        return umask
+
+    before = os.umask(0o022)
+    try:
+        task = SimpleNamespace(config=SimpleNamespace(task="theirs", dataset_path=path))
+        assert plugin.download_and_check(download, task) == (0o077 if is_own else 0o022)
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
 
 
 def test_replies_that_could_not_be_saved_are_in_the_results(monkeypatch):
