@@ -49,6 +49,14 @@ class LabelerError(MedTasksError):
     """A task needs a labeler of chest findings, and none is configured or it failed."""
 
 
+class UnusableFile(SourceError, OSError):
+    """A file that another one names, or holds, is of another kind, too large, or not where it may be."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(fault)
+        self.strerror = fault
+
+
 class WeightsMissing(MedTasksError):
     """Weights of a metric's model are not on this machine, or cannot be read."""
 

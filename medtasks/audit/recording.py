@@ -173,7 +173,8 @@ class RunRecording:
                 tasks[name] = record.model_copy(update=changes)
             if self.manifest.shard:
                 tasks[name] = tasks[name].model_copy(update={"rows": outcome.asked.get(name)})
-        self._change(tasks=tasks, processes=tuple(outcome.processes))
+        notices = tuple(dict.fromkeys([*self.manifest.notices, *outcome.notices]))
+        self._change(tasks=tasks, notices=notices, processes=tuple(outcome.processes))
 
     def over_limit(self) -> dict[str, SampleCounts]:
         """Return the tasks that lost more samples than may fail, with their counts."""

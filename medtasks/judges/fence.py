@@ -14,6 +14,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from medtasks.home import make_folder
 from medtasks.judges.judge_client import default_cache_folder
 
 _SECRET_FILE = "fence_secret"
@@ -55,7 +56,7 @@ def _secret(folder: Path) -> bytes:
     """Return the secret of a data folder, made at first use; one of this process alone if it cannot be stored."""
     path, made = folder / _SECRET_FILE, secrets.token_bytes(32)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{_SECRET_FILE}.") as partial:
             partial.write(made)
             partial.flush()

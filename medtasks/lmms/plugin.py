@@ -156,6 +156,7 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     from medtasks.home import dataset_holding
     from medtasks.tasks.documents import check_possible
     from medtasks.tasks.own_documents import is_our_hook, own_tables
+    from medtasks.tasks.question_files import private_copies
     from medtasks.tasks.task_files import task_config, task_file, task_files, variant_of
 
     config = vars(task.config)
@@ -168,11 +169,15 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     if variant and variant[1] in NOT_OF_ALL:
         check_possible(task_file(name))
     if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
-        return download(task, *args, **kwargs)
+        with private_copies(config):
+            return download(task, *args, **kwargs)
     # A user's own files, and a relative ``image_root``, are looked for next to the task's file.
     file = task_files().get(variant[0] if variant else name)
     tables = own_tables(task_config(file.name) if file else config)
-    with replaced(datasets, "load_dataset", (lambda *_, **__: tables) if tables else datasets.load_dataset):
+    with (
+        private_copies(config),
+        replaced(datasets, "load_dataset", (lambda *_, **__: tables) if tables else datasets.load_dataset),
+    ):
         made = download(task, *args, **kwargs)
     if file:
         _set_image_roots(task, file.path.parent)

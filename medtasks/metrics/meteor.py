@@ -27,8 +27,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from medtasks.data.named_files import read_stream
 from medtasks.errors import SourceError, WeightsMissing
-from medtasks.home import home
+from medtasks.home import home, make_folder
 from medtasks.metrics.model_settings import ModelSettings, packed_files
 from medtasks.metrics.ngram_metrics import TOKENISER, from_report_extra, porter_stemmer, word_tokens
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
@@ -109,10 +110,10 @@ def database_files(source: Path) -> dict[str, bytes]:
     data. Raises WeightsMissing if files are missing, incomplete, there more than once, or damaged.
     """
     try:
-        members = {name: file.read() for name, file in packed_files(source, _FILE)}
+        members = {name: read_stream(file) for name, file in packed_files(source, _FILE)}
         zipped = [] if members or not source.is_dir() else sorted(source.rglob("wordnet.zip"))
         if zipped:
-            members = {name: file.read() for name, file in packed_files(zipped[0], _FILE)}
+            members = {name: read_stream(file) for name, file in packed_files(zipped[0], _FILE)}
     except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise WeightsMissing(f"WordNet cannot be read from {source} ({error}); give its folder or archive") from error
     folders = sorted(name.removesuffix(_MARK) for name in members if name == _MARK or name.endswith(f"/{_MARK}"))
@@ -168,7 +169,7 @@ def prepare_wordnet(source: Path | None = None) -> Path:
     """
     folder = wordnet_folder()
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         with tempfile.TemporaryDirectory(dir=home(), prefix=".wordnet-") as scratch:
             if source is None:
                 from medtasks.data.prepare.downloads import Published, download

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Literal, TypeVar
 
 from medtasks.data.privacy import UNKNOWN_TEXTS
 from medtasks.errors import MedTasksError, SourceError, WeightsMissing, unknown_name
-from medtasks.home import home, packaged_facts, written_whole
+from medtasks.home import home, make_folder, packaged_facts, written_whole
 from medtasks.net.disk_cache import SqliteCache
 
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ def _write_counts(published: Path, git_blob: str, table: Path) -> None:
 def _download(info: WeightsInfo, repository: str, folder: Path) -> None:
     from huggingface_hub import snapshot_download
 
+    make_folder(folder)
     try:
         snapshot_download(repository, allow_patterns=list(info.files), local_dir=folder)
     except Exception as error:  # the Hub's client raises kinds of several libraries

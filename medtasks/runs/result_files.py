@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from medtasks.data.named_files import MOST_TEXT, named_file, read_named
 from medtasks.data.safe_parsing import parse_json
 from medtasks.home import written_whole
 from medtasks.runs.harness_options import model_label
@@ -21,6 +22,7 @@ from medtasks.tasks.task_index import mapping_in
 
 RESULTS, SAMPLES = "_results.json", "_samples_"  # in names of files
 SERVED_MODEL = "served_model"  # key of a results file with the server's description of its model
+NOTICES = "medtasks_notices"  # key of a results file with sentences for the manifest
 REPEATS = "--repeats"  # option of medtasks run that repeats a run into folders repeat_<number>, counted from 1
 _REPEAT = "repeat_"
 
@@ -86,10 +88,22 @@ class ResultsFile:
             partial.write_text(json.dumps(self.content, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
+def samples_in_place(path: Path, note: Note = lambda sentence: None) -> bool:
+    """Return whether there is a samples file; a note names a link out of its folder, and what is no regular file."""
+    try:
+        named_file(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        note(f"{path} cannot be read and is left out: {error.strerror or error}.")
+        return False
+    return True
+
+
 def read_results(path: Path, note: Note) -> ResultsFile | None:
     """Read a results file; None with a note if it is damaged or not written by the harness."""
     try:
-        content: Any = parse_json(path.read_text(encoding="utf-8"))
+        content: Any = parse_json(read_named(path, most=MOST_TEXT).decode())
     except (OSError, ValueError) as error:
         system = (error.strerror or type(error).__name__) if isinstance(error, OSError) else ""
         note(f"{path} cannot be read and is left out: {system or 'it is cut off or damaged'}.")

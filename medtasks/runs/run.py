@@ -73,7 +73,7 @@ class TaskRun:
             asked=asked_rows,
             is_part=asked_rows < total if asked_rows else is_cut,
             results=results.path,
-            samples=samples if samples.is_file() else None,
+            samples=samples if result_files.samples_in_place(samples) else None,
             version=str(results.of_task("versions", name) or ""),
             members=tuple(results.of_task("group_subtasks", name) or ()),
         )
@@ -147,7 +147,8 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     readable = (result_files.read_results(path, notes.append) for path in result_files.results_files(folder))
     results = sorted((file for file in readable if file is not None), key=lambda file: file.order)
     manifests = read_manifests(folder, notes.append)
-    samples = sorted(path for path in folder.rglob(f"*{result_files.SAMPLES}*.jsonl") if path.is_file())
+    listed = sorted(folder.rglob(f"*{result_files.SAMPLES}*.jsonl"))
+    samples = [path for path in listed if result_files.samples_in_place(path, notes.append)]
     if not (results or manifests or samples):
         damaged = f" that can be read ({' '.join(notes).rstrip('.')})" if notes else ""
         raise MedTasksError(

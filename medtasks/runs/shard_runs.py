@@ -16,7 +16,7 @@ from medtasks.errors import MedTasksError, RepliesError, listed
 from medtasks.runs.harness_options import HarnessOptions, what_is_asked
 from medtasks.runs.replies import WRITTEN_TWICE, SampleLine, read_lines
 from medtasks.runs.reply_origins import ORIGIN
-from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results
+from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results, samples_in_place
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, read_manifests
 from medtasks.tasks.task_index import mapping_in
@@ -187,9 +187,10 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
                 effective, lines = int(counts["effective"]), dict[int, list[SampleLine]]()
                 filters = [str(pipeline["name"]) for pipeline in results.config(name).get("filter_list") or ()]
                 filters = filters or ["none"]  # the harness's name without a filter
-                if effective and not samples.is_file():
+                is_there = samples_in_place(samples, damage.append)
+                if effective and not is_there:
                     raise _Unfinished(NO_SAMPLES.rstrip("."))
-                for line in read_lines(samples, note=damage.append) if samples.is_file() else ():
+                for line in read_lines(samples, note=damage.append) if is_there else ():
                     lines.setdefault(line.row, []).append(line)
                 replies = [[line.record.get("resps") for line in by_filter] for by_filter in lines.values()]
                 if contradicting := sum(reply != of_row[0] for of_row in replies for reply in of_row):

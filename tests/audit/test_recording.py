@@ -52,6 +52,15 @@ def begin(tmp_path):
     return build
 
 
+def test_what_went_wrong_within_a_run_is_among_its_notices_once(begin):
+    recording = begin()
+    outcome = Outcome(notices=[Notice(kind=Severity.WARN, sentence="replies cannot be saved")])
+    for _ in range(2):
+        recording.note(outcome)
+    sentences = [notice.sentence for notice in RunManifest.read(recording.path).notices]
+    assert sentences == ["mind the gap", "replies cannot be saved"]
+
+
 def finished(recording, *tasks, failed=(), row=None):
     results = recording.path.parent / "m" / "1_results.json"
     process = HarnessProcess(tasks=tasks, started="", seconds=1.5, exit_code=0)

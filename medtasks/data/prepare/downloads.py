@@ -21,6 +21,7 @@ from urllib3.exceptions import InvalidHeader
 from medtasks.data.catalogue import DatasetInfo
 from medtasks.data.dataset_manifest import file_sha256, git_blob
 from medtasks.errors import SourceError
+from medtasks.home import make_folder
 
 _ATTEMPTS = 5
 _BACKOFF_S = 1.0
@@ -145,7 +146,7 @@ def download(published: Published, target: Path, backoff_s: float | None = None)
     """
     if target.is_file() and published.matches(target):
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     partial = target.with_name(f"{target.name}.part")
 
     def proceed() -> None:

@@ -22,6 +22,7 @@ from medtasks.data.dataset_manifest import Manifest, measured
 from medtasks.data.document_store import SCRATCH, Documents, publish, work_folder
 from medtasks.data.images.decoding import REFERENCE, Decoding, ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
+from medtasks.data.named_files import read_named
 from medtasks.data.prepare.source_files import SourceRow, SourceTable, hub_table
 from medtasks.data.schema import Columns, Document, arrow_schema, image_digests, image_key
 from medtasks.errors import SourceError
@@ -219,9 +220,10 @@ ReadFile = Callable[[str], bytes]
 """Reads a file of a source by its name, FileNotFoundError or KeyError where there is no such file."""
 
 
-def by_name(files: Mapping[str, Callable[[], bytes]]) -> AbstractContextManager[ReadFile]:
-    """Return a function that reads one of these files, within a block."""
-    return contextlib.nullcontext(lambda name: files[name]())
+def by_name(files: Iterable[Path]) -> AbstractContextManager[ReadFile]:
+    """Return a function that reads one of these files by its name alone, within a block."""
+    paths = {path.name: path for path in files}
+    return contextlib.nullcontext(lambda name: read_named(paths[name]))
 
 
 class UnusableRow(Exception):
@@ -256,7 +258,7 @@ class TableReader:
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         """Open the image files of a source."""
-        return by_name({})
+        return by_name(())
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Read rows of a split in order; their images are stored in several threads, a few rows ahead."""
