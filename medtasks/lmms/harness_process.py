@@ -10,7 +10,7 @@ import traceback
 from typing import Any, NoReturn
 
 from medtasks.errors import MedTasksError
-from medtasks.runs.redaction import redacted, without_home
+from medtasks.runs.redaction import redact_streams, redacted, without_home
 
 ERROR_VARIABLE = "MEDTASKS_ERROR_FILE"
 """Environment variable with the path of a new file for the error that ends the harness."""
@@ -40,7 +40,8 @@ def say(sentence: str, *, in_all: bool = False) -> None:
 
 
 def main() -> None:
-    """Evaluate as the command line says; Ctrl-C shows no traceback."""
+    """Evaluate as the command line says, without secrets in what is printed; Ctrl-C shows no traceback."""
+    redact_streams()
     show = sys.excepthook
     sys.excepthook = lambda kind, error, trace: (
         None if issubclass(kind, KeyboardInterrupt) else show(kind, error, trace)
