@@ -31,6 +31,7 @@ from medtasks.extract.failure import (
 from medtasks.home import packaged_facts
 from medtasks.lmms import AnyFunction, replaced
 from medtasks.lmms.earlier_replies import KeptReply
+from medtasks.runs.redaction import redacted
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.runs.reply_origins import COPIED, SampleOrigins, combined_origin
 from medtasks.tasks.task_files import variant_of
@@ -179,11 +180,11 @@ def _marked(text: Any, module: str, *, is_full: bool) -> Any:
     if is_full and failure_cause(text) is None and not without_cut_mark(text)[1]:
         text = cut_reply(text)
     if (cause := failure_cause(text)) is not None:
-        return failed_reply(cause)
+        return failed_reply(redacted(cause))
     if module in EMPTY_AFTER_ERRORS and not text.strip():
         return failed_reply(f"an empty text, which {module} of lmms-eval also gives after an error")
     pattern = ERROR_TEXTS.get(module)
-    return failed_reply(text) if pattern and pattern.match(text.strip()) else text
+    return failed_reply(redacted(text)) if pattern and pattern.match(text.strip()) else text
 
 
 def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:

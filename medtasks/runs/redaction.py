@@ -1,9 +1,10 @@
 """Redaction of secrets and of the data folder in records of a run, and of secrets in all it prints."""
 
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import plain
@@ -75,11 +76,25 @@ def redact_log() -> None:
     logger.configure(patcher=redact_record)
 
 
-def redact_streams() -> None:
-    """Redact all that Python code of this process prints."""
-    for stream in (sys.stdout, sys.stderr):
-        write = stream.write
-        setattr(stream, "write", lambda text, write=write: write(redacted(text)))  # noqa: B010
+class _RedactedStream:
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        written: int = self._stream.write(redacted(text))
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def redacted_streams() -> Iterator[None]:
+    """Redact all that Python code prints within the block."""
+    out: Any = _RedactedStream(sys.stdout)
+    err: Any = _RedactedStream(sys.stderr)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        yield
 
 
 def without_home(text: str) -> str:

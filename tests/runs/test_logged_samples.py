@@ -1,7 +1,6 @@
 """What the harness writes of a sample: one score, nothing of a credentialed record, and no secret of a run."""
 
 import copy
-import io
 import json
 import pickle
 import sys
@@ -22,10 +21,10 @@ from medtasks.runs.logged_samples import logged, without_scoring
 from medtasks.runs.redaction import (
     is_secret_name,
     redact_log,
-    redact_streams,
     redacted,
     redacted_arguments,
     redacted_options,
+    redacted_streams,
     redacted_values,
     settings,
     without_home,
@@ -217,15 +216,14 @@ def test_secrets_in_values_of_json_go_by_their_names():
     hidden = {**config, "api_key": "***", "auth": "***"}
     assert redacted_values(nested) == {
         "extra_body": hidden,
-        "address": "http://***@host/v1",
+        "url": "http://***@host/v1",
         "keys": ["token=***", None],
     }
 
 
-def test_lines_of_the_log_and_of_the_streams_hold_no_secret_and_no_escape(monkeypatch):
+def test_lines_of_the_log_and_of_the_streams_hold_no_secret_and_no_escape(monkeypatch, capsys):
     monkeypatch.setenv("HF_TOKEN", "PLANTED-VALUE")
     lines = []
-    printed = io.TextIOWrapper(io.BytesIO(), write_through=True)
     sink = logger.add(lines.append, format="{message}")
     redact_log()
     try:
@@ -235,11 +233,10 @@ def test_lines_of_the_log_and_of_the_streams_hold_no_secret_and_no_escape(monkey
         logger.remove(sink)
         logger.configure(patcher=lambda record: None)
     assert list(map(str, lines)) == ["Evaluation tracker args: {'token': ***}\n", "?]0;title? ***\n"]
-    for name in ("stdout", "stderr"):
-        monkeypatch.setattr(sys, name, printed)
-    redact_streams()
-    print("model (api_key=PLANTED)", "PLANTED-VALUE")  # noqa: T201
-    assert printed.buffer.getvalue() == b"model (api_key=***) ***\n"
+    with redacted_streams():
+        print("api_key=PLANTED,x=1", "PLANTED-VALUE")  # noqa: T201
+        print(sys.stdout.isatty(), "token: PLANTED", file=sys.stderr)  # noqa: T201
+    assert capsys.readouterr() == ("api_key=***,x=1 ***\n", "False token: ***\n")
 
 
 def test_secrets_of_the_environment_anywhere(monkeypatch):
