@@ -5,6 +5,7 @@ the harness (``lmms_eval.utils.load_yaml_config`` and ``TaskManager`` of 0.7.3).
 but settings of prompts by name are put in their place.
 """
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -180,7 +181,8 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     config = with_included(path, parsed(path))
     if isinstance(settings := config.get(SETTINGS), DottedName) and settings.is_ours:
-        config[SETTINGS] = settings.resolve()
+        with contextlib.suppress(ImportError, AttributeError):  # is reported where the task is checked
+            config[SETTINGS] = settings.resolve()
     return config
 
 
