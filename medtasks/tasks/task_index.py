@@ -78,6 +78,12 @@ def mapping_in(config: Config, key: str) -> Config:
     return value if isinstance(value, Mapping) else {}
 
 
+def mappings_in(config: Config, key: str) -> list[Config]:
+    """Return the mappings in the list under a key of a configuration; empty if it holds something else."""
+    value = config.get(key)
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
 def resolved(value: Any, resolve: Callable[[DottedName], Any] = DottedName.resolve) -> Any:
     """Return a configuration value with every dotted name in it replaced by what it names."""
     return _changed(value, lambda leaf: resolve(leaf) if isinstance(leaf, DottedName) else leaf)
