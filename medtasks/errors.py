@@ -5,8 +5,11 @@ Every message is a sentence that says what happened, in which file or sample, an
 
 import contextlib
 import difflib
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class MedTasksError(Exception):
@@ -63,6 +66,11 @@ class WeightsMissing(MedTasksError):
 
 class AdapterArgumentError(MedTasksError):
     """A model argument is unknown or has an impossible value."""
+
+
+def plain(text: str) -> str:
+    """Return a text in which control characters other than line ends and tabulators are question marks."""
+    return _CONTROL.sub("?", text)
 
 
 def one_line(error: BaseException) -> str:

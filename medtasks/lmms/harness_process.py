@@ -7,10 +7,11 @@ import contextlib
 import os
 import sys
 import traceback
+from types import TracebackType
 from typing import Any, NoReturn
 
 from medtasks.errors import MedTasksError
-from medtasks.runs.redaction import redacted, without_home
+from medtasks.runs.redaction import redacted, redacted_streams, without_home
 
 ERROR_VARIABLE = "MEDTASKS_ERROR_FILE"
 """Environment variable with the path of a new file for the error that ends the harness."""
@@ -21,11 +22,11 @@ def end_after(error: Exception, *, debug: bool) -> NoReturn:
 
     An error that the user can fix shows no traceback, unless ``debug`` is set.
     """
-    sentence = " ".join(str(error).split())[:500]
+    sentence = " ".join(redacted(str(error)).split())[:500]
     if debug or not isinstance(error, MedTasksError):
         traceback.print_exc()
         sentence = f"{type(error).__name__}: {sentence}"
-    sentence = without_home(redacted(sentence))
+    sentence = without_home(sentence)
     say(sentence, in_all=True)
     with contextlib.suppress(OSError), open(os.environ.get(ERROR_VARIABLE, os.devnull), "x", encoding="utf-8") as file:
         file.write(sentence)
@@ -40,11 +41,15 @@ def say(sentence: str, *, in_all: bool = False) -> None:
 
 
 def main() -> None:
-    """Evaluate as the command line says; Ctrl-C shows no traceback."""
+    """Evaluate as the command line says, without secrets in what is printed; Ctrl-C shows no traceback."""
     show = sys.excepthook
-    sys.excepthook = lambda kind, error, trace: (
-        None if issubclass(kind, KeyboardInterrupt) else show(kind, error, trace)
-    )
+
+    def show_redacted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            with redacted_streams():
+                show(kind, error, trace)
+
+    sys.excepthook = show_redacted
     from lmms_eval import __main__ as harness  # takes seconds, in which Ctrl-C may come
 
     evaluate = harness.cli_evaluate_single
@@ -56,7 +61,8 @@ def main() -> None:
             end_after(error, debug=args.verbosity == "DEBUG")
 
     harness.cli_evaluate_single = evaluate_or_end
-    harness.cli_evaluate()
+    with redacted_streams():
+        harness.cli_evaluate()
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import Any
 from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, replaced, wrap_once
 
 _TASKS_MODULE = "lmms_eval.tasks"
+_WITH_SECRETS = {"dataset_kwargs", "generation_kwargs", "lmms_eval_specific_kwargs"}  # parts of a task's configuration
 _MODELS = {
     "hf_vlm": "medtasks.model_adapters.hf_vlm.HfVlm",
     "llava_med": "medtasks.model_adapters.llava_med.LlavaMed",
@@ -95,9 +96,11 @@ def extend_task_search(module: ModuleType) -> None:
 def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     """Index our tasks, few-shot twins and variants too, after those of the harness and of the user's folders."""
     from medtasks.home import own_tasks_folders
+    from medtasks.runs.redaction import redact_log
     from medtasks.tasks.task_index import tasks_folder
 
     _guard_evaluation()
+    redact_log()
     call = inspect.signature(build).bind(*args, **kwargs)
     call.apply_defaults()
     with_defaults, chosen = call.arguments["include_defaults"], call.arguments["include_path"]
@@ -223,13 +226,14 @@ def _guard_evaluation() -> None:
         from medtasks.lmms.evaluation import guard_evaluation
 
         guard_evaluation(module)
-        wrap_once(module, "simple_evaluate", _after_check_of_judges)
+        wrap_once(module, "simple_evaluate", _checked_and_redacted)
 
 
-def _after_check_of_judges(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+def _checked_and_redacted(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     """Look for the judges of our tasks before the harness loads the model, which may take minutes.
 
-    Raises JudgeNotConfigured, or JudgeRefused where a judge may not see the data.
+    The results and the arguments, which the harness prints next to the scores, are redacted. Raises JudgeNotConfigured,
+    or JudgeRefused where a judge may not see the data.
     """
     call = inspect.signature(evaluate).bind(*args, **kwargs)
     tasks: list[Any] = []
@@ -241,4 +245,19 @@ def _after_check_of_judges(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> 
             tasks += members_of(name)
     for task in tasks:
         check_judge(task)
-    return evaluate(*args, **kwargs)
+    results = evaluate(*args, **kwargs)
+    if isinstance(results, dict):
+        _redact(results, call.arguments.get("cli_args"))
+    return results
+
+
+def _redact(results: dict[str, Any], arguments: Any) -> None:
+    """Redact the configuration in the harness's results, and the arguments of its command line."""
+    from medtasks.runs.redaction import redacted_values
+
+    results["config"] = redacted_values(results.get("config"))
+    for config in results.get("configs", {}).values():
+        config |= {name: redacted_values(config[name]) for name in _WITH_SECRETS & config.keys()}
+    for name in ("model_args", "gen_kwargs"):
+        if hasattr(arguments, name):
+            setattr(arguments, name, redacted_values(getattr(arguments, name)))

@@ -27,6 +27,7 @@ from medtasks.data.privacy import access_of, is_private
 from medtasks.errors import MedTasksError, ModelRefused, warn_once
 from medtasks.lmms import replaced
 from medtasks.net import servers
+from medtasks.runs.redaction import redact_log, redact_record
 
 if TYPE_CHECKING:
     from loguru import Record
@@ -288,6 +289,7 @@ def _silence() -> Iterator[None]:
     """Show only progress bars and our own log within the block."""
 
     def redact(record: "Record") -> None:
+        redact_record(record)
         if not (record["name"] or "").startswith(_OURS):
             record["message"], record["exception"], record["extra"] = "message withheld", None, {}
 
@@ -306,4 +308,4 @@ def _silence() -> Iterator[None]:
             yield
     finally:
         logging.disable(disabled)
-        logger.configure(patcher=lambda record: None)
+        redact_log()

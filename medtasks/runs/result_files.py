@@ -25,6 +25,7 @@ SERVED_MODEL = "served_model"  # key of a results file with the server's descrip
 NOTICES = "medtasks_notices"  # key of a results file with sentences for the manifest
 REPEATS = "--repeats"  # option of medtasks run that repeats a run into folders repeat_<number>, counted from 1
 _REPEAT = "repeat_"
+_MOST_VALUES = 500  # of a task, twice as many as any of ours has; tables grow with metrics times filters
 
 Note = Callable[[str], None]
 """Receives one sentence for each damaged file or line that is skipped."""
@@ -108,10 +109,15 @@ def read_results(path: Path, note: Note) -> ResultsFile | None:
         system = (error.strerror or type(error).__name__) if isinstance(error, OSError) else ""
         note(f"{path} cannot be read and is left out: {system or 'it is cut off or damaged'}.")
         return None
-    if isinstance(content, dict) and isinstance(content.get("results"), dict):
-        return ResultsFile(path, content)
-    note(f"{path} is no results file of the harness and is left out.")
-    return None
+    if not (isinstance(content, dict) and isinstance(content.get("results"), dict)):
+        note(f"{path} is no results file of the harness and is left out.")
+        return None
+    for task in content["results"]:
+        values = mapping_in(content["results"], task)
+        if len(values) > _MOST_VALUES:
+            note(f"{path} holds {len(values)} values of {task}, more than any task has, and is left out.")
+            return None
+    return ResultsFile(path, content)
 
 
 def samples_file(results: Path, task: str) -> Path:

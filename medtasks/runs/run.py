@@ -19,7 +19,7 @@ from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, w
 from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
 from medtasks.runs.run_manifest import RunManifest, read_manifests
 from medtasks.tasks.task_files import tasks_of
-from medtasks.tasks.task_index import mapping_in
+from medtasks.tasks.task_index import mapping_in, mappings_in, names_in
 
 RUN_AGAIN = "run it again with --log_samples"
 NO_SAMPLES = f"The run logged no samples, so that there are no single replies, no reasons and no groups; {RUN_AGAIN}."
@@ -75,7 +75,7 @@ class TaskRun:
             results=results.path,
             samples=samples if result_files.samples_in_place(samples) else None,
             version=str(results.of_task("versions", name) or ""),
-            members=tuple(results.of_task("group_subtasks", name) or ()),
+            members=tuple(names_in(results.of_task("group_subtasks", name))),
         )
 
     @property
@@ -88,8 +88,8 @@ class TaskRun:
         """Extractor by filter, as recorded; empty if none."""
         return {
             str(pipeline.get("name")): str(step["rule"])
-            for pipeline in self.config.get("filter_list") or ()
-            for step in pipeline.get("filter") or ()
+            for pipeline in mappings_in(self.config, "filter_list")
+            for step in mappings_in(pipeline, "filter")
             if "rule" in step
         }
 

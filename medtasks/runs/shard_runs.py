@@ -19,7 +19,7 @@ from medtasks.runs.reply_origins import ORIGIN
 from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results, samples_in_place
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, read_manifests
-from medtasks.tasks.task_index import mapping_in
+from medtasks.tasks.task_index import mapping_in, mappings_in
 
 _ACCESS = re.compile(  # settings of where something is and how it is reached
     rf"{SHARD_VARIABLE}|MEDTASKS_HOME|MEDTASKS_TRUSTED_\w+|MEDTASKS_\w+_API_KEY"
@@ -185,7 +185,7 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
             for name in results.content["configs"]:
                 counts, samples = results.content["n-samples"][name], results.samples(name)
                 effective, lines = int(counts["effective"]), dict[int, list[SampleLine]]()
-                filters = [str(pipeline["name"]) for pipeline in results.config(name).get("filter_list") or ()]
+                filters = [str(pipeline["name"]) for pipeline in mappings_in(results.config(name), "filter_list")]
                 filters = filters or ["none"]  # the harness's name without a filter
                 is_there = samples_in_place(samples, damage.append)
                 if effective and not is_there:

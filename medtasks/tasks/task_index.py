@@ -5,6 +5,7 @@ the harness (``lmms_eval.utils.load_yaml_config`` and ``TaskManager`` of 0.7.3).
 but settings of prompts by name are put in their place.
 """
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -76,6 +77,12 @@ def mapping_in(config: Config, key: str) -> Config:
     """Return the mapping under a key of a configuration; empty if the key is missing or holds something else."""
     value = config.get(key)
     return value if isinstance(value, Mapping) else {}
+
+
+def mappings_in(config: Config, key: str) -> list[Config]:
+    """Return the mappings in the list under a key of a configuration; empty if it holds something else."""
+    value = config.get(key)
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def resolved(value: Any, resolve: Callable[[DottedName], Any] = DottedName.resolve) -> Any:
@@ -183,7 +190,8 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     config = with_included(path, parsed(path))
     if isinstance(settings := config.get(SETTINGS), DottedName) and settings.is_ours:
-        config[SETTINGS] = settings.resolve()
+        with contextlib.suppress(ImportError, AttributeError):  # is reported where the task is checked
+            config[SETTINGS] = settings.resolve()
     return config
 
 

@@ -134,6 +134,7 @@ def places(planted_home, folder):
         "HF_HOME": str(folder / "hf"),
         "TMPDIR": str(folder),
         "ACCELERATE_USE_CPU": "true",
+        "HF_TOKEN": f"hf_{CANARY}",  # the harness logs it
     }
 
 

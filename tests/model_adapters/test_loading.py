@@ -297,14 +297,31 @@ def test_a_tower_stored_alone_and_torch_shards_are_read_too(build, copied, expec
     assert scores(build("med_flamingo", folder)) == expected
 
 
+def test_damaged_torch_files_are_one_sentence(tmp_path):
+    """Of a pickle that pushes nothing, names a memo entry that is not there, or has numbers as keys."""
+    file = tmp_path / "model.bin"
+    for content in (b"\x80\x02.", b"\x80\x02h\x05."):
+        file.write_bytes(content)
+        with pytest.raises(CheckpointError, match="truncated or no torch checkpoint"):
+            next(published.stored_tensors(file))
+    torch.save({1: torch.zeros(1)}, file)
+    with pytest.raises(CheckpointError, match="no plain dictionary of tensors"):
+        next(published.stored_tensors(file))
+
+
 @each_row(
     "name, content, complaint",
     [
         (".", None, "does not exist; give the file or folder"),
         ("other.txt", "", "holds no model.safetensors, pytorch_model.bin or index of shards"),
         ("model.safetensors.index.json", "{", "index.json is damaged; download it again"),
+        ("model.safetensors.index.json", "[]", "index.json is damaged; download it again"),
+        ("model.safetensors.index.json", "[" * 100_000, "index.json is damaged; download it again"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": 1, "b": "c"}}', "1 is missing; model"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": [1]}}', "index.json is damaged; download it again"),
         ("model.safetensors.index.json", '{"weight_map": {"a": "x.safetensors"}}', "x.safetensors is missing; model"),
         ("config.json", "{", "config.json is damaged; download it again"),
+        ("config.json", "[" * 100_000, "config.json is damaged; download it again"),
         ("config.json", "[]", "config.json is damaged; download it again"),
     ],
 )
