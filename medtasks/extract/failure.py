@@ -24,7 +24,7 @@ _HARNESS_FAILURES = re.compile(
 _FORGED = re.compile(
     rf"\[\[medtasks:|{re.escape(ENVELOPE)}|\[(?:LMMS_EVAL|SAFETY_BLOCKED|GENERATION_FAILED)|{_HARNESS_FAILURES.pattern}"
     # The half in front of reasoning, which the harness cuts out.
-    r"|(?:\[(?:\[[medtask]{0,8}|[LSG][A-Z_]{0,20})?|\{(?:\"[rule]{0,4}\"?:?)?)(?=<|\[THINK\])"
+    r"|(?:\[(?:\[[medtask]{0,8}|[LSG][A-Z_]{0,20})?|\{(?:\"[rule]{0,4}\"?:?)?)(?=</?[\w|]{1,40}>|\[THINK\])"
 )
 _INVISIBLE = "\u2060"  # is no blank, so nothing strips it
 

@@ -117,14 +117,12 @@ class AnswerTooLong(ValueError):
 
 async def read_whole_answer(response: Any) -> None:
     """Read the body of an answer of the SDK's HTTP library, decoded as it comes. Raises AnswerTooLong."""
-    parts: list[bytes] = []
-    size = 0
+    content = bytearray()
     async for part in response.aiter_bytes():
-        parts.append(part)
-        size += len(part)
-        if size > LARGEST_ANSWER:
+        content += part
+        if len(content) > LARGEST_ANSWER:
             raise AnswerTooLong
-    response._content = b"".join(parts)  # where the library puts it, too
+    response._content = bytes(content)  # where the library puts it, too
 
 
 def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTrouble:

@@ -104,8 +104,9 @@ def samples_in_place(path: Path, note: Note = lambda sentence: None) -> bool:
 def read_results(path: Path, note: Note) -> ResultsFile | None:
     """Read a results file; None with a note if it is damaged or not written by the harness."""
     try:
-        content: Any = parse_json(read_named(path, most=MOST_TEXT).decode())
-    except (OSError, ValueError) as error:
+        written = json.dumps(parse_json(read_named(path, most=MOST_TEXT).decode()), ensure_ascii=False)
+        content: Any = json.loads(written.encode("utf-8", "replace"))  # without halves of surrogate pairs
+    except (OSError, ValueError, RecursionError) as error:
         system = (error.strerror or type(error).__name__) if isinstance(error, OSError) else ""
         note(f"{path} cannot be read and is left out: {system or 'it is cut off or damaged'}.")
         return None

@@ -90,14 +90,12 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
         for wrapper in ("model_state_dict", "state_dict"):
             if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
                 state = state[wrapper]
-        if not isinstance(state, dict) or not all(map(_is_stored, state.items())):
+        if not isinstance(state, dict) or not all(
+            isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state.items()
+        ):
             raise CheckpointError(f"{file} holds no plain dictionary of tensors")
         for key, tensor in state.items():
             yield file, key, tensor
-
-
-def _is_stored(entry: tuple[object, object]) -> bool:
-    return isinstance(entry[0], str) and isinstance(entry[1], torch.Tensor)
 
 
 def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> None:

@@ -232,6 +232,11 @@ def test_no_reply_of_a_model_is_read_as_a_mark_or_an_envelope(text, of_text):
     assert reply.replace("\u2060", "").replace("{ ", "{") == text
 
 
+@each_row("text", ["B. S{<``$,", "[x<5]", '{"answer": "A"}', "[1, 2] {rule}", "<think>[B]</think>{B}", "Error: none"])
+def test_other_texts_stay_as_they_are(text):
+    assert replies_of(Unmarked(text)) == [text]
+
+
 @each_row("text", HARNESS_TEXTS)
 def test_texts_of_the_harness_are_failures_only_where_they_may_be_its_own(text):
     (reply,) = replies_of(Unmarked(text))
