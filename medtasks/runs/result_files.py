@@ -25,7 +25,7 @@ SERVED_MODEL = "served_model"  # key of a results file with the server's descrip
 NOTICES = "medtasks_notices"  # key of a results file with sentences for the manifest
 REPEATS = "--repeats"  # option of medtasks run that repeats a run into folders repeat_<number>, counted from 1
 _REPEAT = "repeat_"
-_MOST_VALUES = 500  # of a task, twice as many as any of ours has; tables grow with metrics times filters
+_MOST_CELLS = 20_000  # metrics times filters of a task, of which tables are made; ours have fewer than 2,000
 
 Note = Callable[[str], None]
 """Receives one sentence for each damaged file or line that is skipped."""
@@ -114,9 +114,14 @@ def read_results(path: Path, note: Note) -> ResultsFile | None:
         note(f"{path} is no results file of the harness and is left out.")
         return None
     for task in content["results"]:
-        values = mapping_in(content["results"], task)
-        if len(values) > _MOST_VALUES:
-            note(f"{path} holds {len(values)} values of {task}, more than any task has, and is left out.")
+        pairs = [name.rpartition(",") for name in mapping_in(content["results"], task)]
+        metrics = {metric for metric, _, _ in pairs}
+        filters = {filter_name for _, _, filter_name in pairs}
+        if len(metrics) * len(filters) > _MOST_CELLS:
+            note(
+                f"{path} holds {len(metrics)} metrics under {len(filters)} filters for {task}, "
+                "more than any task has, and is left out."
+            )
             return None
     return ResultsFile(path, content)
 

@@ -212,8 +212,9 @@ def test_every_failure_has_its_line_and_costs_nothing_else(medtasks, files, tmp_
 def test_what_is_wrong_with_files_and_options(medtasks, fails, files, tmp_path):
     fails(["metrics", "--refs", tmp_path / "none.txt", *files[3:], "--metric", "bleu"], "cannot read")
     fails([*files, "--metric", "bleeu"], "did you mean 'bleu'?")
+    (tmp_path / "file").touch()
     fails([*files, "--metric", "bleu", "--weights", "chexber=x"], "did you mean 'chexbert'?")
-    fails([*files, "--metric", "bleu", "--json", tmp_path / "no" / "folder.json"], "cannot write")
+    fails([*files, "--metric", "bleu", "--json", tmp_path / "file" / "file.json"], "cannot write")
     for options in (["--weights", "chexbert"], ["--dtype", "float16"], ["--batch-size", 0], ["--metric", " , "]):
         assert medtasks(*files, "--metric", "bleu", *options).code == (0 if options[0] == "--metric" else 2)
     assert medtasks(*files, "--metric", ",").code == 2

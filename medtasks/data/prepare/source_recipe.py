@@ -25,7 +25,7 @@ from medtasks.data.images.strict_pillow import NoReader, UnclearRange, Unreadabl
 from medtasks.data.named_files import read_named
 from medtasks.data.prepare.source_files import SourceRow, SourceTable, hub_table
 from medtasks.data.schema import Columns, Document, arrow_schema, image_digests, image_key
-from medtasks.errors import SourceError
+from medtasks.errors import SourceError, UnusableFile
 
 _NAMED = 3
 _WORKERS = min(4, os.cpu_count() or 1)  # rows whose images are stored at once: decoding them is most of the work
@@ -72,7 +72,8 @@ def images_row(
         except (FileNotFoundError, KeyError):
             return PublishedRow(location, None, cause=f"{image} is missing")
         except (UnreadableImage, SourceError) as error:  # the latter from a damaged archive
-            fault = "cannot be read" if isinstance(error, UnclearRange | NoReader) else "is broken"
+            is_whole = isinstance(error, UnclearRange | NoReader | UnusableFile)
+            fault = "cannot be read" if is_whole else "is broken"
             return PublishedRow(location, None, cause=f"{image} {fault} ({error})")
     shared = "+".join(image.image_id for image in stored) or None
     return PublishedRow(location, {**document, "image_id": document["image_id"] or shared}, stored)

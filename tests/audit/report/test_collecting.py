@@ -215,7 +215,9 @@ def test_an_impossible_error_is_none_and_a_file_of_made_up_values_is_left_out(tm
     assert all(not score.error < 0 for score in rule.scores)
     edit_row(results, "mediconfusion", **{f"m{number}__f{number}": 0.5 for number in range(2_000)})
     (note, *_) = read_run(tmp_path).notes
-    assert re.search(r"holds 20\d\d values of mediconfusion, more than any task has, and is left out", note)
+    assert re.search(
+        r"holds 20\d\d metrics under 20\d\d filters for mediconfusion, more than any task has, and is left out", note
+    )
 
 
 def test_a_limited_run_and_one_without_samples(tmp_path):
