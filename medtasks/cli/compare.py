@@ -36,6 +36,7 @@ _FULFILLED: Mapping[str, frozenset[Verdict]] = {  # verdicts that are as good as
     "not-different": frozenset(Verdict) - {Verdict.DIFFERENT},
 }
 _RUNS = "Folders of runs (their --output_path), repeated or not, or samples files; files of replies need TASK."
+_LEAST_MARGIN = 1e-6  # no benchmark has the samples for a smaller one
 _MARGIN = "largest score difference that does not matter; 0.01 is one percentage point."
 _Model = Annotated[
     list[str] | None,
@@ -132,8 +133,10 @@ def _compared(
     labels: Sequence[Path] = (),
 ) -> ComparedRuns:
     """Compare the runs on a command line; ``models`` are none, one for all runs, or one each."""
-    if margin is not None and not 0 < margin < 1:
-        raise MedTasksError(f"the margin {margin:g} is no fraction between 0 and 1; 0.01 is one percentage point")
+    if margin is not None and not _LEAST_MARGIN <= margin < 1:
+        raise MedTasksError(
+            f"the margin {margin:g} is no fraction between {_LEAST_MARGIN:g} and 1; 0.01 is one percentage point"
+        )
     task = names[0] if names[0] in task_files() or variant_of(names[0]) else None
     if task is None and not Path(names[0]).exists():
         raise RepliesError(

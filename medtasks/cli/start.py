@@ -24,11 +24,10 @@ from medtasks.audit.planning import plan as planned
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.published import published_of
 from medtasks.audit.report.wording import number
-from medtasks.audit.tables import plain
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.options import IncludePath, JsonFile, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, write_json
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, plain
 from medtasks.home import HOME_VARIABLE
 from medtasks.running.recipes import Backend, recipe, recipes
 from medtasks.runs.result_files import read_results, results_files

@@ -28,8 +28,8 @@ from medtasks.lmms.remote_models import class_path_of
 from medtasks.net.journal import journal_folder
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.replies import read_lines
-from medtasks.runs.result_files import read_results, results_files
-from medtasks.runs.run_manifest import HarnessProcess, Notice, RunProcess, is_running, process_of, refuse, send
+from medtasks.runs.result_files import NOTICES, read_results, results_files
+from medtasks.runs.run_manifest import HarnessProcess, Notice, RunProcess, is_running, process_of, refuse, send, warn
 from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import mapping_in
 
@@ -48,6 +48,7 @@ class Outcome:
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # values by ``<metric>,<filter>``, by task
     reasons: dict[str, str] = field(default_factory=dict)  # why results or samples are missing, by task
     asked: dict[str, int] = field(default_factory=dict)  # number of rows that were asked, by task
+    notices: list[Notice] = field(default_factory=list)  # what went wrong besides
     processes: list[HarnessProcess] = field(default_factory=list)  # of the harness, including a running one
 
 
@@ -220,6 +221,7 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) ->
                 outcome.reasons[task] = _unwritten(samples, f"holds {whole} of {expected} samples")
             outcome.asked[task] = count["effective"]
         outcome.results.append(path)
+        outcome.notices += map(warn, results.content.get(NOTICES, ()))
         tasks = results.content["results"]
         outcome.files |= dict.fromkeys([*tasks, *foreign], path)
         outcome.rows |= tasks

@@ -19,7 +19,7 @@ from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, w
 from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
 from medtasks.runs.run_manifest import PrimaryOutcome, RunManifest, read_manifests
 from medtasks.tasks.task_files import tasks_of
-from medtasks.tasks.task_index import mapping_in
+from medtasks.tasks.task_index import mapping_in, mappings_in, names_in
 
 RUN_AGAIN = "run it again with --log_samples"
 NO_SAMPLES = f"The run logged no samples, so that there are no single replies, no reasons and no groups; {RUN_AGAIN}."
@@ -73,9 +73,9 @@ class TaskRun:
             asked=asked_rows,
             is_part=asked_rows < total if asked_rows else is_cut,
             results=results.path,
-            samples=samples if samples.is_file() else None,
+            samples=samples if result_files.samples_in_place(samples) else None,
             version=str(results.of_task("versions", name) or ""),
-            members=tuple(results.of_task("group_subtasks", name) or ()),
+            members=tuple(names_in(results.of_task("group_subtasks", name))),
         )
 
     @property
@@ -88,8 +88,8 @@ class TaskRun:
         """Extractor by filter, as recorded; empty if none."""
         return {
             str(pipeline.get("name")): str(step["rule"])
-            for pipeline in self.config.get("filter_list") or ()
-            for step in pipeline.get("filter") or ()
+            for pipeline in mappings_in(self.config, "filter_list")
+            for step in mappings_in(pipeline, "filter")
             if "rule" in step
         }
 
@@ -152,7 +152,8 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     readable = (result_files.read_results(path, notes.append) for path in result_files.results_files(folder))
     results = sorted((file for file in readable if file is not None), key=lambda file: file.order)
     manifests = read_manifests(folder, notes.append)
-    samples = sorted(path for path in folder.rglob(f"*{result_files.SAMPLES}*.jsonl") if path.is_file())
+    listed = sorted(folder.rglob(f"*{result_files.SAMPLES}*.jsonl"))
+    samples = [path for path in listed if result_files.samples_in_place(path, notes.append)]
     if not (results or manifests or samples):
         damaged = f" that can be read ({' '.join(notes).rstrip('.')})" if notes else ""
         raise MedTasksError(

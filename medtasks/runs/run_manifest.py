@@ -16,6 +16,7 @@ from typing import Literal
 import psutil
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from medtasks.data.named_files import MOST_TEXT, read_named
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.home import written_whole
@@ -209,7 +210,7 @@ class Severity(StrEnum):
 
 
 class Notice(_Record):
-    """A problem found before a run, with its reason and fix. A refused run leaves no manifest."""
+    """A problem found before or in a run, with its reason and fix. A refused run leaves no manifest."""
 
     kind: Severity
     sentence: str
@@ -297,7 +298,7 @@ class RunManifest(_Record):
     def read(cls, path: Path) -> "RunManifest":
         """Read a manifest. Raises MedTasksError if it is damaged or cannot be read."""
         try:
-            manifest = cls.model_validate_json(path.read_text(encoding="utf-8"))
+            manifest = cls.model_validate_json(read_named(path, most=MOST_TEXT).decode())
         except (OSError, ValueError) as error:  # pydantic's ValidationError is a ValueError
             raise MedTasksError(
                 f"the run manifest {path} is damaged or of another version of medtasks; its results can be read "

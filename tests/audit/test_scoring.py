@@ -1,6 +1,7 @@
 """Scores of recorded replies under every rule, wrong answers, and what people's labels make of a judge's score."""
 
 import csv
+import errno
 import json
 import math
 import random
@@ -283,7 +284,12 @@ def test_wrong_answers_are_sorted_into_kinds(questions, replies, robust):
     assert (wrong.kind, wrong.reply) == (ErrorClass.FOR_A_HUMAN, "")
 
 
-def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(robust, tmp_path):
+def _tear(stream):
+    stream.write("half")
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(robust, tmp_path, monkeypatch):
     """Replies, questions and the user's own columns, their names included; images are named without their folder."""
 
     def exported(path, wrong):
@@ -296,6 +302,14 @@ def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(robust, t
     assert {line["class_by_human"] for line in lines} == {""}
     assert {line["class"] for line in lines} >= {"", "refusal"}
     assert lines[0]["options"] == "polyp | ulcer | erosion"
+    evil = replace(robust.wrong[0], reply="\x1b[2J\ud800")
+    assert exported(tmp_path / "evil.csv", [evil])[0]["reply"] == "?[2J?"
+    good = (tmp_path / "errors.csv").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr("csv.writer", lambda stream: SimpleNamespace(writerow=lambda row: _tear(stream)))
+        with pytest.raises(MedTasksError, match=r"cannot write .*: No space left"):
+            export_wrong_answers(tmp_path / "errors.csv", [], {"robust": robust.wrong})
+    assert (tmp_path / "errors.csv").read_bytes() == good
     with pytest.raises(MedTasksError, match="MEDTASKS_LOG_TEXT=private"):
         export_wrong_answers(tmp_path / "private.csv", ["private"], {})
     assert not (tmp_path / "private.csv").exists()

@@ -87,7 +87,8 @@ def test_one_metric_of_three_runs_and_identical_ones(medtasks, run_of, tmp_path)
 def test_what_cannot_be_compared(fails, run_of, runs, tmp_path):
     a, b = runs
     fails(["parity", a], "expected two runs, but got 1")
-    fails(["parity", a, b, "--margin", "5"], "the margin 5 is no fraction between 0 and 1")
+    fails(["parity", a, b, "--margin", "5"], "the margin 5 is no fraction between 1e-06 and 1")
+    fails(["compare", a, b, "--equivalence", "1e-300"], "the margin 1e-300 is no fraction between 1e-06 and 1")
     fails(["compare", a, b, a, "--equivalence", "0.01"], "expected two runs, but got 3")
     fails(["parity", "letters", a, b], "the runs gave different prompts", "run both with the same data, task file")
     first = run_of("first", rows=range(10))

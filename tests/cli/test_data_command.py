@@ -295,7 +295,8 @@ def test_images_from_elsewhere(kind, medtasks, fails, tmp_path):
     write_question(folder, names[kind])
     options = ["--name", "copied", "--access", "public", "--allow-incomplete"]
     command = ["data", "prepare", "--from-folder", folder, *options]
-    fails(command, f"dataset.json sample 1: its image {names[kind]} is outside of {folder} or in a prepared dataset")
+    cause = f"it is outside of {folder} or in a prepared dataset"
+    fails(command, f"dataset.json sample 1: its image {names[kind]} cannot be read ({cause}")
     assert not dataset_folder("multimedeval_copied").exists()
 
 

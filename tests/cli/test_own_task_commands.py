@@ -251,6 +251,7 @@ def test_one_sheet_of_several_kinds_of_questions(medtasks, fails, folder, replie
 FILTER = "filter_list: [{name: robust, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: R}]}]\n"
 LISTED = "[{metric: acuracy, aggregation: !function medtasks.hooks.choice.accuracy, higher_is_better: true}]"
 HOOK = "medtasks.hooks.choice.process_results"
+NO_SETTINGS = "lmms_eval_specific_kwargs: !function medtasks.nothing.here"
 
 
 @each_row(
@@ -271,6 +272,7 @@ HOOK = "medtasks.hooks.choice.process_results"
         ("metric_list: !function medtasks.hooks.choice.METRIC_LIST", "", "'metric_list' has to name the metrics of"),
         ("metric_list:", "metadata: {breakdown: anwser}\nmetric_list:", "no column 'anwser'; did you mean 'answer'"),
         ("metric_list:", "metadata: {breakdown: site}\nmetric_list:", "has no column 'site'; there are question, opti"),
+        ("metric_list:", f"{NO_SETTINGS}\nmetric_list:", "_kwargs: 'medtasks.nothing.here' does not exist"),
         ("metric_list:", "metadata: [{version: 1}]\nmetric_list:", "'metadata' is a list; write it as a mapping"),
     ],
 )

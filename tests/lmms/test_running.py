@@ -12,6 +12,7 @@ import pytest
 from lmms_eval.utils import simple_parse_args_string
 
 from medtasks.errors import MedTasksError
+from medtasks.lmms.harness_process import unclaimed_stamp
 from medtasks.running import harness_run
 from medtasks.running.harness_run import run_tasks, stopping_by_signal
 from medtasks.runs import run_manifest as process_records
@@ -101,6 +102,16 @@ def test_why_a_task_failed(script, tmp_path, tasks):
     assert "exit code 3" in outcome.reasons["one"]
     with pytest.raises(MedTasksError, match=r"cannot start 'no-such-launcher' .*--launcher"):
         run_tasks(["one"], [], tmp_path / "out", ["no-such-launcher"])
+
+
+def test_two_runs_into_one_folder_never_share_the_time_in_their_names(tmp_path, monkeypatch):
+    seconds = iter(["20260101_000000"] * 3 + ["20260101_000001"] * 3)
+    stamps = [unclaimed_stamp(lambda timezone: next(seconds), tmp_path, timezone="UTC") for _ in range(2)]
+    assert stamps == ["20260101_000000", "20260101_000001"]
+    monkeypatch.setenv("RANK", "1")
+    assert unclaimed_stamp(lambda: "20260101_000000", tmp_path) == "20260101_000000"  # rank 0 alone writes files
+    monkeypatch.delenv("RANK")
+    assert unclaimed_stamp(lambda: "20260101_000000", tmp_path / "none") == "20260101_000000"
 
 
 def test_results_written_over_older_ones_are_new(script, tmp_path, tasks):

@@ -106,6 +106,13 @@ def test_an_edited_folder_is_asked_as_it_is_now(tmp_path, ending):
     assert questions(folder) == ["after!"]
 
 
+def test_a_pickle_is_refused_by_us_whatever_the_library_does(tmp_path):
+    (tmp_path / "x.pkl").write_bytes(b"cos\nmkdir\n(S'%s'\ntR." % str(tmp_path / "attacked").encode())
+    with pytest.raises(MedTasksError, match="pickles of pandas can run code and are not read; save them as parquet"):
+        questions("pandas", **files(tmp_path / "x.pkl"))
+    assert not (tmp_path / "attacked").exists()
+
+
 def test_a_parquet_file_of_the_same_size_and_time_is_read_again(tmp_path):
     path = hub_folder(tmp_path / "mine", "one") / "data" / "test-00000-of-00001.parquet"
     os.utime(path, (1, 1))

@@ -41,7 +41,7 @@ from medtasks.stats.standard_error import mean_error
 from medtasks.tasks.documents import access_of_task, image_settings, is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option
-from medtasks.tasks.task_index import SETTINGS, mapping_in
+from medtasks.tasks.task_index import SETTINGS, mapping_in, names_in
 
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
 NOT_COMPUTED = "It was not computed in the run."
@@ -117,7 +117,8 @@ def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
     for key, value in numbers.items():
         metric, _, name = key.rpartition(",")
         if metric and _ERROR not in metric and metric != _BYPASS:
-            by_row.setdefault(name, {})[metric] = (value, float(numbers.get(f"{metric}{_ERROR},{name}", math.nan)))
+            error = float(numbers.get(f"{metric}{_ERROR},{name}", math.nan))
+            by_row.setdefault(name, {})[metric] = (value, error if error >= 0 else math.nan)
     return by_row
 
 
@@ -134,7 +135,7 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
         or "log-likelihood of each option" * reading.task.compares_likelihoods,
         "source": data and ("synthetic sample images" if data.get("sample") else published),
         **{name: data.get(name) for name in ("revision", "rows", "images")},
-        "rows left out": data and f"{len(data.get('left_out') or ())} notes in its manifest",
+        "rows left out": data and f"{len(names_in(data.get('left_out')))} notes in its manifest",
     }
     return {name: str(value) for name, value in settings.items() if value or value == 0}
 

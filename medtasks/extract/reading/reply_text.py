@@ -80,7 +80,7 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
     text = text if answer is None else answer
     text = _UNDERSCORE.sub(" ", text) if split_names else text
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
+        text = with_plain_characters(text)
     tagged = _ANSWER_TAG.sub(lambda tag: "\n" if tag[1] else "\nAnswer: ", text)
     pieces = (_MARKUP.sub("", piece).strip() for piece in _TURN_END.split(tagged))  # up to the first end token
     text = next((piece for piece in pieces if piece.removeprefix("Answer:")), "")
@@ -92,6 +92,11 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
 
 # "Pleural_Thickening" as two words; else underscores are Markdown and vanish.
 spaced_words = partial(own_words, split_names=True)
+
+
+def with_plain_characters(text: str) -> str:
+    """Replace characters by their plain forms, such as full-width letters and typographic quotes."""
+    return unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
 
 
 def json_field(text: str, name: str) -> str | None:

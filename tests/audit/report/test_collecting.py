@@ -1,6 +1,7 @@
 import json
 import math
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -181,6 +182,41 @@ def test_a_score_that_the_replies_do_not_give_is_shown_as_recorded_and_said(tmp_
     assert by_metric(only(report).rules[0])["individual_accuracy"] == honest + 1e-6
     edit_row(results, "mediconfusion", individual_accuracy__reference=honest + 1e-12)
     assert collect_run(read_run(tmp_path)).notes == ()
+
+
+@each_row("value", ["text", 7, [1], {"a": 1}, [{"filter": 7}]])
+@each_row(
+    "keys",
+    [
+        ("configs", "mediconfusion", "filter_list"),
+        ("configs", "mediconfusion", "metadata", "data", "image_conversions"),
+        ("configs", "mediconfusion", "metadata", "data", "left_out"),
+        ("group_subtasks", "mediconfusion"),
+        ("n-samples", "mediconfusion"),
+    ],
+)
+def test_results_of_another_kind_than_they_should_be_are_no_traceback(tmp_path, keys, value):
+    results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
+    content = json.loads(results.read_text())
+    *folders, last = keys
+    place = content
+    for key in folders:
+        place = place.setdefault(key, {})
+    place[last] = value
+    results.write_text(json.dumps(content))
+    assert only(collect_run(read_run(tmp_path))).name == "mediconfusion"
+
+
+def test_an_impossible_error_is_none_and_a_file_of_made_up_values_is_left_out(tmp_path):
+    results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
+    edit_row(results, "mediconfusion", set_accuracy_stderr__reference=-1.0)
+    rule = next(rule for rule in only(collect_run(read_run(tmp_path))).rules if rule.name == "reference")
+    assert all(not score.error < 0 for score in rule.scores)
+    edit_row(results, "mediconfusion", **{f"m{number}__f{number}": 0.5 for number in range(2_000)})
+    (note, *_) = read_run(tmp_path).notes
+    assert re.search(
+        r"holds 20\d\d metrics under 20\d\d filters for mediconfusion, more than any task has, and is left out", note
+    )
 
 
 def test_a_limited_run_and_one_without_samples(tmp_path):
