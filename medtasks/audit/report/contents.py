@@ -42,6 +42,7 @@ class Score:
     clusters: int | None = field(default=None, compare=False)  # of the error; None without one, or if only recorded
     unit: str = field(default="cluster", compare=False)  # see Estimate
     components: int | None = field(default=None, compare=False)
+    most_shared: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -398,7 +399,7 @@ class RunReport:
 
 
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
-    Score: ("has_error", "unit", "components"),
+    Score: ("has_error", "unit", "components", "most_shared"),
     Gain: ("test",),
     RuleScores: ("settings", "categories", "wrong", "few_clusters", "remarks", "also"),
     TaskReport: ("pictures", "decoding", "metrics"),
