@@ -367,9 +367,10 @@ class ComparedScore:
     high: float
     test: str
     p: float  # two-sided p-value
-    p_holm: float  # corrected for all tests against other runs
+    p_holm: float  # corrected for all tests against other runs, those of classes apart
     detectable: float  # smallest true difference found with 80 % power at the corrected level; NaN if unknown
     same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, shown there
+    share: bool = True  # whether the means are fractions
 
 
 @dataclass(frozen=True)
