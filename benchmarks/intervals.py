@@ -11,6 +11,8 @@ Prints one line per setting, a table for RESULTS.md, and exits with 1 where a li
 - LR- and NPV, where runs of 100 % sensitivity are frequent: at least 93 %, of fewer than 10 positives 91 %;
 - groups of equal samples within patients: at most 6 % of runs reject;
 - reports of equal groups and equal variants: at most 5 % name a group or a variant;
+- sensitivities, AUROCs, judged scores and macro F1 of two models: at most 6 % of tests of equal models reject, and
+  intervals of differences hold them in at least 93 %;
 - the score of a judge corrected by people's labels, and its sensitivity and specificity: at least 92 %;
 - the intervals of 25,000 samples and of 176 pairs together: at most 1 s.
 
@@ -41,8 +43,9 @@ from medtasks.metrics.class_scores import count_classes, multiclass_metrics, uns
 from medtasks.metrics.clinical import Decision, at_prevalence, class_numbers
 from medtasks.metrics.metric import Estimate, Metric, Role
 from medtasks.stats.bootstrap import posterior_ends
-from medtasks.stats.calibration import roc_area
+from medtasks.stats.calibration import area_values, roc_area
 from medtasks.stats.equivalence import equivalence
+from medtasks.stats.exchange import compare_counts
 from medtasks.stats.intervals import interval
 from medtasks.stats.judged_share import judged_share
 from medtasks.stats.paired import ALPHA, compare_paired
@@ -356,6 +359,140 @@ def reports_naming(_: Graph, runs: int) -> Iterator[Found]:
         yield f"null reports that name a {name}", float(np.mean(happened)), 0.0, 0.05
 
 
+def paired_rates(
+    runs: int, trial: Callable[[float], tuple[float, float, float]], gaps: tuple[float, float], name: str
+) -> Iterator[Found]:
+    """Yield how often a paired test of equal models rejects, and how often the interval of a difference holds it.
+
+    Args:
+        runs: Number of runs.
+        trial: Returns the p-value and the ends of the interval for models with some gap between them.
+        gaps: What the trial takes, and the difference that it makes.
+        name: Of the setting.
+    """
+    gap, difference = gaps
+    equal = [trial(0.0) for _ in range(runs)]
+    apart = [trial(gap) for _ in range(runs)]
+    yield f"{name}: equal models rejected", float(np.mean([p < ALPHA for p, *_ in equal])), 0.0, 0.06
+    held = [low <= difference <= high for _, low, high in apart]
+    yield f"{name}: interval of a difference of {difference:.0%}", float(np.mean(held)), 0.93, 1.0
+
+
+def paired_shares_trial(
+    random: np.random.Generator, patients: int, size: int, rate: float, gap: float
+) -> tuple[float, float, float]:
+    """Compare two models on samples that have a disease, some of which are hard for both."""
+    skill = np.repeat(random.normal(0, 0.7, patients), size) + random.normal(0, 0.7, patients * size)
+    spread = float(np.sqrt(0.7**2 * 2 + 1))
+    right = [
+        (NormalDist().inv_cdf(share) * spread + skill + random.normal(size=len(skill)) > 0).astype(float).tolist()
+        for share in (rate, rate + gap)
+    ]
+    result = compare_paired(right[0], right[1], np.repeat(np.arange(patients), size).tolist())
+    return result.p, result.low, result.high
+
+
+def paired_sensitivities(_: Graph, runs: int) -> Iterator[Found]:
+    """Yield rates of tests and intervals of paired sensitivities: only samples with the disease count."""
+    random = np.random.default_rng(12)
+    for patients, size, rate in ((30, 1, 0.8), (100, 1, 0.9), (20, 3, 0.7), (60, 3, 0.8)):
+        trial = partial(paired_shares_trial, random, patients, size, rate)
+        yield from paired_rates(
+            runs, trial, (0.08, 0.08), f"sensitivity {rate:.0%}, {patients} patients, {size} samples each"
+        )
+
+
+def paired_areas_trial(
+    random: np.random.Generator, positives: int, negatives: int, size: int, area: float, gap: float
+) -> tuple[float, float, float]:
+    """Compare the AUROCs of two models whose normal scores share half of their variance."""
+    positive = np.repeat([1.0, 0.0], [positives, negatives])
+    patients = np.arange(len(positive)) // size
+    shared = random.normal(size=patients.max() + 1)[patients] * np.sqrt(0.25)
+    shared += random.normal(size=len(positive)) * np.sqrt(0.25)
+    scores = [
+        shared
+        + random.normal(size=len(positive)) * np.sqrt(0.5)
+        + NormalDist().inv_cdf(of_model) * np.sqrt(2) * positive
+        for of_model in (area, area + gap)
+    ]
+    units = patients.tolist()
+    values = [area_values(of_model.tolist(), positive.tolist(), units) for of_model in scores]
+    smaller = min(len(np.unique(patients[positive == of])) for of in (0, 1))
+    result = compare_paired(values[0], values[1], units, smaller=smaller)
+    return result.p, result.low, result.high
+
+
+def paired_areas(_: Graph, runs: int) -> Iterator[Found]:
+    """Yield rates of tests and intervals of paired AUROCs."""
+    random = np.random.default_rng(13)
+    for setting in ((20, 100, 1, 0.8), (30, 170, 1, 0.9), (50, 50, 1, 0.7), (60, 120, 3, 0.8)):
+        positives, negatives, size, area = setting
+        name = f"AUROC {area}, {positives} and {negatives}, {size} per patient"
+        yield from paired_rates(runs, partial(paired_areas_trial, random, *setting), (0.06, 0.06), name)
+
+
+def judged_trial(
+    random: np.random.Generator, number: int, labels: int, size: int, specificities: tuple[float, float], gap: float
+) -> tuple[float, float, float]:
+    """Compare two models by an uneven judge's verdicts, corrected by labels of as many replies of each verdict."""
+    patients = np.arange(number) // size
+    skill = random.beta(2, 2, patients.max() + 1)[patients] * 0.8
+    values = []
+    for offset, specificity in zip((0.1, 0.1 + gap), specificities, strict=True):
+        right = random.random(number) < skill + offset
+        verdict = random.random(number) < np.where(right, 0.95, 1 - specificity)
+        told, weights = np.full(number, np.nan), np.ones(number)
+        for members in (np.flatnonzero(verdict), np.flatnonzero(~verdict)):
+            drawn = random.choice(members, min(len(members), labels // 2), replace=False)
+            told[drawn], weights[drawn] = right[drawn], len(members) / len(drawn)
+        judge = judged_share(
+            verdict.astype(float).tolist(), told.tolist(), weights.tolist(), [True] * number, patients.tolist()
+        )
+        values.append(judge.replies)
+    result = compare_paired(values[0], values[1], patients.tolist())
+    return result.p, result.low, result.high
+
+
+def judged_differences(_: Graph, runs: int) -> Iterator[Found]:
+    """Yield rates of tests and intervals of judged differences with people's labels."""
+    random = np.random.default_rng(14)
+    settings = (
+        *((500, 100, 1, (0.95, 0.85)), (2000, 200, 1, (0.95, 0.85))),
+        *((500, 100, 5, (0.95, 0.85)), (500, 100, 1, (0.9, 0.9))),
+    )
+    for setting in settings:
+        number, labels, size, (first, second) = setting
+        name = f"judged, {labels} of {number} labelled, {size} per patient, specificities {first:.0%} and {second:.0%}"
+        yield from paired_rates(runs, partial(judged_trial, random, *setting), (0.1, 0.1), name)
+
+
+def counts_trial(
+    random: np.random.Generator, patients: int, size: int, rate: float, gap: float
+) -> tuple[float, float, float]:
+    """Compare the macro F1 of two models, on three balanced classes where it is the accuracy."""
+    number = patients * size
+    targets = np.arange(number) % 3
+    skill = np.repeat(random.normal(0, 0.5, patients), size) + random.normal(0, 0.5, number)
+    spread = float(np.sqrt(0.5**2 * 2 + 1))
+    counts = []
+    for share in (rate, rate + gap):
+        right = NormalDist().inv_cdf(share) * spread + skill + random.normal(size=number) > 0
+        answers = np.where(right, targets, (targets + random.integers(1, 3, number)) % 3)
+        counts.append(count_classes(targets.tolist(), answers.tolist(), 3))
+    units = np.repeat(np.arange(patients), size).tolist()
+    result, _ = compare_counts(np.stack(counts, axis=1), units, lambda sums: multiclass_metrics(sums)["macro_f1"])
+    return result.p, result.low, result.high
+
+
+def exchanged_counts(_: Graph, runs: int) -> Iterator[Found]:
+    """Yield rates of tests and intervals of macro F1."""
+    random = np.random.default_rng(15)
+    for patients, size in ((60, 1), (40, 3)):
+        name = f"macro F1, {patients} patients, {size} samples each"
+        yield from paired_rates(runs, partial(counts_trial, random, patients, size, 0.7), (0.1, 0.1), name)
+
+
 def seconds(graph: Graph) -> float:
     """Return what the intervals of 25,000 samples of 4,000 patients and of all pairs take."""
     random = np.random.default_rng(4)
@@ -378,6 +515,10 @@ PARTS: dict[str, Callable[[Graph, int], Iterator[Found]]] = {
     "ratios": ratios_covered,
     "groups": groups_rejecting,
     "reports": reports_naming,
+    "sensitivities": paired_sensitivities,
+    "paired areas": paired_areas,
+    "judged differences": judged_differences,
+    "counts": exchanged_counts,
 }
 
 

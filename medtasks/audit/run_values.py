@@ -29,6 +29,7 @@ from medtasks.tasks.task_file import TaskFile
 
 _Value = TypeVar("_Value")
 REPEAT = ", repeat "
+OF_CLASSES = "of classes"  # all metrics of classes, of which a task may have none
 Values = Mapping[str, tuple[Hashable, float]]
 """Cluster and value by sample."""
 Scores = Mapping[str, Score]
@@ -51,7 +52,8 @@ class RunValues:
 def chosen_metrics(task: TaskFile, names: Sequence[str] = (), documents: Documents = ()) -> list[AnyMetric]:
     """Return the metrics to compare: those asked for, or all with a standard error but rates of unusable replies.
 
-    Sensitivity, specificity and AUROC are those of each class of ``documents``, or of one, as ``sensitivity (Edema)``.
+    Sensitivity, specificity and AUROC are those of each class of ``documents``, or of one, as ``sensitivity (Edema)``;
+    :data:`OF_CLASSES` names them all.
     """
     metrics = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
     if names:
@@ -59,6 +61,9 @@ def chosen_metrics(task: TaskFile, names: Sequence[str] = (), documents: Documen
     comparable = [metric.name for metric in metrics]
     wished: set[str] = set()
     for name in names:
+        if name == OF_CLASSES:
+            wished.update(metric.name for metric in class_metrics(task, documents))
+            continue
         of_classes = [key for key in comparable if key.startswith(f"{name} (")]
         parts = [key for key in keys_of(name) if key in comparable] if name in REPORT_METRICS else of_classes
         if not parts and name not in comparable:

@@ -391,4 +391,5 @@ def with_interval(
         clusters=estimate.clusters,
         unit=estimate.unit,
         components=estimate.components,
+        most_shared=estimate.most_shared,
     )

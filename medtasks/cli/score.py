@@ -18,7 +18,7 @@ from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_label
 from medtasks.audit.report.contents import RuleScores, Score, TaskReport, as_json
 from medtasks.audit.report.group_tables import class_tables, group_tables
 from medtasks.audit.report.task_tables import class_table
-from medtasks.audit.report.wording import estimate, names_by, number, with_error, without_interval
+from medtasks.audit.report.wording import cluster_notes, estimate, names_by, number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.subgroups import grouped_by
 from medtasks.audit.tables import Table, number_table
@@ -196,7 +196,7 @@ def _tables(
             rows.append((group.name, str(group.questions), *map(_error_cell, scores)))
         caption = f"accuracy by {column.replace('_', ' ')} ± standard error"
         table = number_table(caption, (column, "questions", *scored), rows)
-        yield replace(table, notes=(*table.notes, *without_interval(by_rule[0])))
+        yield replace(table, notes=(*table.notes, *cluster_notes(by_rule[0])))
     kinds = [count_kinds(rule.wrong) for rule in scored.values()]
     names = dict.fromkeys(kind for counts in kinds for kind in counts)
     if names:

@@ -63,6 +63,7 @@ class Estimate:
     ends: tuple[float, float] | None = None  # of an interval that does not follow from the error
     unit: str = "cluster"  # noun for a cluster
     components: int | None = None  # groups of dyads that share members, directly or through others; None without dyads
+    most_shared: int = 0  # dyads with the member that most of them share; 0 without dyads
 
 
 @dataclass(frozen=True)
@@ -147,15 +148,17 @@ class Metric(Declaration, Generic[U]):
             value = math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / total
         if not self.has_error:
             return Estimate(value)
-        unit, components = unit_of(first for first, *_ in clusters), None
+        unit, components, most_shared = unit_of(first for first, *_ in clusters), None, 0
         if len(self.clusters) > 1:
             dyads = [(first, second) for first, second in clusters]
             error = dyadic_error(values, dyads, weights)
             unit, components = "pair", len({*connected_components(dyads)})
+            uses = Counter(member for dyad in dyads for member in {*dyad})
+            most_shared = max(uses.values(), default=0)
         else:
             error = clustered_error(values, [cluster for (cluster,) in clusters], weights)
         numbers = (error.error, error.clusters, error.degrees, error.effective)
-        return Estimate(value, *numbers, unit=unit, components=components)
+        return Estimate(value, *numbers, unit=unit, components=components, most_shared=most_shared)
 
     def deviations(self, scores: Scores) -> dict[frozenset[Hashable], float]:
         """Return the sums of deviations from the mean, over the sum of weights, by cluster or dyad."""

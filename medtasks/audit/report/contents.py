@@ -42,6 +42,7 @@ class Score:
     clusters: int | None = field(default=None, compare=False)  # of the error; None without one, or if only recorded
     unit: str = field(default="cluster", compare=False)  # see Estimate
     components: int | None = field(default=None, compare=False)
+    most_shared: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -366,9 +367,10 @@ class ComparedScore:
     high: float
     test: str
     p: float  # two-sided p-value
-    p_holm: float  # corrected for all tests against other runs
+    p_holm: float  # corrected for all tests against other runs, those of classes apart
     detectable: float  # smallest true difference found with 80 % power at the corrected level; NaN if unknown
     same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, shown there
+    share: bool = True  # whether the means are fractions
 
 
 @dataclass(frozen=True)
@@ -398,7 +400,7 @@ class RunReport:
 
 
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
-    Score: ("has_error", "unit", "components"),
+    Score: ("has_error", "unit", "components", "most_shared"),
     Gain: ("test",),
     RuleScores: ("settings", "categories", "wrong", "few_clusters", "remarks", "also"),
     TaskReport: ("pictures", "decoding", "metrics"),

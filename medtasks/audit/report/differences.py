@@ -11,6 +11,7 @@ from pathlib import Path
 from medtasks.audit.comparing import (
     ComparedTask,
     compare_each,
+    compare_task,
     corrected_together,
     paired_values,
     same_values,
@@ -18,7 +19,7 @@ from medtasks.audit.comparing import (
 from medtasks.audit.report.contents import ComparedScore, Gain, LengthBin, RunComparison, TaskReport, Thinking
 from medtasks.audit.report.task_reading import TaskReading
 from medtasks.audit.report.wording import names_by
-from medtasks.audit.run_values import Values, main_metrics, mean_values
+from medtasks.audit.run_values import OF_CLASSES, Values, main_metrics, mean_values
 from medtasks.audit.subgroups import with_interval
 from medtasks.data.images.degrading import SEVERITIES
 from medtasks.data.samples import Sample
@@ -30,7 +31,7 @@ from medtasks.metrics.metric import AnyMetric, Metric, Role
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.run import Source, model_of, other_models
 from medtasks.stats.paired import compare_paired, corrected
-from medtasks.tasks.task_files import task_config
+from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import mapping_in
 
 _DIRECT = "direct"  # the base of a thinking variant
@@ -149,36 +150,59 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
 def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -> tuple[RunComparison, ...]:
     """Compare one run with others; p-values are corrected for the tests against all of them.
 
-    Runs are folders, of which all models are compared, or of the only ``task`` to compare files of recorded replies.
-    Errors are those of :func:`~medtasks.audit.comparing.compare_task`.
+    Sensitivity, specificity and AUROC of classes are corrected apart from the main metrics. Runs are folders, of which
+    all models are compared, or of the only ``task`` to compare files of recorded replies. Errors are those of
+    :func:`~medtasks.audit.comparing.compare_task`.
     """
     compared: dict[tuple[Source, str], ComparedTask] = {}
+    of_classes: dict[tuple[Source, str], ComparedTask] = {}
     notes: dict[Source, list[str]] = {}
     for other in dict.fromkeys(itertools.chain.from_iterable(other_models(path, run) for path in others)):
         runs = {"this run": run, f"{other.path}{f' ({other.model})' if other.model else ''}": other}
         tasks, causes = compare_each(runs, only=task)
         notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
-        compared |= {(other, name): result for name, result in tasks.items()}
+        for name, result in tasks.items():
+            compared[other, name] = result
+            with contextlib.suppress(MedTasksError):  # a task without classes
+                of_classes[other, name] = compare_task(task_file(name), runs, (OF_CLASSES,))
     scores: dict[Source, list[ComparedScore]] = {other: [] for other in notes}
-    for (other, name), result in corrected_together(compared).items():
-        (overlap,) = result.overlaps.values()
-        if overlap.only_first or overlap.only_second:
-            notes[other].append(
-                f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
-                f"were answered in this run only, {overlap.only_second} in the other only."
-            )
-        notes[other] += [f"{name}: {warning}." for warning in result.warnings]
-        skipped = names_by((f"{metric} ({rule})", why) for (rule, metric), why in result.skipped.items())
-        notes[other] += [f"{name}: {metrics} {why}." for why, metrics in skipped.items()]
-        for test in result.comparisons:
-            numbers = {key: value for key, value in asdict(test.result).items() if key not in ("mcnemar", "evidence")}
-            holm = test.holm if test.result.is_testable else math.nan
-            score = ComparedScore(name, test.rule, test.metric, p_holm=holm, same_as=test.same_as, **numbers)
-            scores[other].append(score)
+    for family in (compared, of_classes):
+        for (other, name), result in corrected_together(family).items():
+            notes[other] += _comparison_notes(name, result)
+            scores[other] += _compared_scores(name, result)
     return tuple(
-        RunComparison(model_of(other) or other.path.name, str(other.path), tuple(scores[other]), tuple(notes[other]))
+        RunComparison(
+            model_of(other) or other.path.name,
+            str(other.path),
+            tuple(scores[other]),
+            tuple(dict.fromkeys(notes[other])),
+        )
         for other in notes
     )
+
+
+def _comparison_notes(name: str, result: ComparedTask) -> list[str]:
+    """List the questions and metrics of a task that are not compared."""
+    notes = []
+    (overlap,) = result.overlaps.values()
+    if overlap.only_first or overlap.only_second:
+        notes.append(
+            f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
+            f"were answered in this run only, {overlap.only_second} in the other only."
+        )
+    skipped = names_by((f"{metric} ({rule})", why) for (rule, metric), why in result.skipped.items())
+    return notes + [f"{name}: {metrics} {why}." for why, metrics in skipped.items()]
+
+
+def _compared_scores(name: str, result: ComparedTask) -> list[ComparedScore]:
+    """Return the tests of a task."""
+    scores = []
+    for test in result.comparisons:
+        numbers = {key: value for key, value in asdict(test.result).items() if key not in ("mcnemar", "evidence")}
+        numbers["p_holm"] = test.holm if test.result.is_testable else math.nan
+        score = ComparedScore(name, test.rule, test.metric, **numbers, same_as=test.same_as, share=test.share)
+        scores.append(score)
+    return scores
 
 
 TOKENS, WORDS = "tokens", "words"

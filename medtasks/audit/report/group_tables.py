@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from medtasks.audit.report.contents import ColumnTest, RuleScores, TaskReport
 from medtasks.audit.report.wording import (
     INTERVALS,
+    cluster_notes,
     count,
     counted,
     difference,
@@ -18,7 +19,6 @@ from medtasks.audit.report.wording import (
     p_value,
     score_cell,
     scored,
-    without_interval,
 )
 from medtasks.audit.tables import Cell, Table, cells, name_cell
 from medtasks.metrics.clinical import ClassNumbers
@@ -106,7 +106,7 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
         if missing > 0:  # groups of a sample may be several
             notes.append(f"In no group, without {column}: at least {counted(missing, 'sample')}.")
         scores = {name: rules[0].group_score(column, name, metric) for name in small}
-        notes += without_interval(scores)
+        notes += cluster_notes(scores)
         if own := ", ".join(name for name, score in scores.items() if score and score.clusters != 1):
             notes.append(f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {own}.")
         caption, columns = f"{metric} by {column}.", "lr" + "rr" * len(rules)

@@ -200,10 +200,19 @@ def clusters_in_words(score: Score) -> str:
     return f"{counted(score.clusters, score.unit)} that share images; {apart}"
 
 
-def without_interval(scores: Mapping[str, Score | None]) -> list[str]:
-    """Return a sentence on groups of a single cluster, which have no interval, by its noun; ``scores`` are by group."""
-    single = ((name, score.unit) for name, score in scores.items() if score and score.clusters == 1)
-    return [f"Of 1 {unit} each, without an interval: {names}." for unit, names in names_by(single).items()]
+def cluster_notes(scores: Mapping[str, Score | None]) -> list[str]:
+    """Return a sentence on groups of a single cluster, and one on groups of pairs of which one image is in most."""
+    present = {name: score for name, score in scores.items() if score and score.clusters}
+    single = ((name, score.unit) for name, score in present.items() if score.clusters == 1)
+    notes = [f"Of 1 {unit} each, without an interval: {names}." for unit, names in names_by(single).items()]
+    decided = [
+        f"{score.most_shared} of {counted(score.clusters or 0, 'pair')} of {name}"
+        for name, score in present.items()
+        if 2 * score.most_shared > (score.clusters or 0) > 1
+    ]
+    if decided:
+        notes.append(f"One image decides, so that intervals are wide: it is in {', '.join(decided)}.")
+    return notes
 
 
 def difference(value: float, low: float, high: float, share: bool) -> str:

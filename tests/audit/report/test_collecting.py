@@ -13,6 +13,7 @@ from medtasks.audit.report.page import write_page
 from medtasks.audit.report.report_tables import summary_table
 from medtasks.audit.report.sentences import headline, quotable_sentences
 from medtasks.audit.report.task_tables import gains_table
+from medtasks.audit.report.wording import cluster_notes
 from medtasks.audit.scoring import PAIR_METRICS, rule_scores, score_replies, with_interval
 from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
@@ -169,6 +170,18 @@ def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path):
     of_two = {(pair, n): (f"{pair}{n}", "A", said[pair][n - 1]) for pair in said for n in (1, 2)}
     outcomes = paired_scores(of_two).pairs
     assert (outcomes.both_right, dict(outcomes.same), outcomes.swapped) == (1, {"B": 1}, 0)
+
+
+def test_a_group_of_pairs_that_mostly_share_one_image_says_so():
+    records = {}
+    for pair in range(9):
+        shared = "hub" if pair < 5 else f"first {pair}"
+        records |= {(pair, 1): (shared, "A", "AB"[pair % 2]), (pair, 2): (f"second {pair}", "B", "B")}
+    found = paired_scores(records, lambda pair: [["six", "rest"][pair > 5]])
+    of_sets = {group.name: group.scores[0] for group in found.groups["categories"]}
+    assert [(score.most_shared, score.clusters) for score in of_sets.values()] == [(5, 6), (1, 3)]
+    (note,) = cluster_notes(of_sets)
+    assert note == "One image decides, so that intervals are wide: it is in 5 of 6 pairs of six."
 
 
 def test_a_score_that_the_replies_do_not_give_is_shown_as_recorded_and_said(tmp_path):
