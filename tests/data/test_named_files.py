@@ -24,6 +24,7 @@ from medtasks.data import named_files
 from medtasks.data.catalogue import Access
 from medtasks.data.document_store import with_image_files
 from medtasks.data.images.decoding import LINEAR, REFERENCE, ImageStore, decoded
+from medtasks.data.images.square_pixels import with_square_pixels
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.images.volume_files import HEADER_BYTES, axial_slices, blank_volume
 from medtasks.data.named_files import named_file
@@ -252,6 +253,23 @@ def test_a_dicom_file_that_would_fill_the_memory_is_refused_before_its_pixels_ar
             decoded(source, LINEAR)
 
 
+def test_a_number_of_a_dicom_file_that_is_cut(tmp_path):
+    pytest.importorskip("pydicom")
+    path = put_dicom(tmp_path / "x.dcm", np.zeros((2, 2), np.uint16))
+    data = path.read_bytes()
+    rows = b"\x28\0\x10\0US\2\0\2\0"  # tag, kind, length and number
+    assert rows in data
+    path.write_bytes(data.replace(rows, b"\x28\0\x10\0US\3\0\2\0\0"))
+    with pytest.raises(UnreadableImage, match="Expected total bytes to be an even multiple"):
+        decoded(path, LINEAR)
+
+
+def test_an_image_of_flat_pixels_is_not_stretched_over_the_memory():
+    with pytest.raises(UnusableFile, match="takes more than 1,800 MB"):
+        with_square_pixels(Image.new("L", (3000, 2000)), 1, 40)
+    assert with_square_pixels(Image.new("L", (3000, 2000)), 1, 2).size == (6000, 2000)
+
+
 def test_what_is_deflated_in_a_dicom_file_is_limited(tmp_path, monkeypatch):
     pydicom = pytest.importorskip("pydicom")
     path = put_dicom(tmp_path / "x.dcm", np.arange(40000, dtype=np.uint16).reshape(200, 200) % 4096)
@@ -350,6 +368,18 @@ def test_one_line_or_one_json_text_cannot_fill_the_memory(tmp_path, small_limits
     path.write_text("a\tb\n" + '"' + "x\n" * 1000 + '"\ty\n')  # a field that goes over lines
     with pytest.raises(SourceError, match="field larger than field limit"):
         list(csv_table(SourceFile(path), ("a", "b"), tabs=True).rows())
+
+
+def test_half_a_surrogate_pair_in_a_source_is_no_text(tmp_path):
+    content = {"taskType": "VQA", "modality": "", "samples": [{"question": "\ud800", "answer": "a"}]}
+    (tmp_path / "dataset.json").write_text(json.dumps(content))
+    with pytest.raises(SourceError, match=r"dataset.json: it holds half a surrogate pair, which is no text"):
+        OwnQuestions(tmp_path)
+    (tmp_path / "x.jsonl").write_text('{"q": "\\ud83d\\ude00"}\n{"q": "\\ud83d"}\n')
+    rows = json_lines(SourceFile(tmp_path / "x.jsonl"), ("q",)).rows()
+    assert next(rows).text("q") == "\U0001f600"
+    with pytest.raises(SourceError, match=r"x.jsonl row 2: it holds half a surrogate pair"):
+        next(rows)
 
 
 def test_texts_of_a_parquet_file_that_are_no_texts(tmp_path):

@@ -67,7 +67,7 @@ def reading_dicom(name: str) -> Iterator[Any]:
         raise UnreadableImage("it is no DICOM file") from error
     except _CUT as error:
         raise UnreadableImage("it is truncated or holds no image") from error
-    except _BROKEN as error:
+    except (*_BROKEN, pydicom.errors.BytesLengthException) as error:
         raise UnreadableImage(_cause(error)) from error
 
 
@@ -96,7 +96,8 @@ def windowed(source: Source, value_range: Range | None) -> tuple[Image.Image, li
         UnusableFile: It would fill the memory.
     """
     try:
-        with reading_dicom("a DICOM file") as pydicom, _stream_of(source) as stream:
+        opened = source.open("rb") if isinstance(source, Path) else contextlib.nullcontext(source)
+        with reading_dicom("a DICOM file") as pydicom, opened as stream:
             _check_deflated(pydicom, stream)
             dataset = pydicom.dcmread(stream, force=True)
             frames = _numbers(dataset, "NumberOfFrames")
@@ -123,10 +124,6 @@ def windowed(source: Source, value_range: Range | None) -> tuple[Image.Image, li
         raise
     except MedTasksError as missing:
         raise NoReader(str(missing)) from missing
-
-
-def _stream_of(source: Source) -> contextlib.AbstractContextManager[IO[bytes]]:
-    return source.open("rb") if isinstance(source, Path) else contextlib.nullcontext(source)
 
 
 def _check_deflated(pydicom: Any, stream: IO[bytes]) -> None:
