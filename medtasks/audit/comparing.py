@@ -6,14 +6,24 @@ With a margin, scores are also tested for equivalence, and runs that were asked 
 import itertools
 import json
 from collections import ChainMap
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from medtasks.audit.judge_labels import Label, checked_scores, read_labels
 from medtasks.audit.paired_scores import compare_together
-from medtasks.audit.run_values import Agreement, Overlap, Values, agreement, by_repeat, chosen_metrics, mean_values
+from medtasks.audit.run_values import (
+    Agreement,
+    Overlap,
+    RunValues,
+    Scores,
+    Values,
+    agreement,
+    by_repeat,
+    chosen_metrics,
+    mean_values,
+)
 from medtasks.audit.scoring import AUROC, Documents, Replies
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
@@ -132,13 +142,7 @@ def _compare_pair(
     # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
     in_both = [[{id_: replies[id_] for id_ in replies if id_ in shared} for replies in repeats] for repeats in valid]
     before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in in_both)
-    if before.rules != after.rules:
-        raise RepliesError(
-            f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different rules "
-            f"read; compare runs of one kind"
-        )
-    if unknown := [rule for rule in rules if rule not in before.rules]:
-        raise unknown_name("rule", unknown[0], before.rules)
+    _check_rules((first, second), before, after, rules)
     versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
     values = {key: (of_run, after.values[key]) for key, of_run in before.values.items() if key[0] in versions}
     skipped = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
@@ -148,13 +152,7 @@ def _compare_pair(
         if key not in skipped and not first_values.keys() & second_values.keys():
             skipped[key] = f"has no sample with a value in both {first} and {second}"
     scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
-    results: dict[tuple[str, str], PairedResult] = {}
-    for rule, name in [key for key, why in skipped.items() if why == NO_MEAN]:
-        try:
-            results[rule, name], values[rule, name] = compare_together(metrics[name], scores[rule])
-            del skipped[rule, name]
-        except NotComparable as why:
-            skipped[rule, name] = str(why)
+    results = _compare_together(values, skipped, metrics, scores)
     values = {key: pair for key, pair in values.items() if key not in skipped}
     for (rule, name), pair in values.items():
         if name.startswith(AUROC):
@@ -164,13 +162,47 @@ def _compare_pair(
     a, b = (by_repeat(repeats[:number]) for repeats in runs.values())
     agreed = agreement(a, b, number * len(documents), scores, hashed=is_private_task(task, documents))
     overlap = Overlap.of(answered[0], answered[1], len(documents))
-    warnings = []
-    if any(score.get("judge") for of_first, _ in scores.values() for score in of_first.values()):
-        names = ", ".join(dict.fromkeys(metric for _, metric in of_labels if metric in metrics))
-        warnings = [f"{names} corrected by people's labels (PPI++)" if names else _TAKEN_AS_TRUE]
+    warnings = _judge_warnings(scores.values(), [metric for _, metric in of_labels if metric in metrics])
     return ComparedTask(
         tests, {(first, second): overlap}, {(first, second): agreed}, versions, skipped, warnings=warnings
     )
+
+
+def _check_rules(names: tuple[str, str], first: RunValues, second: RunValues, rules: Names) -> None:
+    """Raise RepliesError if other rules read the second run, or none has a name of ``rules``."""
+    if first.rules != second.rules:
+        raise RepliesError(
+            f"{' and '.join(names)} hold replies of different kinds, texts and log-likelihoods, which different rules "
+            f"read; compare runs of one kind"
+        )
+    if unknown := [rule for rule in rules if rule not in first.rules]:
+        raise unknown_name("rule", unknown[0], first.rules)
+
+
+def _compare_together(
+    values: dict[tuple[str, str], tuple[Values, Values]],
+    skipped: dict[tuple[str, str], str],
+    metrics: Mapping[str, AnyMetric],
+    scores: Mapping[str, tuple[Scores, Scores]],
+) -> dict[tuple[str, str], PairedResult]:
+    """Compare scores of all samples together, which then have ``values`` and are no more ``skipped``."""
+    results: dict[tuple[str, str], PairedResult] = {}
+    for rule, name in [key for key, why in skipped.items() if why == NO_MEAN]:
+        try:
+            results[rule, name], values[rule, name] = compare_together(metrics[name], scores[rule])
+            del skipped[rule, name]
+        except NotComparable as why:
+            skipped[rule, name] = str(why)
+    return results
+
+
+def _judge_warnings(scores: Iterable[tuple[Scores, Scores]], corrected_metrics: Sequence[str]) -> list[str]:
+    """Say of judged scores which are corrected by people's labels, or that verdicts are taken as true."""
+    if not any(score.get("judge") for of_first, _ in scores for score in of_first.values()):
+        return []
+    if not corrected_metrics:
+        return [_TAKEN_AS_TRUE]
+    return [f"{', '.join(dict.fromkeys(corrected_metrics))} corrected by people's labels (PPI++)"]
 
 
 def _corrected_values(

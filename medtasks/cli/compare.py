@@ -1,7 +1,7 @@
 """``medtasks compare`` and ``parity``: whether one model is better than another on the same samples, or as good."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from string import ascii_uppercase
@@ -146,26 +146,36 @@ def _compared(
     paths = [Path(name) for name in names[task is not None :]]
     if margin is not None and len(paths) != 2:
         raise RepliesError(f"expected two runs, but got {len(paths)}")
-    if not 2 <= len(paths) <= len(ascii_uppercase):
-        raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(paths)}")
-    if len(models) > 1 and len(models) != len(paths):
-        raise RepliesError(f"{len(models)} models for {len(paths)} runs; give --model once, or once per run")
     if labels and (len(labels) != len(paths) or task is None):
         raise RepliesError(f"{len(labels)} files of labels for {len(paths)} runs; name TASK, and --labels once per run")
-    model_of_run = models if len(models) > 1 else [*models, None][:1] * len(paths)
-    runs = dict(zip(ascii_uppercase, paths, strict=False))
-    files: Sequence[Path | None] = labels or [None] * len(paths)
-    settings = zip(runs.items(), model_of_run, files, strict=True)
-    sources = {label: Source(path, model, of_run) for (label, path), model, of_run in settings}
+    sources = _sources(paths, models, labels)
     tasks, causes = compare_all(sources, metrics, rules, margin, task)
     models_by_label = {label: model_of(source) for label, source in sources.items()}
     verdicts = {} if margin is None else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
     verdict = max((of_task.verdict for of_task in verdicts.values()), key=list(Verdict).index, default=None)
     tests = sum(not test.same_as for of_task in tasks.values() for test in of_task.comparisons)
-    primaries = [source.repeats[0].run.primary if source.path.is_dir() else None for source in sources.values()]
-    differ = any(primary != primaries[0] for primary in primaries)
-    primary = PrimaryOutcome(task="", metric="") if differ else primaries[0]
-    return ComparedRuns(runs, models_by_label, task, tasks, causes, margin, verdicts, verdict, tests, primary)
+    runs = {label: source.path for label, source in sources.items()}
+    numbers = (margin, verdicts, verdict, tests)
+    return ComparedRuns(runs, models_by_label, task, tasks, causes, *numbers, _stated_primary(sources.values()))
+
+
+def _sources(paths: Sequence[Path], models: Sequence[str], labels: Sequence[Path]) -> dict[str, Source]:
+    """Return the runs by letter; ``models`` are none, one for all, or one each, and ``labels`` none or one each."""
+    if not 2 <= len(paths) <= len(ascii_uppercase):
+        raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(paths)}")
+    if len(models) > 1 and len(models) != len(paths):
+        raise RepliesError(f"{len(models)} models for {len(paths)} runs; give --model once, or once per run")
+    model_of_run = models if len(models) > 1 else [*models, None][:1] * len(paths)
+    files: Sequence[Path | None] = labels or [None] * len(paths)
+    return dict(zip(ascii_uppercase, map(Source, paths, model_of_run, files), strict=False))
+
+
+def _stated_primary(sources: Iterable[Source]) -> PrimaryOutcome | None:
+    """Return the primary outcome that all runs state; one of no task if they differ."""
+    primaries = [source.repeats[0].run.primary if source.path.is_dir() else None for source in sources]
+    if any(primary != primaries[0] for primary in primaries):
+        return PrimaryOutcome(task="", metric="")
+    return primaries[0]
 
 
 def _write_and_print(
@@ -300,9 +310,8 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
     verdict = comparisons.verdicts.get(name)
     if verdict is not None:
         say(f"\n{name}: {verdict.verdict}")
-        for sentence in (verdict.explanation, verdict.lacking):
-            if sentence:
-                say(sentence)
+        for sentence in filter(None, (verdict.explanation, verdict.lacking)):
+            say(sentence)
         if verdict.verdict is Verdict.IDENTICAL:
             for runs, overlap in task.overlaps.items():
                 if overlap.only_first or overlap.only_second:
@@ -314,22 +323,32 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
         say(f"Note: {warning}.")
     for sentence in _sentences(name, task, comparisons):
         say(sentence)
+    _print_origins(task)
+    for runs, overlap in task.overlaps.items():
+        out.print(f"\n{_compared_samples(runs, overlap)}")
+        say_columns(list(_agreement_lines(task.agreements[runs], runs, verdict is not None)))
+        _print_tests(runs, [test for test in task.comparisons if (test.first, test.second) == runs])
+    _print_rules(task)
+    return [test for test in task.comparisons if not test.same_as]
+
+
+def _print_origins(task: ComparedTask) -> None:
+    """Print copied replies and repeats of the runs."""
     for label, origins in task.origins.items():
         if str(origins):
             say(f"{label}: {origins}.")
     repeated = [f"{number} of {label}" for label, number in task.repeats.items() if number > 1]
     if repeated:
         say(f"Repeats: {', '.join(repeated)}. Scores are means of each sample over its valid repeats.")
-    for runs, overlap in task.overlaps.items():
-        out.print(f"\n{_compared_samples(runs, overlap)}")
-        say_columns(list(_agreement_lines(task.agreements[runs], runs, verdict is not None)))
-        _print_tests(runs, [test for test in task.comparisons if (test.first, test.second) == runs])
+
+
+def _print_rules(task: ComparedTask) -> None:
+    """Print the rules of a task, and metrics that are not compared."""
     say("Rules: " + ", ".join(f"{row} is {rule}" for row, rule in task.rules.items()) + ".")
     rules = wording.names_by((rule, (metric, why)) for (rule, metric), why in task.skipped.items())
     left_out = wording.names_by((metric, (names, why)) for (metric, why), names in rules.items())
     for (rule_names, why), metrics in left_out.items():
         say(f"Not compared: {metrics} ({rule_names}): {why}.")
-    return [test for test in task.comparisons if not test.same_as]
 
 
 def _compared_samples(runs: tuple[str, str], overlap: Overlap) -> str:

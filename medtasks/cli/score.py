@@ -158,6 +158,32 @@ def _print_scores(
         raise MedTasksError("\n".join(problems))
 
 
+def _category_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
+    """Yield the counts by category, a table per rule."""
+    for name, rule in rules.items():
+        columns = ("category", "images", "set", "individual", "confusion", "invalid")
+        categories = [
+            (category, str(counts.images), *(number(getattr(counts, metric)) for metric in PAIR_METRICS))
+            for category, counts in rule.categories.items()
+        ]
+        yield number_table(f"{name} ({rule.rule})", columns, categories, split=len(categories) - 1)  # total last
+
+
+def _accuracy_tables(rules: Mapping[str, RuleScores], by: Sequence[str]) -> Iterator[Table]:
+    """Yield the accuracy by groups, a table per column, but for those in ``by``, which have tables of their own."""
+    for column, groups in next(iter(rules.values())).groups.items():
+        if column in by or not groups:
+            continue
+        by_rule = [{group.name: group.scores[0] for group in rule.groups[column]} for rule in rules.values()]
+        rows = []
+        for group in groups:
+            scores = [by_group[group.name] for by_group in by_rule]
+            rows.append((group.name, str(group.questions), *map(_error_cell, scores)))
+        caption = f"accuracy by {column.replace('_', ' ')} ± standard error"
+        table = number_table(caption, (column, "questions", *rules), rows)
+        yield replace(table, notes=(*table.notes, *cluster_notes(by_rule[0])))
+
+
 def _tables(
     title: str,
     rules: Mapping[str, RuleScores],
@@ -176,27 +202,12 @@ def _tables(
         rows.append((f"replies: {reason}", *(str(rule.reasons.get(reason, 0)) for rule in rules.values())))
     yield number_table(title, ("score ± standard error", *rules), rows)
     if paired:
-        for name, rule in rules.items():
-            columns = ("category", "images", "set", "individual", "confusion", "invalid")
-            categories = [
-                (category, str(counts.images), *(number(getattr(counts, metric)) for metric in PAIR_METRICS))
-                for category, counts in rule.categories.items()
-            ]
-            yield number_table(f"{name} ({rule.rule})", columns, categories, split=len(categories) - 1)  # total last
+        yield from _category_tables(rules)
     # Groups and wrong answers are defined where there is an accuracy.
     accuracies = {name: rule.estimates["accuracy"] for name, rule in rules.items() if "accuracy" in rule.estimates}
     scored = {name: rules[name] for name, score in accuracies.items() if math.isfinite(score.value) and not paired}
-    for column, groups in next(iter(scored.values())).groups.items() if scored else ():
-        if column in by or not groups:  # in the further tables, or without values
-            continue
-        by_rule = [{group.name: group.scores[0] for group in rule.groups[column]} for rule in scored.values()]
-        rows = []
-        for group in groups:
-            scores = [by_group[group.name] for by_group in by_rule]
-            rows.append((group.name, str(group.questions), *map(_error_cell, scores)))
-        caption = f"accuracy by {column.replace('_', ' ')} ± standard error"
-        table = number_table(caption, (column, "questions", *scored), rows)
-        yield replace(table, notes=(*table.notes, *cluster_notes(by_rule[0])))
+    if scored:
+        yield from _accuracy_tables(scored, by)
     kinds = [count_kinds(rule.wrong) for rule in scored.values()]
     names = dict.fromkeys(kind for counts in kinds for kind in counts)
     if names:

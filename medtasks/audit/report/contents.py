@@ -409,7 +409,7 @@ _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
 
 def report_as_dict(report: RunReport) -> dict[str, Any]:
     """Return a report as JSON types, without image files and whatever is withheld."""
-    return {"schema_version": 1, **as_json(report)}
+    return {"schema_version": 2, **as_json(report)}
 
 
 def as_json(value: Any) -> Any:

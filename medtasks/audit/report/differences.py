@@ -30,7 +30,7 @@ from medtasks.families.counts import answered, is_failed
 from medtasks.metrics.metric import AnyMetric, Metric, Role
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.run import Source, model_of, other_models
-from medtasks.stats.paired import compare_paired, corrected
+from medtasks.stats.paired import PairedValues, compare_paired, corrected
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import mapping_in
 
@@ -103,23 +103,28 @@ def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReadin
         parts[f", severity {severity}"] = {
             str(document.get(name)) for document in chosen for name in ("doc_id", "pair_id")
         }
-    zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind}
+    blind = variant.task.variant in WITHOUT_IMAGE
+    zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind and blind}
     gains = []
     for part, ids in parts.items():
         for (rule, metric), (first, second) in values.items():
             paired = paired_values({name: value for name, value in first.items() if name in ids}, second)
-            if not paired[0]:
-                continue
-            result, same = compare_paired(*paired), same_values(values, rule, metric)
-            of = (f"{variant.task.variant or _DIRECT}{part}", variant.task.name, rule, metric)
-            if not result.first and metric in zero_if_blind and variant.task.variant in WITHOUT_IMAGE:
-                scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
-                gains.append(Gain(*of, *scores, samples=result.samples, same_as=same, by_construction=True))
-                continue
-            p, test = (result.p, (result, paired)) if result.is_testable else (math.nan, None)
-            scores = (result.second, result.first, result.difference, result.low, result.high, p)
-            gains.append(Gain(*of, *scores, samples=result.samples, same_as=same, test=test))
+            if paired[0]:
+                of = (f"{variant.task.variant or _DIRECT}{part}", variant.task.name, rule, metric)
+                gain = _gain(of, paired, is_zero=metric in zero_if_blind)
+                gains.append(replace(gain, same_as=same_values(values, rule, metric)))
     return gains
+
+
+def _gain(of: tuple[str, str, str, str], paired: PairedValues, *, is_zero: bool) -> Gain:
+    """Return the gain over a variant with its test; ``is_zero`` if a variant's 0 follows from the lack of an image."""
+    result = compare_paired(*paired)
+    if is_zero and not result.first:
+        scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
+        return Gain(*of, *scores, samples=result.samples, by_construction=True)
+    p, test = (result.p, (result, paired)) if result.is_testable else (math.nan, None)
+    scores = (result.second, result.first, result.difference, result.low, result.high, p)
+    return Gain(*of, *scores, samples=result.samples, test=test)
 
 
 def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
