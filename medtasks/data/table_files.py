@@ -47,9 +47,9 @@ _BLANK = b"\xef\xbb\xbf\xff\xfe\0 \r\n\t"  # bytes of a text without any letter
 _SEPARATORS = ",;\t|"  # of equally likely ones the first
 _SEPARATOR_LINE = re.compile(r"\Asep=.\r?\n")  # which Excel reads and does not show
 _FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}")  # no word of a western European language in Windows-1252
-# Memory of a text in a table, of a row and of a value, in bytes, as measured.
-_TEXT_COST, _ROW_COST, _VALUE_COST = 6, 600, 100
-_BETWEEN_VALUES = f"{_SEPARATORS}[{{"
+_COSTS = {"\n": 600, "\r": 600, **dict.fromkeys(f"{_SEPARATORS}[{{", 100)}
+"""Memory of a row, and of a value, in bytes, by what is in front of it."""
+_LETTER_COST = 6
 _SIMPLE_FORMAT = re.compile(r"(0+)(\.0+)?(%?)")  # of a number in a workbook, such as 000, 0.00 or 0%
 
 Cells = Sequence[str | None]
@@ -104,9 +104,8 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str])
     if not data.strip(_BLANK):
         raise SourceError(f"{location} is empty")
     text, notes = _decoded(location, data, options.get("encoding", ""))
-    rows = max(map(text.count, "\r\n"))
-    values = sum(map(text.count, _BETWEEN_VALUES))
-    check_size(_TEXT_COST * len(text) + _ROW_COST * rows + _VALUE_COST * values, MOST_MEMORY)
+    cost = sum(text.count(mark) * cost for mark, cost in _COSTS.items())
+    check_size(_LETTER_COST * len(text) + cost, MOST_MEMORY)
     for ending in Path(location).suffixes:
         kind = TABLE_KINDS.get(ending[1:].lower(), kind)
     if kind == "json":

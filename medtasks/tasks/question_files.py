@@ -30,6 +30,8 @@ _OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_ta
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")  # as a number is written; 007 and twenty digits are a name
 
+_PROTOCOLS = re.compile(r".*(::|://)")  # in front of a file, such as zip://member::file:///folder/archive.zip
+
 Files = Mapping[str, Sequence[Path]]  # by split
 
 
@@ -64,7 +66,8 @@ def datasets_of_files(config: Config) -> set[str]:
         with contextlib.suppress(Exception):
             options = {name: value for name, value in arguments.items() if name not in OF_HARNESS}
             builder = datasets.load_dataset_builder(path, config.get("dataset_name"), **options)
-            files += map(Path, itertools.chain(*builder.config.data_files.values()))
+            names = itertools.chain(*builder.config.data_files.values())
+            files += [Path(_PROTOCOLS.sub("", name)) for name in names]
     return {name for name in map(dataset_holding, files) if name}
 
 

@@ -31,6 +31,7 @@ from medtasks.data.named_files import named_file
 from medtasks.data.prepare.source_files import ParquetTable, SourceFile, csv_table, file_reader, json_lines, read_json
 from medtasks.data.sources.iu_xray import _OpenI
 from medtasks.data.sources.multimedeval.question_sets import OwnQuestions, Slake
+from medtasks.data.sources.multimedeval.x_rays import read_dicom
 from medtasks.data.table_files import read_table
 from medtasks.errors import MedTasksError, SourceError, UnusableFile
 from medtasks.home import append_whole, dataset_holding, home, make_folder, written_whole
@@ -251,6 +252,8 @@ def test_a_dicom_file_that_would_fill_the_memory_is_refused_before_its_pixels_ar
     for source in (path, io.BytesIO(path.read_bytes())):
         with pytest.raises(UnreadableImage, match="takes more than 1,800 MB" if is_refused else "number of bytes"):
             decoded(source, LINEAR)
+    with pytest.raises(OSError, match="takes more than 1,800 MB" if is_refused else "number of bytes"):
+        read_dicom(path)  # as MultiMedEval does
 
 
 def test_a_number_of_a_dicom_file_that_is_cut(tmp_path):

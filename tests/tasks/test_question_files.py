@@ -3,14 +3,18 @@
 import gzip
 import json
 import os
+import shutil
+import zipfile
 
 import datasets
 import openpyxl
 import pytest
 
 from medtasks.errors import MedTasksError
+from medtasks.home import home
 from medtasks.lmms.plugin import download_and_check
 from medtasks.tasks.own_documents import own_documents
+from medtasks.tasks.question_files import datasets_of_files
 from medtasks.tasks.task_files import including, task_config
 
 from ..tables import each_row
@@ -288,3 +292,18 @@ def test_what_cannot_be_loaded_names_the_file(tmp_path, monkeypatch, path, more,
     with pytest.raises(MedTasksError, match=complaint) as raised:
         own_documents("t", config(path, **more))
     assert not any(word in str(raised.value) for word in ("Iteration", "IPv4", "codec", "Hub"))
+
+
+def test_a_file_in_a_prepared_dataset_is_found_behind_any_protocol(tmp_path):
+    folder = home() / "datasets" / "multimedeval_mimic_cxr_report"
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_text('{"q": 1}\n')
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.write(folder / "a.json", "a.json")
+    shutil.copy(folder / "a.json", tmp_path)
+    behind = ("zip://a.json::{}/a.zip", "zip://a.json::file://{}/a.zip", "simplecache::{}/a.json", "local://{}/a.json")
+    for name in ("{}/a.json", "file://{}/a.json", *behind):
+        config = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": name.format(folder)}}}
+        assert datasets_of_files(config) == {folder.name}, name
+    config["dataset_kwargs"]["data_files"] = f"simplecache::{tmp_path}/a.json"
+    assert datasets_of_files(config) == set()

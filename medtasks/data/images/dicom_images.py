@@ -53,16 +53,24 @@ _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing",
 
 
 @contextlib.contextmanager
-def reading_dicom(name: str) -> Iterator[Any]:
-    """Yield ``pydicom``, whose errors become :class:`UnreadableImage` within the block, and its warnings nothing."""
+def reading_dicom(name: str, source: Source, *, force: bool = False) -> Iterator[tuple[Any, Any]]:
+    """Yield ``pydicom`` and a file's data set; errors become :class:`UnreadableImage`, and warnings nothing.
+
+    Raises UnusableFile for one that would fill the memory.
+    """
     try:
         pydicom = importlib.import_module("pydicom")
     except ImportError:
         raise MedTasksError(f"{name} needs pydicom; install it with `pip install 'medtasks[dicom]'`") from None
+    opened = source.open("rb") if isinstance(source, Path) else contextlib.nullcontext(source)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), opened as stream:
             warnings.simplefilter("ignore")  # about header fields that do not matter here
-            yield pydicom
+            _check_deflated(pydicom, stream)
+            dataset = pydicom.dcmread(stream, force=force)
+            sides = (dataset.get(name) or 1 for name in ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel"))
+            check_size(math.prod(sides, start=_COST), MOST_MEMORY)
+            yield pydicom, dataset
     except pydicom.errors.InvalidDicomError as error:
         raise UnreadableImage("it is no DICOM file") from error
     except _CUT as error:
@@ -96,18 +104,13 @@ def windowed(source: Source, value_range: Range | None) -> tuple[Image.Image, li
         UnusableFile: It would fill the memory.
     """
     try:
-        opened = source.open("rb") if isinstance(source, Path) else contextlib.nullcontext(source)
-        with reading_dicom("a DICOM file") as pydicom, opened as stream:
-            _check_deflated(pydicom, stream)
-            dataset = pydicom.dcmread(stream, force=True)
+        with reading_dicom("a DICOM file", source, force=True) as (pydicom, dataset):
             frames = _numbers(dataset, "NumberOfFrames")
             if frames and frames[0] > 1:
                 raise UnreadableImage(f"it holds {frames[0]:g} frames; save the one to show by itself")
             if not dataset.file_meta.get("TransferSyntaxUID"):
                 dataset.file_meta.TransferSyntaxUID = pydicom.uid.UID(_SYNTAXES[dataset.original_encoding])
             _lift_functional_groups(dataset)
-            values = math.prod(int(dataset.get(name, 1)) for name in ("Rows", "Columns", "SamplesPerPixel"))
-            check_size(_COST * values, MOST_MEMORY)
             stored = dataset.pixel_array
             palette = dataset.PhotometricInterpretation == "PALETTE COLOR"
             if palette or stored.ndim == 3:

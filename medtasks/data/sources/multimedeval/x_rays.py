@@ -203,8 +203,7 @@ def read_dicom(path: Path) -> Image.Image:
     single value becomes black. Source: ``VinDrMammo.format_question`` in ``multimedeval/image_classification.py`` at
     d9ac283. Errors are those of :func:`~medtasks.data.images.dicom_images.reading_dicom`.
     """
-    with reading_dicom(str(path)) as pydicom:
-        dataset = pydicom.dcmread(path)
+    with reading_dicom(str(path), path) as (_, dataset):
         dataset.BitsStored = min(_ALLOCATED_BITS, dataset.BitsAllocated)  # some files say 12 bits and use more
         values = dataset.pixel_array
         values = values.max() - values if dataset.PhotometricInterpretation == "MONOCHROME1" else values
