@@ -148,7 +148,7 @@ def _groups(rule: RuleScores) -> str:
     values = [score.value for score in scores if score]
     between = f"lies between {number(min(values), share)} and {number(max(values), share)}"
     columns = f", corrected over {len(tests)} columns" if len(tests) > 1 else ""
-    return f"by {column}, {metric} {between}; {finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
+    return f"in compared groups of {column}, {metric} {between}; {finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
 
 
 def variant_finding(task: TaskReport, rule: RuleScores) -> str:
