@@ -31,6 +31,7 @@ from medtasks.tasks.task_files import members_of, task_files
 if TYPE_CHECKING:
     from medtasks.data.prepare.source_recipe import Options
 
+_COMMIT_DIGITS = 40
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
 
 Prepared = Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list'.")]
@@ -89,6 +90,8 @@ def show(name: Annotated[str, Argument(help="Dataset name, see 'medtasks data li
     moving = ""
     if info.revision == "main":
         moving = ", so that numbers may move with its newest commit, which the manifest records"
+    elif not (info.sha256 or info.md5 or len(info.revision) == _COMMIT_DIGITS):
+        moving = ", without a digest of its files, so that numbers may move with them"
     facts = {
         "prepared": _state(name),
         "access": info.access,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.named_files import check_size, read_file, read_stream
+from medtasks.data.named_files import MOST_MEMORY, check_size, read_file, read_stream
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import SourceError, listed, several
 
@@ -47,6 +47,9 @@ _BLANK = b"\xef\xbb\xbf\xff\xfe\0 \r\n\t"  # bytes of a text without any letter
 _SEPARATORS = ",;\t|"  # of equally likely ones the first
 _SEPARATOR_LINE = re.compile(r"\Asep=.\r?\n")  # which Excel reads and does not show
 _FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}")  # no word of a western European language in Windows-1252
+# Memory of a text in a table, of a row and of a value, in bytes, as measured.
+_TEXT_COST, _ROW_COST, _VALUE_COST = 6, 600, 100
+_BETWEEN_VALUES = f"{_SEPARATORS}[{{"
 _SIMPLE_FORMAT = re.compile(r"(0+)(\.0+)?(%?)")  # of a number in a workbook, such as 000, 0.00 or 0%
 
 Cells = Sequence[str | None]
@@ -101,6 +104,9 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, str])
     if not data.strip(_BLANK):
         raise SourceError(f"{location} is empty")
     text, notes = _decoded(location, data, options.get("encoding", ""))
+    rows = max(map(text.count, "\r\n"))
+    values = sum(map(text.count, _BETWEEN_VALUES))
+    check_size(_TEXT_COST * len(text) + _ROW_COST * rows + _VALUE_COST * values, MOST_MEMORY)
     for ending in Path(location).suffixes:
         kind = TABLE_KINDS.get(ending[1:].lower(), kind)
     if kind == "json":

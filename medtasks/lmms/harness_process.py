@@ -46,19 +46,24 @@ def say(sentence: str, *, in_all: bool = False) -> None:
             print(f"medtasks: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
 
 
-def unclaimed_stamp(stamp_now: Callable[..., str], output: Path, **options: Any) -> str:
-    """Return the time for the names of a run's files, when no other run into the folder has the same second."""
+def unclaimed_stamp(stamp_now: Callable[..., str], output: Path, claims: contextlib.ExitStack, **options: Any) -> str:
+    """Return the time for the names of a run's files, when no other run into the folder has the same second.
+
+    It is claimed by an empty file, which is deleted when ``claims`` is closed, at the end of the run.
+    """
     while True:
         stamp = stamp_now(**options)
         if os.environ.get("RANK", "0") != "0":  # it writes nothing
             return stamp
+        claim = output / f".{stamp}"
         try:
-            (output / f".{stamp}").touch(exist_ok=False)
+            claim.touch(exist_ok=False)
         except FileExistsError:
             time.sleep(_STEP)
             continue
         except OSError:
-            pass  # is reported where the results cannot be written
+            return stamp  # is reported where the results cannot be written
+        claims.callback(claim.unlink, missing_ok=True)
         return stamp
 
 
@@ -77,10 +82,12 @@ def main() -> None:
     evaluate = harness.cli_evaluate_single
 
     def evaluate_or_end(args: Any) -> Any:
-        stamp = partial(unclaimed_stamp, harness.utils.get_datetime_str, Path(args.output_path or "."))
+        output = Path(args.output_path or ".")
         try:
-            with replaced(harness.utils, "get_datetime_str", stamp):
-                return evaluate(args)
+            with contextlib.ExitStack() as claims:
+                stamp = partial(unclaimed_stamp, harness.utils.get_datetime_str, output, claims)
+                with replaced(harness.utils, "get_datetime_str", stamp):
+                    return evaluate(args)
         except Exception as error:  # noqa: BLE001 - the harness would only print it
             end_after(error, debug=args.verbosity == "DEBUG")
 

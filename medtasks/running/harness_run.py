@@ -23,6 +23,7 @@ from typing import Any
 import psutil
 
 from medtasks.errors import MedTasksError, listed
+from medtasks.home import file_state
 from medtasks.lmms.harness_process import ERROR_VARIABLE
 from medtasks.lmms.remote_models import class_path_of
 from medtasks.net.journal import journal_folder
@@ -237,13 +238,12 @@ def _unwritten(path: Path, state: str) -> str:
     )
 
 
-def _results_files(output: Path) -> dict[Path, tuple[int, int]]:
-    """Return time and size of each results file, to recognise new ones."""
-    states = {}
+def _results_files(output: Path) -> dict[Path, tuple[int, ...]]:
+    """Return the state of each results file, to recognise new ones."""
+    states: dict[Path, tuple[int, ...]] = {}
     for path in results_files(output):
         with contextlib.suppress(OSError):
-            facts = path.stat()
-            states[path] = (facts.st_mtime_ns, facts.st_size)
+            states[path] = file_state(path)
     return states
 
 

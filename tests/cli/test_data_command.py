@@ -62,6 +62,8 @@ def test_list_and_show(medtasks, fails, home):
     ]
     layout = "  --source: the Hub's MM/test.jsonl, and images.zip or"
     assert layout in medtasks("data", "show", "medevalkit_medxpertqa_mm").out
+    moving = "at 2013-08-01, without a digest of its files, so that numbers may move with them\n"
+    assert moving in medtasks("data", "show", "iu_xray_report").out
     fails(["data", "show", "mediconfuson"], "did you mean 'mediconfusion'?")
 
 

@@ -24,6 +24,7 @@ from medtasks.data import named_files
 from medtasks.data.catalogue import Access
 from medtasks.data.document_store import with_image_files
 from medtasks.data.images.decoding import LINEAR, REFERENCE, ImageStore, decoded
+from medtasks.data.images.square_pixels import with_square_pixels
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.images.volume_files import HEADER_BYTES, axial_slices, blank_volume
 from medtasks.data.named_files import named_file
@@ -34,7 +35,7 @@ from medtasks.data.table_files import read_table
 from medtasks.errors import MedTasksError, SourceError, UnusableFile
 from medtasks.home import append_whole, dataset_holding, home, make_folder, written_whole
 
-from ..medical_files import nifti
+from ..medical_files import nifti, put_dicom
 from ..multimedeval_sources import picture, put
 from ..tables import each_row
 
@@ -243,6 +244,47 @@ def test_damage_that_pillow_reports_in_its_own_ways(monkeypatch):
             decoded(io.BytesIO(png(2, 2, 8, 0)), LINEAR)
 
 
+@each_row(("rows", "is_refused"), [(8000, True), (5000, False)])
+def test_a_dicom_file_that_would_fill_the_memory_is_refused_before_its_pixels_are_read(tmp_path, rows, is_refused):
+    pytest.importorskip("pydicom")
+    path = put_dicom(tmp_path / "x.dcm", np.zeros((2, 2), np.uint16), fields={"Rows": rows, "Columns": 8000})
+    for source in (path, io.BytesIO(path.read_bytes())):
+        with pytest.raises(UnreadableImage, match="takes more than 1,800 MB" if is_refused else "number of bytes"):
+            decoded(source, LINEAR)
+
+
+def test_a_number_of_a_dicom_file_that_is_cut(tmp_path):
+    pytest.importorskip("pydicom")
+    path = put_dicom(tmp_path / "x.dcm", np.zeros((2, 2), np.uint16))
+    data = path.read_bytes()
+    rows = b"\x28\0\x10\0US\2\0\2\0"  # tag, kind, length and number
+    assert rows in data
+    path.write_bytes(data.replace(rows, b"\x28\0\x10\0US\3\0\2\0\0"))
+    with pytest.raises(UnreadableImage, match="Expected total bytes to be an even multiple"):
+        decoded(path, LINEAR)
+
+
+def test_an_image_of_flat_pixels_is_not_stretched_over_the_memory():
+    with pytest.raises(UnusableFile, match="takes more than 1,800 MB"):
+        with_square_pixels(Image.new("L", (3000, 2000)), 1, 40)
+    assert with_square_pixels(Image.new("L", (3000, 2000)), 1, 2).size == (6000, 2000)
+
+
+def test_what_is_deflated_in_a_dicom_file_is_limited(tmp_path, monkeypatch):
+    pydicom = pytest.importorskip("pydicom")
+    path = put_dicom(tmp_path / "x.dcm", np.arange(40000, dtype=np.uint16).reshape(200, 200) % 4096)
+    dataset = pydicom.dcmread(path)
+    dataset.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
+    dataset.save_as(tmp_path / "deflated.dcm")
+    for source in (tmp_path / "deflated.dcm", io.BytesIO((tmp_path / "deflated.dcm").read_bytes())):
+        assert decoded(source, LINEAR).pixels.tobytes() == decoded(path, LINEAR).pixels.tobytes()
+        monkeypatch.setattr("medtasks.data.images.dicom_images.MOST_WHOLE", 80000)
+        monkeypatch.setattr(named_files.check_size, "__defaults__", (80000, "it"))
+        with pytest.raises(UnreadableImage, match="takes more than 0 MB"):
+            decoded(source, LINEAR)
+        monkeypatch.undo()
+
+
 def test_a_volume_whose_header_promises_more_than_the_memory(tmp_path):
     data = bytearray(nifti(np.zeros((2, 2, 2), np.uint8)))
     struct.pack_into("<3h", data, 42, 30000, 30000, 30000)
@@ -305,6 +347,17 @@ def test_members_of_archives_and_packed_tables_are_limited(tmp_path, small_limit
         read_table(zipped)
 
 
+@each_row("text", ["a\n" + "1\n" * 3000, "a\r" + "1\r" * 3000, "a" + ",b" * 20000, '[{"a": [' + "0," * 20000 + "0]}]"])
+def test_rows_and_values_of_a_table_are_limited_and_not_only_its_bytes(tmp_path, monkeypatch, text):
+    monkeypatch.setattr("medtasks.data.table_files.MOST_MEMORY", 1_800_000)
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    with pytest.raises(SourceError, match="cannot be read: it takes more than 2 MB"):
+        read_table(path, "json" if text.startswith("[") else "csv")
+    path.write_text("a\n" + "word " * 40000)
+    assert len(read_table(path).rows) == 1
+
+
 def test_one_line_or_one_json_text_cannot_fill_the_memory(tmp_path, small_limits):
     path = tmp_path / "x.jsonl"
     path.write_text("[" + "[]," * 1000 + "[]]\n")
@@ -315,6 +368,18 @@ def test_one_line_or_one_json_text_cannot_fill_the_memory(tmp_path, small_limits
     path.write_text("a\tb\n" + '"' + "x\n" * 1000 + '"\ty\n')  # a field that goes over lines
     with pytest.raises(SourceError, match="field larger than field limit"):
         list(csv_table(SourceFile(path), ("a", "b"), tabs=True).rows())
+
+
+def test_half_a_surrogate_pair_in_a_source_is_no_text(tmp_path):
+    content = {"taskType": "VQA", "modality": "", "samples": [{"question": "\ud800", "answer": "a"}]}
+    (tmp_path / "dataset.json").write_text(json.dumps(content))
+    with pytest.raises(SourceError, match=r"dataset.json: it holds half a surrogate pair, which is no text"):
+        OwnQuestions(tmp_path)
+    (tmp_path / "x.jsonl").write_text('{"q": "\\ud83d\\ude00"}\n{"q": "\\ud83d"}\n')
+    rows = json_lines(SourceFile(tmp_path / "x.jsonl"), ("q",)).rows()
+    assert next(rows).text("q") == "\U0001f600"
+    with pytest.raises(SourceError, match=r"x.jsonl row 2: it holds half a surrogate pair"):
+        next(rows)
 
 
 def test_texts_of_a_parquet_file_that_are_no_texts(tmp_path):

@@ -1,5 +1,6 @@
 """``medtasks run``: failing tasks, with a stand-in for the harness that fails on demand, and a killed run."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -106,12 +107,27 @@ def test_why_a_task_failed(script, tmp_path, tasks):
 
 def test_two_runs_into_one_folder_never_share_the_time_in_their_names(tmp_path, monkeypatch):
     seconds = iter(["20260101_000000"] * 3 + ["20260101_000001"] * 3)
-    stamps = [unclaimed_stamp(lambda timezone: next(seconds), tmp_path, timezone="UTC") for _ in range(2)]
-    assert stamps == ["20260101_000000", "20260101_000001"]
-    monkeypatch.setenv("RANK", "1")
-    assert unclaimed_stamp(lambda: "20260101_000000", tmp_path) == "20260101_000000"  # rank 0 alone writes files
-    monkeypatch.delenv("RANK")
-    assert unclaimed_stamp(lambda: "20260101_000000", tmp_path / "none") == "20260101_000000"
+    with contextlib.ExitStack() as claims:
+
+        def stamp(folder=tmp_path):
+            return unclaimed_stamp(lambda timezone: next(seconds), folder, claims, timezone="UTC")
+
+        assert [stamp(), stamp()] == ["20260101_000000", "20260101_000001"]
+        monkeypatch.setenv("RANK", "1")
+        assert stamp() == "20260101_000001"  # rank 0 alone writes files
+        monkeypatch.delenv("RANK")
+        assert stamp(tmp_path / "none") == "20260101_000001"
+        assert len(list(tmp_path.iterdir())) == 2
+    assert list(tmp_path.iterdir()) == []  # nothing stays behind
+
+
+def test_results_of_the_same_size_and_time_are_new(script, tmp_path, tasks):
+    command = script("write(*tasks)")
+    (first,) = run_tasks(["one"], [], tmp_path / "out", command).results
+    state = first.stat()
+    again = script(f"write(*tasks)\nos.utime({str(first)!r}, ns=({state.st_atime_ns}, {state.st_mtime_ns}))")
+    assert run_tasks(["one"], [], tmp_path / "out", again).done == ["one"]
+    assert (first.stat().st_size, first.stat().st_mtime_ns) == (state.st_size, state.st_mtime_ns)
 
 
 def test_results_written_over_older_ones_are_new(script, tmp_path, tasks):

@@ -16,6 +16,7 @@ import fnmatch
 import functools
 import gzip
 import io
+import json
 import lzma
 import re
 import tarfile
@@ -433,9 +434,13 @@ def listed_records(name: str, data: bytes, columns: Sequence[str]) -> SourceTabl
 def _json(location: str, data: bytes | str) -> Any:
     check_size(len(data), MOST_TEXT, location)
     try:
-        return parse_json(data)
+        content = parse_json(data)
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise SourceError(f"{location}: it holds half a surrogate pair, which is no text") from None
     except ValueError as error:
         raise SourceError(f"{location} is no JSON ({error})") from error
+    return content
 
 
 def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
