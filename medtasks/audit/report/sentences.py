@@ -146,9 +146,10 @@ def _groups(rule: RuleScores) -> str:
     metric, share = test.overall.metric, test.overall.share
     scores = [rule.group_score(column, group.name, metric) for group in rule.groups[column] if group.compared]
     values = [score.value for score in scores if score]
-    between = f"lies between {number(min(values), share)} and {number(max(values), share)}"
+    between = f"{metric} lies between {number(min(values), share)} and {number(max(values), share)}"
     columns = f", corrected over {len(tests)} columns" if len(tests) > 1 else ""
-    return f"by {column}, {metric} {between}; {finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
+    result = f"{finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
+    return f"in compared groups of {column}, {between}; {result}"
 
 
 def variant_finding(task: TaskReport, rule: RuleScores) -> str:
